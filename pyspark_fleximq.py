@@ -1,4 +1,6 @@
-"""Lets Spark find the data source ``fleximq``: it looks for modules with such a name and a ``DefaultSource``."""
+"""Lets Spark find the data source ``fleximq``: Spark imports modules named ``pyspark_*`` with a class
+``DefaultSource``.
+"""
 
 from fleximq.pipeline.source import FlexiMQSource as DefaultSource
 

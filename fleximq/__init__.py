@@ -1,7 +1,7 @@
-"""FlexiMQ: one message broker that speaks four small wire dialects over one topic space.
+"""FlexiMQ: one message broker that speaks four wire dialects over one topic space.
 
-Start it with ``twistd -n fleximq --listen tcp:7890``. The rooms of this package and the direction in which
-they may import each other are described in ``docs/architecture.rst``.
+Start it with ``twistd -n fleximq --listen tcp:7890``. ``docs/architecture.rst`` describes the rooms of this package and
+which of them may import each other.
 """
 
 __version__ = "0.1.0"

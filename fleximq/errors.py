@@ -1,7 +1,7 @@
-"""Everything that can be wrong with what a client says, as one tree of exceptions.
+"""The exceptions a client can cause, as one tree.
 
-An error is raised where it is found and answered in one place per dialect, in that dialect's words. Each class
-carries the status to answer with and whether the connection ends; its text is one sentence for the client.
+An error is raised where it is found and answered in one place per dialect, in that dialect's words. Each class carries
+the status to answer with and says whether the connection ends; its text is one sentence for the client.
 """
 
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from fleximq.status import Status
 
 
 class BrokerError(Exception):
-    """A client asked for something that cannot be done.
+    """A request of a client failed.
 
-    ``status`` is the code of the FlexiMQ document (section 5.1); ``closes`` says whether the connection ends
-    after the answer. ``str(error)`` is the sentence that the client may read.
+    ``status`` is the code of the FlexiMQ document (section 5.1); ``closes`` says whether the connection ends after the
+    answer. ``str(error)`` is the sentence that the client may read.
     """
 
     status: ClassVar[Status] = Status.INTERNAL_SERVER_ERROR
@@ -22,27 +22,27 @@ class BrokerError(Exception):
 
 
 class BadRequest(BrokerError):
-    """The message breaks a rule of its dialect, but its end was found: the connection lives on."""
+    """A complete message breaks a rule of its dialect; the connection stays open."""
 
     status = Status.BAD_REQUEST
 
 
 class BadFraming(BrokerError):
-    """The bytes are no frame of the dialect, so nothing behind them can be understood."""
+    """The bytes are no frame of the dialect, so the rest of the stream cannot be read."""
 
     status = Status.BAD_REQUEST
     closes = True
 
 
 class TooLarge(BrokerError):
-    """An announced size is over the limit; found on the length, before the bytes arrive."""
+    """An announced size is over the limit; refused on the length, before the bytes arrive."""
 
     status = Status.PAYLOAD_TOO_LARGE
     closes = True
 
 
 class Unauthorized(BrokerError):
-    """The client has to say who it is first (401)."""
+    """The client must authenticate first (401)."""
 
     status = Status.UNAUTHORIZED
 
@@ -64,7 +64,7 @@ class NotFound(BrokerError):
 
 
 class NoLongerKept(NotFound):
-    """The journal has nothing as old as what was asked for (404); ``first`` is the oldest offset that it has."""
+    """The requested offset is older than the journal (404); ``first`` is the oldest offset available."""
 
     def __init__(self, first: int) -> None:
         super().__init__(f"the first offset that is kept is {first}")
@@ -72,19 +72,19 @@ class NoLongerKept(NotFound):
 
 
 class Conflict(BrokerError):
-    """What is asked for contradicts the present state (409)."""
+    """The request contradicts the present state (409)."""
 
     status = Status.CONFLICT
 
 
 class TooManyRequests(BrokerError):
-    """The client has more open than it may (429)."""
+    """The client has reached a limit of open requests or subscriptions (429)."""
 
     status = Status.TOO_MANY_REQUESTS
 
 
 class NotImplementedByBroker(BrokerError):
-    """A message type or feature this broker does not know (501)."""
+    """The broker does not know this message type or feature (501)."""
 
     status = Status.NOT_IMPLEMENTED
 
@@ -96,10 +96,10 @@ class NoCapacity(BrokerError):
 
 
 class NotKept(BrokerError):
-    """Messages that must not be lost could not be kept: a queue is full or the journal failed (500).
+    """A durable publish failed: a queue is full or the journal failed (500).
 
-    ``refused`` holds the places, in their run, of the messages concerned; the others were taken. ``reason`` is what
-    stands in the sentence behind the colon.
+    ``refused`` holds the indexes, in their run, of the failed messages; the others were accepted. ``reason`` is the
+    part of the sentence after the colon.
     """
 
     status = Status.INTERNAL_SERVER_ERROR
@@ -111,13 +111,13 @@ class NotKept(BrokerError):
 
 
 class NotRecorded(NotKept):
-    """The journal did not take what has to go through it (503)."""
+    """The journal refused a record that must be durable (503)."""
 
     status = Status.SERVICE_UNAVAILABLE
 
 
 class ClientNotFound(BrokerError):
-    """No client with that id can take this message (600)."""
+    """No client with that id can receive this message (600)."""
 
     status = Status.CLIENT_NOT_FOUND
 
@@ -129,7 +129,7 @@ class InvalidRouting(BrokerError):
 
 
 class SubscriptionFailed(BrokerError):
-    """The subscription could not be made (603)."""
+    """The subscription could not be created (603)."""
 
     status = Status.SUBSCRIPTION_FAILED
 
@@ -141,7 +141,7 @@ class AuthenticationFailed(BrokerError):
 
 
 class JoinRejected(BrokerError):
-    """Policy keeps this client out (605)."""
+    """A policy refuses this client (605)."""
 
     status = Status.JOIN_REJECTED
 
@@ -151,7 +151,7 @@ class InvalidTopic(BadRequest):
 
 
 class SettingError(Exception):
-    """A setting has a value it cannot have; the text is one sentence that names it and what is allowed."""
+    """A setting has an invalid value; the text is one sentence that names the setting and the allowed values."""
 
 
 class JournalError(Exception):

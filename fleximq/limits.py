@@ -1,7 +1,7 @@
-"""The sizes a client may reach, in one place.
+"""Size limits for clients.
 
-Those that a document fixes are constants; those that an operator may move are fields of :class:`Limits`.
-All sizes are in bytes unless the name says otherwise.
+Limits that a document fixes are constants; those that an operator may change are fields of :class:`Limits`. All sizes
+are in bytes unless the name says otherwise.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ BASE_BYTES = 34
 ROUTING_ENTRIES = 1000
 #: Longest topic name as UTF-8.
 TOPIC_BYTES = 1024
-#: Before the name of a topic: where its undeliverable messages go. Only the broker publishes there.
+#: Prefix of the topic for undeliverable messages. Only the broker publishes there.
 DEAD = "$dead/"
 #: BlipMQ document, "Frame Layout": the most that a frame's length field may announce.
 BLIP_FRAME_BYTES = 16 * MEBIBYTE
@@ -28,15 +28,15 @@ BLIP_FRAME_BYTES = 16 * MEBIBYTE
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an operator may move.
+    """The limits that an operator may change.
 
-    ``message``: a whole FlexiMQ message as received (1 KiB to 1 GiB). ``line``: a MiniMQ line without its end.
-    ``text``: an Identity message, after inflation. ``queueMessages`` and ``queueBytes`` bound one queue,
-    ``queueMemory`` what is in memory of one that the journal keeps, for which ``queueBytes`` does not count,
-    ``outboxBytes`` what one connection may leave unread, ``clients`` the connections that were let in, ``waiting``
-    those that were not yet, ``clientsPerAddress`` both from one other machine, ``subscriptions`` those of one client,
-    ``topics`` the idle topics that are remembered, ``queues`` the MiniMQ queues, as many again for dead letters and as
-    many BlipMQ subscriptions, ``requests`` the unanswered REQs of one client.
+    ``message``: a complete FlexiMQ message as received (1 KiB to 1 GiB). ``line``: a MiniMQ line without its end.
+    ``text``: an Identity message, after inflation. ``queueMessages`` and ``queueBytes`` bound one queue; for a durable
+    queue ``queueMemory`` bounds its part in memory and ``queueBytes`` does not apply. ``outboxBytes``: unread output of
+    one connection. ``clients``: admitted connections. ``waiting``: connections before admission. ``clientsPerAddress``:
+    both from one remote address. ``subscriptions``: of one client. ``topics``: idle topics that are remembered.
+    ``queues``: MiniMQ queues, as many again for dead letters and as many BlipMQ subscriptions. ``requests``: unanswered
+    REQs of one client.
 
     :raises SettingError: for a value outside its range.
     """
@@ -82,9 +82,9 @@ def isTooLong(name: str) -> bool:
 
 
 def within(name: str, value: int, low: int, high: int, otherwise: str = "") -> None:
-    """See that a value is in its range.
+    """Check that a value is in its range.
 
-    :param otherwise: what else it may be, as words before the range.
+    :param otherwise: a further permitted value, as words before the range.
     :raises SettingError: it is not; the sentence names the option.
     """
     if not low <= value <= high:

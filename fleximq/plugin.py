@@ -1,8 +1,7 @@
-"""What a plug-in of FlexiMQ is made of: a name, and the dotted names of what stands behind it.
+"""The classes that plug-in files are made of: a name, and dotted names of the implementation.
 
-Twisted reads every drop-in file in ``twisted/plugins/`` whenever any of its programs looks for plug-ins. Such a file
-therefore holds names only, and imports nothing but this module; what is named is imported when it is used. See
-docs/extending.rst.
+Twisted reads every drop-in file in ``twisted/plugins/`` whenever any of its programs looks for plug-ins. Each file
+therefore holds names only and imports only this module; each name is imported at its first use. See docs/extending.rst.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,10 +20,10 @@ from fleximq.interfaces import IBrokerExtension, IDialect, IExtensionContext
 class Dialect:
     """A dialect by name.
 
-    :param stream: the dotted name of what makes its stream factory of a context; "" if it is spoken on none.
+    :param stream: the dotted name of a callable that makes its stream factory from a context; "" if it has none.
     :param webSocket: the same for WebSockets.
-    :param beginnings: the first bytes by which its connections are told on a port that several dialects share.
-    :param title: its name on the welcome page, with ``purpose`` and ``reach``; "" keeps it off that page.
+    :param beginnings: the first bytes that identify its connections on a port that several dialects share.
+    :param title: its name on the welcome page, with ``purpose`` and ``reach``; "" omits it from that page.
     """
 
     def __init__(
@@ -58,9 +57,9 @@ class Dialect:
 class Extension:
     """An extension by name.
 
-    :param words: what it does, in one sentence.
-    :param configure: the dotted name of what checks its options, see :meth:`IBrokerExtension.configure`.
-    :param service: the dotted name of what makes its service of a context and the checked options.
+    :param words: its purpose, in one sentence.
+    :param configure: the dotted name of the function that checks its options, see :meth:`IBrokerExtension.configure`.
+    :param service: the dotted name of a callable that makes its service from a context and the checked options.
     """
 
     def __init__(self, name: str, words: str, configure: str, service: str) -> None:
@@ -83,8 +82,8 @@ class Extension:
 class ServerEndpoint:
     """A kind of server endpoint by its name.
 
-    :param prefix: what its strings begin with.
-    :param parse: the dotted name of what makes the endpoint of a reactor and the string's arguments.
+    :param prefix: the beginning of its strings.
+    :param parse: the dotted name of a callable that makes the endpoint from a reactor and the string's arguments.
     """
 
     def __init__(self, prefix: str, parse: str) -> None:
@@ -98,14 +97,14 @@ class ServerEndpoint:
 
 @implementer(IPlugin, ICheckerFactory)
 class Checker:
-    """A way to check credentials by its name, as ``twisted.cred.strcred`` wants it.
+    """A checker of credentials by its name, in the form that ``twisted.cred.strcred`` requires.
 
-    :param authType: what stands before the colon of ``--auth``.
-    :param argStringFormat: what stands behind it, in a few words.
-    :param authHelp: what it does, in a few sentences.
+    :param authType: the scheme, the part of ``--auth`` before the colon.
+    :param argStringFormat: the form of the argument, the part after the colon.
+    :param authHelp: its purpose, in a few sentences.
     :param credentials: the dotted names of the interfaces of the credentials that it checks.
-    :param make: the dotted name of what makes the checker of the text behind the colon. It raises
-        :exc:`fleximq.errors.SettingError` where that is wrong.
+    :param make: the dotted name of a callable that makes the checker from the argument. It raises
+        :exc:`fleximq.errors.SettingError` if the argument is wrong.
     """
 
     def __init__(

@@ -1,7 +1,6 @@
-"""What somebody may do in the broker, as values that every room knows.
+"""The actions a principal may be granted, and the unrestricted rights.
 
-Permissions are made and kept elsewhere; here stand the words for what can be permitted, and the rights of those whom
-nobody restricts.
+Other rooms store the permissions; this module only defines the values.
 """
 
 from enum import StrEnum
@@ -12,10 +11,10 @@ from fleximq.interfaces import IRights
 
 
 class Action(StrEnum):
-    """Something that a client does to a topic, or to a path.
+    """An action of a client on a topic or a path.
 
     ``SUBSCRIBE`` covers live deliveries, replay and BlipMQ's POLL, ``CONSUME`` the shared queue of a topic (MiniMQ).
-    ``REQUEST``, ``NOTIFY``, ``READ`` and ``ADMIN`` are about paths; the last two are about the broker's own.
+    ``REQUEST``, ``NOTIFY``, ``READ`` and ``ADMIN`` apply to paths; the last two to the broker's own.
     """
 
     PUBLISH = "publish"
@@ -30,18 +29,18 @@ class Action(StrEnum):
 
 @implementer(IRights)
 class Everything:
-    """The rights of somebody whom nothing is forbidden."""
+    """Unrestricted rights."""
 
     def may(self, action: str, name: str) -> bool:
-        """Say yes."""
+        """Return True."""
         return True
 
     def mayMatch(self, action: str, pattern: str) -> bool:
-        """Say yes."""
+        """Return True."""
         return True
 
     def mayAll(self, action: str) -> bool:
-        """Say yes."""
+        """Return True."""
         return True
 
 

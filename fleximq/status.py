@@ -1,14 +1,13 @@
 """The status codes of the FlexiMQ v1 document, section 5.1.
 
-They are the broker's own vocabulary for what went wrong: every :class:`fleximq.errors.BrokerError` carries one,
-and each dialect translates it into its own words.
+Every :class:`fleximq.errors.BrokerError` carries one, and each dialect translates it into its own words.
 """
 
 from enum import IntEnum
 
 
 class Status(IntEnum):
-    """One status code; its value is what travels in the header field ``status``."""
+    """One status code; its value is sent in the header field ``status``."""
 
     OK = 200
     CREATED = 201

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from fleximq.errors import NoCapacity
-from fleximq.interfaces import IJournal
+from fleximq.interfaces import IJournalAppend
 from fleximq.values.state_records import (
     MAX_GROUPS,
     GroupForgotten,
@@ -29,7 +29,7 @@ class ConsumerGroups:
     :param wall: returns the microseconds since 1970.
     """
 
-    def __init__(self, journal: IJournal, wall: Callable[[], int]) -> None:
+    def __init__(self, journal: IJournalAppend, wall: Callable[[], int]) -> None:
         self.wall = wall
         self._journal = journal
         self._groups: dict[str, GroupProgress] = {}

@@ -1,6 +1,6 @@
-"""The data pipeline: what the journal keeps, as tables of Apache Spark.
+"""The data pipeline: journals as tables of Apache Spark.
 
-Needs the extra ``spark`` (pyspark, pyarrow, numpy). ``source`` is the data source ``fleximq`` that Spark finds; below
-it, ``layout`` reads a journal's folder from outside and ``decode`` makes columns of its frames. Nothing here knows
-Twisted, and nothing outside of here knows Spark.
+Needs the extra ``spark`` (pyspark, pyarrow, numpy). ``source`` is the data source ``fleximq`` that Spark finds;
+``files`` reads a journal's folder and decodes its frames into columns. This room does not import Twisted, and no other
+room imports Spark.
 """

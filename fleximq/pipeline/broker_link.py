@@ -1,7 +1,7 @@
-"""How the pipeline's processes reach a broker: each task connects by itself, and again where a connection was lost.
+"""The connections of the pipeline's processes to a broker: each task has its own, and reconnects when it is lost.
 
-A :class:`Place` is small and can be pickled, and a :class:`BrokerLink` is what one process makes of it. What is asked
-may be asked twice without harm, so a broker that is started anew is waited for, and a task does not fail for it.
+A :class:`Place` is small and can be pickled; a process makes a :class:`BrokerLink` of it. Requests can be repeated
+without harm, so a task waits for a broker that restarts instead of failing.
 """
 
 import json
@@ -28,11 +28,11 @@ from fleximq.status import Status
 from fleximq.values.urls import Url
 from fleximq.wire.large_value import unpackLarge
 
-#: Seconds for which a broker that is away, or keeps nothing at the moment, is waited for.
+#: Seconds to wait for a broker that is unreachable or temporarily unavailable.
 PATIENCE = 30.0
 #: Seconds until the next attempt: at first, and at most.
 _PAUSE, _LONGEST = 0.05, 1.0
-#: What no second attempt makes better, though the connection ended.
+#: A text of the connection's end that makes a second attempt useless.
 _TOO_LARGE = f"{int(Status.PAYLOAD_TOO_LARGE)} payload too large"
 _NO_JOURNAL = "there is no journal"
 
@@ -41,12 +41,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a broker is, and who asks.
+    """The address of a broker, and the credentials for it.
 
-    ``credentials`` is the map of the FlexiMQ document, section 5.2. ``authority``, ``certificate`` and ``key`` name
-    PEM files, which have to be where the tasks run. ``patience``: seconds.
+    ``credentials`` is the map of the FlexiMQ document, section 5.2. ``authority``, ``certificate`` and ``key`` name PEM
+    files, which must exist where the tasks run. ``patience``: the timeout in seconds.
 
-    :raises OptionRefused: the URL is none.
+    :raises OptionRefused: the URL is invalid.
     """
 
     url: str
@@ -66,8 +66,8 @@ class Place:
     def of(cls, options: Mapping[str, str], url: str | None = None) -> "Place":
         """Return the place that options name: ``url``, ``token`` or ``credentials``, ``caFile``, ``certFile`` ..
 
-        :param url: instead of the option of this name, where that has several.
-        :raises OptionRefused: there is no URL, or an option has a value it cannot have.
+        :param url: instead of the option of this name, if that has several.
+        :raises OptionRefused: the URL is missing, or an option has an invalid value.
         """
         named = url or options.get("url")
         if not named:
@@ -84,9 +84,9 @@ class Place:
     def connect(self) -> Client:
         """Return a new client.
 
-        :raises ConnectionLost: nobody is there.
-        :raises JoinRefused: the broker does not let it in.
-        :raises OptionRefused: a file for TLS cannot be read, or the URL is none that this client can speak to.
+        :raises ConnectionLost: the broker is unreachable.
+        :raises JoinRefused: the broker refuses the login.
+        :raises OptionRefused: a file for TLS cannot be read, or the client does not support the URL.
         """
         try:
             return connect(
@@ -123,7 +123,7 @@ def _credentials(options: Mapping[str, str]) -> Mapping[str, str] | None:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
-        # What it is may be secret, so it is not said.
+        # The value may be secret, so it is not shown.
         raise OptionRefused(
             'the option \'credentials\' must be a JSON map of texts, e.g. {"type": "token", "token": ".."}'
         )
@@ -144,7 +144,7 @@ def _seconds(options: Mapping[str, str]) -> float:
 
 
 class BrokerLink:
-    """Asks one broker; connects when something is asked, and again when the connection was lost.
+    """Sends requests to one broker; connects on the first request, and reconnects when the connection was lost.
 
     Use it in a ``with`` statement, in one process.
 
@@ -171,7 +171,7 @@ class BrokerLink:
         self.close()
 
     def close(self) -> None:
-        """End the connection, without waiting for anything."""
+        """Close the connection at once."""
         client, self._client = self._client, None
         if client is not None:
             with suppress(ClientError, TimeoutError):
@@ -179,24 +179,24 @@ class BrokerLink:
 
     @property
     def client(self) -> Client:
-        """The client of the connection there is, or of a new one.
+        """The client of the present connection, or of a new one.
 
-        :raises BrokerGone: nobody is there, for as long as is waited.
-        :raises BrokerRefused: the broker does not let it in.
+        :raises BrokerGone: the broker stayed unreachable for the timeout.
+        :raises BrokerRefused: the broker refuses the login.
         """
         return self._again(lambda client: client)
 
     def ask(self, path: str, arguments: Mapping[str, Any] | None = None) -> Any:
-        """Return what the broker answers on one of its paths; asked again while the broker is away.
+        """Send a request to a path of the broker and return the answer; retries while the broker is away.
 
         :raises BrokerGone: it was away for too long.
-        :raises BrokerRefused: it does not let the pipeline in, or answered with an error that stays.
+        :raises BrokerRefused: it refuses the login, or answered with a permanent error.
         :raises NotJournalled: it has no journal.
         """
         return self._again(lambda client: client.ask(path, arguments))
 
     def askLarge(self, path: str, arguments: Mapping[str, Any] | None = None) -> Any:
-        """Do the same; a large last value of the map that is answered is a view, not a copy, of what came."""
+        """Do the same; a large last value of the answered map is a view of the received bytes, not a copy."""
         return unpackLarge(self._again(lambda client: client.ask_packed(path, arguments)))
 
     def _again(self, use: Callable[[Client], T]) -> T:
@@ -232,7 +232,7 @@ class BrokerLink:
 
 
 def _mayPass(error: Exception) -> bool:
-    """Tell whether the same may succeed a little later."""
+    """Tell whether a retry may succeed."""
     if isinstance(error, Answered):
         busy = error.status in (Status.SERVICE_UNAVAILABLE, Status.TOO_MANY_REQUESTS)
         return busy and error.words != _NO_JOURNAL

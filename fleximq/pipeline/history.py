@@ -1,8 +1,9 @@
-"""All that journals had and have as one table: what is sealed natively from Parquet, the rest from the journals.
+"""Sealed history and journals as one table: sealed files are read natively from Parquet, other records from the
+journals.
 
-Which files are sealed is looked up once. What they do not have is read by the source, so each record comes once, also
-while ``seal`` goes on and while retention removes what is sealed. The records of a segment that retention had removed
-before it was sealed are in neither.
+The sealed files are listed once. All other offsets are read by the source, so each record is read once, even while
+``seal`` continues and while retention removes sealed records. Records that retention removed before their segment was
+sealed are in neither.
 """
 
 import json
@@ -20,7 +21,7 @@ from fleximq.pipeline.errors import PipelineError
 from fleximq.pipeline.files.journal_files import TopicBounds
 from fleximq.pipeline.files.schema import ALL_COLUMNS, ddlOf
 from fleximq.pipeline.files.selection import FOREVER, Topics
-from fleximq.pipeline.lake.sealed_segments import SealedFile, journalsIn, offsetIn, sealedFiles, uncovered
+from fleximq.pipeline.lake.sealed_segments import SealedFile, journalsIn, offsetIn, sealedFiles, unsealedRanges
 from fleximq.pipeline.reader.decoded_columns import MADE, decoded, needed
 from fleximq.pipeline.reader.journals import Journal, Journals
 from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Points, RecordsMissing, StartKind, resolved
@@ -29,25 +30,23 @@ from fleximq.values.patterns import expressionOf
 
 _log = logging.getLogger("fleximq.pipeline")
 
-#: Where a reading of a journal begins, and where it ends; None: with all there is when the query runs.
+#: Start and end of a read of one journal; None: the end at the time of the query.
 Range = tuple[int, int | None]
 
 
 def read(spark: SparkSession, journal: str | Sequence[str] | None, sealed: str, **options: str) -> DataFrame:
     """Return the records of journals, sealed or not, each once.
 
-    The table can be asked again and again: it keeps to the files that were sealed when it was made, and has what the
-    journals get meanwhile.
+    The table can be queried repeatedly: it uses the files that were sealed when it was made, and reads later records
+    from the journals.
 
-    :param journal: the folder of a journal, or a glob, or several; None: brokers are asked that the option ``url``
-        names, or without it only what is sealed is read.
+    :param journal: the folder of a journal, or a glob, or several; None: brokers of the option ``url``, or without it
+        only sealed history.
     :param sealed: the folder into which ``seal`` writes. All journals in it are read.
-    :param options: those of the source, in the same words. A ``subscribePattern`` has to mean the same to Java. With
-        ``decode`` the payloads that are sealed are decoded as the source does it, by the same schema, which costs tasks
-        in Python for them, too.
+    :param options: those of the source. A ``subscribePattern`` must mean the same in Java. With ``decode``, sealed
+        payloads are decoded as by the source, with the same schema, in Python tasks too.
     :raises OptionRefused: an option is wrong, or two of them exclude each other.
-    :raises RecordsMissing: records are asked for by their offsets and are in neither (not with
-        ``failOnDataLoss=false``).
+    :raises RecordsMissing: requested offsets are in neither (not with ``failOnDataLoss=false``).
     :raises PipelineError: the folder or a journal cannot be read, or a broker is away or refuses.
     """
     sealed = os.path.abspath(os.path.expanduser(sealed))
@@ -74,13 +73,13 @@ def read(spark: SparkSession, journal: str | Sequence[str] | None, sealed: str, 
 
 
 class _Whole(NamedTuple):
-    """A journal with what was sealed of it, as something that has bounds and times."""
+    """The bounds and times of a journal together with its sealed history."""
 
     files: Sequence[SealedFile]
     journal: Journal | None
 
     def bounds(self) -> TopicBounds:
-        """Return the first offset that is sealed or kept, and the next one."""
+        """Return the first sealed or retained offset, and the next one."""
         kept = self.journal.bounds() if self.journal is not None else TopicBounds(FOREVER, 0)
         firsts, nexts = [file.first for file in self.files], [file.next for file in self.files]
         return TopicBounds(min([kept.first, *firsts]), max([kept.next, *nexts]))
@@ -95,7 +94,7 @@ class _Whole(NamedTuple):
 
 
 def _range(id: str, files: Sequence[SealedFile], journal: Journal | None, options: SourceOptions) -> Range:
-    """Return which offsets of a journal are asked for."""
+    """Return the requested offsets of a journal."""
     whole = _Whole(files, journal)
     start = (options.start or Points(EARLIEST)).of(id)
     end = (options.end or Points(LATEST)).of(id)
@@ -111,13 +110,13 @@ def _missing(sentence: str, options: SourceOptions) -> None:
     _log.warning("%s", sentence)
 
 
-# -- what is sealed --------------------------------------------------------------------------------
+# -- sealed records --------------------------------------------------------------------------------
 
 
 def _native(
     spark: SparkSession, known: Mapping[str, Sequence[SealedFile]], spans: Mapping[str, Range], options: SourceOptions
 ) -> DataFrame:
-    """Return what is sealed of these ranges; the files' own schema is known, so none is opened before the query."""
+    """Return the sealed records of these ranges; the files' schema is known, so none is opened before the query."""
     paths: list[str] = []
     cuts: list[Column] = []
     for id, files in known.items():
@@ -129,7 +128,7 @@ def _native(
             cuts.append((F.col("journal") != id) | within)
     conditions = [*cuts, *_topicConditions(options.topics)]
     columns = needed(options.columns)
-    # Each step that a query can do without makes it start some milliseconds earlier.
+    # Each step that a query can omit saves some milliseconds at its start.
     schema = ddlOf(ALL_COLUMNS if conditions else columns)
     if paths:
         table = spark.read.schema(schema).parquet(*[_literal(path) for path in paths])
@@ -147,7 +146,7 @@ def _native(
 
 
 def _literal(path: str) -> str:
-    """Return a path as Spark takes it, for which some characters mean patterns."""
+    """Return a path for Spark, with the characters of patterns escaped."""
     for character in "\\*?[]{}":
         path = path.replace(character, f"\\{character}")
     return path
@@ -161,7 +160,7 @@ def _topicConditions(topics: Topics) -> list[Column]:
     return [*conditions, *(column.rlike(rf"\A(?:{expression})\z") for expression in expressions)]
 
 
-# -- what is not -----------------------------------------------------------------------------------
+# -- other records ---------------------------------------------------------------------------------
 
 
 def _rest(
@@ -172,15 +171,15 @@ def _rest(
     options: SourceOptions,
     given: Mapping[str, str],
 ) -> list[DataFrame]:
-    """Return what the source has to read: behind what is sealed, of all journals at once, and what lies between."""
+    """Return the rows for the source to read: after the sealed ranges, of all journals at once, and between them."""
     tails: dict[str, Range] = {}
     between: list[DataFrame] = []
     for id, (start, end) in spans.items():
         journal = found.get(id)
-        ranges = uncovered(known[id], start, end)
+        ranges = unsealedRanges(known[id], start, end)
         if journal is None:
             continue
-        # A segment without an offset of its own may stand between two that are sealed.
+        # A segment without records may be between two sealed ones.
         bounds = journal.bounds()
         kept = [_kept(id, each, bounds, options) for each in ranges]
         last = known[id][-1].next if known[id] else 0
@@ -193,7 +192,7 @@ def _rest(
 
 
 def _kept(id: str, wanted: Range, bounds: TopicBounds, options: SourceOptions) -> Range | None:
-    """Return what of a range the journal has; what retention had removed before it was sealed is told."""
+    """Return the part of a range that the journal has; warn of records that were removed before they were sealed."""
     start, end = wanted
     if start < bounds.first:
         gone = bounds.first if end is None else min(end, bounds.first)
@@ -213,7 +212,7 @@ def _kept(id: str, wanted: Range, bounds: TopicBounds, options: SourceOptions) -
 def _load(
     spark: SparkSession, ranges: Mapping[str, Range], found: Mapping[str, Journal], given: Mapping[str, str]
 ) -> DataFrame:
-    """Return ranges of journals as the source reads them; of journals that are not named, nothing."""
+    """Return ranges of journals as the source reads them; none of journals that are not named."""
     starts = {id: ranges[id][0] if id in ranges else found[id].bounds().next for id in found}
     ends = {id: end for id, (_, end) in ranges.items() if end is not None}
     ends |= {id: starts[id] for id in found if id not in ranges}

@@ -1,13 +1,12 @@
-"""``fleximq-pipeline JOB [options]``: finds the job that a command line names, and runs it.
+"""``fleximq-pipeline JOB [options]``: finds the job of a command line, merges its settings, and runs it.
 
-``python -m fleximq.pipeline`` is the same, and so is this file as what ``spark-submit`` runs. Only the job that is
-named is imported, and Spark only by the job itself.
+``python -m fleximq.pipeline`` is the same, and ``spark-submit`` can run this file. Only the selected job is imported,
+and Spark only by the job itself.
 
-What was chosen for a job: by the command line, else by the settings file, else by what the job says itself.
-
-The file is TOML. A table of the name of the job has the job's options, ``[source]`` what is read, ``[spark]`` how Spark
-runs; each option is called as on the command line, without its hyphens in front. What the file says of other jobs is
-only looked at when they run.
+Settings are taken from the command line, else from the settings file, else from the job's defaults. The file is TOML.
+The table with the name of the job has the job's options, ``[source]`` those of the source, ``[spark]`` those of Spark;
+each option has its name of the command line, without hyphens in front. Tables of other jobs are checked only when those
+run.
 """
 
 import argparse
@@ -29,12 +28,12 @@ from fleximq.pipeline.errors import OptionRefused, PipelineError, sentenceOf
 
 
 def choose(parser: ArgumentParser, job: str, jobs: Sequence[str], arguments: Sequence[str]) -> Namespace:
-    """Return what was chosen for a job.
+    """Return the merged settings of a job.
 
     :param parser: has all of its options, among them ``--config``, and those of the settings file.
     :param jobs: the names of all jobs, which may have tables in the file.
-    :raises SettingError: the file cannot be read, or has what the job does not know; the sentence names the file.
-    :raises SystemExit: for a command line that cannot be understood, and after the help was shown.
+    :raises SettingError: the file cannot be read, or has an unknown setting; the sentence names the file.
+    :raises SystemExit: for an invalid command line, and after the help was shown.
     """
     byName = {action.dest: action for action in parser._actions if action.dest != argparse.SUPPRESS}
     otherwise = {name: action.default for name, action in byName.items() if action.default is not argparse.SUPPRESS}
@@ -50,7 +49,7 @@ def choose(parser: ArgumentParser, job: str, jobs: Sequence[str], arguments: Seq
 
 
 def _filed(path: str, job: str, jobs: Sequence[str], options: Mapping[str, argparse.Action]) -> dict[str, Any]:
-    """Return what the settings file says to the job, by the names of the options."""
+    """Return the settings of the file for the job, by the names of the options."""
     sections: dict[str, dict[str, argparse.Action]] = {job: {}}
     for action in options.values():
         if hasattr(action, "section"):
@@ -76,7 +75,7 @@ def _filed(path: str, job: str, jobs: Sequence[str], options: Mapping[str, argpa
 
 
 def _value(action: argparse.Action, name: str, value: Any) -> Any:
-    """Return one value of the file as the command line would have given it."""
+    """Return one value of the file as the command line would have parsed it."""
     if action.nargs == 0:
         return option_values.flag(name, value)
     if not isinstance(action, argparse._AppendAction):
@@ -100,15 +99,15 @@ def _one(action: argparse.Action, name: str, value: Any) -> Any:
 
 
 PROGRAM = "fleximq-pipeline"
-#: What each job does, in the order in which the help shows them; each is the module of its name.
+#: The help text of each job, in the order of the help; each is the module of its name.
 JOBS = {
-    "sql": "Ask the topics a question in SQL, and print the answer.",
-    "describe": "Show journals, topics, what their payloads look like, and how far readers are.",
-    "ingest": "Keep topics as lake tables, once or for ever.",
-    "stats": "Count what topics get in each window of time.",
-    "replay": "Publish again what a lake or a journal has.",
-    "seal": "Turn the finished segments of a journal into Parquet.",
-    "compact": "Join the small files of lake tables into large ones.",
+    "sql": "Query topics in SQL, and print the result.",
+    "describe": "Show journals, topics, the shape of their payloads, and the progress of readers.",
+    "ingest": "Write topics to lake tables, once or continuously.",
+    "stats": "Count the messages of each topic in windows of time.",
+    "replay": "Publish the messages of a lake or a journal again.",
+    "seal": "Write the finished segments of a journal to Parquet.",
+    "compact": "Merge the small files of lake tables into large ones.",
     "expire": "Remove old days from lake tables.",
 }
 
@@ -120,19 +119,19 @@ def jobOf(name: str) -> Job:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what these words say, those of the process if None, and return the exit code: 0 if all went well.
+    """Run these arguments, those of the process if None, and return the exit code: 0 on success.
 
-    :raises SystemExit: for words that cannot be understood (1), and after help or version were shown (0).
+    :raises SystemExit: for invalid arguments (1), and after help or version were shown (0).
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
-    parser = CommandParser(prog=PROGRAM, description="Jobs on Spark over what the broker's journal keeps.")
+    parser = CommandParser(prog=PROGRAM, description="Jobs on Spark over the broker's journal.")
     parser.add_argument("--version", action="version", version=f"FlexiMQ {__version__}")
     jobs = parser.add_subparsers(metavar="JOB", required=True)
     for name, does in JOBS.items():
         jobs.add_parser(name, help=does, add_help=False)
     if not words or words[0] not in JOBS:
         parser.parse_args(words)
-        # Not reached with a job behind an option: there are none that leave one to run.
+        # Not reached with a job after an option: no option leaves one to run.
         parser.error("name the job first")
     return _run(words[0], words[1:])
 
@@ -155,16 +154,16 @@ def _run(name: str, words: Sequence[str]) -> int:
                 if run.stopping.is_set():
                     return 0
                 run.failed = True
-                # The words of an error of Spark can only be had as long as its Java is there.
+                # The text of an error of Spark is available only while its Java runs.
                 return _failed(error, verbose)
     except Exception as error:
         return _failed(error, verbose)
 
 
 def _failed(error: BaseException, verbose: bool) -> int:
-    """Say what went wrong, and return the exit code."""
+    """Print the error, and return the exit code."""
     if isinstance(error, BrokenPipeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left has nowhere to go at the end either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the remaining output cannot be written at exit either
         return 0
     if verbose:
         traceback.print_exc()
@@ -185,14 +184,14 @@ def _sentence(error: BaseException) -> str:
 def _addCommon(parser: ArgumentParser) -> None:
     """Add the options that every job has."""
     group = parser.add_argument_group("how it runs")
-    group.add_argument("--config", metavar="FILE", help="a settings file; the command line comes before it")
+    group.add_argument("--config", metavar="FILE", help="a settings file; the command line overrides it")
     option(
         group,
         "--master",
         section="spark",
         read=option_values.text,
         metavar="MASTER",
-        help="where Spark runs; local[*], this machine, if nothing is said",
+        help="the master of Spark; local[*], this machine, by default",
     )
     option(
         group,
@@ -208,10 +207,10 @@ def _addCommon(parser: ArgumentParser) -> None:
         "--no-cache",
         section="spark",
         action="store_true",
-        help="neither use nor make the archive of classes in ~/.cache/fleximq that lets Spark start sooner",
+        help="neither use nor make the archive of classes in ~/.cache/fleximq for a quicker start",
     )
     option(
-        group, "--verbose", section="spark", action="store_true", help="show Spark's own log, and where errors arose"
+        group, "--verbose", section="spark", action="store_true", help="show Spark's own log, and tracebacks of errors"
     )
 
 

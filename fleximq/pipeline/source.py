@@ -1,9 +1,7 @@
-"""The data source ``fleximq`` of Spark: what journals keep, as rows, and rows as messages.
+"""The data source ``fleximq`` of Spark: reads journals as rows, and publishes rows as messages.
 
-Spark finds it by the module ``pyspark_fleximq``; ``spark.dataSource.register(FlexiMQSource)`` does the same where that
-is not on the path of Spark's own processes.
-
-Types of columns as Spark has them.
+Spark finds it by the module ``pyspark_fleximq``; ``spark.dataSource.register(FlexiMQSource)`` does the same if that
+module is not on the path of Spark's own processes.
 """
 
 import pyarrow as pa
@@ -38,7 +36,7 @@ from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.files.schema import ALL_COLUMNS, ddlOf
 from fleximq.pipeline.reader.batch_reader import BatchReader
 from fleximq.pipeline.reader.decoded_columns import Decoding
-from fleximq.pipeline.reader.journals import settle
+from fleximq.pipeline.reader.journals import freezeImports
 from fleximq.pipeline.reader.source_options import SourceOptions
 from fleximq.pipeline.reader.stream_reader import StreamReader
 from fleximq.pipeline.writer.sink import BatchSink, StreamSink
@@ -59,7 +57,7 @@ _PLAIN: dict[pa.DataType, DataType] = {
 
 
 def sparkType(type: pa.DataType) -> DataType:
-    """Return the type of Spark for one that :func:`fleximq.pipeline.payloads.ddl.parsed` makes."""
+    """Return Spark's type for one that :func:`fleximq.pipeline.payloads.ddl.parsed` makes."""
     if type in _PLAIN:
         return _PLAIN[type]
     if pa.types.is_decimal(type):
@@ -90,40 +88,40 @@ class FlexiMQSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what stands in ``format``."""
+        """Return the name for ``format``."""
         return "fleximq"
 
     def schema(self) -> str:
-        """Return the columns that the options ask for.
+        """Return the columns that the options select.
 
         :raises OptionRefused: an option is wrong.
         """
-        settle()
+        freezeImports()
         options = SourceOptions.of(self.options)
         return ddlOf(options.columns, options.decoding.ddl() if options.decoding else {})
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads a batch."""
+        """Return the batch reader."""
         options = SourceOptions.of(self.options)
         return BatchReader(options, columnsOf(schema, options.decoding))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return what reads a stream."""
+        """Return the stream reader."""
         options = SourceOptions.of(self.options)
         return StreamReader(options, columnsOf(schema, options.decoding))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return what publishes a table."""
+        """Return the batch writer."""
         return BatchSink(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Return what publishes a stream.
+        """Return the stream writer.
 
         :raises OptionRefused: the query's output mode is ``complete``.
         """
         if overwrite:
             raise OptionRefused(
-                "what a topic has cannot be overwritten: write with the output mode 'append' or 'update'"
+                "messages of a topic cannot be overwritten: write with the output mode 'append' or 'update'"
             )
         return StreamSink(self.options, schema)
 
@@ -131,7 +129,7 @@ class FlexiMQSource(DataSource):
 def columnsOf(schema: StructType, decoding: Decoding | None = None) -> list[str]:
     """Return the columns of a schema, which may be the user's own.
 
-    :raises OptionRefused: one of them is not what the source has.
+    :raises OptionRefused: the source does not have one of them.
     """
     made = decoding.types() if decoding else {}
     types = {**_TYPES, **{name: sparkType(type) for name, type in made.items()}}

@@ -1,1 +1,1 @@
-"""Spans of OpenTelemetry for what is published, committed and delivered: the extension ``otel``."""
+"""The extension ``otel``: OpenTelemetry spans of publications, commits and deliveries."""

@@ -1,4 +1,4 @@
-"""What an operator can choose: the options behind ``--extension otel:`` or in ``[extension.otel]``."""
+"""The options of ``--extension otel:`` and of ``[extension.otel]``."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,19 +8,19 @@ from typing import Any
 from fleximq.config.option_values import seconds, text
 from fleximq.errors import SettingError
 
-#: What each exporter needs beside the SDK.
+#: The module that each exporter requires.
 _EXPORTERS = {"otlp": "opentelemetry.exporter.otlp.proto.http", "console": "opentelemetry.sdk"}
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """How traces are made.
+    """The settings of the traces.
 
-    ``exporter`` is ``otlp`` or ``console``, ``endpoint`` where the first sends them (None: as OpenTelemetry's variables
-    say), ``sample`` which part of publications is traced that do not say so themselves, ``service`` the name they are
-    shown under, ``pattern`` which topics are looked at.
+    ``exporter`` is ``otlp`` or ``console``; ``endpoint`` is the address for ``otlp`` (None: from OpenTelemetry's
+    environment variables); ``sample`` is the traced share of publications without a trace context; ``service`` is the
+    name in the traces; ``pattern`` selects topics.
 
-    :raises SettingError: for a value that cannot be.
+    :raises SettingError: for an invalid value.
     """
 
     exporter: str = "otlp"
@@ -52,9 +52,9 @@ _READ: dict[str, Callable[[str, object], Any]] = {
 
 
 def configure(options: Mapping[str, object]) -> Choices:
-    """Return what was chosen.
+    """Return the checked options.
 
-    :raises SettingError: for an unknown option or a wrong value, and where OpenTelemetry is not installed.
+    :raises SettingError: for an unknown option or a wrong value, and if OpenTelemetry is not installed.
     """
     for name in options:
         if name not in _READ:

@@ -1,4 +1,4 @@
-"""The service: traces while it runs, and sends what is left when it stops."""
+"""The service: traces while it runs, and sends the remaining spans when it stops."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,15 +18,15 @@ from fleximq.interfaces import IExtensionContext
 from fleximq.telemetry.choices import Choices
 from fleximq.telemetry.tracing import Tracing
 
-#: It is in a package of its own, which is only needed where it is chosen.
+#: In a separate package, loaded only for this exporter.
 _OTLP = "opentelemetry.exporter.otlp.proto.http.trace_exporter.OTLPSpanExporter"
 
 
 class TelemetryService(Service):
     """Traces a broker's publications.
 
-    :param process: makes what spans are handed to when they have ended; by default what sends them from a thread.
-    :param inThread: calls something in a thread; by default one of the reactor's.
+    :param process: makes the processor of ended spans; by default one that sends them from a thread.
+    :param inThread: calls a function in a thread; by default one of the reactor's.
     """
 
     name = "otel"
@@ -45,7 +45,7 @@ class TelemetryService(Service):
         self._provider: TracerProvider | None = None
 
     def startService(self) -> None:
-        """Look on from now on."""
+        """Begin to trace."""
         super().startService()
         choices, context = self._choices, self._context
         resource = Resource.create({"service.name": choices.service, "service.version": __version__})
@@ -57,7 +57,7 @@ class TelemetryService(Service):
         context.watch(self._tracing)
 
     def stopService(self) -> "Deferred[Any]":
-        """Send what is left; what is returned fires when that was done, or given up."""
+        """Send the remaining spans; the Deferred fires when they were sent, or after a failure."""
         super().stopService()
         provider, self._provider = self._provider, None
         if provider is None:
@@ -69,7 +69,7 @@ class TelemetryService(Service):
 
 
 def _sending(choices: Choices) -> SpanProcessor:
-    """Return what sends spans in batches, from a thread of its own."""
+    """Return a processor that sends spans in batches, from its own thread."""
     return BatchSpanProcessor(_exporterOf(choices))
 
 

@@ -1,10 +1,10 @@
-"""Makes spans of what it sees of publications: as a tap, and as somebody who watches the journal.
+"""Makes the spans of publications, as a tap and as a watcher of the journal.
 
-A traced publication has a span ``publish``, from when the broker took it until it was delivered; below it ``commit``
-where it goes through the journal, and ``deliver``, which ends when the writes of its turn were done. Whether it is
-traced is for its publisher to say, by a ``traceparent``; of all others a sample begins a trace.
+A traced publication has a span ``publish``, from its arrival at the broker to its delivery; below it ``commit``, if it
+passes through the journal, and ``deliver``, which ends after the writes of its reactor turn. A publication with a
+``traceparent`` is traced according to that; of the others a sample begins new traces.
 
-The trace context that a publication brings along: W3C Trace Context in the header keys of a FlexiMQ PUB.
+The trace context is W3C Trace Context in the header keys of a FlexiMQ PUB.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,11 +24,11 @@ _MARK = b"traceparent"
 
 
 def contextIn(source: Any, body: Any) -> Mapping[str, str]:
-    """Return what a run says of its trace, nothing if it says nothing.
+    """Return the trace context of a run, empty without one.
 
-    Only what comes as whole frames can: one search through its beginning tells most of those apart that say nothing.
+    Only runs of complete frames can have one; a search for its key recognizes most runs without a context.
 
-    :param source: the envelope's, which knows how to read the body.
+    :param source: the source in the envelope, which reads the body.
     """
     if not isinstance(body, bytes) or _MARK not in body or not hasattr(source, "run"):
         return {}
@@ -41,8 +41,8 @@ def contextIn(source: Any, body: Any) -> Mapping[str, str]:
     return {key: fields[key] for key in KEYS if isinstance(fields, dict) and isinstance(fields.get(key), str)}
 
 
-class _Recorded(NamedTuple):
-    """A publication on its way through the journal; the body is held so that its identity stays its own."""
+class _JournalSpans(NamedTuple):
+    """The spans of a publication on its way through the journal; the reference to the body makes its id unique."""
 
     body: Any
     publish: Span
@@ -51,12 +51,12 @@ class _Recorded(NamedTuple):
 
 @implementer(ISubscriber, IForm, IRecordWatcher)
 class Tracing:
-    """Looks on.
+    """Makes spans for publications.
 
     :param tracer: makes the spans.
-    :param clock: tells when a turn is over.
-    :param sample: which part of publications is traced that say nothing of a trace.
-    :param random: returns a number from 0 up to 1.
+    :param clock: schedules the end of a reactor turn.
+    :param sample: the traced share of publications without a trace context.
+    :param random: returns a number from 0 to 1 (exclusive).
     """
 
     def __init__(self, tracer: Tracer, clock: IReactorTime, sample: float, random: Callable[[], float]) -> None:
@@ -66,21 +66,21 @@ class Tracing:
         self._sample = sample
         self._random = random
         self._propagator = TraceContextTextMapPropagator()
-        self._recorded: dict[int, _Recorded] = {}
+        self._recorded: dict[int, _JournalSpans] = {}
         self._decided: list[int] = []
         self._ending: list[Span] = []
 
     # -- IRecordWatcher ----------------------------------------------------------------------------
 
     def appended(self, envelope: Envelope, body: Any, count: int) -> None:
-        """Begin the spans of a publication that is to be kept, if it is traced."""
+        """Begin the spans of a durable publication, if it is traced."""
         publish = self._begin(envelope, body, count)
         if publish is not None:
             commit = self._tracer.start_span("commit", set_span_in_context(publish))
-            self._recorded[id(body)] = _Recorded(body, publish, commit)
+            self._recorded[id(body)] = _JournalSpans(body, publish, commit)
 
     def decided(self, envelope: Envelope, body: Any, count: int, reason: str | None) -> None:
-        """End that of its commit; all of them if it was refused."""
+        """End the span of its commit; all its spans after a refusal."""
         recorded = self._recorded.get(id(body))
         if recorded is None:
             return
@@ -98,7 +98,7 @@ class Tracing:
     # -- ISubscriber and IForm ---------------------------------------------------------------------
 
     def render(self, envelope: Envelope, body: Any, count: int) -> None:
-        """Begin the span of a delivery, and that of its publication where it did not go through the journal."""
+        """Begin the span of a delivery, and that of its publication if it did not pass through the journal."""
         recorded = self._recorded.pop(id(body), None)
         publish = self._begin(envelope, body, count) if recorded is None else recorded.publish
         if publish is None:
@@ -108,12 +108,12 @@ class Tracing:
             self._endSoon(publish)
 
     def deliver(self, rendered: None, count: int) -> None:
-        """The spans were made already."""
+        """Do nothing: the spans exist already."""
 
     # -- spans -------------------------------------------------------------------------------------
 
     def _begin(self, envelope: Envelope, body: Any, count: int) -> Span | None:
-        """Return the span of a publication that is traced."""
+        """Return the span of a publication, if it is traced."""
         carried = contextIn(envelope.source, body)
         if not carried and not (self._sample and self._random() < self._sample):
             return None
@@ -137,10 +137,10 @@ class Tracing:
         self._ending.append(span)
 
     def settle(self) -> None:
-        """End what was delivered: the turn is over."""
+        """End the spans of this reactor turn."""
         ending, self._ending = self._ending, []
         decided, self._decided = self._decided, []
-        for key in decided:  # those of topics that are not looked at
+        for key in decided:  # those of topics that do not match the pattern
             self._recorded.pop(key, None)
         for span in ending:
             span.end()

@@ -1,1 +1,1 @@
-"""What the broker answers to plain HTTP."""
+"""Plain HTTP: pages, metrics and the API."""

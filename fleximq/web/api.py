@@ -1,12 +1,10 @@
-"""``/api/``: what there is in the broker, as JSON, and the few things that an operator does to it.
+"""``/api/``: the state of the broker as JSON, and some actions of its operator.
 
-Everything is paged as the broker's paths are: ``limit`` rows that come ``after`` a key, and ``next``, the key to go on
-after. Topics are named to those only who may do something with them.
+Listings are paged like the broker's paths: ``limit`` rows with keys larger than ``after``, and ``next``, the key for
+the next page. A topic is named only to requests with a right to use it.
 
-Settings as they are shown over HTTP: without what may hold a secret.
-
-Commands that are run, options of extensions and schemes of authentication may have passwords in them, so only their
-first word is shown. Of files only names are set, never what is in them.
+Settings are shown without secrets. Commands to spawn, options of extensions and schemes of authentication may contain
+passwords, so only their first word is shown; of files only the path is a setting, not the content.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -24,9 +22,9 @@ from fleximq.config.settings import OPTIONS, Settings
 from fleximq.errors import BadRequest, Conflict, Forbidden, NotFound
 from fleximq.limits import DEAD, TOPIC_BYTES
 from fleximq.rights import Action
-from fleximq.web.request import HttpReply, Page, Visit, jsonReply, numberOf
+from fleximq.web.request import HttpReply, Page, PageRequest, jsonReply, numberOf
 
-#: Options of which a part is shown, by name -> what each of their values becomes.
+#: Options that are shown in part, by name -> function of each of their values.
 _PARTS: Mapping[str, Callable[[Any], Any]] = {
     "spawn": lambda line: line.split()[0],
     "extension": lambda chosen: chosen.name,
@@ -35,7 +33,7 @@ _PARTS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def shownSettings(settings: Settings) -> dict[str, Any]:
-    """Return the settings by the names of their options, as JSON can hold them."""
+    """Return the settings by option name, as values for JSON."""
     return {
         option.name: _shown(option.name, getattr(settings.limits if option.isLimit else settings, option.field))
         for option in OPTIONS
@@ -57,16 +55,16 @@ def _shown(name: str, value: Any) -> Any:
 
 _log = Logger("fleximq.web.api")
 
-#: So many dead letters are given back by one request if it does not say how many.
+#: The default number of dead letters that one request returns to their topic.
 LETTERS = 1000
 
-Answer = Callable[[Visit], Coroutine[Any, Any, HttpReply]]
+Answer = Callable[[PageRequest], Coroutine[Any, Any, HttpReply]]
 
 
 class Api:
     """All paths below ``/api/``.
 
-    :param settings: returns those in effect.
+    :param settings: returns the current settings.
     """
 
     def __init__(self, broker: Broker, settings: Callable[[], Settings]) -> None:
@@ -74,7 +72,7 @@ class Api:
         self._settings = settings
 
     def pages(self) -> dict[str, Page]:
-        """Return them."""
+        """Return the pages by path."""
         reading = {
             "/api/": self.index,
             "/api/about": self.about,
@@ -97,8 +95,8 @@ class Api:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    async def index(self, visit: Visit) -> HttpReply:
-        """Tell the paths that this visitor may ask for."""
+    async def index(self, visit: PageRequest) -> HttpReply:
+        """List the paths that this request may use."""
         pages = self.pages().items()
         allowed = [
             {"method": each.methods[0], "path": path}
@@ -107,12 +105,12 @@ class Api:
         ]
         return jsonReply({"paths": allowed})
 
-    async def about(self, visit: Visit) -> HttpReply:
-        """Tell version, uptime in seconds, how much of everything there is, and what was counted."""
+    async def about(self, visit: PageRequest) -> HttpReply:
+        """Return version, uptime in seconds, the numbers of clients, topics and queues, and the counted events."""
         return jsonReply(overview(self._broker))
 
-    async def clients(self, visit: Visit) -> HttpReply:
-        """List who is connected, by id."""
+    async def clients(self, visit: PageRequest) -> HttpReply:
+        """List the connected clients by id."""
         arguments = dict(visit.arguments)
         if "after" in arguments:
             arguments["after"] = numberOf(arguments["after"])
@@ -121,12 +119,12 @@ class Api:
             listing("clients", self._broker.clients, lambda each: each.id, after, limit, clientRow(self._broker))
         )
 
-    async def topics(self, visit: Visit) -> HttpReply:
+    async def topics(self, visit: PageRequest) -> HttpReply:
         """List the topics by name."""
         return self._named(visit, "topics", self._broker.topics, lambda topic: topic.name, topicRow(self._broker))
 
-    async def queues(self, visit: Visit) -> HttpReply:
-        """List the work queues by topic, those of dead letters among them."""
+    async def queues(self, visit: PageRequest) -> HttpReply:
+        """List the work queues by topic, including those of dead letters."""
 
         def row(queue: Any) -> dict[str, Any]:
             return {
@@ -138,8 +136,8 @@ class Api:
 
         return self._named(visit, "queues", self._broker.queues, lambda queue: queue.name, row)
 
-    async def subscriptions(self, visit: Visit) -> HttpReply:
-        """List the subscriptions that are polled, by id; who owns one is not told."""
+    async def subscriptions(self, visit: PageRequest) -> HttpReply:
+        """List the polled subscriptions by id; their owners are not shown."""
         arguments = dict(visit.arguments)
         if "after" in arguments:
             arguments["after"] = numberOf(arguments["after"])
@@ -157,8 +155,8 @@ class Api:
 
         return jsonReply(listing("subscriptions", seen, lambda each: each.id, after, limit, row))
 
-    async def groups(self, visit: Visit) -> HttpReply:
-        """List the pipeline's consumer groups by name, and how far they are behind."""
+    async def groups(self, visit: PageRequest) -> HttpReply:
+        """List the pipeline's consumer groups by name, with their lag."""
         broker = self._broker
         after, limit = page(visit.arguments, str, "")
 
@@ -177,13 +175,13 @@ class Api:
         found = listing("groups", rows, lambda word: word.group, after, limit, row)
         return jsonReply(found | {"end": broker.journal.end if broker.journal.onDisk else None})
 
-    async def settings(self, visit: Visit) -> HttpReply:
-        """Tell the settings in effect, by the names of the options; what may hold a secret is left out."""
+    async def settings(self, visit: PageRequest) -> HttpReply:
+        """Return the current settings by option name, without secrets."""
         return jsonReply({"settings": shownSettings(self._settings())})
 
     def _named(
         self,
-        visit: Visit,
+        visit: PageRequest,
         title: str,
         rows: Iterable[Any],
         name: Callable[[Any], str],
@@ -195,8 +193,8 @@ class Api:
 
     # -- acting ------------------------------------------------------------------------------------
 
-    async def disconnect(self, visit: Visit) -> HttpReply:
-        """Disconnect the client with this ``client_id``; it is told so in its dialect's words."""
+    async def disconnect(self, visit: PageRequest) -> HttpReply:
+        """Disconnect the client with this ``client_id``, with an error in its dialect."""
         id = number(visit.arguments, "client_id")
         client = next((each for each in self._broker.clients if each.id == id), None)
         if client is None:
@@ -207,8 +205,8 @@ class Api:
         client.conversation.expel(Forbidden("disconnected by the operator"))
         return jsonReply({"disconnected": id})
 
-    async def purge(self, visit: Visit) -> HttpReply:
-        """Throw away what waits in the queue of a ``topic``, or for a ``subscription``, by its id."""
+    async def purge(self, visit: PageRequest) -> HttpReply:
+        """Discard the messages in the queue of a ``topic``, or of a ``subscription`` with this id."""
         if ("topic" in visit.arguments) == ("subscription" in visit.arguments):
             raise BadRequest("name either a 'topic' or a 'subscription'")
         queue: Any
@@ -227,8 +225,10 @@ class Api:
         gone, reason = await done
         return jsonReply({"purged": gone, "reason": reason})
 
-    async def giveBack(self, visit: Visit) -> HttpReply:
-        """Publish at most ``limit`` dead letters of a ``topic`` to it once more, and take them off the dead ones."""
+    async def giveBack(self, visit: PageRequest) -> HttpReply:
+        """Publish at most ``limit`` dead letters of a ``topic`` to that topic again, and remove them from the dead
+        letters.
+        """
         name = text(visit.arguments, "topic", TOPIC_BYTES + len(DEAD)).removeprefix(DEAD)
         most = number(visit.arguments, "limit", LETTERS)
         if not visit.sees(name) and not visit.sees(DEAD + name):
@@ -250,5 +250,5 @@ def _load(queue: Any, inner: Queue, kept: bool) -> Mapping[str, Any]:
     }
 
 
-def _acted(visit: Visit, what: str, **fields: object) -> None:
+def _acted(visit: PageRequest, what: str, **fields: object) -> None:
     _log.info(f"{{who}} {what}", who=visit.who, event="admin", path=visit.path, **fields)

@@ -1,17 +1,17 @@
-"""``/healthz`` and ``/readyz``: whether the broker lives, and whether it should be sent clients.
+"""``/healthz`` and ``/readyz``: whether the broker works, and whether it should receive clients.
 
-Both answer 200 or 503 to everybody, and say why to who may ``read`` them.
+Both answer 200 or 503 to all requests, and give reasons to those with the right to ``read`` them.
 """
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fleximq.rights import Action
-from fleximq.web.request import HttpReply, Visit, jsonReply
+from fleximq.web.request import HttpReply, PageRequest, jsonReply
 
 
 class Check(NamedTuple):
-    """One thing that was looked at: its name, whether it is as it should be, and one phrase about it."""
+    """The result of one check: its name, whether it passed, and a phrase about it."""
 
     name: str
     good: bool
@@ -22,16 +22,16 @@ Look = Callable[[], Check]
 
 
 class HealthPage:
-    """One of the two.
+    """One of the two pages.
 
-    :param looks: are called for each request; a list that may grow.
+    :param looks: the checks, called for each request; a list that may grow.
     """
 
     def __init__(self, looks: Sequence[Look]) -> None:
         self._looks = looks
 
-    async def answer(self, visit: Visit) -> HttpReply:
-        """Answer 200 if all is good, 503 if not; with all checks if the visitor may read them."""
+    async def answer(self, visit: PageRequest) -> HttpReply:
+        """Answer 200 if all checks pass, else 503; with all checks if the request may read them."""
         checks = [look() for look in self._looks]
         bad = [check for check in checks if not check.good]
         value: dict[str, object] = {"status": "failing" if bad else "ok"}

@@ -1,6 +1,6 @@
-"""All metrics there are: name, kind, labels and what each says. docs/monitoring.rst shows the same table.
+"""All metrics: name, kind, labels and help text. docs/monitoring.rst shows the same table.
 
-Names of counters stand here without the ``_total`` that Prometheus's format adds to them.
+Names of counters omit the suffix ``_total`` of Prometheus's format.
 """
 
 from enum import StrEnum
@@ -10,7 +10,7 @@ PREFIX = "fleximq_"
 
 
 class MetricKind(StrEnum):
-    """What a metric does."""
+    """The kinds of metrics of Prometheus."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -18,7 +18,7 @@ class MetricKind(StrEnum):
 
 
 class Metric(NamedTuple):
-    """One of them."""
+    """One metric."""
 
     name: str
     kind: MetricKind
@@ -27,7 +27,7 @@ class Metric(NamedTuple):
 
     @property
     def spelt(self) -> str:
-        """Its name in queries; of a histogram without what its series have behind it."""
+        """The name in queries; for a histogram without the suffixes of its series."""
         return f"{PREFIX}{self.name}{'_total' if self.kind is MetricKind.COUNTER else ''}"
 
 
@@ -88,7 +88,7 @@ METRICS = (
     Metric("other_events", _COUNTER, "Whatever else is counted.", ("event",)),
 )
 
-#: Those of the process itself come from the Prometheus client.
+#: The metrics of the process, made by the Prometheus client.
 PROCESS = (
     "process_virtual_memory_bytes",
     "process_resident_memory_bytes",

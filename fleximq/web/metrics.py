@@ -1,7 +1,7 @@
-"""``/metrics``: what the broker counts, in the formats of Prometheus, read when it is asked for.
+"""``/metrics``: the broker's counts in the formats of Prometheus, collected for each request.
 
-Nothing here is told of anything while messages pass. The number of series is bounded: topics and queues have names only
-as far as ``--metrics-top`` goes, reasons and events up to :data:`MAX_REASONS` each.
+Messages cause no work here. The number of series is bounded: only the first ``--metrics-top`` topics and queues have
+names, and reasons and events are limited to :data:`MAX_REASONS` each.
 """
 
 import platform
@@ -21,9 +21,9 @@ from fleximq.values.counted_event import SLOW_CONSUMER, CountedEvent, EventFamil
 from fleximq.values.histogram import Histogram
 from fleximq.web.metric_table import METRICS, PREFIX, MetricKind
 from fleximq.web.queue_survey import QueueSurvey, QueueSurveyor
-from fleximq.web.request import HttpReply, Visit
+from fleximq.web.request import HttpReply, PageRequest
 
-#: So many different labels of reasons and events there may be; the rest is added up as :data:`REST`.
+#: The maximum number of labels for reasons and for events; the others are added up as :data:`REST`.
 MAX_REASONS = 100
 REST = "others"
 
@@ -48,21 +48,21 @@ _TABLE = {metric.name: metric for metric in METRICS}
 
 
 class ReactorLag(Protocol):
-    """How late the event loop is."""
+    """The lag of the event loop."""
 
     histogram: Histogram
 
     @property
     def latest(self) -> float:
-        """Return the latest lateness, in seconds."""
+        """Return the latest lag, in seconds."""
 
 
 class Metrics:
     """The page.
 
-    :param lag: how late the event loop is.
-    :param waiting: returns how many connections were not let in yet.
-    :param top: of how many queues and topics the names are told.
+    :param lag: the lag of the event loop.
+    :param waiting: returns the number of connections that have not joined yet.
+    :param top: the number of named queues and topics.
     """
 
     def __init__(
@@ -76,16 +76,16 @@ class Metrics:
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
 
-    async def answer(self, visit: Visit) -> HttpReply:
-        """Answer with all metrics, in the format that the visitor's ``Accept`` asks for."""
+    async def answer(self, visit: PageRequest) -> HttpReply:
+        """Answer with all metrics, in the format of the request's ``Accept`` header."""
         survey = await self._surveyor.survey(self._top, visit.sees)
         encode, kind = choose_encoder(visit.accept)
         registry = CollectorRegistry()
-        registry.register(_Once([*self.families(survey), *self._process.collect()]))
+        registry.register(_CollectedFamilies([*self.families(survey), *self._process.collect()]))
         return HttpReply(encode(registry), kind)
 
     def families(self, survey: QueueSurvey) -> Iterator[Metric]:
-        """Yield every metric of the table, with its values now."""
+        """Yield every metric of the table with its current values."""
         values: dict[str, Mapping[tuple[str, ...], float]] = {name: {} for name in _TABLE}
         values |= self._values(survey)
         histograms = {"reactor_lag_seconds": self._lag.histogram, **self._histograms()}
@@ -152,14 +152,14 @@ class Metrics:
         }
 
 
-class _Once(Collector):
-    """Hands out what was collected already."""
+class _CollectedFamilies(Collector):
+    """A collector of ready families."""
 
     def __init__(self, families: Sequence[Metric]) -> None:
         self._families = families
 
     def collect(self) -> Iterable[Metric]:
-        """Return it."""
+        """Return the families."""
         return self._families
 
 
@@ -182,7 +182,7 @@ def _surveyed(survey: QueueSurvey) -> dict[str, Mapping[tuple[str, ...], float]]
 
 
 def _added(values: Iterable[tuple[tuple[str, ...], float]]) -> dict[tuple[str, ...], float]:
-    """Return sums by labels: several subscriptions may be to one topic."""
+    """Return sums by labels: a topic may have several subscriptions."""
     sums: Counter[tuple[str, ...]] = Counter()
     for labels, number in values:
         sums[labels] += number  # type: ignore[assignment]
@@ -190,7 +190,7 @@ def _added(values: Iterable[tuple[tuple[str, ...], float]]) -> dict[tuple[str, .
 
 
 def _events(events: Mapping[str, int]) -> dict[str, Mapping[tuple[str, ...], float]]:
-    """Return what was counted, by metric."""
+    """Return the counted events, by metric."""
     found: dict[str, Counter[tuple[str, ...]]] = {name: Counter() for name in (*_FAMILIES.values(), "other_events")}
     found["slow_consumers"] = Counter({(): events.get(_SLOW_CONSUMERS, 0)})
     for event, number in sorted(events.items(), key=lambda item: -item[1]):

@@ -1,10 +1,8 @@
-"""Looks through all queues and topics of a broker, a few in each of the reactor's rounds, so that nobody waits.
+"""Scans all queues and topics of a broker, in slices over several reactor turns, and measures the age of queues.
 
-How old the oldest message of a queue is, about, without a clock at every message.
-
-Whenever somebody looks, it is noted how many messages each queue has been given by then. The oldest one that waits came
-before the first note that counts it. So an age is right but for the time between two looks, never too great, and a
-queue costs nothing while nobody looks.
+The age of a queue's oldest message is approximate, without a time stamp for each message: each scan records how many
+messages a queue has received so far. The oldest waiting message arrived before the first such record that counts it. So
+an age is never too large, is too small by at most the interval between two scans, and costs nothing without scans.
 """
 
 from collections import deque
@@ -21,18 +19,18 @@ from fleximq.broker.broker import Broker
 from fleximq.broker.queues.queue import Queue
 from fleximq.limits import DEAD
 
-#: So many notes are kept of one queue; of more every other one goes.
+#: The maximum number of records of one queue; beyond it, every second one is dropped.
 NOTES = 64
 
 
 class QueueAges:
-    """Remembers what was seen of each queue."""
+    """The records of each queue."""
 
     def __init__(self) -> None:
         self._notes: WeakKeyDictionary[Queue, deque[tuple[int, float]]] = WeakKeyDictionary()
 
     def look(self, queue: Queue, now: float) -> float:
-        """Return the seconds that the oldest message has waited at least, 0 if none waits."""
+        """Return the minimum age of the oldest message in seconds, 0 for an empty queue."""
         oldest = queue.oldest
         if oldest is None:
             self._notes.pop(queue, None)
@@ -48,7 +46,7 @@ class QueueAges:
         return now - notes[0][1]
 
 
-#: So many are looked at in one round, less than 2 ms.
+#: The number of queues or topics in one reactor turn, less than 2 ms.
 SLICE = 1000
 
 WORK, LETTERS, SUBSCRIPTION = "work", "dead", "subscription"
@@ -65,7 +63,7 @@ class QueueRow(NamedTuple):
 
 @dataclass(slots=True)
 class Sums:
-    """Those of one kind of queues; ``oldest`` is the greatest age in seconds."""
+    """The sums over one kind of queue; ``oldest`` is the largest age in seconds."""
 
     queues: int = 0
     messages: int = 0
@@ -76,7 +74,7 @@ class Sums:
 
 @dataclass(slots=True)
 class QueueSurvey:
-    """What was found: sums by kind of queue, the longest queues, the topics published to most, and all of these."""
+    """The result: sums by kind of queue, the longest queues, the busiest topics, and the number of all publications."""
 
     sums: dict[str, Sums] = field(default_factory=lambda: {kind: Sums() for kind in (WORK, LETTERS, SUBSCRIPTION)})
     longest: Sequence[QueueRow] = ()
@@ -85,9 +83,9 @@ class QueueSurvey:
 
 
 class QueueSurveyor:
-    """Makes surveys, and remembers between them how old messages are.
+    """Makes surveys, and stores the ages between them.
 
-    :param clock: lets others have their turn in between.
+    :param clock: schedules the slices.
     """
 
     def __init__(self, broker: Broker, clock: IReactorTime) -> None:
@@ -96,9 +94,9 @@ class QueueSurveyor:
         self._ages = QueueAges()
 
     async def survey(self, top: int, sees: Callable[[str], bool]) -> QueueSurvey:
-        """Look through everything.
+        """Scan all queues and topics.
 
-        :param top: of how many queues and topics to tell the names.
+        :param top: the number of named queues and topics.
         :param sees: tells whether a topic may be named.
         """
         found = QueueSurvey()
@@ -130,7 +128,7 @@ class QueueSurveyor:
         top: int,
         sees: Callable[[str], bool],
     ) -> list[QueueRow]:
-        """Add queues to the sums, and return the longest so far."""
+        """Add queues to the sums, and return the longest queues so far."""
         now = self._clock.seconds()
         for kind, topic, queue, depth, size in queues:
             sums = found.sums[kind]

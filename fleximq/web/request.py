@@ -1,11 +1,9 @@
-"""One request as the pages here see it, and what they answer.
+"""Requests and replies of the pages, and protection against requests that a browser was tricked into.
 
-Which requests a browser may have been tricked into.
-
-A page from anywhere can make a browser on this machine send requests here, and a name that was bent to this machine's
-address (DNS rebinding) lets it read the answers. So the ``Host`` of a request must be an address or a name of this
-machine, unless names are trusted because this is no broker for its own machine alone; and what changes something must
-come as JSON, and not from a page of another origin.
+A foreign web page can make a browser on this machine send requests to the broker, and a host name that resolves to this
+machine (DNS rebinding) can make the answers readable. So the ``Host`` of a request must be an address or a name of this
+machine, unless host names are trusted because the broker also serves other machines; and a request that changes state
+must contain JSON, and must not originate from a page of another origin.
 """
 
 import json
@@ -19,12 +17,12 @@ from fleximq.rights import Action
 from fleximq.security.peer_address import isAddress, isOwnName
 
 JSON = "application/json"
-#: No number that is meant has more digits, and Python's int takes no more than some thousands.
+#: Longer numbers are not meaningful, and Python's int is limited to some thousand digits.
 _DIGITS = 20
 
 
 class HttpRefusal(Exception):
-    """A request that is answered with ``code`` and one sentence, the text of this."""
+    """A request that is answered with ``code`` and one sentence, the text of this exception."""
 
     def __init__(self, code: int, sentence: str, fields: Mapping[str, str] | None = None) -> None:
         super().__init__(sentence)
@@ -33,11 +31,11 @@ class HttpRefusal(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
-    """A request that was let through.
+class PageRequest:
+    """An accepted request.
 
-    ``rights`` are those of who asks, None if it has shown no credentials where some are required. ``arguments`` are
-    those of the query, or of the JSON object that was posted. ``who`` is the visitor's name for the log.
+    ``rights`` are None without required credentials. ``arguments`` are those of the query, or of the posted JSON
+    object. ``who`` is the principal's name for the log.
     """
 
     method: str
@@ -48,16 +46,16 @@ class Visit:
     accept: str = ""
 
     def may(self, action: Action, name: str) -> bool:
-        """Tell whether this visitor may do that."""
+        """Tell whether this request has a right."""
         return self.rights is not None and self.rights.may(action, name)
 
     def sees(self, topic: str) -> bool:
-        """Tell whether a topic may be named to this visitor: one that it may do something with."""
+        """Tell whether a topic may be named in the answer: the request has a right to use it."""
         return any(self.may(action, topic) for action in (Action.SUBSCRIBE, Action.PUBLISH, Action.CONSUME))
 
 
 class HttpReply(NamedTuple):
-    """A body of this kind."""
+    """An answer."""
 
     body: bytes
     kind: str = JSON
@@ -65,7 +63,7 @@ class HttpReply(NamedTuple):
 
 
 def numberOf(text: str) -> int | str:
-    """Return the whole number that a text spells; the text, if that is none or has more digits than anybody means."""
+    """Return the integer in a text; the text itself, if it is not an integer or has too many digits."""
     return int(text) if text.isdecimal() and len(text) <= _DIGITS else text
 
 
@@ -75,28 +73,27 @@ def jsonReply(value: Any, code: int = 200) -> HttpReply:
 
 
 class Page(NamedTuple):
-    """One path: what answers it, and which right that needs.
+    """One path: its function, and the required right.
 
-    ``name`` is what the right is for, the path without its first slash by default; ``action`` None: no right is needed.
-    ``post`` says that it changes something.
+    ``action`` None: no right is required. ``post``: the request changes state.
     """
 
-    answer: Callable[[Visit], Coroutine[Any, Any, HttpReply]]
+    answer: Callable[[PageRequest], Coroutine[Any, Any, HttpReply]]
     action: Action | None = Action.READ
     post: bool = False
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The methods that it answers to."""
+        """The allowed methods."""
         return ("POST",) if self.post else ("GET", "HEAD")
 
 
 def checkHost(host: str | None, namesTrusted: bool, added: Collection[str] = ()) -> None:
-    """See that a request was meant for this broker.
+    """Check that a request was meant for this broker.
 
-    :param host: the value of its ``Host`` field, None if there is none: no browser leaves it out.
-    :param namesTrusted: whether any name will do.
-    :param added: origins that an operator has allowed; their hosts are good as well.
+    :param host: the value of its ``Host`` field; None without one, as browsers never send.
+    :param namesTrusted: accept any name.
+    :param added: origins that the operator has allowed; their hosts are accepted.
     :raises HttpRefusal: 403.
     """
     if host is None or namesTrusted:
@@ -107,11 +104,11 @@ def checkHost(host: str | None, namesTrusted: bool, added: Collection[str] = ())
 
 
 def checkPost(kind: str | None, origin: str | None, host: str | None, site: str | None, added: Collection[str]) -> None:
-    """See that a request that changes something does not come from somebody else's page.
+    """Check that a request that changes state does not originate from a foreign page.
 
     :param kind: its ``Content-Type``.
     :param site: its ``Sec-Fetch-Site``.
-    :raises HttpRefusal: 415 for another kind than JSON, 403 for another origin.
+    :raises HttpRefusal: 415 for another type than JSON, 403 for another origin.
     """
     if (kind or "").partition(";")[0].strip().lower() != JSON:
         raise HttpRefusal(415, f"what is posted must be {JSON}")

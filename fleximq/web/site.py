@@ -1,6 +1,6 @@
-"""The web site: which page answers a request, and whether it may be asked for.
+"""The web site: finds the page of a request, and checks access to it.
 
-What is wrong is one JSON object with an ``error``. No answer is kept by caches or read by pages of other origins.
+An error is a JSON object with the key ``error``. Answers are neither cached nor readable by pages of other origins.
 """
 
 import json
@@ -19,30 +19,40 @@ from fleximq.errors import BrokerError
 from fleximq.rights import EVERYTHING
 from fleximq.security.principal import ANONYMOUS, Admitted
 from fleximq.status import Status
-from fleximq.web.request import JSON, HttpRefusal, HttpReply, Page, Visit, checkHost, checkPost, jsonReply, numberOf
+from fleximq.web.request import (
+    JSON,
+    HttpRefusal,
+    HttpReply,
+    Page,
+    PageRequest,
+    checkHost,
+    checkPost,
+    jsonReply,
+    numberOf,
+)
 from fleximq.web.welcome_page import SERVER, OneRequestChannel, WelcomeEntry, WelcomePage, WelcomeSite
 
 _log = Logger("fleximq.web.site")
 
 Renewed = Callable[[Admitted], Admitted]
 
-#: What a visitor is asked for where credentials are required.
+#: The challenge for requests without required credentials.
 CHALLENGE = 'Basic realm="FlexiMQ", Bearer realm="FlexiMQ"'
-#: Statuses that are none of HTTP's own.
+#: Statuses that HTTP does not have.
 _CODES = {Status.CLIENT_NOT_FOUND: 404}
 
 
 class AdmittedChannel(OneRequestChannel):
-    """Knows who asks.
+    """A channel with the principal of its connection.
 
-    ``admitted`` is set by whoever hands the connection over; None where credentials are required and none were shown.
+    ``admitted`` is set at the handover of the connection; None without required credentials.
     """
 
     admitted: Admitted | None = None
 
 
-def everybody() -> Admitted:
-    """Let those who show nothing do everything."""
+def unrestricted() -> Admitted:
+    """Return a principal with unrestricted rights for requests without credentials."""
     return Admitted(None, EVERYTHING)
 
 
@@ -50,11 +60,11 @@ def everybody() -> Admitted:
 class Pages(Resource):
     """All paths.
 
-    :param welcome: what answers the root.
-    :param pages: what answers all others, by path.
-    :param renewed: returns who was let in a while ago, as today; raises Unauthorized.
-    :param namesTrusted: tells whether requests may name this broker as they like, see :mod:`fleximq.web.request`.
-    :param origins: returns those that an operator has allowed.
+    :param welcome: answers the root.
+    :param pages: the other pages, by path.
+    :param renewed: returns an earlier admission with today's rights; raises Unauthorized.
+    :param namesTrusted: tells whether requests may use any host name, see :mod:`fleximq.web.request`.
+    :param origins: returns the origins that the operator has allowed.
     """
 
     isLeaf = True
@@ -105,12 +115,12 @@ class Pages(Resource):
             raise HttpRefusal(403, "not permitted")
         return await page.answer(visit)
 
-    def _visit(self, request: Any, method: str, path: str, page: Page) -> Visit:
-        """Return the request with the rights of now: its body may have come long after its head was let in."""
+    def _visit(self, request: Any, method: str, path: str, page: Page) -> PageRequest:
+        """Return the request with its current rights: its body may arrive long after its head was admitted."""
         admitted: Admitted | None = getattr(request.channel, "admitted", None)
         admitted = None if admitted is None else self._renewed(admitted)
         principal = None if admitted is None else admitted.principal
-        return Visit(
+        return PageRequest(
             method,
             path,
             _posted(request.content.read()) if page.post else _queried(request.args),
@@ -123,9 +133,9 @@ class Pages(Resource):
 class WebSite(WelcomeSite):
     """Serves the welcome page and all others.
 
-    :param ways: the dialects that are reached at the same address.
-    :param nobody: returns what those may do who show no credentials, None if they have to show some.
-    :param renewed: returns who was let in a while ago, as today; raises Unauthorized.
+    :param ways: the dialects at the same address.
+    :param nobody: returns the rights of requests without credentials, None if credentials are required.
+    :param renewed: returns an earlier admission with today's rights; raises Unauthorized.
     """
 
     protocol = AdmittedChannel
@@ -135,7 +145,7 @@ class WebSite(WelcomeSite):
         reactor: IReactorTime,
         ways: Sequence[WelcomeEntry],
         pages: Mapping[str, Page],
-        nobody: Callable[[], Admitted | None] = everybody,
+        nobody: Callable[[], Admitted | None] = unrestricted,
         namesTrusted: Callable[[], bool] = lambda: False,
         origins: Callable[[], Collection[str]] = tuple,
         renewed: Renewed = lambda admitted: admitted,
@@ -144,20 +154,20 @@ class WebSite(WelcomeSite):
         self._nobody = nobody
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
-        """Return a channel that lets somebody in who shows nothing."""
+        """Return a channel with the rights of requests without credentials."""
         channel: Any = super().buildProtocol(addr)
         channel.admitted = self._nobody()
         return channel
 
 
 def _field(request: Any, name: bytes) -> str | None:
-    """Return what a request says under this name; whatever bytes these are, they are text."""
+    """Return a header field as text, regardless of its bytes."""
     value: bytes | None = request.getHeader(name)
     return None if value is None else value.decode("latin-1")
 
 
 def _queried(arguments: Mapping[bytes, Sequence[bytes]]) -> dict[str, Any]:
-    """Return the arguments of a query; what is a whole number becomes one where a listing counts with it."""
+    """Return the arguments of a query; ``limit`` becomes an integer if possible."""
     found = {name.decode("latin-1"): values[-1].decode("utf-8", "replace") for name, values in arguments.items()}
     return {name: numberOf(value) if name == "limit" else value for name, value in found.items()}
 
@@ -173,7 +183,7 @@ def _posted(body: bytes) -> dict[str, Any]:
 
 
 def _wordsOf(failure: Failure, request: Any) -> HttpReply:
-    """Return what is answered to a request that failed."""
+    """Return the answer to a request that failed."""
     error = failure.value
     if isinstance(error, HttpRefusal):
         for name, value in error.fields.items():

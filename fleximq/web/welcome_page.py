@@ -1,6 +1,6 @@
-"""What a plain ``GET /`` answers: a short page that says what runs here and how to reach it.
+"""The answer to ``GET /``: a short page with the version and the address of each dialect.
 
-HTML for browsers, plain text for everybody else. It holds no links, no scripts and nothing that the request said.
+HTML for browsers, plain text otherwise. It has no links, no scripts and no text from the request.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ from zope.interface import implementer
 from fleximq import __version__
 
 SERVER = f"FlexiMQ/{__version__}".encode()
-#: How long a request may take to arrive, and its answer to be fetched, in seconds.
+#: Maximum seconds for the arrival of a request, and for the delivery of its answer.
 TIMEOUT = 60
 
 
 class WelcomeEntry(NamedTuple):
-    """One dialect in words: its name, what it is for, how to reach it.
+    """One dialect on the page: its name, its purpose and its address.
 
-    In ``reach``, ``{stream}`` and ``{web}`` stand for the address of streams and that of WebSockets.
+    In ``reach``, ``{stream}`` and ``{web}`` are replaced by the addresses of streams and WebSockets.
     """
 
     name: str
@@ -32,7 +32,7 @@ class WelcomeEntry(NamedTuple):
     reach: str
 
     def at(self, address: object, secure: bool = False) -> str:
-        """Return how to reach it at a listener's own address, inside TLS or not."""
+        """Return the dialect's address at a listener's own address, inside TLS or not."""
         host = getattr(address, "host", None)
         if host is not None:
             place = f"{f'[{host}]' if ':' in host else host}:{getattr(address, 'port', '')}"
@@ -60,7 +60,7 @@ dt{padding-right:1.5rem;font-weight:600;color:var(--mark)}
 code{display:block;color:var(--soft);font:.85rem/1.5 ui-monospace,monospace;overflow-wrap:anywhere}
 """
 
-#: Nothing is loaded; connections are allowed for those who try a WebSocket in the browser's console on this page.
+#: No resources are loaded; connections are allowed for experiments with WebSockets in the browser's console.
 _POLICY = (
     b"default-src 'none'; style-src 'unsafe-inline'; connect-src 'self' ws: wss:; "
     b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -68,7 +68,7 @@ _POLICY = (
 
 
 def asText(ways: Sequence[WelcomeEntry], address: object, secure: bool = False) -> str:
-    """Return the page as plain text, for these dialects at the listener's own address, inside TLS or not."""
+    """Return the page as plain text, with these dialects at the listener's own address, inside TLS or not."""
     lines = [f"FlexiMQ {__version__}", "One message broker, one space of topics. It speaks:", ""]
     for way in ways:
         lines += [f"  {way.name:<9} {way.purpose}", f"  {'':<9} {way.at(address, secure)}"]
@@ -76,7 +76,7 @@ def asText(ways: Sequence[WelcomeEntry], address: object, secure: bool = False) 
 
 
 def asHtml(ways: Sequence[WelcomeEntry], address: object, secure: bool = False) -> str:
-    """Return the page as HTML, for these dialects at the listener's own address, inside TLS or not."""
+    """Return the page as HTML, with these dialects at the listener's own address, inside TLS or not."""
     rows = "\n".join(
         f"<dt>{escape(way.name)}</dt><dd>{escape(way.purpose)}<code>{escape(way.at(address, secure))}</code></dd>"
         for way in ways
@@ -90,7 +90,7 @@ def asHtml(ways: Sequence[WelcomeEntry], address: object, secure: bool = False) 
 
 
 def prefersHtml(accept: str | None) -> bool:
-    """Say whether an ``Accept`` header names HTML, and does not like plain text better."""
+    """Tell whether an ``Accept`` header prefers HTML, or likes it as much as plain text."""
     liking: dict[str, float] = {}
     for each in (accept or "").lower().split(","):
         kind, *parameters = (part.strip() for part in each.split(";"))
@@ -107,7 +107,7 @@ def _quality(parameter: str) -> float:
 
 @implementer(IResource)
 class WelcomePage(Resource):
-    """The root of the site, and the answer to paths that are none."""
+    """The root of the site, and the answer for unknown paths."""
 
     isLeaf = True
 
@@ -116,7 +116,7 @@ class WelcomePage(Resource):
         self._ways = tuple(ways)
 
     def render(self, request: IRequest) -> bytes:
-        """Return the body of the answer: the page, or one line that says what is wrong."""
+        """Return the body of the answer: the page, or one line with the error."""
         answer: Any = request
         answer.setHeader(b"server", SERVER)
         answer.setHeader(b"content-type", b"text/plain; charset=utf-8")
@@ -146,16 +146,16 @@ def _sentence(request: Any, code: int, words: str) -> bytes:
 
 
 def _withoutBody(request: Any, body: bytes) -> bytes:
-    """Return the body, or none of it for HEAD; its length is told either way."""
+    """Return the body, empty for HEAD, and set its length."""
     request.setHeader(b"content-length", b"%d" % len(body))
     return b"" if request.method == b"HEAD" else body
 
 
 class OneRequestChannel(HTTPChannel):
-    """Answers one request and closes: the next one may be for a WebSocket, which is decided at the door."""
+    """Answers one request and closes: the next request may be for a WebSocket, which the request router handles."""
 
     def checkPersistence(self, request: Any, version: bytes) -> bool:
-        """Never keep the connection, and say so."""
+        """Close the connection after each request, and announce that."""
         request.responseHeaders.setRawHeaders(b"connection", [b"close"])
         return False
 
@@ -164,8 +164,8 @@ class WelcomeSite(Site):
     """Serves the welcome page.
 
     :param reactor: the clock of its timeouts.
-    :param ways: the dialects that are reached at the same address, in the order of the page.
-    :param root: what answers instead, if there is more than that page.
+    :param ways: the dialects at the same address, in the order of the page.
+    :param root: a resource in place of the page.
     """
 
     noisy = False
@@ -177,4 +177,4 @@ class WelcomeSite(Site):
         )
 
     def startFactory(self) -> None:
-        """Keep no access log: the page is public and the same for all."""
+        """Open no access log: the page is public and the same for all."""

@@ -1,16 +1,16 @@
 """BlipMQ frames: bytes in, runs out, and back (BlipMQ document, "Frame Layout" and "Frame Types").
 
-A run is one plain tuple ``(type, head, correlations, messages)`` for neighbouring frames that differ in little:
+A run is one plain tuple ``(type, head, correlations, messages)`` for similar neighbouring frames:
 
-- PUBLISH: ``head`` is the ``[qos][topic_len][topic]`` that all payloads of the run begin with, ``messages`` is what
-  follows it in each, and ``correlations`` has one id per message. A PUBLISH too short to hold what its lengths
-  announce comes alone, with its payload as ``head`` and no messages.
+- PUBLISH: ``head`` is the ``[qos][topic_len][topic]`` that begins all payloads of the run, ``messages`` the
+  rest of each, and ``correlations`` has one id per message. A PUBLISH too short for its announced
+  lengths is a run of its own, with its payload as ``head`` and no messages.
 - POLL and ACK: ``head`` is the payload that the neighbours share, the subscription id; ``messages`` is empty.
-- Every other frame comes alone: ``head`` is its payload, ``correlations`` holds one id, ``messages`` is empty.
+- Every other frame is a run of its own: ``head`` is its payload, ``correlations`` holds one id, ``messages`` is empty.
 
 Hot: about 200 ns for a PUBLISH of 100 bytes inside a run, 0.8 us for one whose neighbours have other topics, 110 ns
 for a POLL or ACK inside a run, 0.6 us where they alternate (timeit over reads of 256 KiB, CPython 3.11, one core).
-The check of a payload is left to :mod:`fleximq.wire.blipmq_payload`, once per distinct head.
+:mod:`fleximq.wire.blipmq_payload` checks payloads, once per distinct head.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +44,7 @@ BlipRun = tuple[FrameType, bytes, list[int], list[bytes]]
 _HEADER = Struct(">IBQ")
 _HEADER_BYTES = 13
 _LENGTH_BYTES = 4
-#: What the length field counts beside the payload: type and correlation id.
+#: The bytes that the length field counts in addition to the payload: type and correlation id.
 COUNTED_BYTES = 9
 _TYPES = {int(kind): kind for kind in FrameType}
 # Plain numbers and names: looking a member up on an enum class costs more than comparing it.
@@ -54,9 +54,9 @@ _ALIKE = frozenset({int(FrameType.POLL), int(FrameType.ACK)})
 
 
 class BlipScanner:
-    """Cuts a stream of bytes into frames and joins neighbours into runs.
+    """Splits a stream of bytes into frames and joins neighbours into runs.
 
-    :param limit: the most that a length field may announce, in bytes.
+    :param limit: the maximum value of a length field, in bytes.
     """
 
     __slots__ = ("_buffer", "_limit")
@@ -67,14 +67,14 @@ class BlipScanner:
 
     @property
     def buffered(self) -> int:
-        """The number of bytes of an unfinished frame that wait for the rest."""
+        """The number of buffered bytes of an unfinished frame."""
         return self._buffer.buffered
 
     def feed(self, data: bytes) -> Iterator[BlipRun]:
         """Yield the runs that ``data`` completes, in order. Iterate to the end before feeding again.
 
-        Errors come after everything that stands before the bad frame. A length is refused on its four bytes and a
-        type on its own byte; what they announce is neither awaited nor allocated.
+        An error is raised after all frames before the bad one. A length is refused on its four bytes and a type on its
+        own byte, without waiting for the announced bytes or allocating them.
 
         :raises BadFraming: for a length below 9 or an unknown frame type, now and at every later call.
         :raises TooLarge: for a length over the limit, now and at every later call.
@@ -99,7 +99,7 @@ class BlipScanner:
         self._keep(buffer, offset)
 
     def _published(self, buffer: bytes, offset: int, end: int, correlation: int) -> tuple[BlipRun, int]:
-        """Return the run of PUBLISHes that begins at ``offset``, and where it ends."""
+        """Return the run of PUBLISHes that begins at ``offset``, and its end."""
         start = offset + _HEADER_BYTES
         width = 3 + int.from_bytes(buffer[start + 1 : start + 3], "big")
         body = start + width
@@ -122,7 +122,7 @@ class BlipScanner:
         return run, offset
 
     def _alike(self, buffer: bytes, offset: int, end: int) -> tuple[BlipRun, int]:
-        """Return the run of frames that are the same but for the correlation id, and where it ends."""
+        """Return the run of frames that differ only in the correlation id, and its end."""
         width = end - offset
         unpack, last = _withHead(width - _HEADER_BYTES), len(buffer) - width
         length, number, correlation, head = unpack(buffer, offset)
@@ -137,7 +137,7 @@ class BlipScanner:
         return (_TYPES[number], head, correlations, []), offset
 
     def _keep(self, buffer: bytes, offset: int) -> None:
-        """Hold the unfinished frame at ``offset``, or raise if what is there of it is wrong already."""
+        """Buffer the unfinished frame at ``offset``, or raise if its beginning is already wrong."""
         rest = len(buffer) - offset
         if rest < _LENGTH_BYTES:
             self._buffer.keep(buffer[offset:], _LENGTH_BYTES)
@@ -147,7 +147,7 @@ class BlipScanner:
         try:
             self._check(length, number)
         except (BadFraming, TooLarge):
-            # Kept, so that whatever else arrives meets the same error again.
+            # Buffered, so that every later call raises the same error.
             self._buffer.keep(buffer[offset : offset + _LENGTH_BYTES + 1], 0)
             raise
         self._buffer.keep(buffer[offset:], _LENGTH_BYTES + (1 if number is None else length))
@@ -182,5 +182,5 @@ def encodeRun(head: bytes, correlations: Sequence[int], messages: Sequence[bytes
 
 @lru_cache(maxsize=256)
 def _withHead(width: int) -> Callable[[bytes, int], tuple[Any, ...]]:
-    """Return the unpacker of a frame's header and the ``width`` bytes behind it."""
+    """Return the unpacker of a frame's header and the ``width`` bytes after it."""
     return Struct(f">IBQ{width}s").unpack_from

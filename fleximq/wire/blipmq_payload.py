@@ -1,6 +1,6 @@
-"""What stands inside BlipMQ frames: payloads to values and back (BlipMQ document, "Payload Formats").
+"""BlipMQ frame payloads, decoded and encoded (BlipMQ document, "Payload Formats").
 
-A decoder raises :class:`fleximq.errors.BadRequest` with the very words that the document puts into the NACK. Checks
+A decoder raises :class:`fleximq.errors.BadRequest` with the exact words that the document puts into the NACK. Checks
 run in one order everywhere: shape, empty topic, QoS, length of the topic. Encoders return payloads;
 :func:`fleximq.wire.blipmq_frame.encodeFrame` puts them into frames.
 """
@@ -22,21 +22,21 @@ _U16_MOST = 0xFFFF
 
 
 class TopicAndQos(NamedTuple):
-    """What PUBLISH and SUBSCRIBE name. ``qos`` is 0 or 1."""
+    """Topic and QoS of a PUBLISH or SUBSCRIBE. ``qos`` is 0 or 1."""
 
     topic: str
     qos: int
 
 
 class Nack(NamedTuple):
-    """An error as the document numbers it, and its words."""
+    """An error code of the document, and its words."""
 
     code: int
     message: str
 
 
 def decodeHello(payload: bytes) -> int:
-    """Return the protocol version that the client asks for.
+    """Return the protocol version that the client requests.
 
     :raises BadRequest: "invalid HELLO payload" unless there are exactly two bytes.
     """
@@ -53,7 +53,7 @@ def encodeHello(version: int = VERSION) -> bytes:
 def decodeAuth(payload: bytes) -> str:
     """Return the API key.
 
-    :raises BadRequest: "invalid AUTH payload" unless it is one length, as many bytes of UTF-8, and nothing more.
+    :raises BadRequest: "invalid AUTH payload" unless it is exactly one length and as many bytes of UTF-8.
     """
     if len(payload) < _U16.size or _U16.size + _U16.unpack_from(payload)[0] != len(payload):
         raise BadRequest("invalid AUTH payload")
@@ -69,7 +69,7 @@ def encodeAuth(key: str) -> bytes:
 
 
 def decodePublish(head: bytes) -> TopicAndQos:
-    """Return what the head of a PUBLISH run says; a PUBLISH that came without messages ends here too.
+    """Decode the head of a PUBLISH run, or a PUBLISH too short to have messages.
 
     :raises BadRequest: "invalid PUBLISH payload", "empty topic" or "invalid QoS value".
     :raises InvalidTopic: for a topic over :data:`fleximq.limits.TOPIC_BYTES`.
@@ -91,7 +91,7 @@ def encodePublish(topic: str, qos: int) -> bytes:
 
 
 def decodeSubscribe(payload: bytes) -> TopicAndQos:
-    """Return what a SUBSCRIBE asks for. Bytes behind the QoS are ignored.
+    """Decode a SUBSCRIBE. Bytes after the QoS are ignored.
 
     :raises BadRequest: "invalid SUBSCRIBE payload", "empty topic" or "invalid QoS value".
     :raises InvalidTopic: for a topic over :data:`fleximq.limits.TOPIC_BYTES`.

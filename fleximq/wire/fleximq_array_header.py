@@ -1,9 +1,9 @@
-"""Headers whose maps were written as arrays, field by field in a fixed order, and their translation into maps.
+"""Translates headers written as arrays into maps.
 
-A client library in use writes them so: the header as ``[routing, reqrep, topic, status, auth, keepalive]`` with nil
-for what is absent, a routing entry as ``[client_id, path]`` or ``[client_name, path, client_id]``, and the other
-objects likewise; a status by the name of its code. What cannot be translated is left as it is, for the checks of
-:mod:`fleximq.wire.fleximq_header` to refuse.
+A client library in use writes them so: the header as ``[routing, reqrep, topic, status, auth, keepalive]`` with nil for
+absent fields, a routing entry as ``[client_id, path]`` or ``[client_name, path, client_id]``, and the other objects
+likewise; a status by the name of its code. Values that cannot be translated stay unchanged and
+:mod:`fleximq.wire.fleximq_header` refuses them.
 """
 
 from struct import Struct
@@ -23,7 +23,7 @@ _STATUS = {"".join(word.capitalize() for word in status.name.split("_")): int(st
 
 
 def isArrayHeader(envelope: bytes) -> bool:
-    """Tell whether an envelope's header is an array."""
+    """Return whether an envelope's header is an array."""
     if len(envelope) == FIXED_BYTES:
         return False
     marker = envelope[FIXED_BYTES]
@@ -31,7 +31,7 @@ def isArrayHeader(envelope: bytes) -> bool:
 
 
 def withMapHeader(envelope: bytes) -> bytes:
-    """Return a positional envelope with its header written anew as a map; one that cannot be read as it is."""
+    """Return the envelope with its array header as a map; unchanged if the header cannot be read."""
     try:
         values = msgpack.unpackb(envelope[FIXED_BYTES:], strict_map_key=False, timestamp=1)
     except (ValueError, TypeError, OverflowError, RecursionError):
@@ -43,7 +43,7 @@ def withMapHeader(envelope: bytes) -> bytes:
 
 
 def fromArray(values: list[Any]) -> dict[str, Any]:
-    """Return the map that a header's array of six stands for."""
+    """Return the map for a header's array of six."""
     fields = _named(_FIELDS, values)
     if isinstance(fields.get("routing"), list):
         fields["routing"] = [_entry(entry) for entry in fields["routing"]]

@@ -1,4 +1,4 @@
-"""FlexiMQ frames that the broker writes itself, and single frames taken apart."""
+"""Encodes the broker's own FlexiMQ frames, and splits single frames."""
 
 from struct import Struct
 from typing import Any, NamedTuple
@@ -36,22 +36,22 @@ def encodeFrame(kind: int, client_id: int, header: bytes = b"", payload: bytes =
 
 
 def encodeMessage(kind: MessageType, client_id: int, fields: dict[str, Any], payload: bytes = b"") -> bytes:
-    """Return one frame whose header is this map; ``payload`` is MessagePack already."""
+    """Return one frame with this map as header; ``payload`` is MessagePack."""
     return encodeFrame(kind, client_id, packHeader(fields), payload)
 
 
 def encodeFrameHead(kind: MessageType, client_id: int, fields: dict[str, Any], payloadBytes: int) -> bytes:
-    """Return one frame whose header is this map, without its payload, which has so many bytes."""
+    """Return one frame with this map as header, without its payload of ``payloadBytes`` bytes."""
     return encodeFrame(kind, client_id, packHeader(fields))[: -_payloadLength.size] + _payloadLength.pack(payloadBytes)
 
 
 def words(text: str) -> bytes:
-    """Return a payload that says something to a person."""
+    """Return a text for a person as a payload."""
     return msgpack.packb(text)  # type: ignore[no-any-return]
 
 
 def hasZeroReserved(envelope: bytes) -> bool:
-    """Tell whether the reserved bytes are zero, as they must be when a frame is sent on."""
+    """Return whether the reserved bytes are zero, as required of a forwarded frame."""
     return envelope[_RESERVED] == _NO_RESERVED
 
 
@@ -61,7 +61,7 @@ def withZeroReserved(frame: bytes) -> bytes:
 
 
 def payloadOf(frame: bytes, envelopeBytes: int) -> bytes:
-    """Return the payload of one whole frame."""
+    """Return the payload of one complete frame."""
     return frame[envelopeBytes + _payloadLength.size :]
 
 

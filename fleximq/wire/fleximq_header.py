@@ -1,13 +1,11 @@
 """FlexiMQ headers: MessagePack maps, checked and read.
 
-The checks run in the order of docs/dialects.rst: it is a map, forbidden fields, required fields, types, routing.
-Keys that no document names are ignored here and travel on, since a header is forwarded as it came. This broker has keys
-of its own besides: those of :data:`_EXTENSIONS` in a PUB, and ``from`` in a SUB.
+The checks run in the order of docs/dialects.rst: it is a map, forbidden fields, required fields, types, routing. Keys
+that no document names are ignored and forwarded, since a header is forwarded unchanged. This broker adds the keys of
+:data:`_EXTENSIONS` to a PUB, and ``from`` to a SUB.
 
-Which header fields each FlexiMQ message type must, may and must not have.
-
-The table of the FlexiMQ document, section 2.2.3, with the one exception of docs/dialects.rst: a JOIN may carry
-``reqrep``, which section 4.2 expects.
+The table of fields that each message type must, may and must not have is that of the FlexiMQ document, section 2.2.3,
+with the one exception of docs/dialects.rst: a JOIN may carry ``reqrep``, which section 4.2 expects.
 """
 
 from collections.abc import Mapping
@@ -63,7 +61,7 @@ _U64 = 0xFFFFFFFFFFFFFFFF
 _PATHS = frozenset({MessageType.REQ, MessageType.NOTIF})
 #: Types that go to exactly one client.
 _SINGLE = frozenset({MessageType.REQ, MessageType.REP})
-#: What ``reqrep.type`` must say.
+#: The required value of ``reqrep.type``.
 _REQREP = {MessageType.JOIN: "request", MessageType.REQ: "request", MessageType.REP: "correlation"}
 #: Optional keys of a PUB that are this broker's own, and their types.
 _EXTENSIONS: dict[str, tuple[type, ...]] = {
@@ -77,7 +75,7 @@ _CREDENTIALS = {"token": ("token",), "basic": ("username", "password"), "api_key
 
 
 class StartPosition(NamedTuple):
-    """Where a subscription begins: ``kind`` is ``"first"``, ``"last"``, ``"offset"`` or ``"time"``.
+    """The start of a subscription: ``kind`` is ``"first"``, ``"last"``, ``"offset"`` or ``"time"``.
 
     ``number`` is the offset, or the time in milliseconds since 1970.
     """
@@ -87,18 +85,18 @@ class StartPosition(NamedTuple):
 
 
 class RoutingEntry(NamedTuple):
-    """One routing entry; ``path`` is None where there is none."""
+    """One routing entry; ``path`` is None if absent."""
 
     client_id: int
     path: str | None
 
     def asSent(self) -> dict[str, Any]:
-        """Return the entry as a map with the keys it had."""
+        """Return the entry as a map with its original keys."""
         return {"client_id": self.client_id} | ({} if self.path is None else {"path": self.path})
 
 
 class Header(NamedTuple):
-    """A checked header. ``fields`` is the whole map; the others are read from it, or empty."""
+    """A checked header. ``fields`` is the full map; the other attributes are read from it, or empty."""
 
     fields: Mapping[Any, Any]
     topic: str = ""
@@ -110,7 +108,7 @@ class Header(NamedTuple):
 
 
 def peek(raw: bytes) -> Mapping[Any, Any]:
-    """Return the map of a header without any check, an empty one where it is none."""
+    """Return the map of a header without any check; an empty one if the header is not a map."""
     try:
         return _unpack(raw)
     except BadRequest:
@@ -118,7 +116,7 @@ def peek(raw: bytes) -> Mapping[Any, Any]:
 
 
 def peekId(fields: Mapping[Any, Any]) -> str | None:
-    """Return the id under ``reqrep``, if there is a readable one."""
+    """Return the id under ``reqrep`` if it is a text."""
     reqrep = fields.get("reqrep")
     id = reqrep.get("id") if isinstance(reqrep, dict) else None
     return id if isinstance(id, str) else None
@@ -133,7 +131,7 @@ def peekPath(fields: Mapping[Any, Any]) -> str:
 
 
 def reportsError(fields: Mapping[Any, Any]) -> bool:
-    """Tell whether a header carries a status of 400 or more."""
+    """Return whether a header carries a status of 400 or more."""
     status = fields.get("status")
     return isinstance(status, int) and not isinstance(status, bool) and status >= FIRST_ERROR
 
@@ -141,9 +139,9 @@ def reportsError(fields: Mapping[Any, Any]) -> bool:
 def readHeader(kind: MessageType, raw: bytes) -> Header:
     """Return a message's header, checked by the rules of its type.
 
-    :param raw: the bytes between HeaderLength and PayloadLength; none stand for an empty map.
-    :raises BadRequest: no MessagePack map, or a key twice; a field is forbidden, missing or of a wrong type (400).
-    :raises InvalidRouting: ``routing`` is there but wrong in any way (602).
+    :param raw: the bytes between HeaderLength and PayloadLength; none mean an empty map.
+    :raises BadRequest: no MessagePack map, or a duplicate key; a field is forbidden, missing or of a wrong type (400).
+    :raises InvalidRouting: ``routing`` is malformed (602).
     :raises AuthenticationFailed: ``auth`` is malformed or of an unknown kind (604).
     """
     fields = _unpack(raw)
@@ -172,7 +170,7 @@ def _unpack(raw: bytes) -> Mapping[Any, Any]:
     try:
         try:
             fields = msgpack.unpackb(raw, strict_map_key=False, timestamp=1, object_pairs_hook=_distinct)
-        except TypeError:  # a map or an array is a key: no document names one, so it can be left out
+        except TypeError:  # a key is a map or an array, which no document names: omit it
             fields = msgpack.unpackb(raw, strict_map_key=False, timestamp=1, object_pairs_hook=_hashable)
     except (ValueError, TypeError, OverflowError, RecursionError):
         raise BadRequest("the header is not MessagePack") from None
@@ -182,7 +180,7 @@ def _unpack(raw: bytes) -> Mapping[Any, Any]:
 
 
 def _distinct(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    """Return a map, none of whose keys stands there twice: whoever it is sent on to might take the other one."""
+    """Return a map without duplicate keys: another reader might use the other value."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
         raise ValueError("a key stands there twice")

@@ -1,9 +1,9 @@
-"""The second layout of FlexiMQ frames that is in use, told from the document's own by a connection's first header.
+"""Detects and converts the second layout of FlexiMQ frames.
 
 *Layout A* is the document's (section 2.1): fixed bytes, header, payload length, payload. In *layout B* the payload
-length stands before the header. Inside the broker there is only A; B is turned into it where it comes in and made of
-it where it goes out. Byte 26 of the first frame that has a header tells: 0x00, the first byte of a payload length, in
-B, and the marker of a MessagePack map or array in A. Without a header both are the same bytes.
+length precedes the header. The broker uses only A inside; B is converted on input and output. Byte 26 of the first
+frame with a header decides: 0x00, the first byte of a payload length, in B; the marker of a MessagePack map or array in
+A. Frames without a header are identical in both.
 """
 
 from collections.abc import Iterator
@@ -21,30 +21,31 @@ _payloadLength = Struct(">Q").unpack_from
 
 
 class Layout(Enum):
-    """Where the payload length stands."""
+    """The position of the payload length."""
 
     A = "behind the header"
     B = "before the header"
 
 
 class LayoutDetector:
-    """Cuts frames out of a stream whose layout is not known yet, and goes on in the one it finds.
+    """Scans a stream of unknown layout, and continues in the layout it detects.
 
     ``layout`` is None until a frame with a header has begun. Frames are yielded in layout A.
 
-    :param limit: the most bytes a whole message may have.
+    :param limit: the maximum size of a message in bytes.
     """
 
     def __init__(self, limit: int) -> None:
         self.layout: Layout | None = None
         self._limit = limit
+        self._maxHeader = min(HEADER_BYTES, limit - BASE_BYTES)
         self._buffer = ReceiveBuffer()
         #: The scanner to feed from now on, once the layout is known.
         self.settled: FlexiScanner | LayoutBScanner | None = None
 
     @property
     def buffered(self) -> int:
-        """How many bytes of an unfinished frame are held."""
+        """The number of buffered bytes of an unfinished frame."""
         return self._buffer.buffered if self.settled is None else self.settled.buffered
 
     def feed(self, data: bytes) -> Iterator[FlexiRun]:
@@ -62,14 +63,15 @@ class LayoutDetector:
             return
         start = 0
         while len(buffer) - start >= FIXED_BYTES:
-            if _headerLength(buffer, start)[0]:
-                if len(buffer) - start > FIXED_BYTES:
+            if header := _headerLength(buffer, start)[0]:
+                isSound = buffer[start] == VERSION and header <= self._maxHeader
+                if isSound and len(buffer) - start > FIXED_BYTES:
                     self.layout = Layout.A if buffer[start + FIXED_BYTES] else Layout.B
                     self.settled = (FlexiScanner if self.layout is Layout.A else LayoutBScanner)(self._limit)
                     yield from self.settled.spans(buffer[start:])
                 else:
-                    # An error that these bytes show already is raised before more bytes are awaited.
-                    list(FlexiScanner(self._limit).feed(buffer[start:]))
+                    # An error in the fixed bytes is raised before the layout is known, so it is answered in layout A.
+                    list(FlexiScanner(self._limit).feed(buffer[start : start + FIXED_BYTES]))
                     self._buffer.keep(buffer[start:], FIXED_BYTES + 1)
                 return
             frames = list(FlexiScanner(self._limit).feed(buffer[start : start + BASE_BYTES]))
@@ -86,9 +88,9 @@ class LayoutDetector:
 
 
 class LayoutBScanner:
-    """Cuts frames of layout B out of a stream and yields them, one by one, in layout A.
+    """Scans frames of layout B and yields them, one by one, in layout A.
 
-    :param limit: the most bytes a whole message may have.
+    :param limit: the maximum size of a message in bytes.
     """
 
     def __init__(self, limit: int) -> None:
@@ -97,7 +99,7 @@ class LayoutBScanner:
 
     @property
     def buffered(self) -> int:
-        """How many bytes of an unfinished frame are held."""
+        """The number of buffered bytes of an unfinished frame."""
         return self._buffer.buffered
 
     def feed(self, data: bytes) -> Iterator[FlexiRun]:
@@ -138,13 +140,13 @@ class LayoutBScanner:
 
 
 def asSpans(runs: Iterator[FlexiRun]) -> Iterator[Span]:
-    """Yield runs as spans of themselves."""
+    """Yield each run as a span of itself."""
     for envelope, frames, count in runs:
         yield envelope, frames, 0, len(frames), count
 
 
 def toLayoutB(frames: bytes) -> bytes:
-    """Return whole frames of layout A, one behind the other, in layout B."""
+    """Return complete, adjacent frames of layout A in layout B."""
     pieces: list[bytes] = []
     start = 0
     while start < len(frames):

@@ -1,11 +1,10 @@
-"""FlexiMQ frames out of a stream, as runs. Hot.
+"""Splits a stream into runs of FlexiMQ frames. Hot.
 
-A frame (FlexiMQ document 2.1) is 26 fixed bytes, a header, 8 bytes of payload length and a payload. The fixed
-bytes and the header together are its *envelope*; neighbouring frames with the same envelope are one *run*, handed
-on as one slice of the input. A run is looked for when an envelope comes the second time, so that mixed frames do
-not pay for it: a frame inside a run costs 0.12 us, one of its own 0.4 us (Python 3.11, frames of 150 bytes). Sizes
-are refused as soon as they are known, before the bytes behind them arrive; every byte is copied at most twice
-however it arrives.
+A frame (FlexiMQ document 2.1) is 26 fixed bytes, a header, 8 bytes of payload length and a payload. The fixed bytes and
+the header together are its *envelope*; neighbouring frames with the same envelope are one *run*, passed on as one slice
+of the input. The scanner looks for a run only when an envelope repeats, so that mixed frames do not pay for it: a frame
+inside a run costs 0.12 us, a single one 0.4 us (Python 3.11, frames of 150 bytes). Sizes are refused as soon as they
+are known, before the payload arrives; every byte is copied at most twice.
 """
 
 from collections.abc import Generator, Iterator
@@ -23,9 +22,9 @@ VERSION = 1
 _headerLength = Struct(">22xI").unpack_from
 _payloadLength = Struct(">Q").unpack_from
 
-#: Runs of fewer frames are taken apart one by one.
+#: Runs of fewer frames are split one by one.
 _FEW = 8
-#: Longer headers are not kept to compare the next with: every connection has one.
+#: Longer headers are not stored for comparison with the next: every connection stores one.
 _REPEATED = 4096
 
 FlexiRun = tuple[bytes, bytes, int]
@@ -33,7 +32,7 @@ Span = tuple[bytes, bytes, int, int, int]
 
 
 class FrameTooLarge(TooLarge):
-    """A frame announces more than is allowed; ``envelope`` is what is known of it."""
+    """A frame announces more than is allowed; ``envelope`` is the known part of it."""
 
     def __init__(self, words: str, envelope: bytes = b"") -> None:
         super().__init__(words)
@@ -41,10 +40,10 @@ class FrameTooLarge(TooLarge):
 
 
 class FlexiScanner:
-    """Cuts what one connection sends into runs.
+    """Splits the input of one connection into runs.
 
-    :param limit: the most bytes a whole message may have: base header, header and payload.
-    :param header: the most bytes a header may have.
+    :param limit: the maximum size of a message in bytes: base header, header and payload.
+    :param header: the maximum size of a header in bytes.
     """
 
     __slots__ = ("_buffer", "_headerMost", "_last", "_limit")
@@ -57,15 +56,14 @@ class FlexiScanner:
 
     @property
     def buffered(self) -> int:
-        """How many bytes of an unfinished frame are held."""
+        """The number of buffered bytes of an unfinished frame."""
         return self._buffer.buffered
 
     def feed(self, data: bytes) -> Iterator[FlexiRun]:
-        """Yield ``(envelope, frames, count)`` for each run that is complete, in order.
+        """Yield ``(envelope, frames, count)`` for each complete run, in order.
 
-        ``frames`` are ``count`` whole frames as they were received. A run ends where the input ends, and the first
-        frame of another envelope than the one before comes alone. The error, if there is one, is raised when all
-        before it was yielded; nothing may be fed after it.
+        ``frames`` are ``count`` complete frames as received. A run ends where the input ends, and the first frame after
+        a change of envelope is a run of its own. An error is raised after all earlier runs; do not feed after it.
 
         :raises FrameTooLarge: the header or the message is over its limit (413).
         :raises BadFraming: the version is not 1, so the framing is unknown (400).
@@ -74,9 +72,9 @@ class FlexiScanner:
             yield envelope, source[start:end], count
 
     def spans(self, data: bytes) -> Iterator[Span]:
-        """Yield ``(envelope, source, start, end, count)``: the runs of :meth:`feed`, not cut out of their source yet.
+        """Yield ``(envelope, source, start, end, count)``: the runs of :meth:`feed` as ranges of their source.
 
-        ``source`` is ``data``, or a frame that began in an earlier read. Neighbours can so be cut out together.
+        ``source`` is ``data``, or a frame that began in an earlier read. The caller can so slice neighbours together.
         """
         start = 0
         if self._buffer.buffered:
@@ -126,7 +124,7 @@ class FlexiScanner:
             self._buffer.keep(data[start:], FIXED_BYTES)
 
     def _finish(self, data: bytes) -> Generator[Span, None, int]:
-        """Complete the unfinished frame with no more of a read than it takes; the rest need not be copied."""
+        """Complete the unfinished frame with no more bytes than it needs; the rest need not be copied."""
         start = 0
         while self._buffer.buffered:
             piece = data[start : start + self._buffer.missing]
@@ -139,9 +137,9 @@ class FlexiScanner:
 
 
 def payloads(frames: bytes, envelopeBytes: int) -> list[bytes]:
-    """Return the payloads of a run, which has at least one frame.
+    """Return the payloads of a run of at least one frame.
 
-    Of equal length they cost half as much: 0.06 us each, in runs of 1,000 frames with 100 bytes.
+    Payloads of equal length cost half as much: 0.06 us each, in runs of 1,000 frames with 100 bytes.
 
     :param envelopeBytes: the length of the envelope that all its frames share.
     """
@@ -161,7 +159,7 @@ def payloads(frames: bytes, envelopeBytes: int) -> list[bytes]:
 
 
 def _allAlike(frames: bytes, envelopeBytes: int, stride: int) -> bool:
-    """Tell whether all frames have the payload length of the first, which says that they have this stride."""
+    """Return whether all frames have the payload length of the first, hence the same stride."""
     count = len(frames) // stride
     return all(
         frames[place::stride] == frames[place : place + 1] * count
@@ -170,7 +168,7 @@ def _allAlike(frames: bytes, envelopeBytes: int, stride: int) -> bool:
 
 
 def singleFrames(frames: bytes, envelopeBytes: int) -> list[bytes]:
-    """Return the frames of a run one by one."""
+    """Return the frames of a run as a list."""
     found: list[bytes] = []
     start = 0
     while start < len(frames):

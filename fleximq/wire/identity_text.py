@@ -1,8 +1,8 @@
-"""Identity texts: what clients say and what the broker says, one text a WebSocket message (Identity document).
+"""Identity texts, parsed and encoded: one text a WebSocket message (Identity document).
 
-Texts are handled as UTF-8, the form in which they are framed and forwarded. The decisions are those of "Identity"
-in docs/dialects.rst: unknown words are None, a channel's name ends at the next colon, and the message of a PUBLISH
-is everything behind its second colon, verbatim.
+Texts are handled as UTF-8, the form in which they are framed and forwarded. The decisions are those of "Identity" in
+docs/dialects.rst: unknown words are None, a channel's name ends at the next colon, and the message of a PUBLISH is
+everything after its second colon, verbatim.
 """
 
 import re
@@ -17,7 +17,7 @@ _FORBIDDEN = re.compile(r"[:,\s\x00-\x1f\x7f-\x9f]")
 
 
 class Word(Enum):
-    """The words a client can say."""
+    """The commands of a client."""
 
     SUBSCRIBE = b"SUBSCRIBE"
     UNSUBSCRIBE = b"UNSUBSCRIBE"
@@ -25,9 +25,9 @@ class Word(Enum):
 
 
 class ClientText(NamedTuple):
-    """What a client said. ``channel`` is not checked yet.
+    """A parsed text of a client. ``channel`` is not checked yet.
 
-    ``message`` is the UTF-8 of a PUBLISH's message; None if it has no message field, and for the other words.
+    ``message`` is the UTF-8 of a PUBLISH's message; None if it has no message field, and for the other commands.
     """
 
     word: Word
@@ -40,7 +40,7 @@ _PUBLISH = Word.PUBLISH
 
 
 def parseText(text: bytes) -> ClientText | None:
-    """Return what a text or binary frame says, or None for what is to be ignored.
+    """Parse a text or binary frame; None if it is to be ignored.
 
     Ignored are unknown words, words without a colon, and bytes that are not UTF-8.
     """
@@ -57,7 +57,7 @@ def parseText(text: bytes) -> ClientText | None:
 
 
 def checkChannel(name: str) -> None:
-    """Refuse a name that no channel can have.
+    """Check the name of a channel.
 
     :raises InvalidTopic: "Invalid channel name", unless :func:`isChannel`.
     """
@@ -68,7 +68,7 @@ def checkChannel(name: str) -> None:
 def isChannel(name: str) -> bool:
     """Return whether a channel can have this name; topics with other names are not visible to this dialect.
 
-    A name is not empty, has at most :data:`fleximq.limits.TOPIC_BYTES` bytes, and holds no colon, comma, white space
+    A name is not empty, has at most :data:`fleximq.limits.TOPIC_BYTES` bytes, and contains no colon, comma, white space
     or control character.
     """
     return name != "" and not isTooLong(name) and not _FORBIDDEN.search(name)
@@ -85,7 +85,7 @@ def checkMessage(message: bytes | None) -> bytes:
 
 
 def encodeIdentity(name: str) -> bytes:
-    """Return the greeting that tells a client its name."""
+    """Return the greeting with the client's name."""
     return b"IDENTITY:" + name.encode()
 
 
@@ -105,7 +105,7 @@ def encodeUnsubAck(channel: str) -> bytes:
 
 
 def encodeMsg(channel: str, sender: str, message: bytes) -> bytes:
-    """Return a delivery. ``sender`` holds no colon; ``message`` is UTF-8 and stands as it is."""
+    """Return a delivery. ``sender`` contains no colon; ``message`` is UTF-8 and copied verbatim."""
     return b"MSG:%b:%b:%b" % (channel.encode(), sender.encode(), message)
 
 

@@ -1,6 +1,6 @@
-"""A map whose last value is many bytes, packed and unpacked without copying these. Pure.
+"""Packs and unpacks a map with one large last value without copying it. Pure.
 
-What is sent is MessagePack like any other: who knows nothing of this file reads it as well.
+The result is ordinary MessagePack, readable by every decoder.
 """
 
 from struct import Struct
@@ -10,9 +10,9 @@ import msgpack
 
 from fleximq.limits import KIBIBYTE
 
-#: Fewer bytes are copied like everything else.
+#: Smaller values are copied.
 LARGE = 64 * KIBIBYTE
-#: All before the last value has to be within so many bytes of what is unpacked.
+#: The entries before the last value must fit in this many bytes of the input.
 _FIRST = 4096
 _U32 = 0xFFFFFFFF
 _BIN32 = 0xC6
@@ -21,7 +21,9 @@ _NOTHING = memoryview(b"")
 
 
 def packLarge(value: Any) -> tuple[bytes, memoryview]:
-    """Return a value as MessagePack in two pieces; the second is empty but where a map's last value is a large view."""
+    """Return a value as MessagePack in two pieces; the second is a map's last value if that is a large view, else
+    empty.
+    """
     last = next(reversed(value.values()), None) if isinstance(value, dict) else None
     if not isinstance(last, memoryview) or not LARGE <= last.nbytes <= _U32:
         return msgpack.packb(value), _NOTHING
@@ -36,7 +38,7 @@ def packLarge(value: Any) -> tuple[bytes, memoryview]:
 
 
 def unpackLarge(packed: bytes | memoryview) -> Any:
-    """Return the value that these bytes are; the last value of a map is a view of them where it is large.
+    """Return the unpacked value; a large last value of a map is a view of the input.
 
     :raises ValueError: they are no MessagePack.
     """
@@ -45,7 +47,7 @@ def unpackLarge(packed: bytes | memoryview) -> Any:
 
 
 def _apart(packed: memoryview) -> dict[Any, Any] | None:
-    """Return the map; None if this is no map whose last value is large."""
+    """Return the map; None if this is not a map with a large last value."""
     unpacker = msgpack.Unpacker()
     unpacker.feed(packed[:_FIRST])
     found: dict[Any, Any] = {}

@@ -1,9 +1,9 @@
-"""One MessagePack value as compact JSON, for readers who only take text ("Across dialects" in docs/dialects.rst).
+"""Converts one MessagePack value to compact JSON, for dialects of text ("Across dialects" in docs/dialects.rst).
 
-What JSON cannot say is said so: bin and ext as base64 of their bytes, timestamps as ISO 8601 in UTC, NaN and the
-infinities as null, map keys as strings (an array or a map as the string of its JSON). A hostile value costs no more
-than its bytes: the text is written in one pass without recursion, nothing is allocated for an announced size, and
-nesting is bounded. Equal keys are written as often as they came.
+Values without a JSON equivalent: bin and ext become base64 of their bytes, timestamps ISO 8601 in UTC, NaN and the
+infinities null, map keys strings (an array or a map the string of its JSON). A hostile value costs no more than its
+bytes: the text is written in one pass without recursion, announced sizes are not allocated, and nesting is bounded.
+Duplicate keys are written as often as they occur.
 """
 
 from base64 import b64encode
@@ -23,7 +23,7 @@ _SECOND = 1_000_000_000
 
 
 class _Container:
-    """An array or map that is being written. ``left`` of its ``size`` items are to come; a map has two per entry."""
+    """An array or map that is being written. ``left`` of its ``size`` items remain; a map has two per entry."""
 
     __slots__ = ("isMap", "keyFrom", "left", "size")
 
@@ -41,7 +41,7 @@ class _Opening(NamedTuple):
 
 
 class _Reader:
-    """Takes values off the front of the packed bytes."""
+    """Reads values from the front of the packed bytes."""
 
     __slots__ = ("at", "packed")
 
@@ -73,8 +73,8 @@ class _Reader:
 def toJson(packed: bytes) -> bytes:
     """Return the JSON of ``packed``, as UTF-8 without white space.
 
-    :raises ValueError: unless it is exactly one MessagePack value, nested no deeper than :data:`NESTING`, whose
-        strings are UTF-8 and none of whose keys is a map with an array or a map as key.
+    :raises ValueError: unless it is exactly one MessagePack value, nested no deeper than :data:`NESTING`, with strings
+        in UTF-8 and without a key that is a map with an array or a map as key.
     """
     reader = _Reader(packed)
     out = bytearray()
@@ -96,7 +96,7 @@ def toJson(packed: bytes) -> bytes:
 
 
 def _separate(out: bytearray, container: _Container) -> bool:
-    """Write what stands before the container's next item; return whether that item is a map's key."""
+    """Write the separator before the container's next item; return whether that item is a map's key."""
     left = container.left
     container.left = left - 1
     if container.isMap and left % 2:
@@ -110,7 +110,7 @@ def _separate(out: bytearray, container: _Container) -> bool:
 def _open(out: bytearray, opened: list[_Container], opening: _Opening, isKey: bool) -> None:
     if len(opened) >= NESTING:
         raise ValueError(f"the value is nested deeper than {NESTING}")
-    # Quoting what was quoted doubles it each time, so a key inside a key's own map is not made a string.
+    # Repeated quoting doubles the text each time, so a key inside a key's own map is not converted to a string.
     if isKey and any(container.keyFrom is not None for container in opened):
         raise ValueError("a key has an array or a map among its own keys")
     size = opening.entries * 2 if opening.isMap else opening.entries
@@ -142,7 +142,7 @@ def _extension(kind: int, content: bytes) -> bytes:
 
 
 def _timestamp(content: bytes) -> str | None:
-    """Return the ISO 8601 form of a timestamp, or None if it is none or not between the years 1 and 9999."""
+    """Return the ISO 8601 form of a timestamp, or None if it is invalid or not between the years 1 and 9999."""
     number = int.from_bytes(content, "big")
     if len(content) == 4:
         seconds, nanoseconds = number, 0
@@ -194,7 +194,7 @@ def _opening(isMap: bool, width: int) -> Callable[[_Reader], _Opening]:
     return lambda reader: _Opening(isMap, reader.number(width))
 
 
-#: What a marker means that says everything (MessagePack specification, "Formats").
+#: The values of markers without further bytes (MessagePack specification, "Formats").
 _ALONE: dict[int, bytes | _Opening] = {
     0xC0: b"null",
     0xC2: b"false",
@@ -203,7 +203,7 @@ _ALONE: dict[int, bytes | _Opening] = {
     **{0x80 | entries: _Opening(True, entries) for entries in range(16)},
     **{0x90 | entries: _Opening(False, entries) for entries in range(16)},
 }
-#: How what follows any other marker is read.
+#: Readers of the bytes after all other markers.
 _MARKERS: dict[int, Callable[[_Reader], bytes | _Opening]] = {
     0xC1: _unknown,
     0xC4: _counted(1, _base64),

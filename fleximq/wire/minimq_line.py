@@ -1,10 +1,10 @@
-"""MiniMQ lines: bytes in, commands out, and the answers (MiniMQ document, sections 2, 3, 5, 7 and 8).
+"""MiniMQ lines: bytes to commands, and the answers (MiniMQ document, sections 2, 3, 5, 7 and 8).
 
-A read is split once with ``bytes.split``; the piece of an unfinished line waits in a linear buffer. Messages inside
-PRODUCE and inside deliveries belong to :mod:`fleximq.wire.minimq_message`.
+A read is split once with ``bytes.split``; an unfinished line waits in a linear buffer. Messages inside PRODUCE and
+inside deliveries belong to :mod:`fleximq.wire.minimq_message`.
 
-Hot: about 0.1 us to cut a line of 130 bytes (0.2 us where lines end with CRLF) and 0.35 to 0.6 us to parse its command
-(timeit over reads of 64 KiB, CPython 3.11, one core).
+Hot: about 0.1 us to split off a line of 130 bytes (0.2 us if lines end with CRLF) and 0.35 to 0.6 us to parse its
+command (timeit over reads of 64 KiB, CPython 3.11, one core).
 """
 
 from collections.abc import Iterator
@@ -16,16 +16,16 @@ from fleximq.limits import Limits
 from fleximq.wire.minimq_message import checkTopic
 from fleximq.wire.receive_buffer import ReceiveBuffer
 
-#: Answer to a CONSUME that found nothing.
+#: Answer to a CONSUME of an empty queue.
 NO_MESSAGE = b"NO_MSG\n"
 #: Answer to a PING.
 PONG = b"PONG:\n"
 
 
 class LineScanner:
-    """Cuts a stream of bytes into lines, which end with LF or CRLF.
+    """Splits a stream of bytes into lines, which end with LF or CRLF.
 
-    :param limit: the longest line, without its end, in bytes.
+    :param limit: the maximum length of a line, without its end, in bytes.
     """
 
     __slots__ = ("_buffer", "_isOver", "_limit")
@@ -37,7 +37,7 @@ class LineScanner:
 
     @property
     def buffered(self) -> int:
-        """The number of bytes of an unfinished line that wait for the rest."""
+        """The number of buffered bytes of an unfinished line."""
         return self._buffer.buffered
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -69,7 +69,7 @@ class LineScanner:
         return line.rstrip(b"\r")
 
     def _fits(self, length: int, tail: bytes) -> bool:
-        """Tell whether a line of ``length`` bytes is within the limit; a CR at its tail belongs to its end."""
+        """Return whether a line of ``length`` bytes is within the limit; a CR at its tail belongs to its end."""
         return length <= self._limit or (length == self._limit + 1 and tail.endswith(b"\r"))
 
     def _over(self) -> TooLarge:
@@ -87,7 +87,7 @@ class CommandKind(Enum):
 
 
 class MiniCommand(NamedTuple):
-    """One line of a client. ``payload`` is what follows the first colon."""
+    """One line of a client. ``payload`` is the part after the first colon."""
 
     kind: CommandKind
     payload: str
@@ -101,7 +101,7 @@ _CONSUME = CommandKind.CONSUME
 def parseCommand(line: bytes) -> MiniCommand:
     """Return the command of a line. The topic of a CONSUME has been checked, the message of a PRODUCE has not.
 
-    Nothing that begins with ``ACK:`` raises, since an ACK has no answer; if it is not UTF-8 its payload is empty,
+    A line that begins with ``ACK:`` never raises, since an ACK has no answer; if it is not UTF-8 its payload is empty,
     which is no message's id.
 
     :raises BadRequest: without a colon, for an unknown command (case matters) and for text that is not UTF-8.
@@ -136,10 +136,10 @@ def decodeText(encoded: bytes) -> str:
 
 
 def encodeId(id: str) -> bytes:
-    """Return the answer to a PRODUCE whose message is safe."""
+    """Return the answer to a PRODUCE whose message was stored."""
     return id.encode() + b"\n"
 
 
 def encodeError(code: int, words: str) -> bytes:
-    """Return an error as one line, whatever the words hold."""
+    """Return an error as one line; line breaks in the words become spaces."""
     return f"ERROR:{code}:{' '.join(words.split())}\n".encode("utf-8", "replace")

@@ -1,9 +1,8 @@
-"""MiniMQ messages: five fields with ``:::`` between them (MiniMQ document, section 4), and the older two-field form.
+"""MiniMQ messages: five fields separated by ``:::`` (MiniMQ document, section 4), and the older two-field form.
 
-Id and topic are split from the left, CorrelationID and ReplyTo from the right, and the content is what stands
-between: it may hold any number of colons. A delivery is written so that this splitting gives the same fields back,
-whichever dialect its message came from. The decisions are those of "MiniMQ" and "Across dialects" in
-docs/dialects.rst.
+Id and topic are split from the left, CorrelationID and ReplyTo from the right, and the content is the rest between
+them: it may contain any number of colons. A delivery is written so that the same splitting returns the same fields, for
+messages of every dialect. The decisions are those of "MiniMQ" and "Across dialects" in docs/dialects.rst.
 """
 
 from collections.abc import Callable
@@ -26,7 +25,7 @@ _new = tuple.__new__
 
 
 class MiniMessage(NamedTuple):
-    """What a PRODUCE says. ``correlation_id`` and ``reply_to`` are empty where there is none.
+    """The message of a PRODUCE. ``correlation_id`` and ``reply_to`` are empty if absent.
 
     ``legacy`` marks the v1.0 form, which is delivered without its last two fields.
     """
@@ -39,16 +38,16 @@ class MiniMessage(NamedTuple):
     legacy: bool = False
 
     def asMessage(self) -> Message:
-        """Return it as the rooms hand it on."""
+        """Return it as a :class:`fleximq.values.message.Message`."""
         id, _, content, correlation, replyTo, legacy = self
         fields = content.encode(), Content.TEXT, 1, id, correlation or None, replyTo or None, legacy, True, 0
         return _new(Message, fields)
 
 
 def _parsePlain(payload: str, known: str | None) -> MiniMessage | None:
-    """Return what nearly all PRODUCEs carry; None if that takes a closer look.
+    """Return the message of a common PRODUCE; None if it needs the full parser.
 
-    There is no line break in it, and however it is split the fields are the same.
+    It has no line break, and every way to split it returns the same fields.
     """
     if "\r" in payload or "\n" in payload:
         return None
@@ -64,14 +63,14 @@ def _parsePlain(payload: str, known: str | None) -> MiniMessage | None:
 
 
 def parseProduce(payload: str, newId: Callable[[], str], known: str | None = None) -> MiniMessage:
-    """Return the message that a PRODUCE carries. 0.6 us for plain fields and a known topic, else 1.5.
+    """Return the message of a PRODUCE. 0.6 us for plain fields and a known topic, else 1.5.
 
     Two or more ``:::`` make it v1.1, of three to five fields; none, and a ``:``, make it v1.0, ``topic:content``.
 
     :param newId: makes the id of a v1.0 message.
-    :param known: a topic that was good before.
-    :raises BadRequest: for any other number of fields, or an id that cannot be told from an answer.
-    :raises InvalidTopic: for a topic that is empty or too long, or holds a carriage return.
+    :param known: a topic that was valid before.
+    :raises BadRequest: for any other number of fields, or an id that looks like an answer.
+    :raises InvalidTopic: for a topic that is empty or too long, or contains a carriage return.
     """
     plain = _parsePlain(payload, known)
     if plain is not None:
@@ -94,13 +93,13 @@ def parseProduce(payload: str, newId: Callable[[], str], known: str | None = Non
 
 
 def deliveryId(message: Message, newId: Callable[[], str]) -> str:
-    """Return the id under which MiniMQ clients meet a message: its own if MiniMQ can spell it, else a new one."""
+    """Return the id of a message for MiniMQ clients: its own if MiniMQ can represent it, else a new one."""
     id = message.message_id
     return id if id is not None and isId(id) else newId()
 
 
 def idAt(journal: str, offset: int) -> str:
-    """Return an id in the form of a ULID for a message that brought none: always the same at a place in a journal."""
+    """Return an id in the form of a ULID for a message without one, derived from its offset and journal."""
     number = int.from_bytes(sha256(f"{journal}:{offset}".encode()).digest()[:16], "big")
     return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 
@@ -108,13 +107,12 @@ def idAt(journal: str, offset: int) -> str:
 def renderDelivery(message: Message, topic: str, id: str) -> bytes:
     """Return the line that answers a CONSUME, its line end included.
 
-    A CorrelationID or ReplyTo that MiniMQ cannot spell is left empty. The content follows
-    :mod:`fleximq.wire.payload_conversion`; where it holds a line break it becomes a JSON string. Only what MiniMQ
-    itself
-    carried here keeps its carriage returns.
+    A CorrelationID or ReplyTo that MiniMQ cannot represent is left empty. The content follows
+    :mod:`fleximq.wire.payload_conversion`; if it contains a line break it becomes a JSON string. Only messages that
+    arrived by MiniMQ preserve their carriage returns.
 
     :param topic: one that :func:`isSpellable`.
-    :param id: what :func:`deliveryId` returned.
+    :param id: a result of :func:`deliveryId`.
     """
     content = toUtf8(message)
     if b"\n" in content or (b"\r" in content and not message.line):
@@ -131,7 +129,7 @@ def renderDelivery(message: Message, topic: str, id: str) -> bytes:
 
 
 def checkTopic(topic: str) -> None:
-    """Refuse a topic that MiniMQ cannot name.
+    """Check that MiniMQ can name a topic.
 
     :raises InvalidTopic: if it is empty, over :data:`fleximq.limits.TOPIC_BYTES` or not :func:`isSpellable`.
     """
@@ -144,17 +142,17 @@ def checkTopic(topic: str) -> None:
 
 
 def isSpellable(topic: str) -> bool:
-    """Return whether a topic survives being one field of a line; others are not visible in MiniMQ."""
+    """Return whether a topic can be one field of a line; others are not visible in MiniMQ."""
     return topic != "" and topic[-1] != ":" and SEPARATOR not in topic and "\r" not in topic and "\n" not in topic
 
 
 def isId(id: str) -> bool:
-    """Return whether an id survives being the first field of a line and cannot be taken for another answer."""
+    """Return whether an id can be the first field of a line without looking like another answer."""
     return isSpellable(id) and id != "NO_MSG" and not id.startswith("ERROR")
 
 
 def _field(text: str | None) -> bytes:
-    """Return one of the last two fields, empty if splitting from the right would not give it back."""
+    """Return one of the last two fields, empty if splitting from the right would return another value."""
     if not text or text[0] == ":" or SEPARATOR in text or "\r" in text or "\n" in text:
         return b""
     return text.encode()

@@ -1,14 +1,14 @@
-"""A message's payload in the form another dialect takes: the table of "Across dialects" in docs/dialects.rst.
+r"""Converts a message's payload to the form of another dialect: the table of "Across dialects" in docs/dialects.rst.
 
-| from \\ to | FlexiMQ: :func:`toMessagePack` | BlipMQ: :func:`toBytes` | MiniMQ, Identity: :func:`toUtf8` |
+| from \ to | FlexiMQ: :func:`toMessagePack` | BlipMQ: :func:`toBytes` | MiniMQ, Identity: :func:`toUtf8` |
 | --- | --- | --- | --- |
 | MessagePack | as it is | str, bin: the content; else as it is | str, bin: the content; else compact JSON |
 | bytes | bin | as it is | as it is, or base64 |
 | text | str | as it is | as it is |
 
-An empty MessagePack payload is empty everywhere. One that is not exactly one value, holds a string that is not UTF-8
-or is nested too deeply is taken as a bin of all its bytes. Bytes that are not UTF-8 become standard base64 with
-padding where text is wanted. Nothing here raises, whatever the bytes.
+An empty MessagePack payload is empty everywhere. One that is not exactly one value, contains a string that is not UTF-8
+or is nested too deeply is treated as a bin of all its bytes. Where text is required, bytes that are not UTF-8 become
+standard base64 with padding. These functions never raise.
 """
 
 from base64 import b64encode
@@ -17,7 +17,7 @@ from struct import Struct
 from fleximq.values.message import Content, Message
 from fleximq.wire.messagepack_json import toJson
 
-#: Marker -> width of the length behind it, for str and bin.
+#: Marker -> width of the length after it, for str and bin.
 _STRINGS = {0xD9: 1, 0xDA: 2, 0xDB: 4}
 _BINS = {0xC4: 1, 0xC5: 2, 0xC6: 4}
 _LENGTHS = _STRINGS | _BINS
@@ -25,7 +25,7 @@ _8, _16, _32 = Struct(">BB"), Struct(">BH"), Struct(">BI")
 
 
 def toMessagePack(message: Message) -> bytes:
-    """Return the payload as FlexiMQ carries it: one MessagePack value, or nothing if a FlexiMQ client sent nothing."""
+    """Return the payload for FlexiMQ: one MessagePack value, or no bytes if a FlexiMQ client sent none."""
     payload = message.payload
     if message.content is Content.MESSAGEPACK:
         return payload
@@ -37,7 +37,7 @@ def toMessagePack(message: Message) -> bytes:
 
 
 def toBytes(message: Message) -> bytes:
-    """Return the payload as BlipMQ carries it: opaque bytes."""
+    """Return the payload for BlipMQ: opaque bytes."""
     if message.content is not Content.MESSAGEPACK:
         return message.payload
     plain = _plain(message.payload)
@@ -45,7 +45,7 @@ def toBytes(message: Message) -> bytes:
 
 
 def toUtf8(message: Message) -> bytes:
-    """Return the payload as MiniMQ and Identity carry it: text, here in UTF-8."""
+    """Return the payload for MiniMQ and Identity: text, here in UTF-8."""
     payload = message.payload
     if message.content is Content.TEXT:
         return payload
@@ -62,7 +62,7 @@ def toUtf8(message: Message) -> bytes:
 
 
 def toText(message: Message) -> str:
-    """Return the payload as MiniMQ and Identity carry it: text."""
+    """Return the payload for MiniMQ and Identity: text."""
     return toUtf8(message).decode()
 
 
@@ -85,7 +85,7 @@ def _plain(payload: bytes) -> tuple[bytes, bool] | None:
 
 
 def _head(length: int, marker: int) -> bytes:
-    """Return marker and length of a str or bin; the markers for two and four bytes of length are the next two."""
+    """Return marker and length of a str or bin; the next two markers have two and four bytes of length."""
     if length <= 0xFF:
         return _8.pack(marker, length)
     return _16.pack(marker + 1, length) if length <= 0xFFFF else _32.pack(marker + 2, length)

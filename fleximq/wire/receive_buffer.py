@@ -1,18 +1,18 @@
-"""Where the bytes of an unfinished frame wait, so that every byte is joined once however it arrives.
+"""A buffer for the bytes of an unfinished frame that joins each byte once, however the bytes arrive.
 
-A scanner asks with :meth:`ReceiveBuffer.take` for bytes worth looking at, and gives back with
-:meth:`ReceiveBuffer.keep` what it could not use, saying how many bytes it needs. Until they are there, pieces are
-only collected: a 16 MiB frame in 64 KiB pieces is joined once, not 256 times. Where nothing is held, a read passes
-through untouched. The buffer sets no limit; the scanner refuses a length before it asks for its bytes.
+A scanner calls :meth:`ReceiveBuffer.take` for bytes to read, and returns the rest with :meth:`ReceiveBuffer.keep`
+together with the number of bytes it needs. Until they have arrived, chunks are only collected: a 16 MiB frame in 64 KiB
+chunks is joined once, not 256 times. With an empty buffer a read passes through untouched. The buffer has no limit; the
+scanner refuses a length before it asks for its bytes.
 """
 
-#: Pieces shorter than this are gathered in one growing bytearray: as objects of their own they would weigh more
-#: than what they hold when a peer sends a byte at a time.
+#: Chunks shorter than this are collected in one growing bytearray: as separate objects they would need more memory
+#: than their content when a peer sends one byte at a time.
 SMALL_BYTES = 2048
 
 
 class ReceiveBuffer:
-    """Collects the pieces of a stream until there are enough of them. ``buffered`` is the number of bytes that wait."""
+    """Collects the chunks of a stream until there are enough bytes. ``buffered`` is their number."""
 
     __slots__ = ("_needed", "_pieces", "buffered")
 
@@ -23,30 +23,27 @@ class ReceiveBuffer:
 
     @property
     def missing(self) -> int:
-        """How many bytes have to come before looking again is of use; at least 1."""
+        """The number of bytes still missing from the last :meth:`keep`; at least 1."""
         return max(1, self._needed - self.buffered)
 
     def take(self, data: bytes) -> bytes | None:
-        """Return everything received and not yet used, ``data`` last; or None and wait, while it is too little.
-
-        What is returned is no longer held. Too little is less than the last :meth:`keep` asked for.
-        """
+        """Return and release all unread bytes, ``data`` last; None while they are fewer than :meth:`keep` asked for."""
         if not self.buffered:
             return data
         self.add(data)
         return None if self.buffered < self._needed else self.drain()
 
     def keep(self, rest: bytes, needed: int) -> None:
-        """Hold what could not be used of the bytes last taken.
+        """Buffer the unread rest of the bytes last taken.
 
         :param rest: the beginning of an unfinished frame; may be empty.
-        :param needed: how many bytes, ``rest`` included, there must be before looking again is of use.
+        :param needed: the number of bytes, ``rest`` included, before :meth:`take` returns any.
         """
         self._needed = needed
         self.add(rest)
 
     def add(self, piece: bytes) -> None:
-        """Hold one more piece, whatever was asked for."""
+        """Buffer one more chunk, regardless of the number needed."""
         self.buffered += len(piece)
         if len(piece) >= SMALL_BYTES:
             self._pieces.append(piece)
@@ -56,7 +53,7 @@ class ReceiveBuffer:
             self._pieces.append(bytearray(piece))
 
     def drain(self) -> bytes:
-        """Return all that is held, joined, and hold nothing any more."""
+        """Return all buffered bytes, joined, and empty the buffer."""
         joined = b"".join(self._pieces)
         self._pieces.clear()
         self.buffered = self._needed = 0

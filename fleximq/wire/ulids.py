@@ -1,7 +1,7 @@
-"""New ids for messages that have none: ULIDs, one behind the other.
+"""Generates ids for messages without one: monotonic ULIDs.
 
-Within a millisecond the next id is the last one plus one, as the ULID specification has it for monotonic ids; what it
-begins with comes from python-ulid. So an id costs 0.3 us instead of 3, and ids sort in the order in which they were
+Within a millisecond the next id is the previous one plus one, as the ULID specification defines monotonic ids; the
+leading part is made by python-ulid. So an id costs 0.3 us instead of 3, and ids sort in the order in which they were
 made.
 """
 
@@ -13,7 +13,7 @@ from ulid import ULID
 
 _LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [first + second for first in _LETTERS for second in _LETTERS]
-#: The last letters of an id count, with 5 bits each; they begin below the half of what they can be.
+#: The last letters of an id are a counter of 5 bits each; it starts in the lower half of its range.
 _COUNTING = 5
 _END = 1 << 5 * _COUNTING
 
@@ -21,7 +21,7 @@ _END = 1 << 5 * _COUNTING
 class Ulids:
     """Call it for a new id, a text of 26 letters.
 
-    :param milliseconds: the time, for a look at whether it went on.
+    :param milliseconds: the clock.
     """
 
     __slots__ = ("_head", "_milliseconds", "_moment", "_number")
@@ -33,13 +33,13 @@ class Ulids:
         self._number = _END
 
     def __call__(self) -> str:
-        """Return an id that was never returned before."""
+        """Return a new unique id."""
         moment = self._milliseconds()
         number = self._number + 1
         if moment > self._moment or number >= _END:
             self._moment = max(moment, self._moment)
             head = str(ULID())[:-_COUNTING]
-            # A clock that stands still or was set back must not bring an older beginning.
+            # A clock that stops or is set back must not produce an older leading part.
             self._head = head if head > self._head else _following(self._head)
             number = randbits(5 * _COUNTING - 1)
         self._number = number
@@ -47,7 +47,7 @@ class Ulids:
 
 
 def _following(head: str) -> str:
-    """Return the next beginning of an id."""
+    """Return the next leading part of an id."""
     kept = head.rstrip("Z")
     return kept[:-1] + _LETTERS[_LETTERS.index(kept[-1]) + 1] + "0" * (len(head) - len(kept))
 

@@ -1,7 +1,7 @@
-"""The client's side of a WebSocket that carries a stream of bytes, without any I/O (RFC 6455).
+"""The client side of a WebSocket that carries a stream of bytes, without any I/O (RFC 6455).
 
-What is said goes out in masked binary frames; what comes in binary frames, however they are cut, is one stream. Text
-is none of it, and is refused. No extensions are offered, so none are spoken.
+Output is sent in masked binary frames; the payloads of incoming binary frames form one stream. Text frames are refused.
+No extensions are offered.
 """
 
 import base64
@@ -13,9 +13,9 @@ from fleximq.errors import BadFraming
 from fleximq.wire.receive_buffer import ReceiveBuffer
 from fleximq.wire.websocket_frame import CLOSE, HEAD_BYTES, PONG, endOfFrame, frameHead
 
-#: RFC 6455, section 1.3: what a server puts behind the key before it hashes.
+#: RFC 6455, section 1.3: a server appends this to the key before it hashes.
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-#: The longest answer to the handshake.
+#: Maximum size of the answer to the handshake.
 _ANSWER_BYTES = 16_384
 _END = b"\r\n\r\n"
 _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0, 1, 2, 8, 9, 10
@@ -26,15 +26,15 @@ _CONTROL_BYTES = 125
 class WebSocketClientStream:
     """One connection.
 
-    ``due`` holds what has to be sent as it is: the handshake, and answers to PING and CLOSE. ``isOpen`` says whether
-    the server has agreed to speak WebSocket, ``isClosed`` whether it has said that it ends.
+    ``due`` holds bytes to send unchanged: the handshake, and answers to PING and CLOSE. ``isOpen``: the server has
+    accepted the WebSocket. ``isClosed``: the server has closed it.
 
-    :param host: the host and port, as they stand in the URL.
+    :param host: the host and port, as in the URL.
     :param path: the path with its query; "" is "/".
-    :param protocol: the subprotocol to ask for.
-    :param limit: the most bytes a frame may have.
-    :param random: returns so many random bytes.
-    :param isText: text frames are said and heard instead of binary ones; :meth:`pieces` gives each.
+    :param protocol: the subprotocol to request.
+    :param limit: the maximum size of a frame in bytes.
+    :param random: returns this number of random bytes.
+    :param isText: use text frames instead of binary ones; :meth:`pieces` returns each.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class WebSocketClientStream:
         self.due: list[bytes] = [("\r\n".join(lines)).encode() + _END]
 
     def framed(self, data: bytes) -> bytes:
-        """Return bytes of the stream as a frame to be sent."""
+        """Return bytes of the stream as a frame to send."""
         return self._masked(_FINAL | self._data, data)
 
     def _masked(self, first: int, payload: bytes) -> bytes:
@@ -76,15 +76,15 @@ class WebSocketClientStream:
         return b"".join((head[:1], bytes([head[1] | _MASKED]), head[2:], mask, _xor(payload, mask)))
 
     def received(self, data: bytes) -> bytes:
-        """Take what was read, and return what it brings of the stream.
+        """Parse bytes that were read, and return their part of the stream.
 
-        :raises BadFraming: it is no WebSocket, or was not agreed to; nothing can be read after that.
+        :raises BadFraming: it is no WebSocket, or was not agreed to; the connection is unusable after that.
         """
         pieces = self.pieces(data)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def pieces(self, data: bytes) -> list[bytes]:
-        """Take what was read, and return what each data frame brings; errors as :meth:`received`."""
+        """Parse bytes that were read, and return the payload of each data frame; errors as :meth:`received`."""
         buffer = self._buffer.take(data)
         if buffer is None:
             return []
@@ -142,7 +142,7 @@ class WebSocketClientStream:
             self.due.append(self.closing())
 
     def closing(self) -> bytes:
-        """Return the frame that says that this side ends."""
+        """Return the CLOSE frame."""
         return self._masked(CLOSE, b"\x03\xe8")
 
 
@@ -151,7 +151,7 @@ def _headBytes(second: int) -> int:
 
 
 def _isWhole(buffer: bytes, start: int, end: int) -> bool:
-    """Tell whether the head of the frame is all there; without it, its end is not known."""
+    """Return whether the head of the frame is complete; without it, the frame's end is unknown."""
     return end - start >= 2 and end - start >= _headBytes(buffer[start + 1])
 
 

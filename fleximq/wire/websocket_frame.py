@@ -1,10 +1,9 @@
-"""WebSocket frames (RFC 6455, section 5): what a server writes, and a quick way in for what clients mostly send. Hot.
+"""WebSocket frames (RFC 6455, section 5): the frames of a server, and a fast scanner for typical client frames. Hot.
 
-Most of what a client sends are whole data frames, masked, not fragmented and shorter than 64 KiB.
-:func:`readSmallFrames` takes as many of them as stand together, 0.7 us for each of 100 bytes, and stops at the first
-that
-is anything else or breaks a rule; that one belongs to a parser that knows everything. Frames to clients are not
-masked, so what :func:`encodeTexts` makes serves all of them.
+Most client frames are complete data frames, masked, not fragmented and shorter than 64 KiB. :func:`readSmallFrames`
+reads a sequence of these, 0.7 us for each of 100 bytes, and stops at the first frame that is different or breaks a
+rule; a full parser reads that one. Frames to clients are not masked, so the result of :func:`encodeTexts` serves all of
+them.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -24,7 +23,7 @@ _long = Struct(">BBQ").pack
 
 
 def frameHead(first: int, size: int) -> bytes:
-    """Return what stands before a payload of ``size`` bytes in a frame to a client."""
+    """Return the head of a frame to a client with a payload of ``size`` bytes."""
     if size < _LENGTH_16:
         return _short(first, size)
     return _medium(first, _LENGTH_16, size) if size <= 0xFFFF else _long(first, _LENGTH_64, size)
@@ -36,7 +35,7 @@ def encodeFrame(first: int, payload: bytes) -> bytes:
 
 
 def encodeTexts(prefix: bytes, texts: Sequence[bytes]) -> bytes:
-    """Return a text frame to a client for each of these texts, joined; ``prefix`` stands before every one."""
+    """Return a text frame to a client for each of these texts, joined; ``prefix`` begins each payload."""
     heads: dict[int, bytes] = {}
     parts: list[bytes] = []
     for text in texts:
@@ -50,7 +49,7 @@ def encodeTexts(prefix: bytes, texts: Sequence[bytes]) -> bytes:
 
 
 def isUtf8(payload: bytes) -> bool:
-    """Tell whether these bytes are text."""
+    """Return whether these bytes are UTF-8."""
     if payload.isascii():
         return True
     try:
@@ -63,13 +62,13 @@ def isUtf8(payload: bytes) -> bool:
 def readSmallFrames(
     data: bytes, offset: int, kinds: Collection[int], limit: int, onlyText: bool, take: Callable[[bytes], object]
 ) -> int:
-    """Take the payloads of whole small frames and return where the first frame begins that is none.
+    """Read the payloads of small complete frames and return the start of the first other frame.
 
-    :param data: what was read; at ``offset`` a frame begins, and no fragmented message is unfinished.
-    :param kinds: the first bytes of the frames to take, of :data:`TEXT` and :data:`BINARY`.
+    :param data: the bytes read; at ``offset`` a frame begins, and no fragmented message is unfinished.
+    :param kinds: the first bytes of the frames to read, of :data:`TEXT` and :data:`BINARY`.
     :param limit: stop at a payload of more bytes.
     :param onlyText: stop at a payload that is not UTF-8.
-    :param take: is given each payload, unmasked.
+    :param take: called with each payload, unmasked.
     """
     size = len(data)
     number = int.from_bytes
@@ -97,7 +96,7 @@ def readSmallFrames(
 
 
 def endOfFrame(data: bytes | memoryview, offset: int) -> int:
-    """Return where the frame that begins at ``offset`` ends, at or behind the end of what was read if it is cut."""
+    """Return the end of the frame that begins at ``offset``; at least the end of the input if the frame is cut."""
     head = data[offset : offset + HEAD_BYTES]
     if len(head) < 2:
         return len(data)

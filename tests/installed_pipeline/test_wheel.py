@@ -161,7 +161,7 @@ class InstalledTests(SynchronousTestCase):
         first = self.sql(*words, XDG_CACHE_HOME=str(cache))
         self.assertEqual((first.returncode, first.stdout), (0, "m\n20000\n"), first.stderr)
         (line,) = told(first.stderr)
-        self.assertIn("making Spark start sooner", line)
+        self.assertIn("archiving Java's classes for quicker starts", line)
         (archive,) = (cache / "fleximq").iterdir()
         self.assertEqual(archive.suffix, ".jsa")
         before = archive.stat().st_size
@@ -212,7 +212,7 @@ class InstalledTests(SynchronousTestCase):
         spark = Path(pyspark.__file__).parent
         java = self.run_(
             "python", "-c",
-            "import sys; from fleximq.pipeline.command import java; print(java.homeOf(java.find(), sys.argv[1]))",
+            "import sys; from fleximq.pipeline.command import java; print(java.javaHome(java.find(), sys.argv[1]))",
             str(self.folder / "java"),
         ).stdout.strip()  # fmt: skip
         python = self.environment.python

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from fleximq.pipeline.writer.sink import BatchSink, StreamSink, Written
+from fleximq.pipeline.writer.sink import BatchSink, StagedRows, StreamSink
 
 
 class Fault(Exception):
@@ -57,7 +57,7 @@ class FaultyStream(StreamSink):
         super().__init__(options, schema)
         self.options = dict(options)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         written = super().write(interrupted(self.options, iterator))
         if written.rows:
             happen(self.options, "staged")
@@ -77,7 +77,7 @@ class FaultyBatch(BatchSink):
         super().__init__(options, schema, overwrite)
         self.options = dict(options)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         return super().write(interrupted(self.options, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:

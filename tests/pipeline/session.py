@@ -33,7 +33,7 @@ def sharedSession() -> SparkSession:
     except java.NoJava as error:
         raise SkipTest(str(error)) from None
     folder = tempfile.mkdtemp(prefix="fleximq-spark-")
-    os.environ["JAVA_HOME"] = java.homeOf(found, f"{folder}/java")
+    os.environ["JAVA_HOME"] = java.javaHome(found, f"{folder}/java")
     source = str(Path(fleximq.__file__).parents[1])
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))

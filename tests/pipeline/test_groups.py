@@ -14,7 +14,7 @@ from tests.broker_process import BrokerProcess
 from tests.pipeline.installed import missing as skip
 
 if not skip:
-    from fleximq.pipeline.lag.query_listener import together
+    from fleximq.pipeline.lag.query_listener import sourceOffsets
     from tests.pipeline.session import sharedSession
 
 ONE, OTHER = "1" * 32, "2" * 32
@@ -85,9 +85,9 @@ class TogetherTests(SynchronousTestCase):
     def test_sources(self) -> None:
         """Of several sources; of the same journal the lower one."""
         ends = [f'{{"{ONE}": 5, "{OTHER}": 7}}', f'{{"{ONE}": 4}}', {OTHER: 9}]
-        self.assertEqual(together(ends), {ONE: 4, OTHER: 7})
+        self.assertEqual(sourceOffsets(ends), {ONE: 4, OTHER: 7})
 
     def test_others(self) -> None:
         """Sources of another kind have other offsets."""
         for end in (None, "", "5", "null", '{"topic": {"0": 5}}', f'{{"{ONE}": "5"}}', f'{{"{ONE}": true}}', "{", [5]):
-            self.assertEqual(together([end]), {})
+            self.assertEqual(sourceOffsets([end]), {})

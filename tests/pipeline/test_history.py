@@ -21,7 +21,7 @@ if not skip:
     from fleximq.pipeline.files.schema import COLUMNS
     from fleximq.pipeline.jobs import seal
     from fleximq.pipeline.jobs.seal import SEAL
-    from fleximq.pipeline.lake.sealed_segments import SealedFile, offsetIn, sealedFiles, sealedName, uncovered
+    from fleximq.pipeline.lake.sealed_segments import SealedFile, offsetIn, sealedFiles, sealedName, unsealedRanges
     from fleximq.pipeline.lake.segment_export import sealSegments
     from fleximq.pipeline.reader.offsets import RecordsMissing
     from tests.pipeline.jobs.fake_run import FakeRun
@@ -55,7 +55,7 @@ class SealedTests(SynchronousTestCase):
             ((50, None), [(50, None)]),
             ((1, 3), [(1, 3)]),
         ]:
-            self.assertEqual(uncovered(files, *span), expected, span)
+            self.assertEqual(unsealedRanges(files, *span), expected, span)
 
 
 class HistoryCase(SynchronousTestCase):

@@ -3,7 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import SettingError
-from fleximq.pipeline.command.job import counted, place, starting
+from fleximq.pipeline.command.job import place, positiveNumber, streamStart
 
 
 class ValuesTests(SynchronousTestCase):
@@ -21,15 +21,15 @@ class ValuesTests(SynchronousTestCase):
 
     def test_counted(self) -> None:
         """A whole number from 1 on, as text or not."""
-        self.assertEqual([counted("limit", "1"), counted("limit", 7)], [1, 7])
+        self.assertEqual([positiveNumber("limit", "1"), positiveNumber("limit", 7)], [1, 7])
         for written in ("0", "-3", "ten", "", 0, -3, True, 1.5):
-            error = self.assertRaises(SettingError, counted, "limit", written)
+            error = self.assertRaises(SettingError, positiveNumber, "limit", written)
             self.assertEqual(str(error), f"limit is {written!r}, but must be a whole number of at least 1")
 
     def test_starting(self) -> None:
         """The words, an offset as text or number, or offsets by journal."""
         for written in ("earliest", "latest", "1200", '{"a": 3}'):
-            self.assertEqual(starting("starting", written), written)
-        self.assertEqual(starting("starting", 1200), "1200")
-        error = self.assertRaises(SettingError, starting, "starting", "yesterday")
+            self.assertEqual(streamStart("starting", written), written)
+        self.assertEqual(streamStart("starting", 1200), "1200")
+        error = self.assertRaises(SettingError, streamStart, "starting", "yesterday")
         self.assertEqual(str(error), "starting is 'yesterday', but must be earliest, latest or an offset")

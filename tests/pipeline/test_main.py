@@ -106,7 +106,7 @@ class MistakeTests(SynchronousTestCase):
     def test_noSource(self) -> None:
         """Nothing to read."""
         self.mistaken(
-            "fleximq-pipeline: --journal FOLDER or --url URL is needed: it says what is to be read", "sql", "select 1"
+            "fleximq-pipeline: --journal FOLDER or --url URL is needed: the source to read", "sql", "select 1"
         )
 
     def test_noJournal(self) -> None:
@@ -134,7 +134,7 @@ class MistakeTests(SynchronousTestCase):
             (
                 1,
                 "fleximq-pipeline: Spark needs Java 17, 21 or 25, and there is none in JAVA_HOME, in PATH or installed "
-                "with the extra 'java': pip install 'fleximq[java]' brings one\n",
+                "with the extra 'java': pip install 'fleximq[java]' installs one\n",
             ),
         )
 

@@ -157,7 +157,7 @@ class SourceTests(SettingsCase):
     def test_refused(self) -> None:
         """Nothing to read, and what excludes each other."""
         for words, sentence in (
-            ([], "--journal FOLDER or --url URL is needed: it says what is to be read"),
+            ([], "--journal FOLDER or --url URL is needed: the source to read"),
             (["--journal", "a", "--url", "tcp://b:1"], "--journal and --url exclude each other"),
             (["--journal", "a", "--topics", "b", "--subscribe", "c"], "--subscribe and --topics exclude each other"),
         ):

@@ -2,7 +2,7 @@
 
 from fleximq.errors import Unauthorized
 from fleximq.security.principal import Admitted
-from fleximq.web.request import HttpReply, Page, Visit
+from fleximq.web.request import HttpReply, Page, PageRequest
 from tests.web.asking import JSON, Granted, SiteCase
 
 
@@ -110,7 +110,7 @@ class MethodTests(SiteCase):
     def test_broken(self) -> None:
         """What nobody foresaw is logged, and answered without a word about it."""
 
-        async def broken(visit: Visit) -> HttpReply:
+        async def broken(visit: PageRequest) -> HttpReply:
             raise ValueError("a secret")
 
         self.pages = {"/api/x": Page(broken)}

@@ -142,6 +142,20 @@ class LimitTests(SynchronousTestCase):
         for scanner, _ in self.scanners(4096):
             self.assertRaises(FrameTooLarge, fed, scanner, [frame("BCAST")[:26] + struct.pack(">Q", 4063)])
 
+    def test_headerBeforeTheLayout(self) -> None:
+        """A header over the limit is refused before the byte behind it tells the layout."""
+        for following in (b"\x00", b"\x80"):
+            scanner = LayoutDetector(4096)
+            with self.assertRaises(FrameTooLarge) as caught:
+                list(scanner.feed(bytes((1, 5)) + bytes(20) + struct.pack(">I", 4063) + following))
+            self.assertEqual(
+                (str(caught.exception), scanner.layout),
+                (
+                    "the header has 4063 bytes, but at most 4062 are allowed",
+                    None,
+                ),
+            )
+
     def test_version(self) -> None:
         """Another version ends it."""
         for header in (None, {"topic": "t"}):

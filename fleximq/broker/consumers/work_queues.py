@@ -22,7 +22,7 @@ from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.queues.waiting_messages import ANY
 from fleximq.broker.topics.topic_table import SYSTEM
 from fleximq.errors import NoCapacity
-from fleximq.interfaces import IJournal, ISubscriber
+from fleximq.interfaces import IJournalRead, ISubscriber
 from fleximq.limits import DEAD
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Message
@@ -276,7 +276,7 @@ class WorkQueues:
         self._learning = bool(self._unknown)
         return queue
 
-    def learn(self, journal: IJournal) -> None:
+    def learn(self, journal: IJournalRead) -> None:
         """Read back the ids of what was handed out before a restart; acknowledgements are remembered until then."""
         portion = [self._unknown.popleft() for _ in range(min(_LEARNT, len(self._unknown)))]
         if not portion:
@@ -299,7 +299,7 @@ class WorkQueues:
         return False
 
     def _learnt(
-        self, journal: IJournal, portion: Sequence[tuple[WorkQueue, QueueDelivery]], messages: Sequence[Message]
+        self, journal: IJournalRead, portion: Sequence[tuple[WorkQueue, QueueDelivery]], messages: Sequence[Message]
     ) -> None:
         found = {message.offset: message for message in messages}
         until = messages[-1].offset if messages else ANY

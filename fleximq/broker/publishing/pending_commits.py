@@ -15,7 +15,7 @@ from fleximq.broker.publishing.transactions import Transactions
 from fleximq.broker.queues.waiting_messages import weigh
 from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.errors import NotKept, NotRecorded
-from fleximq.interfaces import IJournal
+from fleximq.interfaces import IJournalAppend
 from fleximq.values.counted_event import CountedEvent, EventFamily
 
 #: When so many bytes wait that are not recorded themselves, those who publish them should not be read.
@@ -49,7 +49,7 @@ class PendingCommits:
 
     def __init__(
         self,
-        journal: IJournal,
+        journal: IJournalAppend,
         topics: TopicTable,
         deliver: Deliver,
         transactions: Transactions,

@@ -20,7 +20,7 @@ from zope.interface import implementer
 from fleximq.broker.envelope import Envelope
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.errors import BrokerError, NoLongerKept
-from fleximq.interfaces import IForm, IJournal, ISubscriber, ISubscriberProxy
+from fleximq.interfaces import IForm, IJournalRead, ISubscriber, ISubscriberProxy
 from fleximq.values.records import StoredBatch, TopicBounds
 
 #: So many bytes are read at a time where single messages are looked for.
@@ -143,7 +143,7 @@ class Feed:
 
     def __init__(
         self,
-        journal: IJournal,
+        journal: IJournalRead,
         outlet: Outlet,
         lasting: bool,
         alive: Callable[[Sequence[StoredBatch]], Sequence[StoredBatch]],

@@ -1,1 +1,1 @@
-"""What every job of ``fleximq-pipeline`` stands on: options, session, Java, progress, errors."""
+"""The common parts of all jobs of ``fleximq-pipeline``: options, session, Java, progress, errors."""

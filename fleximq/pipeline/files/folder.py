@@ -1,6 +1,6 @@
-"""A journal's folder seen from outside, while its broker may be writing: which files there are, and how far they count.
+"""Read access to a journal's folder while its broker may be writing: the segment files and their durable extents.
 
-Nothing is locked and nothing is changed. Files may grow, be replaced by shorter ones, or go, at any moment.
+Locks and changes no file. Files may grow, be replaced by shorter ones, or be removed at any moment.
 """
 
 import time
@@ -17,29 +17,29 @@ from fleximq.journal.files.window import LARGE, SMALL, Window
 from fleximq.journal.format.control_frames import decodeGap
 from fleximq.journal.format.frame import HEADER_BYTES, SYNCED, FrameError, FrameHeader, FrameKind, readHeader
 
-#: How often the end is looked at while it is just being written, and the seconds in between.
+#: How often the end file is read while it is being written, and the seconds in between.
 _LOOKS, _BETWEEN = 100, 0.001
 _SUFFIX = ".fxj"
 
 
 class End(NamedTuple):
-    """Where all ends that is committed: a position, and the offset of the next record."""
+    """The end of all committed frames: a position, and the offset of the next record."""
 
     position: int
     offset: int
 
 
 class Extent(NamedTuple):
-    """A segment as the names of the files tell it: its first position, and where the next one begins or all ends."""
+    """A segment by the names of the files: its first position, and that of the next segment or the end."""
 
     base: int
     until: int
 
 
 class Folder:
-    """One journal's folder; ``id`` is the journal's own. Used by one thread.
+    """The folder of one journal; ``id`` is the journal's. Used by one thread.
 
-    :raises JournalError: it is no journal, or one that cannot be read.
+    :raises JournalError: it is no journal, or cannot be read.
     """
 
     def __init__(self, path: str, files: Files | None = None, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -56,24 +56,24 @@ class Folder:
 
     @property
     def files(self) -> Files:
-        """What files are read with."""
+        """The file system to read with."""
         return self._files
 
     def bases(self) -> list[int]:
-        """Return the first positions of all segments whose files are there, in order."""
+        """Return the first positions of all existing segments, in order."""
         names = self._files.names(self.path)
         return [int(name[:20]) for name in names if name.endswith(_SUFFIX) and len(name) == 24 and name[:20].isdigit()]
 
     def extents(self, end: int) -> list[Extent]:
-        """Return the segments that begin before a position, at which the last one of them ends."""
+        """Return the segments that begin before a position, which ends the last one."""
         bases = [base for base in self.bases() if base < end]
         return [Extent(base, until) for base, until in zip(bases, [*bases[1:], end], strict=True)]
 
     def end(self) -> End:
-        """Return where all ends that is committed.
+        """Return the durable end of the journal.
 
-        A broker keeps it in a file. Where there is none, or a broker died while it wrote it, it is behind the last
-        whole frame, without an end that a crash has left unfinished: that is what the next start will keep.
+        A broker writes it to a file. If that file is missing or incomplete, the end follows the last complete frame,
+        without an unfinished batch that a crash has left: the end that the next start of the broker will recover.
         """
         for _ in range(_LOOKS):
             try:
@@ -112,7 +112,7 @@ class Folder:
         return End(0, 1)
 
     def window(self, base: int, end: int, size: int) -> Window | None:
-        """Return a view of a segment's file up to a position; None if the file has gone."""
+        """Return a view of a segment's file up to a position; None if the file is gone."""
         known = self._open.get(base)
         if known is None:
             try:
@@ -128,14 +128,14 @@ class Folder:
         return Window(self._files, descriptor, base, min(base + length, end), size)
 
     def windowAt(self, position: int, end: int, size: int) -> Window | None:
-        """Return a view of the segment in which a position is; None if there is none."""
+        """Return a view of the segment that contains a position, None without one."""
         bases = self.bases()
         place = bisect_right(bases, position) - 1
         window = self.window(bases[place], end, size) if place >= 0 else None
         return window if window is not None and position < window.end else None
 
     def header(self, position: int, end: int) -> FrameHeader | None:
-        """Return the header of the frame at a position, None if there is none; its body is not looked at."""
+        """Return the header of the frame at a position, None without one; its body is not checked."""
         window = self.windowAt(position, end, SMALL)
         try:
             header = readHeader(window.at(position, HEADER_BYTES)) if window is not None else None
@@ -144,7 +144,7 @@ class Folder:
         return header if header is not None and header.position == position else None
 
     def close(self) -> None:
-        """Close all files; they are opened again when they are looked into."""
+        """Close all files; later reads open them again."""
         while self._open:
             _, (descriptor, _) = self._open.popitem()
             self._files.close(descriptor)

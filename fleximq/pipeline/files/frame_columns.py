@@ -1,10 +1,9 @@
-"""Frames of the journal as Arrow columns: many frames at once, and no work in Python for a single record.
+"""Decodes frames of the journal into Arrow columns, many frames at once, without work in Python for single records.
 
-This file is hot: a record of 100 bytes costs 0.07 us in frames of 1,000 records or more, 0.15 us in frames of 20 and
-1 us in a frame of its own, all columns, on one core (docs/pipeline.rst, "How fast").
+This file is hot: a record of 100 bytes costs 0.07 us in frames of 1,000 records or more, 0.15 us in frames of 20 and 1
+us in a frame of its own, all columns, on one core (docs/pipeline.rst, "How fast").
 
-Frames are checked before they come here (:mod:`fleximq.pipeline.files.slice_reader`). What is looked at is the layout
-of
+The caller has checked the frames (:mod:`fleximq.pipeline.files.slice_reader`). Their layout is in
 docs/journal-format.rst, "Records".
 """
 
@@ -22,26 +21,26 @@ from fleximq.pipeline.files.schema import SCHEMA, schemaOf
 from fleximq.pipeline.files.selection import FOREVER, NEVER, Selection
 from fleximq.values.records import DIALECTS, OTHER_DIALECT
 
-#: A batch is closed when its frames have so many bytes, or so many records. Each batch costs half a millisecond to make
-#: and to hand over, and larger ones no longer fit into the processor's cache.
+#: A batch ends when its frames have so many bytes or records. Each batch costs half a millisecond to make and hand
+#: over, and larger ones exceed the processor's cache.
 _BYTES, _RECORDS = 4 << 20, 40_000
 _SHAPE_BYTES = 32
-#: Frames with so many records, on average, are put together piece by piece, others record by record.
+#: Frames with on average at least so many records are copied column by column, others record by record.
 _LONG = 32
-#: Columns that have one text only, of at most so many letters, are made with so many records, and then cut.
+#: Columns with a single text of at most so many letters are made with so many records, and then sliced.
 _SHORT, _SAME = 40, _RECORDS
-#: The most bytes that a column of strings can have.
+#: Maximum bytes of a column of strings.
 _MOST = 0x7FFFFFFF
-_DISORDER = "the ends of what stands in a frame do not ascend"
+_DISORDER = "the ends in a frame do not ascend"
 _NAMES = {code: name for name, code in DIALECTS.items()}
 
 Numbers = npt.NDArray[Any]
 
 
 class PlacedFrame(NamedTuple):
-    """A whole frame with records: where it begins in a buffer, and the offset of its first record.
+    """A complete frame with records: its start in a buffer, and the offset of its first record.
 
-    ``first`` is -1 where the frame says it itself; STAGED frames do not, their transaction does.
+    ``first`` is -1 if the frame's header has the offset; a STAGED frame has none, its transaction does.
     """
 
     at: int
@@ -51,14 +50,14 @@ class PlacedFrame(NamedTuple):
 def decodeFrames(
     buffer: Any, places: Iterable[PlacedFrame], columns: Sequence[str], journal: str, wanted: Selection
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted records of frames, in their order, as batches of at most 4 MiB and 40,000 records.
+    """Yield the selected records of frames, in order, as batches of at most 4 MiB and 40,000 records.
 
-    A frame is never divided, so one that is larger is a batch by itself. There are no empty batches.
+    A frame is never divided, so a larger one is a batch by itself. There are no empty batches.
 
-    :param buffer: bytes, of which the batches keep hold; frames begin in it at multiples of 8.
-    :param columns: names of :data:`fleximq.pipeline.files.schema.ALL_COLUMNS`, in the order in which they are wanted.
+    :param buffer: bytes, referenced by the batches; frames begin in it at multiples of 8.
+    :param columns: names from :data:`fleximq.pipeline.files.schema.ALL_COLUMNS`, in the order of the result.
     :param journal: the journal's id.
-    :raises FrameError: a frame contradicts itself, or holds no records.
+    :raises FrameError: a frame contradicts itself, or has no records.
     """
     views = _Views(buffer)
     schema = schemaOf(columns)
@@ -70,7 +69,7 @@ def decodeFrames(
 
 
 def offsetsAndTimes(buffer: Any, places: Iterable[PlacedFrame]) -> Iterator[tuple[Numbers, Numbers]]:
-    """Yield offsets and times (microseconds since 1970) of the frames' records, portion by portion."""
+    """Yield offsets and times (microseconds since 1970) of the frames' records, a batch at a time."""
     views = _Views(buffer)
     for at, first in _portions(views, list(places)):
         portion = _Portion(views, at, first)
@@ -91,7 +90,7 @@ class _Views:
 
 
 def _portions(views: _Views, places: Sequence[PlacedFrame]) -> Iterator[tuple[Numbers, Numbers]]:
-    """Yield neighbouring frames that make one batch: where they begin, and their first offsets."""
+    """Yield neighbouring frames that make one batch: their starts, and their first offsets."""
     if not places:
         return
     at, first = np.array(places, np.int64).T
@@ -106,7 +105,7 @@ def _portions(views: _Views, places: Sequence[PlacedFrame]) -> Iterator[tuple[Nu
 
 
 class _Portion:
-    """The columns of some frames; all places are those of bytes in the buffer."""
+    """The columns of some frames; all indexes are those of bytes in the buffer."""
 
     def __init__(self, views: _Views, at: Numbers, first: Numbers) -> None:
         self._views = views
@@ -135,10 +134,10 @@ class _Portion:
         self.times = self._column(views.i64, 8, self._timesAt)
 
     def _layOut(self, shape: Numbers, offsetsSize: Numbers, end: Numbers) -> None:
-        """Find where each column of each frame begins."""
+        """Find the start of each column of each frame."""
         views, counts = self._views, self._counts
         if (shape + _SHAPE_BYTES > end).any():
-            raise FrameError("the frame is too short for what it should hold")
+            raise FrameError("the frame is too short for its content")
         numbers = [views.u32[shape // 4 + place].astype(np.int64) for place in range(4)]
         self._topics, topicBytes, self._publishers, publisherBytes = numbers
         headerBytes, payloadBytes = views.i64[shape // 8 + 2], views.i64[shape // 8 + 3]
@@ -161,7 +160,7 @@ class _Portion:
                 payloadBytes,
             ]
         )
-        # None is larger than a frame can be, so their sums are what they seem.
+        # None exceeds the size of a frame, so their sums cannot overflow.
         if sizes.min() < 0 or sizes.max() > MAX_FRAME_BYTES:
             raise FrameError("a column is larger than a frame")
         ends = shape + _SHAPE_BYTES + np.cumsum(_padded(sizes), axis=0)
@@ -176,13 +175,13 @@ class _Portion:
         self._headerBytes, self._payloadBytes = headerBytes, payloadBytes
 
     def _column(self, view: Numbers, size: int, at: Numbers) -> Numbers:
-        """Return a column of numbers of all frames, one behind the other."""
+        """Return a column of numbers, concatenated over all frames."""
         return _joined(view, at // size, self._counts, self._starts)
 
-    # -- what is wanted ----------------------------------------------------------------------------
+    # -- selection ---------------------------------------------------------------------------------
 
     def select(self, wanted: Selection) -> Numbers | None:
-        """Return the places of the wanted records; None if it is all of them."""
+        """Return the indexes of the selected records, None for all."""
         conditions = []
         offsets, times = self.offsets, self.times
         if len(offsets) and (offsets.min() < wanted.start or offsets.max() >= wanted.end):
@@ -205,7 +204,7 @@ class _Portion:
     # -- columns -----------------------------------------------------------------------------------
 
     def columns(self, names: Sequence[str], journal: str, rows: Numbers | None) -> list[pa.Array]:
-        """Return these columns of the records at these places."""
+        """Return these columns of the records with these indexes."""
         number = self._number if rows is None else len(rows)
         headers: pa.Array | None = None
         found = []
@@ -248,7 +247,7 @@ class _Portion:
         return found
 
     def _dialects(self, rows: Numbers | None) -> pa.Array:
-        """Return the dialects of the records at these places; a plug-in's is in its publisher's name."""
+        """Return the dialects of the records with these indexes; a plug-in's is in its publisher's name."""
         codes = self._column(self._views.u16, 2, self._dialectsAt)
         if len(codes) and codes[0] != OTHER_DIALECT and (codes == codes[0]).all():
             return _same(_dialect(codes[0]), len(codes) if rows is None else len(rows))
@@ -264,9 +263,9 @@ class _Portion:
         return pa.array(names, pa.string()).take(pa.array(_at(which, rows)))
 
     def _entries(self, at: Numbers, number: Numbers) -> Numbers:
-        """Return what records name in a list that each frame has: places in all lists, one behind the other.
+        """Return the list entry of each record, as an index into the concatenated lists of all frames.
 
-        :param at: where the columns begin that name it; ``number``: how many entries each list has.
+        :param at: the starts of the columns with the entries; ``number``: the length of each list.
         """
         of = self._column(self._views.u32, 4, at)
         ends = np.cumsum(number)
@@ -276,21 +275,21 @@ class _Portion:
         return entries
 
     def _names(self, endsAt: Numbers, namesAt: Numbers, size: Numbers, number: Numbers) -> pa.DictionaryArray:
-        """Return the names of all frames' lists, one behind the other."""
+        """Return the names of all frames' lists, concatenated."""
         starts, ends = _spans(self._views.i32, endsAt, namesAt, size, number)
         encoded = _cut(self._views.arrow, starts, ends).dictionary_encode()
         names = [name.decode("utf-8", "replace") for name in encoded.dictionary.to_pylist()]
         return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(names, pa.string()))
 
     def _blobs(self, endsAt: Numbers, blobsAt: Numbers, size: Numbers, rows: Numbers | None) -> pa.Array:
-        """Return headers or payloads of the records at these places."""
+        """Return headers or payloads of the records with these indexes."""
         if rows is None and self._number >= _LONG * len(blobsAt) and size.sum() <= _MOST:
             return self._allBlobs(endsAt, blobsAt, size)
         starts, ends = _spans(self._views.i32, endsAt, blobsAt, size, self._counts)
         return _cut(self._views.arrow, _at(starts, rows), _at(ends, rows))
 
     def _allBlobs(self, endsAt: Numbers, blobsAt: Numbers, size: Numbers) -> pa.Array:
-        """Return those of all records: each frame has them in Arrow's own form."""
+        """Return the blobs of all records; each frame has them in Arrow's own layout."""
         views, counts, places = self._views, self._counts, endsAt // 4
         behind = np.cumsum(size)
         offsets = np.empty(self._number + 1, np.int32)
@@ -300,7 +299,7 @@ class _Portion:
             np.repeat((behind - size).astype(np.int32), counts),
             out=offsets[1:],
         )
-        # If these are right, ends that ascend over all frames do so within each.
+        # If these are right, ends that ascend over all frames also ascend within each.
         right = not views.i32[places].any() and (views.i32[places + counts] == size).all()
         if not right or (offsets[1:] < offsets[:-1]).any():
             raise FrameError(_DISORDER)
@@ -309,9 +308,9 @@ class _Portion:
 
 
 def _joined(view: Numbers, at: Numbers, counts: Numbers, starts: Numbers) -> Numbers:
-    """Return pieces of a view, so many numbers from each of these places on, one behind the other.
+    """Return the concatenation of slices of a view: so many numbers from each of these indexes.
 
-    :param starts: where each piece begins in what is returned.
+    :param starts: where each slice begins in the result.
     """
     total = int(starts[-1] + counts[-1])
     if total >= _LONG * len(at):
@@ -332,7 +331,7 @@ def _at(column: Numbers, rows: Numbers | None) -> Numbers:
 
 
 def _same(text: str, number: int) -> pa.Array:
-    """Return a column in which every record has the same text."""
+    """Return a column with the same text for every record."""
     if number <= _SAME and len(text) <= _SHORT:
         return _repeated(text).slice(0, number)
     return pa.repeat(pa.scalar(text, pa.string()), number)
@@ -344,7 +343,7 @@ def _repeated(text: str) -> pa.Array:
 
 
 def _named(names: pa.DictionaryArray, entries: Numbers) -> pa.Array:
-    """Return the names that records have."""
+    """Return the name of each record's entry."""
     if len(names.dictionary) == 1:
         return _same(names.dictionary[0].as_py(), len(entries))
     return names.dictionary_decode().take(pa.array(entries))
@@ -355,7 +354,7 @@ def _dialect(code: int) -> str:
 
 
 def _spans(view: Numbers, endsAt: Numbers, blobsAt: Numbers, size: Numbers, number: Numbers) -> tuple[Numbers, Numbers]:
-    """Return where strings begin and end that stand one behind the other in each frame, as its column of ends says."""
+    """Return the starts and ends of the concatenated strings of each frame, from its column of ends."""
     first = np.cumsum(number) - number
     base = np.repeat(blobsAt, number)
     starts = base + _joined(view, endsAt // 4, number, first)
@@ -366,10 +365,10 @@ def _spans(view: Numbers, endsAt: Numbers, blobsAt: Numbers, size: Numbers, numb
 
 
 def _cut(buffer: pa.Buffer, starts: Numbers, ends: Numbers) -> pa.Array:
-    """Return strings that stand anywhere in a buffer as one array.
+    """Return strings at any places of a buffer as one array.
 
-    Arrow has a string wherever two neighbouring numbers say so: every other one of these is taken, the rest may be
-    nonsense.
+    Arrow delimits a string by two neighbouring offsets: with starts and ends interleaved every other string is a
+    result, the rest is skipped.
     """
     if not len(starts):
         return pa.array([], pa.binary())

@@ -1,7 +1,6 @@
-"""A journal's folder as a source of records, read from outside, also while the broker writes.
+"""A journal's folder as a source of records, also while the broker writes.
 
-Nothing behind the durable end is ever given. What is found out about segments is kept, so that asking again costs
-what was added since.
+Only durable records are read. Lookups of segments are cached, so a repeated call costs only the added frames.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,18 +26,18 @@ _RECORDS = (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS)
 
 
 class TopicBounds(NamedTuple):
-    """The offset of the first record that is kept, and that of the next record that comes."""
+    """The offset of the first retained record, and that of the next record."""
 
     first: int
     next: int
 
 
 class JournalFiles:
-    """One journal in a folder; ``id`` is its own. Used by one thread.
+    """The journal in one folder; ``id`` is the journal's. Used by one thread.
 
-    Every method raises :class:`OSError` where a file cannot be read.
+    Every method raises :class:`OSError` if a file cannot be read.
 
-    :raises JournalError: there is no journal.
+    :raises JournalError: the folder is no journal.
     """
 
     def __init__(self, path: str, files: Files | None = None) -> None:
@@ -48,11 +47,11 @@ class JournalFiles:
         self.id = self._folder.id
 
     def end(self) -> End:
-        """Return where all ends that is committed."""
+        """Return the durable end of the journal."""
         return self._folder.end()
 
     def bounds(self) -> TopicBounds:
-        """Return which offsets are kept; both are the same where there are none."""
+        """Return the first retained offset and the next one; both are equal if the journal is empty."""
         end = self.end()
         try:
             return TopicBounds(self._first(end), end.offset)
@@ -65,7 +64,7 @@ class JournalFiles:
             if window is None:
                 continue
             for found in framesOf(window, None, extent.base, atHead=True):
-                # What a hole had is lost, but was kept.
+                # Records in a gap are lost, but were within retention.
                 if not isinstance(found, CompleteFrame):
                     break
                 if found.header.kind in (*_RECORDS, FrameKind.TRANSACTION, FrameKind.GAP):
@@ -79,7 +78,7 @@ class JournalFiles:
             for extent, sketch in self._sketches.all(end.position):
                 if sketch.highest < time:
                     continue
-                piece = SegmentRange(sketch.base, sketch.beforeTime(time), extent.until, 0, end.offset)
+                piece = SegmentRange(sketch.base, sketch.positionBeforeTime(time), extent.until, 0, end.offset)
                 slice = Slice(self.path, self.id, 0, end.offset, end.position, (piece,))
                 for offsets, times in SliceReader(self._folder, slice, _ignored).offsetsAndTimes():
                     later = times >= time
@@ -90,11 +89,11 @@ class JournalFiles:
             self._folder.close()
 
     def advance(self, start: int, end: int, records: int | None, size: int | None) -> Distance:
-        """Return how far from ``start`` on so many records and so many bytes of frames go, at least one record.
+        """Return the offset after so many records and so many bytes of frames from ``start`` on, at least one record.
 
-        Records are those of all topics. Of a transaction's bytes all that was staged for it counts.
+        Counts records of all topics. Of a transaction, the bytes of all its staged frames count.
 
-        :param end: go no further than this offset.
+        :param end: maximum offset of the result.
         """
         limit = self.end().position
         counter = DistanceCounter(start, end, records, size)
@@ -105,7 +104,7 @@ class JournalFiles:
                 window = self._folder.window(sketch.base, extent.until, LARGE)
                 if window is None:
                     continue
-                for found in framesOf(window, None, sketch.before(counter.reached.offset)):
+                for found in framesOf(window, None, sketch.positionBefore(counter.reached.offset)):
                     if not isinstance(found, CompleteFrame):
                         continue
                     if found.header.baseOffset >= end:
@@ -118,7 +117,7 @@ class JournalFiles:
             self._folder.close()
 
     def _length(self, found: CompleteFrame, limit: int) -> int:
-        """Return how many bytes have to be read for a frame's records."""
+        """Return the number of bytes to read for a frame's records."""
         header = found.header
         if header.kind != FrameKind.TRANSACTION:
             return header.length
@@ -129,11 +128,11 @@ class JournalFiles:
         return 0 if header is None else header.length
 
     def segments(self, unfinished: bool = False) -> list[Slice]:
-        """Return a slice for each segment that has its end, in their order: for all but the last one.
+        """Return a slice for each finished segment, in order: all but the last one.
 
-        Where two segments are neighbours, their offsets are, too.
+        Neighbouring segments have consecutive offsets.
 
-        :param unfinished: the last one, as far as it is committed, is returned too, where it has records.
+        :param unfinished: whether the committed part of the last segment is returned too, if it has records.
         """
         last = self.end()
         try:
@@ -154,13 +153,13 @@ class JournalFiles:
             self._folder.close()
 
     def part(self, segment: Slice, start: int, end: int) -> Slice:
-        """Return what of a segment that :meth:`segments` has returned has these offsets, up to before ``end``."""
+        """Return the part of a slice from :meth:`segments` with these offsets, up to before ``end``."""
         (piece,) = segment.pieces
         try:
             for _, sketch in self._sketches.all(segment.limit):
                 if sketch.base == piece.base:
-                    until = min(sketch.behind(end), piece.until) if end < segment.end else piece.until
-                    piece = SegmentRange(piece.base, sketch.before(start), until, start, end)
+                    until = min(sketch.positionAfter(end), piece.until) if end < segment.end else piece.until
+                    piece = SegmentRange(piece.base, sketch.positionBefore(start), until, start, end)
             return segment._replace(start=start, end=end, pieces=(piece,))
         finally:
             self._folder.close()
@@ -174,13 +173,12 @@ class JournalFiles:
         since: int = NEVER,
         sliceBytes: int = SLICE_BYTES,
     ) -> list[Slice]:
-        """Divide what has offsets from ``start`` up to before ``end`` among tasks, balanced by bytes.
+        """Divide the records with offsets from ``start`` up to before ``end`` among tasks, balanced by bytes.
 
-        Segments that have none of these topics, or nothing as late as ``since`` (microseconds since 1970), are left
-        out.
+        Skips segments that have none of these topics or are older than ``since`` (microseconds since 1970).
 
-        :param parts: at least so many slices, if what there is can be cut so small (64 KiB).
-        :param sliceBytes: about the most that one of them reads.
+        :param parts: minimum number of slices, as far as the journal can be divided (64 KiB).
+        :param sliceBytes: approximate maximum bytes of a slice.
         """
         if start >= end:
             return []
@@ -203,22 +201,22 @@ class JournalFiles:
 
 
 def _sparse(found: CompleteFrame) -> Sequence[int]:
-    """Return the offsets of a frame that has not got every one from the first to the last."""
+    """Return the offsets of a frame that lacks some between the first and the last."""
     offsets: list[int] = next(offsetsAndTimes(found.frame, [PlacedFrame(0)]))[0].tolist()
     return offsets
 
 
 def _without(sketch: SegmentLookup, topics: Topics | None) -> bool:
-    """Tell whether a segment is known to have none of these topics."""
+    """Tell whether the lookup proves that a segment has none of these topics."""
     return topics is not None and sketch.topics is not None and not any(topic in topics for topic in sketch.topics)
 
 
 def _spans(segments: list[tuple[Extent, SegmentLookup]], end: int) -> list[tuple[int, int]]:
-    """Return the offset with which each segment begins, and that behind it.
+    """Return the first offset of each segment, and the offset after its last.
 
-    Where there is no index, the frames at either end may be damaged; then it is what the neighbours leave.
+    Without an index the frames at either end may be damaged; then the neighbours delimit the segment.
 
-    :param end: the offset of the next record of all.
+    :param end: the next offset of the journal.
     """
     behind, nexts = end, []
     for _, sketch in reversed(segments):
@@ -233,18 +231,18 @@ def _spans(segments: list[tuple[Extent, SegmentLookup]], end: int) -> list[tuple
 
 
 def _piece(sketch: SegmentLookup, start: int, end: int, until: int, span: tuple[int, int]) -> SegmentRange | None:
-    """Return what of a segment has offsets in a range; None if nothing has."""
+    """Return the part of a segment with offsets in a range, None if it is empty."""
     first, next = span
     if next <= start:
         return None
-    position, behind = sketch.before(start), min(sketch.behind(end), until)
+    position, behind = sketch.positionBefore(start), min(sketch.positionAfter(end), until)
     if position >= behind:
         return None
     return SegmentRange(sketch.base, position, behind, max(first, start), min(next, end))
 
 
 def _ignored(missing: Missing) -> None:
-    """Whoever looks for a time is told of nothing that is missing."""
+    """Ignore missing records: a search by time does not report them."""
 
 
 def readSlice(
@@ -254,10 +252,10 @@ def readSlice(
     missing: Callable[[Missing], None],
     files: Files | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted records of a slice as batches of columns, in the order of their offsets.
+    """Yield the selected records of a slice as batches of columns, ordered by offset.
 
-    :param missing: told of records that should be there and are not; what it raises ends the reading.
-    :raises JournalError: there is no journal any more, or another one.
+    :param missing: called with missing records; its exceptions end the read.
+    :raises JournalError: the journal is gone, or is another one.
     :raises OSError: a file cannot be read.
     """
     folder = Folder(slice.path, files)

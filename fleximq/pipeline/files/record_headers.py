@@ -1,7 +1,7 @@
-"""The headers of records as columns: ``headers``, texts by name, and ``key``.
+"""Decodes the headers of records into the columns ``headers``, texts by name, and ``key``.
 
-A header is a MessagePack map (docs/journal-format.rst, "Headers"). Records without one cost nothing, and equal headers
-are read once for each portion; a header that no other record of the portion has costs 3 us.
+A header is a MessagePack map (docs/journal-format.rst, "Headers"). Records without one cost no time, and equal headers
+are decoded once for each batch; a header that no other record of the batch has costs 3 us.
 """
 
 from typing import Any
@@ -16,9 +16,9 @@ _MAP = pa.map_(pa.string(), pa.string())
 
 
 def headersColumn(headers: pa.Array) -> pa.Array:
-    """Return a map of texts for each header, null where there is none.
+    """Return a map of texts for each header, null for a record without one.
 
-    Values that are no text become JSON, a header that is no map an empty one.
+    Other values become JSON; a header that is no map becomes an empty one.
     """
     if not _size(headers):
         return pa.nulls(len(headers), _MAP)
@@ -28,7 +28,7 @@ def headersColumn(headers: pa.Array) -> pa.Array:
 
 
 def keyColumn(headers: pa.Array) -> pa.Array:
-    """Return what each header has under the name ``key``, as bytes; null where it has nothing there."""
+    """Return the value of ``key`` in each header as bytes, null if it has none."""
     if not _size(headers):
         return pa.nulls(len(headers), pa.binary())
     encoded = headers.dictionary_encode()
@@ -37,13 +37,13 @@ def keyColumn(headers: pa.Array) -> pa.Array:
 
 
 def _size(headers: pa.Array) -> int:
-    """Return how many bytes all of them have."""
+    """Return the total size in bytes."""
     ends = np.frombuffer(headers.buffers()[1], np.int32)
     return int(ends[headers.offset + len(headers)] - ends[headers.offset])
 
 
 def _unpacked(header: bytes) -> dict[Any, Any]:
-    """Return the map that a header is; an empty one if it is none that Python can hold."""
+    """Return the map of a header, an empty one if it is malformed."""
     try:
         value = msgpack.unpackb(header, strict_map_key=False) if header else {}
     except (ValueError, TypeError, OverflowError, RecursionError):
@@ -56,7 +56,7 @@ def _textsOf(header: dict[Any, Any]) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    """Return a text as it is, and anything else as JSON."""
+    """Return a text unchanged, other values as JSON."""
     if isinstance(value, str):
         return value
     try:

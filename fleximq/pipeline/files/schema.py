@@ -1,11 +1,11 @@
-"""The columns of what is read. Names are those of Spark's Kafka source where it has them."""
+"""The columns of the source, with the names of Spark's Kafka source where it has them too."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import pyarrow as pa
 
-#: All columns in their order, as Arrow has them.
+#: All default columns in order, for Arrow.
 SCHEMA = pa.schema(
     [
         ("journal", pa.string()),
@@ -32,10 +32,10 @@ DDL = {
     "value": "BINARY",
 }
 COLUMNS = tuple(DDL)
-#: The columns that are read only where they are named, for Arrow and for Spark.
+#: Columns that are read only if named, for Arrow and for Spark.
 _NAMED = pa.schema([("content", pa.int32())])
 _NAMED_DDL = {"content": "INT"}
-#: All that can be named.
+#: All columns that can be named.
 ALL_COLUMNS = (*COLUMNS, *_NAMED_DDL)
 _NO_MORE: Mapping[str, str] = MappingProxyType({})
 
@@ -46,6 +46,6 @@ def schemaOf(columns: Sequence[str]) -> pa.Schema:
 
 
 def ddlOf(columns: Sequence[str], made: Mapping[str, str] = _NO_MORE) -> str:
-    """Return the schema of these columns as Spark reads it; ``made``: types of columns beside its own."""
+    """Return the schema of these columns as Spark's DDL; ``made``: types of additional columns."""
     types = {**DDL, **_NAMED_DDL, **made}
     return ", ".join(f"{name} {types[name]}" for name in columns)

@@ -1,6 +1,6 @@
-"""Where in a segment which offsets and times are: from its index, or else found out from its frames.
+"""Maps offsets and times to positions within a segment, from its index or else from its frames.
 
-The index is the broker's own. Whatever cannot be read of it is no loss: the frames say the same.
+The broker writes the index. If it cannot be read, the frames are scanned instead.
 """
 
 from array import array
@@ -17,11 +17,11 @@ _RECORDS = frozenset({FrameKind.RECORDS, FrameKind.SPARSE_RECORDS, FrameKind.TRA
 
 
 class SegmentLookup:
-    """What is known of a segment up to the position ``end``.
+    """The known frames of a segment up to the position ``end``.
 
-    ``positions``, ``offsets`` and ``times`` belong together: from this position on there are offsets from this one on,
-    and all before it in the segment is of this time or earlier. ``next`` is the offset behind its last record,
-    ``highest`` the latest time; ``topics`` are those that it has, None if that is not known.
+    ``positions``, ``offsets`` and ``times`` are parallel: the frame at the position has this offset, and all frames
+    before it in the segment are of this time or earlier. ``next`` is the offset after the last record, ``highest`` the
+    latest time; ``topics`` are those of its records, None if unknown.
     """
 
     def __init__(self, base: int) -> None:
@@ -35,7 +35,7 @@ class SegmentLookup:
 
     @classmethod
     def of(cls, segment: Segment) -> "SegmentLookup":
-        """Return what an index says."""
+        """Return the lookup that an index contains."""
         sketch = cls(segment.base)
         sketch.end, sketch.next, sketch.highest = segment.end, segment.next, segment.highest
         sketch.positions, sketch.offsets, sketch.times = segment.positions, segment.offsets, segment.times
@@ -43,7 +43,7 @@ class SegmentLookup:
         return sketch
 
     def grow(self, folder: Folder, until: int) -> None:
-        """Look at the frames from where the last look ended up to a position, or to where the file ends before."""
+        """Scan the frames after the last scanned one, up to a position or the end of the file."""
         window = folder.window(self.base, until, LARGE) if self.end < until else None
         if window is None:
             return
@@ -57,29 +57,29 @@ class SegmentLookup:
                 self.times.append(self.highest)
             self.next = max(self.next, header.baseOffset)
             if header.kind in _RECORDS:
-                # Of a sparse frame this is too little, which the next frame makes good.
+                # This is too small for a sparse frame; the next frame corrects it.
                 self.next = max(self.next, header.baseOffset + header.count)
                 self.highest = max(self.highest, header.firstTime, header.lastTime)
         self.end = window.end
 
-    def before(self, offset: int) -> int:
+    def positionBefore(self, offset: int) -> int:
         """Return the position of a frame at or before the one that has this offset."""
         place = bisect_right(self.offsets, offset) - 1
         return self.positions[place] if place >= 0 else self.base
 
-    def beforeTime(self, time: int) -> int:
+    def positionBeforeTime(self, time: int) -> int:
         """Return the position of a frame at or before the first one that has a record of this time or later."""
         place = bisect_left(self.times, time) - 1
         return self.positions[place] if place >= 0 else self.base
 
-    def behind(self, offset: int) -> int:
-        """Return a position behind all frames with smaller offsets than this one."""
+    def positionAfter(self, offset: int) -> int:
+        """Return a position after all frames with offsets smaller than this one."""
         place = bisect_left(self.offsets, offset)
         return self.positions[place] if place < len(self.positions) else self.end
 
 
 class SegmentLookups:
-    """What is known of each segment of a folder; what was found out is kept for the next look."""
+    """The lookups of all segments of a folder, cached."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder

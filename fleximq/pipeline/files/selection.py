@@ -1,6 +1,6 @@
-"""Which records are wanted: by topic, offset and time.
+"""Which records to read, by topic, offset and time; and their division among tasks.
 
-How what is to be read is divided among tasks: small values that travel to other processes.
+These small values are pickled for other processes.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fleximq.values.patterns import anyOf
 
-#: About how many bytes of a journal one task reads: as many as Spark gives a task of files.
+#: Approximate bytes of a journal that one task reads: the size of Spark's file partitions.
 SLICE_BYTES = 128 << 20
 
 
@@ -26,9 +26,9 @@ class SegmentRange(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """What one task reads of a journal: records with offsets from ``start`` up to before ``end`` in these pieces.
+    """The part of a journal that one task reads: offsets from ``start`` up to before ``end`` in these pieces.
 
-    ``limit`` is the position behind all that was committed when the slice was made.
+    ``limit`` is the durable end when the slice was made, as a position.
     """
 
     path: str
@@ -40,16 +40,16 @@ class Slice(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """How many bytes are read."""
+        """The number of bytes to read."""
         return sum(piece.until - piece.position for piece in self.pieces)
 
 
 def divided(
     pieces: Iterable[tuple[SegmentRange, Sequence[tuple[int, int]]]], parts: int
 ) -> list[tuple[SegmentRange, ...]]:
-    """Return pieces in so many groups of about equally many bytes, or fewer where they cannot be cut so small.
+    """Divide segment ranges into this many groups of about equal size, or fewer if they cannot be cut so small.
 
-    :param pieces: each with the places at which it may be cut, positions with the offsets that begin there.
+    :param pieces: each with the positions at which it may be cut, and the offsets that begin there.
     """
     pieces = list(pieces)
     total = sum(piece.until - piece.position for piece, _ in pieces)
@@ -77,7 +77,7 @@ def _cut(piece: SegmentRange, cuts: Sequence[tuple[int, int]]) -> list[SegmentRa
 
 
 def _joined(parts: Sequence[SegmentRange]) -> list[SegmentRange]:
-    """Return parts of the same segment that touch as one."""
+    """Merge touching parts of the same segment."""
     joined: list[SegmentRange] = []
     for part in parts:
         if joined and joined[-1].base == part.base and joined[-1].until == part.position:
@@ -87,18 +87,18 @@ def _joined(parts: Sequence[SegmentRange]) -> list[SegmentRange]:
     return joined
 
 
-#: Later and larger than all that there is.
+#: Greater than every offset and time.
 FOREVER = (1 << 63) - 1
-#: Earlier than all that there is.
+#: Less than every time.
 NEVER = -(1 << 63)
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Some topics: those for which all that is given holds; without anything, all of them.
+    """A selection of topics by all given conditions; every topic without any.
 
-    ``names`` are those wanted, ``pattern`` a regular expression for the whole name, ``levels`` are patterns as in a
-    subscription of which one has to match, ``prefixes`` are beginnings that a name must all have.
+    ``names`` are the accepted names, ``pattern`` is a regular expression for the full name, ``levels`` are subscription
+    patterns of which one has to match, ``prefixes`` must all be prefixes of the name.
     """
 
     names: frozenset[str] | None = None
@@ -116,11 +116,11 @@ class Topics:
 
     @property
     def all(self) -> bool:
-        """Whether every topic is wanted."""
+        """Whether every topic is selected."""
         return self.names is None and self.pattern is None and not self.levels and not self.prefixes
 
     def only(self, names: Iterable[str]) -> "Topics":
-        """Return those of these topics that have one of these names."""
+        """Return this selection, restricted to these names."""
         wanted = frozenset(names)
         return replace(self, names=wanted if self.names is None else self.names & wanted)
 
@@ -144,10 +144,10 @@ class Selection:
     until: int = FOREVER
 
     def within(self, start: int, end: int) -> "Selection":
-        """Return what of this has offsets in a range."""
+        """Return this selection, restricted to a range of offsets."""
         return replace(self, start=max(self.start, start), end=min(self.end, end))
 
     @property
     def empty(self) -> bool:
-        """Whether nothing can be selected, whatever there is."""
+        """Whether no record can be selected."""
         return self.start >= self.end or self.since >= self.until or self.topics.names == frozenset()

@@ -1,6 +1,6 @@
-"""Reads one slice of a journal: what a task does, in whatever process it runs.
+"""Reads one slice of a journal within a task.
 
-Goes through the frames of a stretch of a segment in large portions; each frame is checked before it is given.
+Reads a range of a segment in large blocks, and checks each frame before it is decoded.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,23 +17,24 @@ from fleximq.pipeline.files.folder import Folder
 from fleximq.pipeline.files.frame_columns import Numbers, PlacedFrame, decodeFrames, offsetsAndTimes
 from fleximq.pipeline.files.selection import Selection, Slice
 
-#: How much is read at once, which is what a batch has: more leaves the processor's cache before it is looked at.
-PORTION = 4 << 20
+#: Bytes of one read. This is also the size of a batch: larger blocks leave the processor's cache before they are
+#: decoded.
+BLOCK_BYTES = 4 << 20
 
 
 class FrameBlock(NamedTuple):
-    """Bytes of a segment, and the whole frames in them: where in the bytes each begins, and its header."""
+    """Bytes of a segment, with the start and the header of each complete frame in them."""
 
     buffer: memoryview
     frames: list[tuple[int, FrameHeader]]
 
 
-def portionsOf(
-    window: Window, start: int, until: int, damaged: Callable[[str], None], size: int = PORTION
+def frameBlocks(
+    window: Window, start: int, until: int, damaged: Callable[[str], None], size: int = BLOCK_BYTES
 ) -> Iterator[FrameBlock]:
-    """Yield what stands from one position on, where a frame begins, up to another.
+    """Yield the frames from one position, where a frame begins, up to another.
 
-    :param damaged: told why something that stands behind the frames given so far is no frame.
+    :param damaged: called with the reason why the bytes after the last complete frame are not a frame.
     :raises OSError: the file cannot be read.
     """
     position, until = start, min(until, window.end)
@@ -61,7 +62,7 @@ def portionsOf(
         if frames:
             yield FrameBlock(buffer, frames)
         elif position < until:
-            # The frame is larger than a portion, or damaged.
+            # The frame is larger than a block, or damaged.
             try:
                 header, frame = frameAt(window, position, segment)
                 yield FrameBlock(frame, [(0, header)])
@@ -80,16 +81,16 @@ def _headerAt(buffer: memoryview, at: int, position: int, segment: int | None) -
 
 
 def _behind(header: FrameHeader, frame: memoryview) -> int:
-    """Return where the next frame begins."""
+    """Return the position of the next frame."""
     if header.kind != FrameKind.REMOVED:
         return header.position + header.length
     return decodeRemoved(header, frame)
 
 
 def frameFrom(window: Window, position: int, until: int) -> int:
-    """Return the position of the first frame at or behind a position at which one was; ``until`` if there is none.
+    """Return the position of the first frame from a former frame's position on, ``until`` if there are no more.
 
-    Where the segment was written anew since, the frame may have been taken out.
+    If the segment was rewritten since, the frame may have been removed.
     """
     try:
         _headerAt(window.at(position, HEADER_BYTES), 0, position, None)
@@ -103,7 +104,7 @@ def frameFrom(window: Window, position: int, until: int) -> int:
                 if behind >= position:
                     return behind
             elif found.position <= position < found.until:
-                # It is damaged where it is.
+                # The frame at this position is damaged.
                 return position
         return until
 
@@ -112,9 +113,9 @@ _RECORDS = (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS)
 
 
 class Missing(NamedTuple):
-    """Records with offsets from ``first`` up to before ``next`` may have been there and are not; ``why`` is a clause.
+    """A range of offsets, from ``first`` up to before ``next``, with possibly missing records; ``why`` is a clause.
 
-    ``lost`` tells damage from what retention has taken out.
+    ``lost`` is True for damage, False for removal by retention.
     """
 
     first: int
@@ -129,7 +130,7 @@ class Missing(NamedTuple):
 class SliceReader:
     """Reads a slice, once.
 
-    :param missing: told of what should be there and is not.
+    :param missing: called with missing records.
     """
 
     def __init__(self, folder: Folder, slice: Slice, missing: Callable[[Missing], None]) -> None:
@@ -140,9 +141,9 @@ class SliceReader:
         self._why = ""
 
     def batches(self, columns: Sequence[str], wanted: Selection) -> Iterator[pa.RecordBatch]:
-        """Yield the wanted records of the slice as batches of columns, in the order of their offsets.
+        """Yield the selected records of the slice as batches of columns, ordered by offset.
 
-        :raises JournalError: what ``missing`` raises.
+        :raises JournalError: raised by ``missing``.
         :raises OSError: a file cannot be read.
         """
         selection = wanted.within(self._slice.start, self._slice.end)
@@ -150,24 +151,25 @@ class SliceReader:
             yield from decodeFrames(buffer, places, columns, self._slice.journal, selection)
 
     def offsetsAndTimes(self) -> Iterator[tuple[Numbers, Numbers]]:
-        """Yield offsets and times of all records of the frames of the slice, portion by portion."""
+        """Yield offsets and times of all records of the slice's frames, a block at a time."""
         for buffer, places in self._frames():
             yield from offsetsAndTimes(buffer, places)
 
     def _frames(self) -> Iterator[tuple[memoryview, Iterable[PlacedFrame]]]:
-        """Yield frames with records, those of transactions included, and the bytes in which they stand."""
+        """Yield frames with records, including those of transactions, with the buffer that contains them."""
         try:
             for piece in self._slice.pieces:
                 window = self._folder.window(piece.base, self._slice.limit, SMALL)
                 if window is None:
-                    # Where another file stands for it now, all that was in it was let go bit by bit.
+                    # The segment was rewritten and its frames were removed bit by bit, so its records are not reported
+                    # as lost.
                     joined = self._folder.windowAt(piece.position, self._slice.limit, SMALL) is not None
                     self._gone(piece.first, piece.next, joined)
                     continue
                 start = frameFrom(window, piece.position, piece.until)
                 if start > piece.position:
                     self._thinned(piece.first, piece.next)
-                for portion in portionsOf(window, start, piece.until, self._damaged):
+                for portion in frameBlocks(window, start, piece.until, self._damaged):
                     yield from self._placed(portion)
                 if window.end < piece.until:
                     self._damaged("the file ends too early")
@@ -183,7 +185,7 @@ class SliceReader:
             base = header.baseOffset
             self._whole(base)
             if header.kind in _RECORDS:
-                # A sparse frame reaches at least as far as this; behind it nothing is known to be missing.
+                # A sparse frame reaches at least this far; records after that are not known to be missing.
                 self._next = max(self._next, base + header.count)
                 if base < end and (header.kind == FrameKind.SPARSE_RECORDS or base + header.count > start):
                     places.append(PlacedFrame(at))
@@ -204,7 +206,7 @@ class SliceReader:
     # -- transactions ------------------------------------------------------------------------------
 
     def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[tuple[memoryview, Iterable[PlacedFrame]]]:
-        """Yield the staged frames that a transaction has published, as many at once as make a portion."""
+        """Yield the staged frames that a transaction published, a block at a time."""
         transaction = decodeTransaction(header, frame)
         if transaction.aborted:
             return
@@ -213,7 +215,7 @@ class SliceReader:
             counts = [self._stagedAndWhole(position) for position in transaction.staged]
         offsets, gap = assignOffsets(counts, header.baseOffset, header.count)
         if gap is not None:
-            self._lost(*gap, "what was staged there is damaged or gone")
+            self._lost(*gap, "the records staged there are damaged or gone")
         held: list[memoryview] = []
         places: list[PlacedFrame] = []
         size = 0
@@ -228,19 +230,19 @@ class SliceReader:
             held.append(staged)
             places.append(PlacedFrame(size, first))
             size += len(staged)
-            if size >= PORTION:
+            if size >= BLOCK_BYTES:
                 yield memoryview(b"".join(held)), places
                 held, places, size = [], [], 0
         if places:
             yield memoryview(b"".join(held)), places
 
     def _staged(self, position: int) -> int | None:
-        """Return how many records were staged at a position; None if nobody can tell."""
+        """Return the number of records staged at a position, None if unknown."""
         header = self._folder.header(position, self._slice.limit)
         return header.count if header is not None and header.kind == FrameKind.STAGED else None
 
     def _stagedAndWhole(self, position: int) -> int | None:
-        """Return how many records the staged frame at a position has; None if its check sum is wrong."""
+        """Return the number of records of the staged frame at a position, None if its checksum is wrong."""
         try:
             header = frameAt(self._windowAt(position), position, None)[0]
         except FrameError:
@@ -253,14 +255,16 @@ class SliceReader:
             raise FrameError("its segment is gone")
         return window
 
-    # -- what is not there -------------------------------------------------------------------------
+    # -- missing records ---------------------------------------------------------------------------
 
     def _damaged(self, why: str) -> None:
-        """Remember why something that stands behind the last whole frame is none; the next one tells what it had."""
+        """Remember why the bytes after the last complete frame are not a frame; the next frame delimits the missing
+        records.
+        """
         self._why = self._why or why
 
     def _whole(self, offset: int) -> None:
-        """Go on with a frame that has this offset: what is damaged before it had all offsets up to it."""
+        """Continue with a frame of this offset, and report the missing records before it."""
         if self._why:
             self._lost(self._next, offset, f"bytes are damaged: {self._why}")
             self._why = ""

@@ -1,12 +1,11 @@
-"""``compact``: the small files of lake tables become large ones, while readers read and ``ingest`` goes on.
-
-Spark is not needed for it.
+"""``compact``: merges the small files of lake tables into large ones, while readers and ``ingest`` continue. Runs
+without Spark.
 """
 
 from argparse import ArgumentParser, Namespace
 
 from fleximq.config import option_values
-from fleximq.pipeline.command.job import Job, JobContext, addTables, counted, duration, option
+from fleximq.pipeline.command.job import Job, JobContext, addTables, duration, option, positiveNumber
 from fleximq.pipeline.lake.table.file_names import tablesOf
 
 
@@ -18,7 +17,7 @@ def _prepare(parser: ArgumentParser) -> None:
         read=option_values.size,
         metavar="SIZE",
         default=128 << 20,
-        help="what a large file has, about; files of less than half of it are joined (128MiB)",
+        help="approximate size of merged files; files of less than half of it are merged (128MiB)",
     )
     option(
         parser,
@@ -26,38 +25,38 @@ def _prepare(parser: ArgumentParser) -> None:
         read=duration,
         metavar="AGE",
         default=3_600_000_000,
-        help="leave partitions alone in which something changed since, such as 1h (the default)",
+        help="skip partitions that changed more recently, e.g. 1h (the default)",
     )
     option(
         parser,
         "--many",
-        read=counted,
+        read=positiveNumber,
         metavar="NUMBER",
         default=100,
         help="... unless they have so many small files (100)",
     )
 
 
-def _run(chosen: Namespace, run: JobContext) -> None:
+def _run(arguments: Namespace, run: JobContext) -> None:
     """Compact the tables.
 
     :raises PipelineError: a table cannot be written, or is of a format that compacts itself.
     """
-    # What needs pyarrow is not needed for --help.
+    # Imports of pyarrow are not needed for --help.
     from fleximq.pipeline.lake.compaction import compact
     from fleximq.pipeline.lake.table.table_log import CompactionGoal
 
-    wanted = CompactionGoal(chosen.target_bytes, chosen.older_than / 1_000_000, chosen.many)
-    for table in tablesOf(chosen.lake, chosen.table):
+    wanted = CompactionGoal(arguments.target_bytes, arguments.older_than / 1_000_000, arguments.many)
+    for table in tablesOf(arguments.lake, arguments.table):
         partitions = before = after = 0
         for done in compact(table, wanted):
             partitions, before, after = partitions + 1, before + done.before, after + done.after
             run.progress(table, partitions, None, "partitions")
             if run.stopping.is_set():
                 break
-        run.say(f"{table}: {before} files became {after} in {partitions} partitions")
+        run.writeLine(f"{table}: {before} files became {after} in {partitions} partitions")
         if run.stopping.is_set():
             break
 
 
-COMPACT = Job("compact", "Join the small files of lake tables into large ones.", _prepare, _run)
+COMPACT = Job("compact", "Merge the small files of lake tables into large ones.", _prepare, _run)

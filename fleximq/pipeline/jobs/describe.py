@@ -1,6 +1,7 @@
-"""``fleximq-pipeline describe``: which journals and topics there are, what is in them, and how far their readers are.
+"""``fleximq-pipeline describe``: shows journals, topics, the shape of their payloads, and the progress of consumer
+groups.
 
-It reads the journals once, by itself and without Spark.
+It reads the journals once, without Spark.
 """
 
 import json
@@ -26,28 +27,28 @@ _FORMATS = ("table", "json")
 def _prepare(parser: ArgumentParser) -> None:
     addSource(parser)
     option(parser, "--lake", read=option_values.text, metavar="FOLDER", help="lake tables, described as well")
-    option(parser, "--format", read=_lower, choices=_FORMATS, default="table", help="how it is written")
+    option(parser, "--format", read=_lower, choices=_FORMATS, default="table", help="the output format")
 
 
 def _lower(name: str, value: object) -> str:
     return option_values.text(name, value).lower()
 
 
-def _run(chosen: Namespace, run: JobContext) -> None:
+def _run(arguments: Namespace, run: JobContext) -> None:
     try:
         import numpy  # noqa: F401
         import pyarrow  # noqa: F401
         import pyspark  # noqa: F401
     except ImportError as error:
-        raise PipelineError(f"{error.name} is not installed: pip install 'fleximq[spark]' brings it") from error
+        raise PipelineError(f"{error.name} is not installed: pip install 'fleximq[spark]' installs it") from error
     facts: Facts = {}
-    if chosen.lake is None or chosen.journal or chosen.url:
-        facts |= _journals(sourceOptions(chosen), run)
-    if chosen.url:
-        facts["groups"] = _groups(sourceOptions(chosen))
-    if chosen.lake is not None:
-        facts["tables"] = list(_tables(os.path.abspath(os.path.expanduser(chosen.lake))))
-    if chosen.format == "json":
+    if arguments.lake is None or arguments.journal or arguments.url:
+        facts |= _journals(sourceOptions(arguments), run)
+    if arguments.url:
+        facts["groups"] = _groups(sourceOptions(arguments))
+    if arguments.lake is not None:
+        facts["tables"] = list(_tables(os.path.abspath(os.path.expanduser(arguments.lake))))
+    if arguments.format == "json":
         json.dump(facts, run.out, ensure_ascii=False, indent=2)
         run.out.write("\n")
     else:
@@ -55,7 +56,7 @@ def _run(chosen: Namespace, run: JobContext) -> None:
 
 
 def _journals(given: dict[str, str], run: JobContext) -> Facts:
-    """Return the journals, and what of them is in each topic; what is damaged is told and passed over."""
+    """Return the journals and the summaries of their topics; damaged records are reported and skipped."""
     from dataclasses import replace
 
     from fleximq.pipeline.files.selection import Selection
@@ -83,7 +84,7 @@ def _journals(given: dict[str, str], run: JobContext) -> Facts:
 
 
 def _batches(parts: "Sequence[SlicePartition]", wanted: "Selection", words: str, run: JobContext) -> Iterator[Any]:
-    """Yield all records of some partitions, and say how far that is; ends early if the run is to end."""
+    """Yield all records of some partitions, and show the progress; ends early if the run is stopped."""
     from fleximq.pipeline.query.journal_sample import COLUMNS
     from fleximq.pipeline.reader.journals import read
 
@@ -112,7 +113,7 @@ def _facts(journal: str, name: str, topic: "TopicSummary") -> Facts:
 
 
 def _groups(options: dict[str, str]) -> list[Facts]:
-    """Return how far the consumer groups are that the brokers know."""
+    """Return the progress of the brokers' consumer groups."""
     from fleximq.pipeline.broker_link import Place
     from fleximq.pipeline.lag import groups
 
@@ -123,7 +124,7 @@ def _groups(options: dict[str, str]) -> list[Facts]:
 
 
 def _tables(lake: str) -> Iterator[Facts]:
-    """Yield what is known of each table of a lake, for each journal that it has."""
+    """Yield the contents of each lake table by journal."""
     from fleximq.pipeline.lake.completeness import ranges
     from fleximq.pipeline.lake.table.columns import readColumns
     from fleximq.pipeline.lake.table.file_names import OWN
@@ -192,5 +193,5 @@ def _section(run: JobContext, title: str, names: Sequence[str], rows: Sequence[F
 
 #: The job.
 DESCRIBE = Job(
-    "describe", "Show journals, topics, what their payloads look like, and how far readers are.", _prepare, _run, True
+    "describe", "Show journals, topics, the shape of their payloads, and the progress of readers.", _prepare, _run, True
 )

@@ -1,6 +1,6 @@
-"""``expire``: what a lake need not keep any longer leaves its tables, a day of a topic at a time.
+"""``expire``: removes the days of topics that are past their retention from lake tables. Runs without Spark.
 
-Spark is not needed for it. What has gone stays counted, so that a reader can still prove that nothing else is missing.
+Removed rows stay counted, so that a reader can still prove that no other row is missing.
 """
 
 import time
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Keep(NamedTuple):
-    """For how many seconds the topics that match a pattern are kept; None: all topics that no other one matches."""
+    """The retention in seconds for topics that match a pattern; None: for all topics without a matching one."""
 
     pattern: str | None
     seconds: float
@@ -35,7 +35,7 @@ def keep(name: str, value: object) -> Keep:
     except SettingError:
         seconds = 0.0
     if not seconds or (separator and not pattern):
-        raise SettingError(f"{name} is {value!r}, but must be an age such as 90d, or PATTERN=AGE such as news.*=30d")
+        raise SettingError(f"{name} is {value!r}, but must be an age, e.g. 90d, or PATTERN=AGE, e.g. news.*=30d")
     return Keep(pattern or None, seconds)
 
 
@@ -52,29 +52,29 @@ def _prepare(parser: ArgumentParser) -> None:
     )
 
 
-def _run(chosen: Namespace, run: JobContext) -> None:
-    """Let the tables lose what is older.
+def _run(arguments: Namespace, run: JobContext) -> None:
+    """Remove old days from the tables.
 
     :raises PipelineError: a table cannot be written.
     """
-    # What needs pyarrow is not needed for --help.
-    from fleximq.pipeline.lake.expiration import agedOut
+    # Imports of pyarrow are not needed for --help.
+    from fleximq.pipeline.lake.expiration import expireDays
 
-    if not chosen.keep:
-        raise OptionRefused("--keep AGE is needed: it says what stays, such as 90d")
-    rules = [(each.pattern, each.seconds) for each in chosen.keep]
-    tables = tablesOf(chosen.lake, chosen.table)
+    if not arguments.keep:
+        raise OptionRefused("--keep AGE is needed: the retention, e.g. 90d")
+    rules = [(each.pattern, each.seconds) for each in arguments.keep]
+    tables = tablesOf(arguments.lake, arguments.table)
     _sayUnmatched(rules, tables, run)
     for table in tables:
-        gone = agedOut(table, rules, time.time())
+        gone = expireDays(table, rules, time.time())
         rows = sum(sum(each.rows.values()) for each in gone)
-        run.say(f"{table}: {rows} rows in {len(gone)} partitions have expired")
+        run.writeLine(f"{table}: {rows} rows in {len(gone)} partitions have expired")
         if run.stopping.is_set():
             break
 
 
 def _sayUnmatched(rules: "Sequence[Rule]", tables: Sequence[str], run: JobContext) -> None:
-    """Say which patterns match no topic of the tables: they may be written wrong, and no topic be kept for so long."""
+    """Report patterns that match no topic of the tables: they may be misspelled, so that the rule has no effect."""
     from fleximq.pipeline.lake.expiration import topicsOf
 
     patterns = {pattern for pattern, _ in rules if pattern is not None}
@@ -83,7 +83,7 @@ def _sayUnmatched(rules: "Sequence[Rule]", tables: Sequence[str], run: JobContex
     topics = {topic for table in tables for topic in topicsOf(table)}
     for pattern in [each for each, _ in rules if each in patterns]:
         if not any(map(anyOf([pattern]), topics)):
-            run.say(f"--keep {pattern}=... matches no topic of {', '.join(tables)}")
+            run.writeLine(f"--keep {pattern}=... matches no topic of {', '.join(tables)}")
 
 
 EXPIRE = Job("expire", "Remove old days from lake tables.", _prepare, _run)

@@ -1,6 +1,6 @@
-"""``fleximq-pipeline ingest``: topics become tables of a lake, for ever or until all is in, each message once.
+"""``fleximq-pipeline ingest``: writes topics to tables of a lake, continuously or once, each message exactly once.
 
-What the tables are and what is promised: docs/pipeline-lake.rst.
+Tables and guarantees: docs/pipeline-lake.rst.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -17,13 +17,13 @@ from fleximq.pipeline.command.job import (
     JobContext,
     addSource,
     checkSource,
-    counted,
     duration,
     interval,
     option,
     place,
+    positiveNumber,
     sourceOptions,
-    starting,
+    streamStart,
 )
 from fleximq.pipeline.errors import OptionRefused
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fleximq.pipeline.lake.table.table_spec import TableSpec
 
 FORMATS = ("parquet", "delta", "iceberg")
-#: About so many bytes of journals make a batch, and so many of them a task, unless something else is said.
+#: Default approximate size of a batch in bytes of journals, and of a task.
 BATCH_BYTES, TASK_BYTES = 1 << 30, 32 << 20
 _BROKER = ("url", "token", "caFile", "certFile", "keyFile")
 
@@ -40,8 +40,8 @@ _BROKER = ("url", "token", "caFile", "certFile", "keyFile")
 def prepare(parser: ArgumentParser) -> None:
     """Add the options."""
     addSource(parser)
-    _addTables(parser.add_argument_group("what it becomes"))
-    _addPace(parser.add_argument_group("how it goes on"))
+    _addTables(parser.add_argument_group("tables"))
+    _addPace(parser.add_argument_group("progress"))
 
 
 def _addTables(group: Any) -> None:
@@ -56,14 +56,14 @@ def _addTables(group: Any) -> None:
         help="a table of the topics that match, payloads read as messagepack, json, text or raw (raw); may be "
         "repeated; without any, all topics become the table 'messages'",
     )
-    option(group, "--decode", read=text, metavar="FORMAT", help="how payloads are read where a table does not say it")
+    option(group, "--decode", read=text, metavar="FORMAT", help="the format of payloads, for tables without one")
     option(
         group,
         "--schema",
         read=text,
         metavar="DDL",
-        help="the columns of payloads, where a table does not say it, e.g. 'at TIMESTAMP, celsius DOUBLE'; without "
-        "it they are found out",
+        help="the columns of payloads, for tables without a schema, e.g. 'at TIMESTAMP, celsius DOUBLE'; by "
+        "default they are inferred",
     )
     option(group, "--format", read=_format, default="parquet", metavar="FORMAT", help=f"{', '.join(FORMATS)} (parquet)")
 
@@ -75,7 +75,7 @@ def _addPace(group: Any) -> None:
         "--checkpoint",
         read=text,
         metavar="FOLDER",
-        help="where Spark remembers what is done (_fleximq/checkpoint in the lake)",
+        help="the folder of Spark's checkpoint (_fleximq/checkpoint in the lake)",
     )
     option(
         group,
@@ -85,8 +85,8 @@ def _addPace(group: Any) -> None:
         metavar="TIME",
         help="how often it looks for messages (1s)",
     )
-    option(group, "--once", action="store_true", help="end when all is in that is there now")
-    option(group, "--max-offsets", read=counted, metavar="NUMBER", help="the most messages of a batch")
+    option(group, "--once", action="store_true", help="end after the messages that exist now")
+    option(group, "--max-offsets", read=positiveNumber, metavar="NUMBER", help="the most messages of a batch")
     option(
         group,
         "--max-bytes",
@@ -98,20 +98,24 @@ def _addPace(group: Any) -> None:
     option(
         group,
         "--starting",
-        read=starting,
+        read=streamStart,
         default="earliest",
         metavar="WHERE",
-        help="where it begins the first time: earliest, latest or an offset (earliest)",
+        help="the start of a new query: earliest, latest or an offset (earliest)",
     )
     option(
         group,
         "--allow-data-loss",
         action="store_true",
-        help="go on where messages are damaged, or were removed before they could be read; they are gaps then",
+        help="continue after messages that are damaged or removed before they were read, and record gaps",
     )
-    option(group, "--consumer-group", read=text, metavar="NAME", help="let the brokers know how far it is, as NAME")
+    option(group, "--consumer-group", read=text, metavar="NAME", help="report progress to the brokers as group NAME")
     option(
-        group, "--lag-url", read=place, metavar="URL", help="the broker to tell, where its journal is read as folder"
+        group,
+        "--lag-url",
+        read=place,
+        metavar="URL",
+        help="the broker to report to, if its journal is read as a folder",
     )
 
 
@@ -128,29 +132,29 @@ def _format(name: str, written: object) -> str:
     return text
 
 
-def run(chosen: Namespace, run: JobContext) -> None:
-    """Ingest until told to stop, or until all is in.
+def run(arguments: Namespace, run: JobContext) -> None:
+    """Ingest until stopped, or until all messages are ingested.
 
-    :raises OptionRefused: an option is missing, or cannot be.
-    :raises LakeRefused: a table cannot be written, or is not what it should be.
+    :raises OptionRefused: an option is missing or invalid.
+    :raises LakeRefused: a table cannot be written, or is damaged.
     """
-    if not chosen.lake:
+    if not arguments.lake:
         raise OptionRefused("--lake FOLDER is needed: it says where the tables go")
     from fleximq.pipeline.lake.ingest_driver import TableIngest
     from fleximq.pipeline.lake.ingest_stream import Ingest
 
-    lake = abspath(expanduser(chosen.lake))
-    specs = _tables(chosen)
-    options = _source(chosen, specs)
-    # Before there are folders of tables: what was misspelled, or a Java that is not there, is to leave nothing behind.
+    lake = abspath(expanduser(arguments.lake))
+    specs = _tables(arguments)
+    options = _source(arguments, specs)
+    # Before folders of tables are created: a misspelled option or a missing Java must leave no trace.
     checkSource(options)
     run.session()
     with ExitStack() as held:
-        checkpoint = chosen.checkpoint or held.enter_context(_ownCheckpoint(lake))
-        feeding = held.enter_context(TableIngest(lake, specs, {"format": chosen.format}, chosen.allow_data_loss))
-        ingest = Ingest(feeding, checkpoint, run, _reporter(chosen, options))
+        checkpoint = arguments.checkpoint or held.enter_context(_ownCheckpoint(lake))
+        tables = held.enter_context(TableIngest(lake, specs, {"format": arguments.format}, arguments.allow_data_loss))
+        ingest = Ingest(tables, checkpoint, run, _reporter(arguments, options))
         try:
-            ingest.start(options, None if chosen.once else interval(chosen.trigger))
+            ingest.start(options, None if arguments.once else interval(arguments.trigger))
             ingest.follow()
         finally:
             ingest.end()
@@ -160,12 +164,12 @@ def run(chosen: Namespace, run: JobContext) -> None:
 def _ownCheckpoint(lake: str) -> Iterator[str]:
     """Hold the lake's own checkpoint for one query."""
     from fleximq.pipeline.errors import LakeRefused
-    from fleximq.pipeline.lake.table.lock import feeding
+    from fleximq.pipeline.lake.table.lock import writerLock
 
     with ExitStack() as held:
         try:
             makedirs(f"{lake}/_fleximq", exist_ok=True)
-            held.enter_context(feeding(lake))
+            held.enter_context(writerLock(lake))
         except OSError as error:
             raise LakeRefused(f"the lake {lake} cannot be written: {(error.strerror or str(error)).lower()}") from error
         except LakeRefused as error:
@@ -176,10 +180,12 @@ def _ownCheckpoint(lake: str) -> Iterator[str]:
         yield f"{lake}/_fleximq/checkpoint"
 
 
-def _tables(chosen: Namespace) -> "list[TableSpec]":
+def _tables(arguments: Namespace) -> "list[TableSpec]":
     from fleximq.pipeline.lake.table.table_spec import TableSpec
 
-    specs = [_completed(spec, chosen.decode, chosen.schema) for spec in chosen.table or [TableSpec("messages")]]
+    specs = [
+        _completed(spec, arguments.decode, arguments.schema) for spec in arguments.table or [TableSpec("messages")]
+    ]
     names = [spec.name for spec in specs]
     for name in names:
         if names.count(name) > 1:
@@ -188,48 +194,48 @@ def _tables(chosen: Namespace) -> "list[TableSpec]":
 
 
 def _completed(spec: "TableSpec", decode: str | None, schema: str | None) -> "TableSpec":
-    """Return a table with what is said for all of them, where it says nothing itself."""
-    if decode is not None and not spec.isSaid:
+    """Return a table with the common settings where it has none of its own."""
+    if decode is not None and not spec.isExplicit:
         spec = replace(spec, decode=decode)
-    # What is said to be raw has no columns, whatever the others have.
-    isPlain = spec.isSaid and spec.decode == "raw"
+    # A table that is explicitly raw has no columns, regardless of the common settings.
+    isPlain = spec.isExplicit and spec.decode == "raw"
     return spec if schema is None or spec.schema or isPlain else replace(spec, schema=schema)
 
 
-def _source(chosen: Namespace, specs: "list[TableSpec]") -> dict[str, str]:
+def _source(arguments: Namespace, specs: "list[TableSpec]") -> dict[str, str]:
     """Return the options of the source of the stream."""
-    from fleximq.pipeline.lake.table.table_spec import allWanted
+    from fleximq.pipeline.lake.table.table_spec import topicPatterns
 
-    options = sourceOptions(chosen)
-    patterns = allWanted(specs)
+    options = sourceOptions(arguments)
+    patterns = topicPatterns(specs)
     if patterns and not {"subscribe", "topics"} & set(options):
         options["topics"] = ",".join(patterns)
     options |= {
-        "startingOffsets": chosen.starting,
-        "maxBytesPerTrigger": str(chosen.max_bytes),
+        "startingOffsets": arguments.starting,
+        "maxBytesPerTrigger": str(arguments.max_bytes),
         "partitionBytes": str(TASK_BYTES),
-        "failOnDataLoss": str(not chosen.allow_data_loss).lower(),
+        "failOnDataLoss": str(not arguments.allow_data_loss).lower(),
     }
-    if chosen.max_offsets:
-        options["maxOffsetsPerTrigger"] = str(chosen.max_offsets)
+    if arguments.max_offsets:
+        options["maxOffsetsPerTrigger"] = str(arguments.max_offsets)
     if "path" in options:
         options = {name: value for name, value in options.items() if name not in _BROKER}
     return options
 
 
-def _reporter(chosen: Namespace, options: Mapping[str, str]) -> "Reporter | None":
-    """Return what tells brokers how far the ingest is."""
-    if chosen.consumer_group is None:
+def _reporter(arguments: Namespace, options: Mapping[str, str]) -> "Reporter | None":
+    """Return the reporter of the ingest's progress to brokers."""
+    if arguments.consumer_group is None:
         return None
     from fleximq.pipeline.broker_link import Place
     from fleximq.pipeline.command.job import brokerOptions
     from fleximq.pipeline.lag import Reporter
 
-    brokers = brokerOptions(chosen)
-    urls = [chosen.lag_url] if chosen.lag_url else chosen.url
+    brokers = brokerOptions(arguments)
+    urls = [arguments.lag_url] if arguments.lag_url else arguments.url
     if not urls:
-        raise OptionRefused("--consumer-group needs --url or --lag-url: the broker that is told")
-    return Reporter(chosen.consumer_group, [Place.of(brokers, url) for url in urls])
+        raise OptionRefused("--consumer-group needs --url or --lag-url: the broker to report to")
+    return Reporter(arguments.consumer_group, [Place.of(brokers, url) for url in urls])
 
 
-INGEST = Job("ingest", "Keep topics as lake tables, once or for ever.", prepare, run)
+INGEST = Job("ingest", "Write topics to lake tables, once or continuously.", prepare, run)

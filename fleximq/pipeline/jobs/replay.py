@@ -1,8 +1,8 @@
-"""``fleximq-pipeline replay``: what was kept, published again, once, at the broker and in the topics of one's choice.
+"""``fleximq-pipeline replay``: publishes stored messages again, once, at a chosen broker and in chosen topics.
 
-Each slice of rows is one transaction. Before it is published, the state says which rows it has; after a crash the
-last one is done again, and the broker publishes it only if it had not. Without a journal at the broker, the rows of
-that one slice may come twice.
+Each slice of rows is one transaction. Before it is published, its rows are recorded in the state; after a crash the
+last slice is repeated, and the broker publishes it only if it had not. Without a journal at the broker, the rows of
+that one slice may be published twice.
 """
 
 import hashlib
@@ -46,32 +46,32 @@ def prepare(parser: ArgumentParser) -> None:
     """Add the options."""
     addSource(parser)
     add = option
-    group = parser.add_argument_group("what is replayed")
+    group = parser.add_argument_group("source")
     text = option_values.text
     add(
         group,
         "--lake",
         read=text,
         metavar="TABLE",
-        help="the folder of a table that ingest has made, to be read instead",
+        help="the folder of a table that ingest has made, to read instead",
     )
     add(group, "--sealed", read=text, metavar="FOLDER", help="sealed history, read together with the journal")
     add(group, "--from", read=_point, metavar="WHERE", help="the first: an offset, or a time as in ISO 8601 (earliest)")
-    add(group, "--to", read=_point, metavar="WHERE", help="before this offset or time (what is there at the beginning)")
+    add(group, "--to", read=_point, metavar="WHERE", help="before this offset or time (the present end)")
     add(group, "--where", read=text, metavar="SQL", help='only rows for which this holds, e.g. "publisher = 1004"')
-    group = parser.add_argument_group("where it goes, and when")
-    add(group, "--into", read=place, metavar="URL", help="the broker at which it is published; needed")
-    add(group, "--into-token", read=text, metavar="TOKEN", help="what lets in there")
-    add(group, "--into-ca-file", read=text, metavar="FILE", help="the certificates that its own is to be signed by")
-    add(group, "--into-cert-file", read=text, metavar="FILE", help="the own certificate there")
-    add(group, "--into-key-file", read=text, metavar="FILE", help="the key of it")
+    group = parser.add_argument_group("destination and schedule")
+    add(group, "--into", read=place, metavar="URL", help="the broker to publish at; required")
+    add(group, "--into-token", read=text, metavar="TOKEN", help="a token for that broker")
+    add(group, "--into-ca-file", read=text, metavar="FILE", help="the certificates of its authority, as PEM")
+    add(group, "--into-cert-file", read=text, metavar="FILE", help="the client certificate for it, as PEM")
+    add(group, "--into-key-file", read=text, metavar="FILE", help="the key of that certificate, as PEM")
     add(group, "--to-topic", read=text, default="{topic}", metavar="TOPIC",
-        help="where a message is published; {topic} is where it was ({topic})")  # fmt: skip
-    add(group, "--rate", read=_number, metavar="N", help="so many messages a second, and not as fast as can be")
-    add(group, "--speed", read=_number, metavar="N", help="in the rhythm in which they came, 1, or N times as fast")
-    add(group, "--name", read=text, metavar="NAME", help="of the replay (made of what is replayed)")
+        help="the topic to publish to; {topic} is the original one ({topic})")  # fmt: skip
+    add(group, "--rate", read=_number, metavar="N", help="messages a second; as fast as possible by default")
+    add(group, "--speed", read=_number, metavar="N", help="in the original rhythm, 1, or N times as fast")
+    add(group, "--name", read=text, metavar="NAME", help="of the replay (derived from its options)")
     add(group, "--state", read=text, metavar="FOLDER",
-        help="where it remembers how far it is (fleximq/replay in $XDG_STATE_HOME, or in ~/.local/state)")  # fmt: skip
+        help="the folder of its progress (fleximq/replay in $XDG_STATE_HOME, or in ~/.local/state)")  # fmt: skip
 
 
 def _point(name: str, written: object) -> Point:
@@ -81,9 +81,7 @@ def _point(name: str, written: object) -> Point:
     try:
         return read(name, text, EARLIEST).others
     except OptionRefused:
-        raise SettingError(
-            f"{name} is {text!r}, but must be an offset or a time such as 2026-01-31T12:00:00Z"
-        ) from None
+        raise SettingError(f"{name} is {text!r}, but must be an offset or a time, e.g. 2026-01-31T12:00:00Z") from None
 
 
 def _number(name: str, written: object) -> float:
@@ -93,72 +91,74 @@ def _number(name: str, written: object) -> float:
     return number
 
 
-def run(chosen: Namespace, run: JobContext) -> None:
-    """Publish what is not published yet.
+def run(arguments: Namespace, run: JobContext) -> None:
+    """Publish the remaining rows.
 
-    :raises OptionRefused: an option is missing, or cannot be.
+    :raises OptionRefused: an option is missing or invalid.
     """
-    if not chosen.into:
-        raise OptionRefused("--into URL is needed: it says where the messages are published")
-    if chosen.rate and chosen.speed:
+    if not arguments.into:
+        raise OptionRefused("--into URL is needed: the broker to publish at")
+    if arguments.rate and arguments.speed:
         raise OptionRefused("--rate and --speed exclude each other")
-    if "{topic}" not in chosen.to_topic and not chosen.to_topic:
+    if "{topic}" not in arguments.to_topic and not arguments.to_topic:
         raise OptionRefused("--to-topic is empty")
-    if unknown := _NAMED.search(chosen.to_topic.replace("{topic}", "")):
-        raise OptionRefused(f"--to-topic has {unknown[0]}, but only {{topic}} stands for something")
-    source = {} if chosen.lake else _source(chosen)
-    if chosen.lake and (chosen.journal or chosen.url or chosen.sealed):
+    if unknown := _NAMED.search(arguments.to_topic.replace("{topic}", "")):
+        raise OptionRefused(f"--to-topic has {unknown[0]}, but only {{topic}} is replaced")
+    source = {} if arguments.lake else _source(arguments)
+    if arguments.lake and (arguments.journal or arguments.url or arguments.sealed):
         raise OptionRefused("--lake excludes --journal, --url and --sealed")
-    start, end = getattr(chosen, "from") or EARLIEST, chosen.to or LATEST
+    start, end = getattr(arguments, "from") or EARLIEST, arguments.to or LATEST
     if start.kind is end.kind and start.value >= end.value and end.kind in (StartKind.OFFSET, StartKind.TIME):
-        raise OptionRefused("--from is not before --to: there is nothing between them")
-    into = _into(chosen)
+        raise OptionRefused("--from is not before --to: no message is between them")
+    into = _into(arguments)
     what = {
-        "source": {name: value for name, value in source.items() if name not in _BROKERS[1:]} or chosen.lake,
-        "sealed": chosen.sealed,
-        "topics": [chosen.subscribe, chosen.topics],
+        "source": {name: value for name, value in source.items() if name not in _BROKERS[1:]} or arguments.lake,
+        "sealed": arguments.sealed,
+        "topics": [arguments.subscribe, arguments.topics],
         "from": [start.kind.value, start.value],
         "to": [end.kind.value, end.value],
-        "where": chosen.where,
-        "into": [into["url"], chosen.to_topic],
+        "where": arguments.where,
+        "into": [into["url"], arguments.to_topic],
     }
-    name = chosen.name or hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
+    name = arguments.name or hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
     if not _NAME.fullmatch(name):
         raise OptionRefused("--name must have 1 to 100 letters, digits, dots, hyphens and underscores")
-    state = ReplayState(chosen.state or _stateFolder(), name, what)
+    state = ReplayState(arguments.state or _stateFolder(), name, what)
     with state as progress:
         if progress.over:
-            run.say(f"the replay {name} is over: {progress.rows} messages were published; another --name does it again")
+            run.writeLine(
+                f"the replay {name} is over: {progress.rows} messages were published; another --name does it again"
+            )
             return
-        if source and not chosen.sealed:
-            # What is sealed may have outlived its journal.
+        if source and not arguments.sealed:
+            # Sealed history may have outlived its journal.
             checkSource(source)
         _look(into, run)
         spark = run.session()
-        if chosen.lake:
-            topics = {each: found for each in ("subscribe", "topics") if (found := getattr(chosen, each))}
-            span = ofLake(spark, chosen.lake, topics, start, end)
+        if arguments.lake:
+            topics = {each: found for each in ("subscribe", "topics") if (found := getattr(arguments, each))}
+            span = ofLake(spark, arguments.lake, topics, start, end)
         else:
             from fleximq.pipeline.source import FlexiMQSource
 
             spark.dataSource.register(FlexiMQSource)
-            span = ofJournals(spark, source, start, end, chosen.sealed)
-        replay = Replay(Origin(span, ReplayFilter(chosen.where, chosen.to_topic)), into, state, progress, run)
-        replay.all(ReplaySchedule(chosen.rate, chosen.speed))
+            span = ofJournals(spark, source, start, end, arguments.sealed)
+        replay = Replay(Origin(span, ReplayFilter(arguments.where, arguments.to_topic)), into, state, progress, run)
+        replay.all(ReplaySchedule(arguments.rate, arguments.speed))
 
 
-def _source(chosen: Namespace) -> dict[str, str]:
-    source = sourceOptions(chosen)
+def _source(arguments: Namespace) -> dict[str, str]:
+    source = sourceOptions(arguments)
     if "path" in source:
         source = {name: value for name, value in source.items() if name not in _BROKERS}
     return source
 
 
-def _into(chosen: Namespace) -> dict[str, str]:
-    """Return the options of the sink; what lets in at the source lets in here as well, unless said otherwise."""
-    given = (chosen.into_token, chosen.into_ca_file, chosen.into_cert_file, chosen.into_key_file)
+def _into(arguments: Namespace) -> dict[str, str]:
+    """Return the options of the sink; credentials of the source apply here too, unless others are given."""
+    given = (arguments.into_token, arguments.into_ca_file, arguments.into_cert_file, arguments.into_key_file)
     options = {name: value for name, value in zip(_BROKERS[1:], given, strict=True) if value is not None}
-    return {**brokerOptions(chosen), **options, "url": chosen.into, "valueFormat": "original"}
+    return {**brokerOptions(arguments), **options, "url": arguments.into, "valueFormat": "original"}
 
 
 def _stateFolder() -> str:
@@ -166,19 +166,21 @@ def _stateFolder() -> str:
 
 
 def _look(into: Mapping[str, str], run: JobContext) -> None:
-    """Say what is promised.
+    """Report the delivery guarantee.
 
-    :raises PipelineError: the broker is away, or lets nobody in.
+    :raises PipelineError: the broker is away, or refuses the login.
     """
     with BrokerLink(Place.of(into)) as link:
         if link.ask("/broker/about")["journal"] is None:
-            run.say(f"the broker at {into['url']} has no journal: messages may come twice if this is interrupted")
+            run.writeLine(
+                f"the broker at {into['url']} has no journal: messages may be published twice if this is interrupted"
+            )
 
 
 class Replay:
-    """One replay, from where it is to its end.
+    """One replay, from its present progress to its end.
 
-    :param progress: how far it is; written to ``state`` before each transaction.
+    :param progress: written to ``state`` before each transaction.
     """
 
     def __init__(
@@ -192,7 +194,7 @@ class Replay:
         self._beginning: float | None = None
 
     def all(self, pace: ReplaySchedule) -> None:
-        """Publish everything, or as much as comes before it is told to stop."""
+        """Publish all rows, or as many as possible before the run is stopped."""
         progress = self._progress
         if progress.begun:
             self._again()
@@ -200,30 +202,30 @@ class Replay:
         left = sum(piece.rows for piece in pieces)
         if progress.ends is None:
             progress.ends, progress.total = {piece.journal: piece.stop for piece in pieces}, left
-        self._run.say(f"{left} messages to {self._into['url']}")
+        self._run.writeLine(f"{left} messages to {self._into['url']}")
         for piece in pieces:
             if not self._piece(piece, pace):
-                self._run.say(f"stopped after {progress.rows} messages; the same command goes on")
+                self._run.writeLine(f"stopped after {progress.rows} messages; the same command continues")
                 return
         progress.over = True
         self._state.write(progress)
-        self._run.say(f"{progress.rows} messages were published")
+        self._run.writeLine(f"{progress.rows} messages were published")
         if progress.rows < progress.total:
             missing = progress.total - progress.rows
-            self._run.say(f"{missing} that were there at the beginning are not any more: they were removed meanwhile")
+            self._run.writeLine(f"{missing} messages of the beginning were removed in the meantime")
 
     def _again(self) -> None:
-        """Publish once more what may have been published already."""
+        """Repeat the transaction that may have been published already."""
         progress = self._progress
         rows = self._origin.rows(ReplaySlice(progress.journal, progress.start, progress.stop, 0, 0))
         self._publish(rows.toArrow().sort_by("offset"), rows.schema)
 
     def _piece(self, piece: ReplaySlice, pace: ReplaySchedule) -> bool:
-        """Publish the slices of a piece, each when it is due; return False if told to stop."""
+        """Publish the slices of a piece on schedule; return False if stopped."""
         rows = self._origin.rows(piece)
         table, progress = rows.toArrow().sort_by("offset"), self._progress
         if self._beginning is None:
-            # Only now: what is due while Spark still reads the first rows would come all at once.
+            # Start the clock only now: rows due while Spark reads the first ones would be published in one burst.
             self._beginning = time.monotonic()
         offsets = table["offset"].to_numpy()
         times = table["timestamp"].cast("int64").to_numpy()
@@ -247,4 +249,4 @@ class Replay:
         sink.commit([sink.write(iter(table.to_batches()))])
 
 
-REPLAY = Job("replay", "Publish again what a lake or a journal has.", prepare, run)
+REPLAY = Job("replay", "Publish the messages of a lake or a journal again.", prepare, run)

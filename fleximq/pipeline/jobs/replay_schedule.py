@@ -1,6 +1,7 @@
-"""When rows are published again: as fast as can be, so many a second, or in the rhythm in which they came. Pure.
+"""The publication times of a replay: as fast as possible, at a rate, or in the original rhythm. Pure.
 
-Rows are published in slices, each in one transaction; a slice is what is due within the same tenth of a second.
+Rows are published in slices, each in one transaction; a slice has the rows that are due within the same tenth of a
+second.
 """
 
 from collections.abc import Iterator
@@ -15,8 +16,8 @@ TICK = 0.1
 Numbers = npt.NDArray[Any]
 
 
-class Paced(NamedTuple):
-    """The rows from ``start`` up to ``stop``, which are due so many seconds after the beginning."""
+class ScheduledSlice(NamedTuple):
+    """The rows from ``start`` up to ``stop``, due so many seconds after the beginning."""
 
     start: int
     stop: int
@@ -24,10 +25,10 @@ class Paced(NamedTuple):
 
 
 class ReplaySchedule:
-    """Says when rows are due; asked once for all rows, portion by portion.
+    """Computes when rows are due; call it once for all rows, block by block.
 
-    :param rate: so many rows a second.
-    :param speed: so much faster than they came, 1.0 as they came. Without both, all is due at once.
+    :param rate: rows per second.
+    :param speed: factor to the original rhythm, 1.0 for the same. Without both, all rows are due at once.
     """
 
     def __init__(self, rate: float | None = None, speed: float | None = None) -> None:
@@ -37,22 +38,22 @@ class ReplaySchedule:
         self._first: int | None = None
         self._latest = 0
 
-    def slices(self, times: Numbers) -> Iterator[Paced]:
+    def slices(self, times: Numbers) -> Iterator[ScheduledSlice]:
         """Yield the slices of the next rows.
 
-        :param times: when they came, in microseconds. A clock that was put back makes no pause: what seems earlier than
-            the row before is due with it.
+        :param times: their original times, in microseconds. A clock that was set back makes no pause: a row that seems
+            earlier than the one before is due with it.
         """
         if not len(times):
             return
         if self._rate is None and self._speed is None:
-            yield Paced(0, len(times), 0.0)
+            yield ScheduledSlice(0, len(times), 0.0)
             return
         ticks = self._ticks(times)
         ends = [*(np.flatnonzero(np.diff(ticks)) + 1).tolist(), len(times)]
         start = 0
         for stop in ends:
-            yield Paced(start, stop, int(ticks[start]) * TICK)
+            yield ScheduledSlice(start, stop, int(ticks[start]) * TICK)
             start = stop
 
     def _ticks(self, times: Numbers) -> Numbers:

@@ -1,6 +1,6 @@
-"""What a replay reads: the rows of journals or of a table of a lake, in pieces that fit into memory, in their order.
+"""The rows of a replay: from journals or from a lake table, in slices that fit into memory.
 
-Rows are in the order of their offsets; several journals come one behind the other.
+Rows are ordered by offset; several journals are read one after the other.
 """
 
 import json
@@ -15,11 +15,11 @@ from fleximq.values.patterns import anyOf
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: About the most rows and bytes of payloads that are held at once.
+#: Approximate maximum rows and bytes of payloads in memory.
 ROWS, BYTES = 100_000, 64 << 20
-#: How finely is counted where rows are, in offsets.
+#: Number of offsets for which rows are counted together.
 _GRAIN = 4096
-#: Where only the broker publishes.
+#: Topics where only the broker publishes.
 _BROKERS_OWN = ("$sys/", "$dead/")
 
 
@@ -34,21 +34,21 @@ class ReplaySlice(NamedTuple):
 
 
 class ReplayFilter(NamedTuple):
-    """Which rows, and where they go.
+    """The rows to publish, and their topics.
 
-    ``where`` is a condition in SQL over the source's columns, ``topic`` where a row is published, with ``{topic}`` for
-    where it was.
+    ``where`` is a condition in SQL over the source's columns; ``topic`` is the topic to publish to, with ``{topic}``
+    for the original one.
     """
 
     where: str | None = None
     topic: str = "{topic}"
 
     def of(self, rows: "DataFrame") -> "DataFrame":
-        """Return the wanted ones of these rows, as the sink takes them, with their places and times.
+        """Return the selected rows for the sink, with their journals, offsets and times.
 
-        Those that would go where only the broker publishes are left out.
+        Rows for topics where only the broker publishes are left out.
 
-        :raises OptionRefused: the condition is none.
+        :raises OptionRefused: the condition is invalid.
         """
         from pyspark.errors import PySparkException
         from pyspark.sql import functions as F
@@ -65,16 +65,16 @@ class ReplayFilter(NamedTuple):
         topic = F.concat(*named)
         for prefix in _BROKERS_OWN:
             rows = rows.where(~F.startswith(topic, F.lit(prefix)))
-        # A key that is a text stands among the headers as it is, and is to stay a text.
+        # A text key is among the headers as text, and must stay one.
         key = F.expr("CASE WHEN encode(headers['key'], 'UTF-8') = key THEN NULL ELSE key END")
         return rows.select("journal", "offset", "timestamp", topic.alias("topic"), "dialect", "headers",
                            key.alias("key"), "value", *(["content"] if "content" in rows.columns else []))  # fmt: skip
 
 
 class Origin:
-    """Where the rows are.
+    """The source of the rows.
 
-    :param span: returns all rows of some journals in ranges of offsets, or simply all where that is None.
+    :param span: returns all rows of some journals in ranges of offsets, or simply all for None.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Origin:
         self._wanted = wanted
 
     def pieces(self, after: tuple[str, int], ends: Mapping[str, int] | None) -> list[ReplaySlice]:
-        """Return the pieces behind a place, in their order, up to where the journals end; None: to the end of all."""
+        """Return the slices after a point, in order, up to the ends of the journals; None: to the end of all."""
         from pyspark.sql import functions as F
 
         rows = self._wanted.of(self._span(None))
@@ -118,7 +118,7 @@ class Origin:
 
 
 def joined(grains: Sequence[ReplaySlice]) -> Iterator[ReplaySlice]:
-    """Yield neighbouring pieces as larger ones that still fit into memory; one that does not is divided."""
+    """Merge neighbouring slices as far as they fit into memory, and divide larger ones."""
     held: ReplaySlice | None = None
     for grain in grains:
         for part in _divided(grain):
@@ -148,9 +148,9 @@ def _divided(piece: ReplaySlice) -> Iterator[ReplaySlice]:
 def ofJournals(
     spark: "SparkSession", options: Mapping[str, str], start: Point, end: Point, sealed: str | None = None
 ) -> "Callable[[Mapping[str, tuple[int, int]] | None], DataFrame]":
-    """Return what reads journals, or brokers, by the options of the source.
+    """Return a reader of journals, or brokers, by the options of the source.
 
-    :param sealed: where sealed history is, which is read together with them.
+    :param sealed: the folder of sealed history, which is read together with them.
     """
     columns = ",".join(ALL_COLUMNS)
     known: list[str] = []
@@ -160,19 +160,19 @@ def ofJournals(
         if ranges is not None:
             if not known:
                 known.extend(_journals(options, sealed))
-            # Of a journal that is not named, what is behind its end is read: nothing.
+            # Journals that are not named are read from their end on, so they give no rows.
             others = dict.fromkeys(known, -1)
             bounds = {
                 "startingOffsets": json.dumps(others | {journal: each[0] for journal, each in ranges.items()}),
                 "endingOffsets": json.dumps(others | {journal: each[1] for journal, each in ranges.items()}),
             }
-        chosen = {**options, **bounds, "columns": columns}
+        arguments = {**options, **bounds, "columns": columns}
         if sealed is None:
-            return spark.read.format("fleximq").options(**chosen).load()
+            return spark.read.format("fleximq").options(**arguments).load()
         from fleximq.pipeline import history
 
-        path = chosen.pop("path", None)
-        return history.read(spark, json.loads(path) if path and path.startswith("[") else path, sealed, **chosen)
+        path = arguments.pop("path", None)
+        return history.read(spark, json.loads(path) if path and path.startswith("[") else path, sealed, **arguments)
 
     return span
 
@@ -202,25 +202,25 @@ def _bound(which: str, point: Point) -> dict[str, str]:
 def ofLake(
     spark: "SparkSession", table: str, topics: Mapping[str, Sequence[str]], start: Point, end: Point
 ) -> "Callable[[Mapping[str, tuple[int, int]] | None], DataFrame]":
-    """Return what reads a table of a lake.
+    """Return a reader of a lake table.
 
-    :param topics: names under ``subscribe``, or patterns under ``topics``; all of them where there is neither.
-    :raises OptionRefused: there is no such table.
+    :param topics: names under ``subscribe``, or patterns under ``topics``; all topics without either.
+    :raises OptionRefused: the table does not exist.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
 
     try:
-        # A folder's name may be too long to have all of a topic's; the files have it.
+        # A folder's name may be too short for the full name of its topic; the files have it.
         rows = spark.read.option("recursiveFileLookup", "true").parquet(table)
     except PySparkException as error:
-        # What Spark says of it fills a page.
+        # Spark's own error fills a page.
         raise OptionRefused(f"{table} is no table of Parquet files") from error
     missing = {"journal", "topic", "offset", "timestamp", "dialect", "headers", "key", "value"} - set(rows.columns)
     if missing:
         raise OptionRefused(f"{table} has no column {' and no '.join(sorted(missing))}")
     if "reason" in rows.columns:
-        # What could not be decoded stands under another name, and was published like everything else.
+        # Messages that could not be decoded have another topic name here, but were published as others.
         own = F.when(F.col("reason").isNull(), F.col("topic")).otherwise(F.regexp_replace("topic", "~dlq$", ""))
         rows = rows.withColumn("topic", own)
     if topics:

@@ -1,7 +1,7 @@
-"""How far a replay is: a small file, written before each transaction, so that what comes after a crash goes on there.
+"""The progress of a replay: a small file, written before each transaction, from which a run after a crash continues.
 
-What is in the file is what the last transaction was to publish, not what it has published. It is done again first,
-under the same name, and the broker publishes it only if it had not.
+The file describes the last transaction, which may not have been published. It is repeated first, under the same name,
+and the broker publishes it only if it had not.
 """
 
 import fcntl
@@ -21,9 +21,9 @@ from fleximq.pipeline.errors import OptionRefused, PipelineError
 class ReplayProgress:
     """``what`` is replayed, and ``id`` names its transactions.
 
-    ``ends`` has the offset before which each journal ends, None until that is known, and ``total`` is how many rows
-    there were then. The rows of ``journal`` from ``start`` up to ``stop`` are in transaction ``batch``, all before them
-    in earlier ones: ``rows`` in all. ``over``: there is nothing left.
+    ``ends`` has the end offset of each journal, None until it is known, and ``total`` is the number of rows up to
+    there. The rows of ``journal`` from ``start`` up to ``stop`` are in transaction ``batch``, all before them in
+    earlier ones: ``rows`` in all. ``over``: the replay is complete.
     """
 
     what: dict[str, Any]
@@ -39,15 +39,15 @@ class ReplayProgress:
 
     @property
     def begun(self) -> bool:
-        """Whether there is a transaction that may or may not have been published."""
+        """Whether a transaction may or may not have been published."""
         return self.batch > 0
 
 
 class ReplayState:
-    """The file of one replay; in a ``with`` statement nobody else can use it.
+    """The file of one replay, locked in a ``with`` statement.
 
-    :param folder: where the files of replays are.
-    :raises OptionRefused: another process is at it, it is the state of something else, or it cannot be read.
+    :param folder: the folder of the files of replays.
+    :raises OptionRefused: another process has locked it, it belongs to another replay, or it cannot be read.
     """
 
     def __init__(self, folder: str, name: str, what: dict[str, Any]) -> None:
@@ -65,7 +65,7 @@ class ReplayState:
             os.close(self._lock)
             raise OptionRefused(f"the replay {self._name} is running already") from None
         except OSError as error:
-            raise PipelineError(f"the state in {self._folder} cannot be kept: {error.strerror or error}") from error
+            raise PipelineError(f"the state in {self._folder} cannot be stored: {error.strerror or error}") from error
         try:
             return self._read()
         except BaseException:
@@ -86,15 +86,15 @@ class ReplayState:
         except (OSError, ValueError, TypeError) as error:
             raise OptionRefused(f"the state of the replay in {path} cannot be read: {error}") from error
         if found.what != self._what:
-            raise OptionRefused(f"the replay {self._name} was begun for something else: choose another --name")
+            raise OptionRefused(f"the replay {self._name} was begun with other options: choose another --name")
         return found
 
     def write(self, progress: ReplayProgress) -> None:
-        """Write it so that it is there after a crash.
+        """Write the progress durably.
 
-        :raises PipelineError: the disk does not take it.
+        :raises PipelineError: the file cannot be written.
         """
         try:
             replaceFile(Files(), str(self._folder), f"{self._name}.json", json.dumps(asdict(progress)).encode())
         except OSError as error:
-            raise PipelineError(f"the state in {self._folder} cannot be kept: {error.strerror or error}") from error
+            raise PipelineError(f"the state in {self._folder} cannot be stored: {error.strerror or error}") from error

@@ -1,7 +1,7 @@
-"""``seal``: segments of journals that have their end become Parquet, for long history to be read natively.
+"""``seal``: writes finished segments of journals to Parquet, as history that Spark reads natively.
 
-A segment is sealed once, in one file with its neighbours that the same run seals; or in parts, where what it has is
-wanted before it has its end. What retention takes out of the journal later stays sealed: that is what history is for.
+A segment is sealed once, in one file with its neighbours of the same run; or in parts, if ``--unfinished`` seals its
+first records earlier. Sealed records outlive the journal's retention.
 """
 
 import os
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fleximq.pipeline.files.journal_files import JournalFiles
     from fleximq.pipeline.lake.sealed_segments import SealedFile
 
-#: About so many bytes of neighbouring segments are a file at most: Spark needs time for each, and divides large ones.
+#: Approximate maximum size of a file in bytes: Spark needs time for each file, and divides large ones.
 FILE_BYTES = 256 * MEBIBYTE
 
 
@@ -40,47 +40,47 @@ def _prepare(parser: ArgumentParser) -> None:
         parser,
         "--sealed",
         metavar="FOLDER",
-        help="where the sealed segments stand, in a folder for each journal",
+        help="the folder of sealed segments, with a folder for each journal",
         read=option_values.text,
     )
     option(
         parser,
         "--unfinished",
         action="store_true",
-        help="seal what the last segment has by now, too; what it gets later becomes another file",
+        help="also seal the present records of the last segment; later ones become another file",
     )
     option(
         parser,
         "--damaged",
         action="store_true",
-        help="seal segments of which something is damaged, too, without that; else they are left out",
+        help="also seal damaged segments, without the damaged part; else they are skipped",
     )
 
 
-def _run(chosen: Namespace, run: JobContext) -> None:
-    """Seal what is not sealed yet.
+def _run(arguments: Namespace, run: JobContext) -> None:
+    """Seal the remaining segments.
 
     :raises PipelineError: a segment could not be sealed; the others are.
     """
     # The parts that need pyarrow are not needed for --help.
     from fleximq.pipeline.lake.sealed_segments import sealedFiles
 
-    if not chosen.journal or not chosen.sealed:
-        raise OptionRefused("--journal FOLDER and --sealed FOLDER are needed: they say what is sealed, and where")
-    target = os.path.abspath(os.path.expanduser(chosen.sealed))
+    if not arguments.journal or not arguments.sealed:
+        raise OptionRefused("--journal FOLDER and --sealed FOLDER are needed: the source and the target")
+    target = os.path.abspath(os.path.expanduser(arguments.sealed))
     failed = sealed = left = 0
-    for journal in _journals(chosen.journal):
+    for journal in _journals(arguments.journal):
         folder = f"{target}/{journal.id}"
         with _sealing(folder):
             try:
-                todo = _unsealed(journal, sealedFiles(target, journal.id), chosen.unfinished)
+                todo = _unsealed(journal, sealedFiles(target, journal.id), arguments.unfinished)
             except (JournalError, OSError) as error:
                 raise PipelineError(str(error)) from error
-            done, wrong = _seal(todo, folder, chosen.damaged, run)
+            done, wrong = _seal(todo, folder, arguments.damaged, run)
         sealed, failed, left = sealed + done, failed + wrong, left + len(todo) - done - wrong
-    run.say(f"{sealed} segments sealed" + (f", {left} left" if left else ""))
+    run.writeLine(f"{sealed} segments sealed" + (f", {left} left" if left else ""))
     if failed:
-        raise PipelineError(f"{failed} segments are not sealed, for something of them is missing")
+        raise PipelineError(f"{failed} segments are not sealed, because records are missing")
 
 
 def _journals(paths: Sequence[str]) -> "list[JournalFiles]":
@@ -96,26 +96,26 @@ def _journals(paths: Sequence[str]) -> "list[JournalFiles]":
 
 
 def _unsealed(journal: "JournalFiles", sealed: Sequence["SealedFile"], unfinished: bool) -> list[Slice]:
-    """Return the segments that are not sealed, and of those that are in part what is not."""
-    from fleximq.pipeline.lake.sealed_segments import uncovered
+    """Return the segments that are not sealed, and the unsealed parts of others."""
+    from fleximq.pipeline.lake.sealed_segments import unsealedRanges
 
     found: list[Slice] = []
     for segment in journal.segments(unfinished):
-        for start, end in uncovered(sealed, segment.start, segment.end):
+        for start, end in unsealedRanges(sealed, segment.start, segment.end):
             whole = (start, end) == (segment.start, segment.end)
             found.append(segment if whole or end is None else journal.part(segment, start, end))
     return found
 
 
 def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: JobContext) -> tuple[int, int]:
-    """Seal segments, those of a file in a task; return how many are, and how many cannot be."""
+    """Seal segments, those of a file in one task; return the numbers of sealed and of failed ones."""
     from fleximq.pipeline.lake.segment_export import sealSegments
 
     if not todo:
         return 0, 0
     context = run.session().sparkContext
     tasks = max(1, context.defaultParallelism)
-    # Every task gets as many files, both here and where they are read.
+    # Every task gets as many files, both here and for readers.
     rounds = -(-sum(each.bytes for each in todo) // (FILE_BYTES * tasks))
     files = neighbours(todo, rounds * tasks)
     done = wrong = 0
@@ -129,15 +129,15 @@ def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: JobContext) ->
         for outcome in outcomes:
             done, wrong = done + outcome.segments, wrong + bool(outcome.why)
             if outcome.why:
-                run.say(f"not sealed: {outcome.why}")
+                run.writeLine(f"not sealed: {outcome.why}")
         run.progress("sealed", done + wrong, len(todo), "segments")
     return done, wrong
 
 
 def neighbours(segments: Sequence[Slice], files: int) -> list[list[Slice]]:
-    """Return segments in about so many groups of about equally many bytes, whose offsets go on from one to the next.
+    """Return segments in about so many groups of about equal size, each with consecutive offsets.
 
-    Where they do not there is a group more, and where there are fewer segments there are fewer.
+    A gap in the offsets adds a group; fewer segments make fewer groups.
     """
     groups: list[list[Slice]] = []
     total = sum(each.bytes for each in segments)
@@ -154,7 +154,7 @@ def neighbours(segments: Sequence[Slice], files: int) -> list[list[Slice]]:
 
 @contextmanager
 def _sealing(folder: str) -> Iterator[None]:
-    """Hold the lock of whoever seals a journal, and remove what earlier ones have left unfinished."""
+    """Hold the lock for sealing a journal, and remove unfinished files of earlier runs."""
     from fleximq.pipeline.lake.segment_export import STAGED
 
     files = Files()
@@ -175,4 +175,4 @@ def _sealing(folder: str) -> Iterator[None]:
         files.close(descriptor)
 
 
-SEAL = Job("seal", "Turn the finished segments of a journal into Parquet.", _prepare, _run)
+SEAL = Job("seal", "Write the finished segments of a journal to Parquet.", _prepare, _run)

@@ -1,4 +1,4 @@
-"""``fleximq-pipeline sql "select ..."``: asks the topics a question, and prints the answer."""
+"""``fleximq-pipeline sql "select ..."``: runs a query over topics, and prints the result."""
 
 import os
 from argparse import ArgumentParser, Namespace
@@ -12,8 +12,8 @@ from fleximq.pipeline.command.job import (
     addSource,
     checkLake,
     checkSource,
-    counted,
     option,
+    positiveNumber,
     sourceOptions,
 )
 from fleximq.pipeline.errors import OptionRefused
@@ -21,10 +21,10 @@ from fleximq.pipeline.errors import OptionRefused
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: The most rows of a table, if nothing is said; CSV and JSON have all.
+#: Default maximum rows of a table; CSV and JSON have all.
 LIMIT = 1000
 _FORMATS = ("table", "csv", "json")
-#: How payloads may be decoded, in the words of the source's option.
+#: The formats for payloads, as in the source's option.
 _DECODED = ("messagepack", "json", "text", "raw")
 
 
@@ -33,15 +33,15 @@ def _prepare(parser: ArgumentParser) -> None:
     addSource(parser)
     option(parser, "--sealed", read=option_values.text, metavar="FOLDER", help="sealed history, read with the journal")
     option(parser, "--lake", read=option_values.text, metavar="FOLDER", help="lake tables, by their names")
-    option(parser, "--decode", read=_lower, choices=_DECODED, help="turn payloads into columns; text without it")
-    option(parser, "--schema", read=option_values.text, metavar="DDL", help="their columns; found by a look without it")
-    option(parser, "--format", read=_lower, choices=_FORMATS, default="table", help="how the answer is written")
+    option(parser, "--decode", read=_lower, choices=_DECODED, help="decode payloads into columns; text by default")
+    option(parser, "--schema", read=option_values.text, metavar="DDL", help="their columns; inferred by default")
+    option(parser, "--format", read=_lower, choices=_FORMATS, default="table", help="the output format")
     option(
         parser,
         "--limit",
-        read=counted,
+        read=positiveNumber,
         metavar="ROWS",
-        help=f"the most rows that are written; {LIMIT} for a table if nothing is said",
+        help=f"the most rows that are written; {LIMIT} for a table by default",
     )
 
 
@@ -49,14 +49,16 @@ def _lower(name: str, value: object) -> str:
     return option_values.text(name, value).lower()
 
 
-def _run(chosen: Namespace, run: JobContext) -> None:
-    options = _source(chosen)
-    if options is not None and chosen.sealed is None:
-        # What is sealed may have outlived its journal, and decoding without a schema waits for a look at payloads.
-        checkSource({name: value for name, value in options.items() if name != "decode" or chosen.schema is not None})
-    if chosen.lake is not None:
-        checkLake(_path(chosen.lake) or "")
-    # Its own settings and tables are nobody else's.
+def _run(arguments: Namespace, run: JobContext) -> None:
+    options = _source(arguments)
+    if options is not None and arguments.sealed is None:
+        # Sealed history may have outlived its journal, and decoding without a schema has to sample payloads.
+        checkSource(
+            {name: value for name, value in options.items() if name != "decode" or arguments.schema is not None}
+        )
+    if arguments.lake is not None:
+        checkLake(_path(arguments.lake) or "")
+    # A session of its own isolates settings and tables.
     spark = run.session().newSession()
 
     from fleximq.pipeline.query.query_output import show
@@ -64,38 +66,38 @@ def _run(chosen: Namespace, run: JobContext) -> None:
     from fleximq.pipeline.source import FlexiMQSource
 
     spark.dataSource.register(FlexiMQSource)
-    # Names of topics have dots, and shells take backticks for commands.
+    # Names of topics have dots, and shells treat backticks as commands.
     spark.conf.set("spark.sql.ansi.enabled", "true")
     spark.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")
-    limit = LIMIT if chosen.limit is None and chosen.format == "table" else chosen.limit
+    limit = LIMIT if arguments.limit is None and arguments.format == "table" else arguments.limit
     finished = _cancelled(spark, run.stopping)
     try:
-        answer = Tables(spark, options, _path(chosen.sealed), _path(chosen.lake)).ask(chosen.query)
+        answer = Tables(spark, options, _path(arguments.sealed), _path(arguments.lake)).ask(arguments.query)
         rows = (answer if limit is None else answer.limit(limit + 1)).toArrow()
     finally:
         finished.set()
     if not rows.num_columns:
         return
-    show(rows if limit is None else rows.slice(0, limit), chosen.format, run.out)
-    if chosen.format == "table":
+    show(rows if limit is None else rows.slice(0, limit), arguments.format, run.out)
+    if arguments.format == "table":
         isMore = limit is not None and rows.num_rows > limit
         run.out.write(f"(the first {limit} rows; --limit shows more)\n" if isMore else f"{_rows(rows.num_rows)}\n")
 
 
-def _source(chosen: Namespace) -> dict[str, str] | None:
-    """Return the options of the source; None if only a lake is asked.
+def _source(arguments: Namespace) -> dict[str, str] | None:
+    """Return the options of the source; None if only a lake is queried.
 
-    :raises OptionRefused: nothing is to be asked, or what is chosen does not go together.
+    :raises OptionRefused: no source is named, or options contradict each other.
     """
-    if chosen.schema is not None and chosen.decode is None:
+    if arguments.schema is not None and arguments.decode is None:
         raise OptionRefused("--schema belongs to --decode, which is missing")
-    if chosen.lake is not None and not chosen.journal and not chosen.url:
+    if arguments.lake is not None and not arguments.journal and not arguments.url:
         return None
-    options = sourceOptions(chosen)
-    if chosen.decode is not None:
-        options["decode"] = chosen.decode
-    if chosen.schema is not None:
-        options["decodeSchema"] = chosen.schema
+    options = sourceOptions(arguments)
+    if arguments.decode is not None:
+        options["decode"] = arguments.decode
+    if arguments.schema is not None:
+        options["decodeSchema"] = arguments.schema
     return options
 
 
@@ -108,7 +110,7 @@ def _rows(number: int) -> str:
 
 
 def _cancelled(spark: "SparkSession", stopping: Event) -> Event:
-    """Let what Spark does be cancelled when the run is to end; return what says that it has ended."""
+    """Cancel Spark's jobs when the run is stopped; return an event to set when the query has ended."""
     finished = Event()
 
     def watch() -> None:
@@ -121,4 +123,4 @@ def _cancelled(spark: "SparkSession", stopping: Event) -> Event:
 
 
 #: The job.
-SQL = Job("sql", "Ask the topics a question in SQL, and print the answer.", _prepare, _run, brief=True)
+SQL = Job("sql", "Query topics in SQL, and print the result.", _prepare, _run, brief=True)

@@ -1,8 +1,7 @@
-"""``fleximq-pipeline stats``: what went through each topic in each window of time, as a table and back into topics.
+"""``fleximq-pipeline stats``: windowed statistics of each topic, written to a table and published to topics.
 
-A window is over when the newest message is so much later than its end as messages may be late; then its row is written,
-once, and nothing that comes for it afterwards counts. What a row says is in
-:mod:`fleximq.pipeline.jobs.topic_statistics`.
+A window is over when the newest message is later than its end by the allowed lateness; then its row is written once,
+and later messages of the window are ignored. :mod:`fleximq.pipeline.jobs.topic_statistics` describes the rows.
 """
 
 import time
@@ -21,7 +20,7 @@ from fleximq.pipeline.command.job import (
     option,
     place,
     sourceOptions,
-    starting,
+    streamStart,
 )
 from fleximq.pipeline.errors import OptionRefused
 
@@ -29,18 +28,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-#: What says how a broker is reached; a source that reads a folder has nothing of it.
+#: The options for the connection to a broker; a source that reads a folder has none of them.
 _BROKERS = ("url", "token", "caFile", "certFile", "keyFile")
-#: Seconds between two looks at what the query does.
+#: Seconds between two checks of the query's state.
 _LOOK = 0.5
-#: Seconds for which a batch may go on that had begun when the job was told to stop.
+#: Seconds to wait for the current batch when the job is stopped.
 _PATIENCE = 10.0
 
 
 def prepare(parser: ArgumentParser) -> None:
     """Add the options."""
     addSource(parser)
-    group = parser.add_argument_group("what is counted")
+    group = parser.add_argument_group("source")
     add = option
     add(group, "--window", read=duration, default=60_000_000, metavar="TIME", help="the length of a window (1m)")
     add(
@@ -49,7 +48,7 @@ def prepare(parser: ArgumentParser) -> None:
         read=duration,
         default=10_000_000,
         metavar="TIME",
-        help="a window is over when a message is so much later than its end (10s)",
+        help="the allowed lateness of messages (10s)",
     )
     add(
         group,
@@ -69,26 +68,26 @@ def prepare(parser: ArgumentParser) -> None:
     add(
         group,
         "--starting",
-        read=starting,
+        read=streamStart,
         default="earliest",
         metavar="WHERE",
-        help="where it begins the first time: earliest, latest or an offset (earliest)",
+        help="the start of a new query: earliest, latest or an offset (earliest)",
     )
-    group = parser.add_argument_group("where it goes")
+    group = parser.add_argument_group("destination")
     add(group, "--table", read=option_values.text, metavar="FOLDER", help="the table, a folder of Parquet files")
     add(
         group,
         "--publish",
         read=place,
         metavar="URL",
-        help="the broker at which each row is published, to $stats/ and the topic's name",
+        help="the broker to publish each row at, to $stats/ and the topic's name",
     )
     add(
         group,
         "--checkpoint",
         read=option_values.text,
         metavar="FOLDER",
-        help="where it remembers what is done (_checkpoint in the table's folder)",
+        help="the folder of Spark's checkpoint (_checkpoint in the table's folder)",
     )
     add(
         group,
@@ -98,51 +97,51 @@ def prepare(parser: ArgumentParser) -> None:
         metavar="TIME",
         help="how often it looks for messages (10s)",
     )
-    add(group, "--once", action="store_true", help="end when everything is counted that is there now")
+    add(group, "--once", action="store_true", help="end after the messages that exist now")
 
 
-def run(chosen: Namespace, run: JobContext) -> None:
-    """Count until told to stop, or until all is counted.
+def run(arguments: Namespace, run: JobContext) -> None:
+    """Count until stopped, or until all is counted.
 
-    :raises OptionRefused: an option is missing, or cannot be.
+    :raises OptionRefused: an option is missing or invalid.
     """
-    source = sourceOptions(chosen)
-    checkpoint = chosen.checkpoint or (chosen.table and f"{chosen.table.rstrip('/')}/_checkpoint")
-    if not (chosen.table or chosen.publish):
+    source = sourceOptions(arguments)
+    checkpoint = arguments.checkpoint or (arguments.table and f"{arguments.table.rstrip('/')}/_checkpoint")
+    if not (arguments.table or arguments.publish):
         raise OptionRefused("--table FOLDER or --publish URL is needed: it says where the numbers go")
     if not checkpoint:
         raise OptionRefused("--checkpoint FOLDER is needed where there is no --table")
-    if chosen.gap % 1_000_000:
+    if arguments.gap % 1_000_000:
         raise OptionRefused("--gap must be whole seconds")
-    brokers = brokerOptions(chosen)
+    brokers = brokerOptions(arguments)
     if "path" in source:
         source = {name: value for name, value in source.items() if name not in _BROKERS}
-    source |= {"startingOffsets": chosen.starting}
+    source |= {"startingOffsets": arguments.starting}
     checkSource(source)
-    publish = {**brokers, "url": chosen.publish} if chosen.publish else None
-    query = start(run.session(), chosen, source, checkpoint, publish)
-    run.say(f"counting into {' and '.join(filter(None, (chosen.table, chosen.publish)))}")
+    publish = {**brokers, "url": arguments.publish} if arguments.publish else None
+    query = start(run.session(), arguments, source, checkpoint, publish)
+    run.writeLine(f"counting into {' and '.join(filter(None, (arguments.table, arguments.publish)))}")
     follow(query, run)
 
 
 def start(
-    spark: "SparkSession", chosen: Namespace, source: dict[str, str], checkpoint: str, publish: dict[str, str] | None
+    spark: "SparkSession", arguments: Namespace, source: dict[str, str], checkpoint: str, publish: dict[str, str] | None
 ) -> "StreamingQuery":
-    """Return the query, which has begun."""
-    from fleximq.pipeline.jobs.topic_statistics import figures, published, written
+    """Return the started query."""
+    from fleximq.pipeline.jobs.topic_statistics import published, windowStatistics, written
     from fleximq.pipeline.source import FlexiMQSource
 
     spark.dataSource.register(FlexiMQSource)
-    columns = "journal,topic,timestamp,publisher,value" + (",headers" if chosen.sent_at else "")
+    columns = "journal,topic,timestamp,publisher,value" + (",headers" if arguments.sent_at else "")
     rows = spark.readStream.format("fleximq").options(**source, columns=columns).load()
-    counted = figures(rows, chosen.window, chosen.late, chosen.gap, chosen.sent_at)
+    counted = windowStatistics(rows, arguments.window, arguments.late, arguments.gap, arguments.sent_at)
 
     def keep(batch: "DataFrame", number: int) -> None:
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         batch.persist()
         try:
-            if chosen.table:
-                written(batch, chosen.table, f"{query}-{number:010d}")
+            if arguments.table:
+                written(batch, arguments.table, f"{query}-{number:010d}")
             if publish is not None:
                 published(batch, publish | {"txnAppId": f"stats-{query}", "txnVersion": str(number)})
         finally:
@@ -150,20 +149,22 @@ def start(
 
     writer = counted.writeStream.outputMode("append").option("checkpointLocation", checkpoint).foreachBatch(keep)
     writer = (
-        writer.trigger(availableNow=True) if chosen.once else writer.trigger(processingTime=interval(chosen.trigger))
+        writer.trigger(availableNow=True)
+        if arguments.once
+        else writer.trigger(processingTime=interval(arguments.trigger))
     )
     return writer.start()
 
 
 def follow(query: "StreamingQuery", run: JobContext) -> None:
-    """Return when a query has ended, or was told to; say meanwhile what it does.
+    """Report progress until the query has ended or the job is stopped.
 
     :raises StreamingQueryException: it has failed.
     """
     done, last = 0, ""
     try:
         while query.isActive and not run.stopping.wait(_LOOK):
-            # Several batches may have ended since the last look; one without rows has the number of the next one.
+            # Several batches may have ended since the last check; an empty one has the number of the next one.
             new = [each for each in query.recentProgress if each["timestamp"] > last]
             if new:
                 last = new[-1]["timestamp"]
@@ -176,10 +177,10 @@ def follow(query: "StreamingQuery", run: JobContext) -> None:
 
 
 def _settle(query: "StreamingQuery") -> None:
-    """Return between two batches, if that does not take too long: a batch that is interrupted is done again."""
+    """Wait a limited time for the end of the current batch: an interrupted batch would be repeated."""
     deadline = time.monotonic() + _PATIENCE
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
         time.sleep(_LOOK / 10)
 
 
-STATS = Job("stats", "Count what topics get in each window of time.", prepare, run)
+STATS = Job("stats", "Count the messages of each topic in windows of time.", prepare, run)

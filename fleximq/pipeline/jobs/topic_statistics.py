@@ -1,13 +1,13 @@
-"""What happened in each topic in windows of time: the columns that ``fleximq-pipeline stats`` writes.
+"""Statistics of each topic in windows of time: the columns that ``fleximq-pipeline stats`` writes.
 
 ``topic``, ``start`` and ``end`` name a window. ``messages`` and ``bytes`` (of payloads) are counts. ``publishers`` is
-how many clients published, 5 % more or less where they are many. A second in which nothing was published is silent;
-``gaps`` counts the silences within the window that were as long as asked or longer, and ``longest_gap`` is the longest
-silence in seconds. ``latency_p50``, ``latency_p90``, ``latency_p99`` and ``latency_max`` are milliseconds from when
-messages were sent, as their headers say, until the broker took them; null where no header says it.
+the number of clients that published, 5 % more or less for large numbers. A second without a message is silent; ``gaps``
+counts the silences within the window of at least the requested length, and ``longest_gap`` is the longest silence in
+seconds. ``latency_p50``, ``latency_p90``, ``latency_p99`` and ``latency_max`` are milliseconds from the time in the
+messages' headers until the broker received them; null without such a header.
 
-What a window holds in memory does not grow with its messages: 3,600 numbers for the silences, and a sketch each for
-publishers and latency. Windows longer than an hour have silences in steps of a 3,600th of them.
+The memory of a window is independent of its messages: 3,600 numbers for the silences, and a sketch each for publishers
+and latency. Windows longer than an hour have silences in steps of a 3,600th of them.
 """
 
 import os
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 #: Where rows are published.
 STATS = "$stats/"
-#: The most steps in which a window is told silent or not.
+#: Maximum number of steps of a window, each silent or not.
 _STEPS = 3600
 _SECOND = 1_000_000
 #: Percentiles are right within a 1,000th of the messages.
 _ACCURACY = 1000
 
 
-def figures(rows: "DataFrame", window: int, late: int, gap: int, sentAt: str | None = None) -> "DataFrame":
+def windowStatistics(rows: "DataFrame", window: int, late: int, gap: int, sentAt: str | None = None) -> "DataFrame":
     """Return one row for each topic and window, as a stream that appends those of windows that are over.
 
-    :param rows: as the source reads them: journal, topic, timestamp, publisher, value, and headers where ``sentAt``
-        names the one with the time when a message was sent. The topics of these rows' own kind are left out.
-    :param window: its length, ``late`` how much later than their time messages may come, ``gap`` how long a silence
-        counts as one, all in microseconds.
+    :param rows: as the source reads them: journal, topic, timestamp, publisher, value, and headers if ``sentAt`` names
+        the one with the time when a message was sent. Topics with statistics are left out.
+    :param window: its length, ``late`` the allowed lateness of messages, ``gap`` the minimum length of a counted
+        silence, all in microseconds.
     """
     from pyspark.sql import functions as F
 
@@ -56,7 +56,7 @@ def figures(rows: "DataFrame", window: int, late: int, gap: int, sentAt: str | N
             F.max("latency").alias("latency_max"),
         )
     )
-    # Between two steps with messages lie so many silent ones; so they do before the first and behind the last.
+    # Count the silent steps between two steps with messages, before the first one and after the last one.
     silences = F.expr(f"""
         zip_with(
             concat(array(unix_micros(window.start) div {step} - 1), array_sort(steps)),
@@ -79,13 +79,13 @@ def figures(rows: "DataFrame", window: int, late: int, gap: int, sentAt: str | N
 
 
 def _step(window: int) -> int:
-    """Return how long the steps are that divide a window: a second, or as few whole seconds as can be."""
+    """Return the length of the steps of a window: a second, or the fewest whole seconds that are enough."""
     seconds = max(1, -(-window // (_STEPS * _SECOND)))
     return seconds * _SECOND
 
 
 def _latency(sent: "Column") -> "Column":
-    """Return the milliseconds since a time that was sent as a text."""
+    """Return the milliseconds since a time that was sent as text."""
     from pyspark.sql import functions as F
 
     moment = F.coalesce(sent.try_cast("double"), F.unix_micros(F.try_to_timestamp(sent)) / 1000)
@@ -93,9 +93,9 @@ def _latency(sent: "Column") -> "Column":
 
 
 def written(rows: "DataFrame", table: str, name: str) -> None:
-    """Write rows as one file of a table; written again, it takes the place of the first.
+    """Write rows as one file of a table; a repeated write replaces it.
 
-    :param name: of the file, which nobody else may have.
+    :param name: of the file, unique.
     """
     import pyarrow.parquet as pq
 
@@ -122,7 +122,7 @@ def published(rows: "DataFrame", options: Mapping[str, str]) -> None:
     from pyspark.sql import functions as F
 
     names = F.concat(F.lit(STATS), F.col("topic"))
-    # A name that would be too long is told by its hash; the map itself has it whole.
+    # A name that would be too long becomes its hash; the map itself has the full name.
     short = F.when(F.octet_length(names) > TOPIC_BYTES, F.concat(F.lit(STATS), F.sha2("topic", 256))).otherwise(names)
     messages = rows.select(short.alias("topic"), F.struct(*rows.columns).alias("value"))
     messages.coalesce(1).write.format("fleximq").mode("append").options(**options).save()

@@ -1,4 +1,4 @@
-"""Listens to the streaming queries of a session, and tells brokers how far each is after every micro-batch."""
+"""Reports the progress of a session's streaming queries to brokers after every micro-batch."""
 
 import json
 import re
@@ -20,22 +20,22 @@ from fleximq.pipeline.lag.reporter import Reporter, groupName
 
 #: The id of a journal.
 _ID = re.compile(r"[0-9a-f]{32}")
-#: Seconds that the end waits for the last words of queries.
+#: Seconds to wait for the final reports of queries.
 _LAST_WORD = 5.0
 
 
 def report(
     spark: SparkSession, url: str, group: str | None = None, query: str | None = None, **options: str
 ) -> "LagListener":
-    """Tell brokers after each micro-batch how far the streaming queries of a session are; return what does it.
+    """Report to brokers after each micro-batch how far the streaming queries of a session are; return the listener.
 
-    It goes on until its ``close`` is called, which waits for the last words of queries that have ended. Only sources
-    ``fleximq`` count.
+    It runs until its ``close`` is called, which waits for the final reports of ended queries. Only sources ``fleximq``
+    count.
 
-    :param url: one broker, or several, separated by commas; each takes what is about its own journal.
-    :param group: the name of the group; that of the query without it, or else its id.
+    :param url: one broker, or several, separated by commas; each accepts reports on its own journal.
+    :param group: the name of the group; by default that of the query, or else its id.
     :param query: only the query with this name or id.
-    :param options: how a broker is reached: ``token``, ``caFile`` and the like.
+    :param options: options of the connection: ``token``, ``caFile`` and others.
     :raises OptionRefused: one of them cannot be used.
     """
     places = [Place.of(options, each.strip()) for each in url.split(",")]
@@ -45,10 +45,10 @@ def report(
 
 
 class LagListener(StreamingQueryListener):
-    """What :func:`fleximq.pipeline.lag.report` returns.
+    """The listener that :func:`fleximq.pipeline.lag.report` returns.
 
     :param group: the name of the group, None: that of each query.
-    :param query: the name or id of the only query that counts.
+    :param query: the name or id of the only query to report.
     """
 
     def __init__(self, spark: SparkSession, places: Sequence[Place], group: str | None, query: str | None) -> None:
@@ -62,7 +62,7 @@ class LagListener(StreamingQueryListener):
         self._closed = False
 
     def close(self, seconds: float = _LAST_WORD) -> None:
-        """Hear what the queries that have ended had to say, tell it, within this time each, and listen no longer."""
+        """Deliver the final reports of ended queries, waiting at most this time for each step, and stop listening."""
         active = {str(query.runId) for query in self._spark.streams.active}
         with self._changed:
             self._changed.wait_for(lambda: self._running <= active, seconds)
@@ -72,15 +72,15 @@ class LagListener(StreamingQueryListener):
             reporter.close(seconds)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing is done yet; how it ends will come."""
+        """Remember the query, whose end will be reported."""
         with self._changed:
             self._running.add(str(event.runId))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Tell how far the query is: a micro-batch is done."""
+        """Report the query's progress after a micro-batch."""
         progress = event.progress
         names = (progress.name, str(progress.id))
-        offsets = together([source.endOffset for source in progress.sources])
+        offsets = sourceOffsets([source.endOffset for source in progress.sources])
         if offsets and (self._query is None or self._query in names):
             self._tell(self._group or progress.name or str(progress.id), offsets)
 
@@ -90,22 +90,22 @@ class LagListener(StreamingQueryListener):
                 reporter = self._reporters.get(group)
                 if reporter is None:
                     reporter = self._reporters[group] = Reporter(group, self._places)
-                reporter.tell(offsets)
+                reporter.report(offsets)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Nothing has changed."""
+        """No-op."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Its last word has come."""
+        """Forget the query; it sends no more reports."""
         with self._changed:
             self._running.discard(str(event.runId))
             self._changed.notify_all()
 
 
-def together(ends: Sequence[Any]) -> dict[str, int]:
-    """Return the offsets at which a query's sources are, each as JSON; of a journal that is read twice, the lower one.
+def sourceOffsets(ends: Sequence[Any]) -> dict[str, int]:
+    """Return the offsets of a query's sources, each given as JSON; the lower one of a journal that is read twice.
 
-    Sources of another kind count for nothing.
+    Ignores sources of another kind.
     """
     found: dict[str, int] = {}
     for end in ends:

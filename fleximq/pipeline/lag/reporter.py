@@ -1,7 +1,7 @@
-"""Consumer groups: brokers are told how far the readers of their journals are, and say how far behind that is.
+"""Consumer groups: reports to brokers how far the readers of their journals are, and reads their backlogs.
 
-A stream with the option ``consumerGroup`` tells by itself. Whatever else reads a journal does it by :class:`Reporter`,
-and all streaming queries of a session can be left to :func:`report`. docs/pipeline.rst, "Consumer groups".
+A stream with the option ``consumerGroup`` reports by itself. Other readers use :class:`Reporter`, and
+:func:`fleximq.pipeline.lag.report` reports all streaming queries of a session. docs/pipeline.rst, "Consumer groups".
 """
 
 import logging
@@ -16,15 +16,16 @@ from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.values.state_records import MAX_GROUP_NAME_BYTES
 
 _log = logging.getLogger("fleximq.pipeline")
-#: Seconds for which a broker is tried at once, and until it is tried again when it did not listen.
+#: Seconds of one connection attempt, and until the next attempt after a failure.
 _PATIENCE, _PAUSE = 1.0, 30.0
 
 
 class Group(NamedTuple):
-    """How far a group is with a journal that ends before the offset ``end``: it is done with all before ``next``.
+    """The progress of a group in a journal that ends before the offset ``end``: all before ``next`` is processed.
 
-    It is about so many ``records`` and ``bytes`` behind, and the oldest of these has waited so many ``seconds`` (None:
-    it cannot be read). ``lost`` records it had to do without. ``told``: when it said so, milliseconds since 1970.
+    The backlog has about so many ``records`` and ``bytes``, and its oldest record has waited so many ``seconds`` (None:
+    unreadable). ``lost`` records were missing for the group. ``told``: the time of the report, in milliseconds since
+    1970.
     """
 
     name: str
@@ -41,7 +42,7 @@ class Group(NamedTuple):
 def groups(place: Place) -> list[Group]:
     """Return all groups that a broker knows, by name.
 
-    :raises PipelineError: it is away, does not let the pipeline in, or has no journal.
+    :raises PipelineError: it is away, refuses the login, or has no journal.
     """
     found: list[Group] = []
     after: str | None = ""
@@ -68,7 +69,7 @@ def _group(row: Mapping[str, Any], journal: str, end: int) -> Group:
 
 
 def forget(place: Place, name: str) -> bool:
-    """Let a broker forget a group, until that says something again; False if it knew none of this name.
+    """Remove a group from a broker, until its next report; False if the name is unknown.
 
     :raises PipelineError: as :func:`groups`.
     """
@@ -87,20 +88,20 @@ def groupName(written: str) -> str:
 
 
 class Reporter:
-    """Tells brokers how far one group is; what has not been told yet when there is something newer never is.
+    """Reports one group's progress to brokers; a newer report replaces one that was not sent yet.
 
-    Nothing here raises because of a broker, or waits for one unless that is said: a reader is none the worse for it.
+    No method raises because of a broker, and only :meth:`flush` and :meth:`close` wait for one.
     """
 
     def __init__(self, group: str, places: Sequence[Place]) -> None:
         self._group = group
         self._tellers = [_Teller(place) for place in places]
 
-    def tell(self, offsets: Mapping[str, int], lost: Mapping[str, int] | None = None) -> None:
-        """Say that everything before these offsets is done with.
+    def report(self, offsets: Mapping[str, int], lost: Mapping[str, int] | None = None) -> None:
+        """Report that everything before these offsets is processed.
 
         :param offsets: the next offset of each journal, by its id.
-        :param lost: how many records of them had to be done without; None: nothing new.
+        :param lost: the number of missing records in each journal; None: unchanged.
         """
         now = time.time_ns() // 1_000_000
         words = [
@@ -109,27 +110,27 @@ class Reporter:
             for journal, next in offsets.items()
         ]
         for teller in self._tellers:
-            teller.tell(words)
+            teller.report(words)
 
-    def settle(self, seconds: float) -> bool:
-        """Wait until all is told; False if a broker does not listen, or not within this time."""
+    def flush(self, seconds: float) -> bool:
+        """Wait until all reports are sent; False if a broker is unreachable, or the time is over."""
         until = time.monotonic() + seconds
         settled = True
         for teller in self._tellers:
-            settled = teller.settle(max(0.0, until - time.monotonic())) and settled
+            settled = teller.flush(max(0.0, until - time.monotonic())) and settled
         return settled
 
     def close(self, seconds: float = 5.0) -> None:
-        """Tell what is left, within this time, and end."""
+        """Send the remaining reports within this time, and stop."""
         for teller in self._tellers:
-            teller.hurry()
-        self.settle(seconds)
+            teller.retryNow()
+        self.flush(seconds)
         for teller in self._tellers:
             teller.close()
 
 
 class _Teller:
-    """Tells one broker, on a thread of its own that begins with the first word."""
+    """Reports to one broker, on a thread of its own that starts with the first report."""
 
     def __init__(self, place: Place) -> None:
         self._place = replace(place, patience=_PATIENCE)
@@ -138,7 +139,7 @@ class _Teller:
         self._busy = self._deaf = self._closed = self._hurries = self._warned = False
         self._thread: Thread | None = None
 
-    def tell(self, words: list[dict[str, Any]]) -> None:
+    def report(self, words: list[dict[str, Any]]) -> None:
         with self._changed:
             if self._closed:
                 return
@@ -148,7 +149,7 @@ class _Teller:
                 self._thread.start()
             self._changed.notify_all()
 
-    def settle(self, seconds: float) -> bool:
+    def flush(self, seconds: float) -> bool:
         with self._changed:
             return self._changed.wait_for(lambda: self._deaf or self._quiet, seconds) and not self._deaf
 
@@ -156,8 +157,8 @@ class _Teller:
     def _quiet(self) -> bool:
         return not self._busy and self._waiting is None
 
-    def hurry(self) -> None:
-        """Try once more at once."""
+    def retryNow(self) -> None:
+        """Retry at once."""
         with self._changed:
             if self._deaf:
                 self._deaf, self._hurries = False, True
@@ -190,17 +191,17 @@ class _Teller:
         try:
             answer = link.ask("/pipeline/lag", {"groups": words})
         except PipelineError as error:
-            self._warn(f"consumer group {words[0]['group']} could not be told: {error}")
+            self._warn(f"consumer group {words[0]['group']} could not be reported: {error}")
             return False
         if answer["taken"]:
             self._warned = False
         else:
             group, journal = words[0]["group"], answer["journal"]
-            self._warn(f"consumer group {group} reads nothing of journal {journal} at {self._place.url}")
+            self._warn(f"consumer group {group} does not read journal {journal} at {self._place.url}")
         return True
 
     def _warn(self, sentence: str) -> None:
-        """Say it once, until it was well again."""
+        """Log a sentence once per failure."""
         if not self._warned:
             self._warned = True
             _log.warning("%s", sentence)

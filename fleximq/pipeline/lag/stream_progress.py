@@ -1,4 +1,4 @@
-"""How far a stream of a consumer group is: told to brokers when it has changed, and now and then when it has not."""
+"""Reports the progress of a stream with a consumer group: when it has changed, and periodically."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.lag.reporter import Reporter
 
-#: Seconds after which a stream says again where it is.
+#: Seconds after which an unchanged report is repeated.
 AGAIN = 10.0
-#: Seconds that it waits for its word to be heard, since its process may end next; and after waiting in vain.
+#: Seconds to wait for delivery of a report, since the process may end next; and until the next wait after a failed one.
 _HEARD, _IN_VAIN = 1.0, 30.0
-#: After a stop that was not clean, a journal's numbering goes on at the next multiple of this.
+#: After an unclean stop, a journal continues its offsets at the next multiple of this.
 _LEAP = 1_000_000_000
 
 
 class StreamProgress:
-    """Lives as long as the stream.
+    """The progress of one stream.
 
-    :param report: makes what tells; ``now`` is a clock in seconds.
+    :param report: makes the reporter; ``now`` is a clock in seconds.
     """
 
     def __init__(
@@ -33,25 +33,25 @@ class StreamProgress:
         self._again = self._patientAgain = float("-inf")
         self._lost: dict[str, int] = {}
 
-    def reached(self, offsets: Mapping[str, int]) -> None:
-        """Say that everything before these offsets is done with; wait a moment until that is heard."""
+    def report(self, offsets: Mapping[str, int]) -> None:
+        """Report that everything before these offsets is processed; wait a moment for its delivery."""
         words = dict(offsets), dict(self._lost)
         if not offsets or (words == self._told and self._now() < self._again):
             return
         self._told, self._again = words, self._now() + AGAIN
-        self._reporter.tell(offsets, words[1])
-        if self._now() >= self._patientAgain and not self._reporter.settle(_HEARD):
+        self._reporter.report(offsets, words[1])
+        if self._now() >= self._patientAgain and not self._reporter.flush(_HEARD):
             self._patientAgain = self._now() + _IN_VAIN
 
-    def passedOver(self, journal: str, start: int, begin: int) -> None:
-        """Count records between two offsets that were not there any more, at least so many.
+    def countLost(self, journal: str, start: int, begin: int) -> None:
+        """Count the removed records between two offsets, as a lower bound.
 
-        Where numbering has leapt between the two, what is behind the leap counts.
+        If the offsets continue at a multiple of a billion after an unclean stop, only records after it count.
         """
         if begin > start:
             first = start if start // _LEAP == begin // _LEAP else begin // _LEAP * _LEAP
             self._lost[journal] = self._lost.get(journal, 0) + max(1, begin - first)
 
     def close(self) -> None:
-        """Let the last word be heard."""
+        """Deliver the last report."""
         self._reporter.close(_HEARD)

@@ -1,8 +1,8 @@
-"""A lake: tables of messages as Parquet files in folders, which any reader of Parquet sees each message in once.
+"""A lake: tables of messages as Parquet files in folders, readable by any reader of Parquet, each message once.
 
-``naming`` says where a file stands and ``writing`` fills it; ``publishing`` makes the files of a batch visible, whole
-and once; ``ledger`` keeps what the table has of each journal, which ``ranges`` holds against the files themselves.
-docs/pipeline-lake.rst has the layout. Nothing here knows Spark but ``feed``.
+``table`` describes one table: file names, columns, ledger, staged files. ``batch_commit`` makes the files of a batch
+visible exactly once; ``completeness`` compares the ledger with the files. docs/pipeline-lake.rst has the layout. Only
+``ingest_stream`` imports Spark.
 """
 
 from fleximq.pipeline.lake.completeness import audit, ranges

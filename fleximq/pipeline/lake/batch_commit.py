@@ -1,12 +1,12 @@
-"""Makes the files of a batch visible: all of them, once, whatever ends the process in between.
+"""Makes the files of a batch visible all at once and exactly once, even if the process ends in between.
 
-Tasks stage files in ``_fleximq/staged``, where no reader looks. Then one record of intent, ``_fleximq/record``, says
-which of them go where; from the moment in which it is on disk the batch is in, and whoever comes next finishes it:
-renames what is still staged, writes the ledger, removes the record. Before that moment nothing has happened, and
-what was staged is rubbish.
+Tasks stage files in ``_fleximq/staged``, which readers ignore. Then a record of intent, ``_fleximq/record``, names the
+final path of each. Once that record is on disk, the batch is committed: the next process that takes the lock completes
+it by renaming the remaining staged files, writing the ledger and removing the record. Without the record, staged files
+are rubbish.
 
-A file is renamed, never copied: once moved it cannot come back, even if it was compacted or has expired since. Who
-changes a table's files calls :func:`finish` first, under the same lock.
+A file is renamed, never copied, so it cannot reappear after compaction or expiry. Every change of a table's files calls
+:func:`finish` first, under the same lock.
 """
 
 import json
@@ -17,10 +17,10 @@ from typing import Any
 
 from fleximq.journal.files.file_system import Files, readFile, replaceFile
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.day_removal import finishExpiry
+from fleximq.pipeline.lake.day_removal import finishRemoval
 from fleximq.pipeline.lake.table.file_names import OWN, fileOf, partitionOf
 from fleximq.pipeline.lake.table.ledger import LEDGER, Gap, Ledger, readLedger, writeLedger
-from fleximq.pipeline.lake.table.lock import changing
+from fleximq.pipeline.lake.table.lock import changeLock
 from fleximq.pipeline.lake.table.table_log import BatchRange, PlacedFile, StagedFile
 from fleximq.pipeline.lake.table_logs import logOf
 
@@ -30,9 +30,9 @@ _KEYS = {"batch", "start", "end", "rows", "gaps", "files"}
 
 
 class BatchCommit:
-    """What one ingest publishes into one table; it holds the table's lock of a writer meanwhile.
+    """Commits the batches of one ingest to one table, while the ingest holds the table's writer lock.
 
-    :param table: the table's folder, made by :meth:`prepare`.
+    :param table: the table's folder, created by :meth:`prepare`.
     """
 
     def __init__(self, table: str, files: Files | None = None) -> None:
@@ -41,33 +41,33 @@ class BatchCommit:
         self._staged = f"{table}/{OWN}/{STAGED}"
 
     def makeFolders(self) -> None:
-        """Make the table's folders.
+        """Create the table's folders.
 
-        :raises LakeRefused: they cannot be made.
+        :raises LakeRefused: they cannot be created.
         """
         try:
             _makeFolders(self._files, self._staged)
         except OSError as error:
-            raise cannot(self.table, error) from error
+            raise writeRefusal(self.table, error) from error
 
     def prepare(self) -> Ledger:
-        """Make the table's folders, finish what was begun, remove what was staged in vain, and return the ledger.
+        """Create the table's folders, complete an interrupted change, delete staged files, and return the ledger.
 
-        :raises LakeRefused: the table cannot be written, or is damaged; or it has files and lost its ledger, so that
-            their messages would come once more.
+        :raises LakeRefused: the table cannot be written, is damaged, or has files but no ledger, so that its messages
+            would be ingested twice.
         """
         self.makeFolders()
         try:
             with exclusive(self.table, self._files):
                 pass
-            self.sweep()
+            self.removeStaged()
         except OSError as error:
-            raise cannot(self.table, error) from error
+            raise writeRefusal(self.table, error) from error
         ledger = readLedger(self.table, self._files)
         if ledger == Ledger() and _hasFiles(self.table):
             raise LakeRefused(
-                f"the table {self.table} is damaged: it has files, but {OWN}/{LEDGER}, which says what is in them, is "
-                "gone; put it back, or give the table another name"
+                f"the table {self.table} is damaged: it has files, but {OWN}/{LEDGER}, the record of their contents, "
+                "is gone; put it back, or give the table another name"
             )
         return ledger
 
@@ -78,11 +78,11 @@ class BatchCommit:
         gaps: Mapping[str, Iterable[Gap]],
         lossAllowed: bool = False,
     ) -> bool:
-        """Make the files of a batch visible; False if the batch is in already, and its files are rubbish.
+        """Make the files of a batch visible; False if the batch is already committed and its files are rubbish.
 
-        :param gaps: what the journals were found to have lost in the batch.
-        :param lossAllowed: a batch that leaves out offsets behind the last one is a gap, and no error.
-        :raises LakeRefused: the table cannot be written, or the batch is none that can follow.
+        :param gaps: records that the journals had lost in the batch.
+        :param lossAllowed: whether skipped offsets are recorded as a gap instead of being an error.
+        :raises LakeRefused: the table cannot be written, or the batch does not follow the last one.
         """
         try:
             with exclusive(self.table, self._files):
@@ -91,13 +91,13 @@ class BatchCommit:
                 if isNew:
                     self._intend(ledger, batch, sorted(staged, key=_order), gaps)
                     finish(self.table, self._files)
-            self.sweep()
+            self.removeStaged()
         except OSError as error:
-            raise cannot(self.table, error) from error
+            raise writeRefusal(self.table, error) from error
         return isNew
 
     def _follows(self, ledger: Ledger, batch: BatchRange, lossAllowed: bool) -> bool:
-        """Tell whether a batch is the next one; False if it is the last one again."""
+        """Tell whether a batch is the next one; False if it is the last one repeated."""
         if ledger.batch >= batch.number:
             if ledger.batch == batch.number and (ledger.start, ledger.end) == (batch.start, batch.end):
                 return False
@@ -119,7 +119,7 @@ class BatchCommit:
     def _intend(
         self, ledger: Ledger, batch: BatchRange, staged: Sequence[StagedFile], gaps: Mapping[str, Iterable[Gap]]
     ) -> None:
-        """Write down what a batch does; from then on it is in."""
+        """Write the record of intent, which commits the batch."""
         files = self._files
         placed = [
             PlacedFile(f"{partitionOf(each.topic, each.date)}/{fileOf(each.journal, batch.number, part)}", *each[1:])
@@ -147,8 +147,8 @@ class BatchCommit:
         }
         replaceFile(files, f"{self.table}/{OWN}", RECORD, json.dumps(record).encode())
 
-    def sweep(self) -> None:
-        """Remove what is staged; nothing of it is needed when no batch is being published."""
+    def removeStaged(self) -> None:
+        """Delete all staged files; call it only while no batch is being committed."""
         for name in self._files.names(self._staged):
             with suppress(FileNotFoundError):
                 self._files.remove(f"{self._staged}/{name}")
@@ -156,26 +156,26 @@ class BatchCommit:
 
 @contextmanager
 def exclusive(table: str, files: Files | None = None) -> Iterator[None]:
-    """Hold the table's lock, with every change that was interrupted completed.
+    """Hold the table's lock, with every interrupted change completed.
 
     :raises LakeRefused: the table is damaged, or locked for too long by another process.
     :raises OSError: it cannot be written.
     """
-    with changing(table, files):
+    with changeLock(table, files):
         finish(table, files)
         yield
 
 
 def finish(table: str, files: Files | None = None) -> None:
-    """Finish the batch that a record of intent is there for; nothing happens where there is none.
+    """Complete the batch that the record of intent names, if any.
 
-    The caller holds the table's lock (:func:`fleximq.pipeline.lake.table.lock.changing`).
+    The caller holds the table's lock (:func:`fleximq.pipeline.lake.table.lock.changeLock`).
 
     :raises LakeRefused: the table is damaged.
-    :raises OSError: it cannot be written; the next one finishes it.
+    :raises OSError: it cannot be written; the next call completes it.
     """
     files = files or Files()
-    finishExpiry(table, files)
+    finishRemoval(table, files)
     own = f"{table}/{OWN}"
     try:
         record = json.loads(readFile(files, f"{own}/{RECORD}"))
@@ -198,7 +198,7 @@ def finish(table: str, files: Files | None = None) -> None:
 
 
 def _move(table: str, files: Files, wanted: Iterable[Sequence[Any]]) -> list[PlacedFile]:
-    """Bring files to their places, as far as they are not there, so that they stay there."""
+    """Move staged files to their final paths durably; idempotent."""
     placed = []
     for name, *rest in wanted:
         to = PlacedFile(*rest)
@@ -225,7 +225,7 @@ def _hasFiles(table: str) -> bool:
 
 
 def _makeFolders(files: Files, folder: str) -> None:
-    """Make a folder and those above it, so that they are there after a power loss too."""
+    """Create a folder and its parents durably."""
     if files.isFolder(folder):
         return
     parent = os.path.dirname(folder)
@@ -244,7 +244,7 @@ def _told(offsets: Mapping[str, int]) -> str:
     return ", ".join(f"offset {next} of journal {journal}" for journal, next in offsets.items()) or "nothing"
 
 
-def cannot(table: str, error: OSError) -> LakeRefused:
-    """Return what says in one sentence that a table cannot be written."""
+def writeRefusal(table: str, error: OSError) -> LakeRefused:
+    """Return the error sentence for a table that cannot be written."""
     why = os.strerror(error.errno) if error.errno else str(error)
     return LakeRefused(f"the table {table} cannot be written: {why[:1].lower()}{why[1:]}")

@@ -1,12 +1,9 @@
-"""Small files of a table become large ones while readers read and ingest goes on.
+"""Compacts the partitions of a plain table while readers and an ingest continue.
 
-What is joined is written aside, in ``_fleximq/compacting``. Then, under the table's lock and within milliseconds, links
-to all files that stay are added there, and that folder takes the partition's place in one step. Whatever ends the
-process, the partition is the old or the new one, and what stands aside is rubbish.
-
-Lets a folder's content take the place of another's in one step: a reader that lists it finds the one or the other.
-
-What neither Python nor POSIX has, Linux does: ``renameat2`` with ``RENAME_EXCHANGE``.
+Merged files are written to ``_fleximq/compacting``. Then, under the table's lock and within milliseconds, links to all
+remaining files are added there, and that folder is exchanged with the partition's in one step (``renameat2`` with
+``RENAME_EXCHANGE``, Linux only). If the process ends, the partition is the old or the new one; the other folder is
+rubbish.
 """
 
 import ctypes
@@ -19,11 +16,11 @@ from functools import partial
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.batch_commit import cannot, exclusive
+from fleximq.pipeline.lake.batch_commit import exclusive, writeRefusal
 from fleximq.pipeline.lake.table.columns import readColumns
-from fleximq.pipeline.lake.table.file_merge import MergePart, carrierOf, groupsOf, join, partsOf
+from fleximq.pipeline.lake.table.file_merge import MergePart, groupsOf, lastListed, merge, partsOf
 from fleximq.pipeline.lake.table.file_names import OWN
-from fleximq.pipeline.lake.table.lock import compacting
+from fleximq.pipeline.lake.table.lock import compactorLock
 from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal
 from fleximq.pipeline.lake.table_logs import logOf
 
@@ -32,9 +29,9 @@ _RENAME_EXCHANGE = 2
 
 
 def exchange(one: str, other: str) -> None:
-    """Exchange what two names mean, both of one file system.
+    """Exchange two names of one file system.
 
-    :raises OSError: it cannot be done; ``ENOTSUP`` where the system or the file system knows no exchange.
+    :raises OSError: it failed; ``ENOTSUP`` if the system or the file system does not support it.
     """
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if call is None:
@@ -51,7 +48,7 @@ _ASIDE = "compacting"
 
 
 def partitionsOf(table: str) -> list[str]:
-    """Return the folders with files of a table, within it.
+    """Return the folders of a table that have files, relative to the table.
 
     :raises OSError: they cannot be listed.
     """
@@ -66,9 +63,9 @@ def partitionsOf(table: str) -> list[str]:
 def compact(
     table: str, goal: CompactionGoal, files: Files | None = None, now: float | None = None
 ) -> Iterator[Compacted]:
-    """Compact the partitions of a table, one after the other; yield what became of each that was.
+    """Compact the partitions of a table one by one; yield the result for each that changed.
 
-    A Delta table compacts itself as a whole, whatever changed in it lately; an Iceberg table by its snapshots.
+    A table with a log is compacted through its log.
 
     :param now: the time, in seconds since 1970.
     :raises LakeRefused: the table cannot be written, is damaged, or another run compacts it.
@@ -76,7 +73,7 @@ def compact(
     files = files or Files()
     now = time.time() if now is None else now
     aside = f"{table}/{OWN}/{_ASIDE}"
-    with compacting(table, files):
+    with compactorLock(table, files):
         log = logOf(table, files)
         if log is not None:
             yield from log.compact(goal, aside, files, now, partial(exclusive, table, files))
@@ -88,7 +85,7 @@ def compact(
                 if found is not None:
                     yield found
         except OSError as error:
-            raise cannot(table, error) from error
+            raise writeRefusal(table, error) from error
         finally:
             shutil.rmtree(aside, ignore_errors=True)
 
@@ -101,32 +98,32 @@ def _compacted(
         parts = partsOf(folder)
         changed = max((os.stat(f"{folder}/{part.name}").st_mtime for part in parts), default=now)
     except FileNotFoundError:
-        # It has expired meanwhile.
+        # It has expired in the meantime.
         return None
     except (KeyError, ValueError) as error:
-        raise LakeRefused(f"the table {table} has a file that is none of its own in {partition}: {error}") from error
+        raise LakeRefused(f"the table {table} has a file of another origin in {partition}: {error}") from error
     groups = groupsOf(parts, goal.target)
     joined = sum(map(len, groups))
-    if goal.rests(joined, now - changed):
+    if goal.skips(joined, now - changed):
         return None
     columns = readColumns(table, files)
     os.makedirs(aside)
     try:
         for group in groups:
-            join(folder, group, f"{aside}/{carrierOf(group).name}", None if columns is None else columns.schema)
+            merge(folder, group, f"{aside}/{lastListed(group).name}", None if columns is None else columns.schema)
         with exclusive(table, files):
             if not _exchanged(folder, aside, groups, files):
                 return None
     finally:
-        # It is what was joined, or what it was joined from.
+        # It has the merged files, or the files that they replaced.
         shutil.rmtree(aside, ignore_errors=True)
     return Compacted(partition, joined, len(groups))
 
 
 def _exchanged(folder: str, aside: str, groups: Sequence[Sequence[MergePart]], files: Files) -> bool:
-    """Give a partition its new files; False if what was joined is not what is there any more.
+    """Replace the files of a partition; False if a merged file has changed in the meantime.
 
-    :raises OSError: it cannot be done, and nothing has changed.
+    :raises OSError: it failed, and the partition is unchanged.
     """
     gone = {part.name: part for group in groups for part in group}
     try:
@@ -137,7 +134,7 @@ def _exchanged(folder: str, aside: str, groups: Sequence[Sequence[MergePart]], f
         return False
     if any(there.get(name) != part.inode for name, part in gone.items()):
         return False
-    if any(order[carrierOf(group).name] < order[part.name] for group in groups for part in group):
+    if any(order[lastListed(group).name] < order[part.name] for group in groups for part in group):
         return False
     for name in there:
         if name not in gone:

@@ -1,4 +1,4 @@
-"""How a reader proves that a table is complete: its ledger says what it has, and each file says what it holds."""
+"""Proves that a table is complete: compares its ledger with the metadata of its files."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from fleximq.pipeline.lake.table.parquet_writer import Span, spansOf
 
 
 class DataFile(NamedTuple):
-    """A file of a table, its path within it; ``topic`` is the whole name."""
+    """A file of a table: its path within the table, and the full ``topic``."""
 
     path: str
     topic: str
@@ -23,7 +23,7 @@ class DataFile(NamedTuple):
 
 
 def ranges(table: str) -> Mapping[str, Covered]:
-    """Return what a table has of each journal, by its id.
+    """Return the range and row count of each journal in a table, by journal id.
 
     :raises LakeRefused: it is no table, or its ledger is damaged.
     """
@@ -33,9 +33,9 @@ def ranges(table: str) -> Mapping[str, Covered]:
 
 
 def dataFiles(table: str) -> Iterator[DataFile]:
-    """Yield the files that a reader sees, in the order of their paths.
+    """Yield the files that a reader sees, ordered by path.
 
-    :raises LakeRefused: one is damaged, or no file of a lake.
+    :raises LakeRefused: one is damaged, or not written by this pipeline.
     """
     for folder, folders, names in os.walk(table):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
@@ -48,14 +48,14 @@ def dataFiles(table: str) -> Iterator[DataFile]:
                 found = pq.read_metadata(path)
                 topic, spans = spansOf(found.metadata or {})
             except (OSError, ValueError, KeyError) as error:
-                raise LakeRefused(f"the table {table} has a file that is none of its own: {within}: {error}") from error
+                raise LakeRefused(f"the table {table} has a file of another origin: {within}: {error}") from error
             yield DataFile(within, topic, spans, found.num_rows)
 
 
 def audit(table: str) -> list[str]:
-    """Hold the files of a table against its ledger; return a sentence for each difference, none if it is whole.
+    """Compare the files of a table with its ledger; return a sentence for each difference, none if it is complete.
 
-    A batch that was begun is finished first. Only the ends of files are read.
+    Interrupted changes are completed first. Only file metadata is read.
 
     :raises LakeRefused: the table is damaged.
     """

@@ -1,8 +1,8 @@
-"""What is older than it has to be kept goes out of a table: a day of a topic at a time.
+"""Removes expired days of topics from a table.
 
-First a record of intent, ``_fleximq/expiry``, names the folders and how many rows will then have gone in all; whoever
-comes next finishes it. Folders leave the table by a rename, so a reader sees all of a day or nothing, and the ledger
-counts what is gone. Only then is anything deleted.
+First a record of intent, ``_fleximq/expiry``, names the folders and the total of removed rows; if the process ends, the
+next one completes it. Folders leave the table by a rename, so a reader sees either all of a day or none of it, and the
+ledger counts the removed rows. Files are deleted last.
 """
 
 import json
@@ -22,23 +22,22 @@ INTENT, EXPIRED = "expiry", "expired"
 
 
 class RemovedDay(NamedTuple):
-    """A folder that leaves a table, within it, and how many rows of each journal go with it."""
+    """A folder that is removed from a table, relative to it, and its number of rows by journal."""
 
     partition: str
     rows: Mapping[str, int]
 
 
-def expire(
+def removeDays(
     table: str, leaving: Sequence[RemovedDay], files: Files | None = None, days: Sequence[tuple[str, str]] = ()
 ) -> None:
-    """Take folders out of a table; of a table with a log, topics with their days.
+    """Remove folders from a plain table, or topics with their days from a table with a log.
 
-    The caller holds the table's lock (:func:`fleximq.pipeline.lake.table.lock.changing`) and has finished what was
-    begun
-    (:func:`fleximq.pipeline.lake.batch_commit.finish`); what was counted is still so.
+    The caller holds the table's lock (:func:`fleximq.pipeline.lake.batch_commit.exclusive`), since the rows were
+    counted too.
 
     :raises LakeRefused: the table is damaged.
-    :raises OSError: it cannot be written; the next one finishes it.
+    :raises OSError: it cannot be written; the next process completes it.
     """
     files = files or Files()
     journals = readLedger(table, files).journals
@@ -51,14 +50,14 @@ def expire(
     folders = [] if days else [each.partition for each in leaving]
     intent = {"partitions": folders, "expired": totals, "days": list(days)}
     replaceFile(files, f"{table}/{OWN}", INTENT, json.dumps(intent).encode())
-    finishExpiry(table, files)
+    finishRemoval(table, files)
 
 
-def finishExpiry(table: str, files: Files) -> None:
-    """Finish what a record of intent says; nothing happens where there is none. The caller holds the table's lock.
+def finishRemoval(table: str, files: Files) -> None:
+    """Complete the removal that a record of intent names, if any. The caller holds the table's lock.
 
     :raises LakeRefused: the table is damaged.
-    :raises OSError: it cannot be written; the next one finishes it.
+    :raises OSError: it cannot be written; the next process completes it.
     """
     own = f"{table}/{OWN}"
     try:
@@ -82,7 +81,7 @@ def finishExpiry(table: str, files: Files) -> None:
     rows = {journal: total - ledger.journals[journal].expired for journal, total in totals.items()}
     if any(rows.values()):
         writeLedger(table, ledger.withExpired(rows), files)
-    # No folder of this name may be taken for one of the next intent.
+    # A later removal must not find a folder of this name.
     shutil.rmtree(f"{own}/{EXPIRED}")
     files.remove(f"{own}/{INTENT}")
     files.syncFolder(own)

@@ -1,4 +1,4 @@
-"""A table whose files a log of Delta Lake names: a batch is one commit, its number that of a transaction."""
+"""The log of a Delta Lake table: a batch is one commit, and its number is the version of a Delta transaction."""
 
 import json
 import os
@@ -17,14 +17,14 @@ from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, Exclusive, PlacedFile, TableLog
 
-#: Who writes: what the numbers of batches belong to.
+#: The application id of Delta transactions; batch numbers belong to it.
 APPLICATION = "fleximq-ingest"
 _PARTITIONS = ["topic", "date"]
 _Result = TypeVar("_Result")
 
 
 class DeltaLog(TableLog):
-    """Commits batches to the log of one table, which the first one makes."""
+    """The log of one Delta Lake table; the first commit creates it."""
 
     system = "Delta Lake"
 
@@ -43,7 +43,7 @@ class DeltaLog(TableLog):
         if done is not None and done >= batch:
             return
         if sorted(map(str, table.schema().fields)) != sorted(map(str, schema.fields)):
-            # The one way that also adds fields within columns; it writes no row.
+            # Only this call also adds nested fields; it writes no row.
             nothing = pa.schema(schema.to_arrow()).empty_table()
             write_deltalake(table, nothing, mode="append", schema_mode="merge")
             table.update_incremental()
@@ -87,7 +87,7 @@ class DeltaLog(TableLog):
             yield Compacted("", before, after)
 
     def cleanUp(self, now: float, files: Files, exclusive: Exclusive) -> None:
-        """Do nothing: :meth:`deleteDays` and :meth:`compact` delete old files themselves."""
+        """No-op: :meth:`deleteDays` and :meth:`compact` delete old files themselves."""
 
     def _with(self, work: Callable[[DeltaTable], _Result], otherwise: _Result) -> _Result:
         """Return the result of ``work`` on the table, ``otherwise`` before its first batch."""

@@ -1,4 +1,4 @@
-"""Finds the days of a table that are older than has to be kept, and takes them out."""
+"""Selects the days of a table that are past their retention, and removes them."""
 
 import os
 from collections.abc import Sequence
@@ -8,25 +8,25 @@ from functools import partial
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.batch_commit import cannot, exclusive
+from fleximq.pipeline.lake.batch_commit import exclusive, writeRefusal
 from fleximq.pipeline.lake.compaction import partitionsOf
-from fleximq.pipeline.lake.day_removal import RemovedDay, expire
+from fleximq.pipeline.lake.day_removal import RemovedDay, removeDays
 from fleximq.pipeline.lake.table.file_merge import MergePart, partsOf
 from fleximq.pipeline.lake.table.file_names import partitionOf
 from fleximq.pipeline.lake.table.table_log import TableLog
 from fleximq.pipeline.lake.table_logs import logOf
 from fleximq.values.patterns import anyOf
 
-#: A pattern of topics, or None for all others, and for how many seconds they are kept.
+#: A pattern of topics, or None for all others, and their retention in seconds.
 Rule = tuple[str | None, float]
 _DATE = "date="
 
 
-def agedOut(table: str, rules: Sequence[Rule], now: float, files: Files | None = None) -> list[RemovedDay]:
-    """Take out of a table the days all of which is older than the rules keep; return what has gone.
+def expireDays(table: str, rules: Sequence[Rule], now: float, files: Files | None = None) -> list[RemovedDay]:
+    """Remove the days of a table that lie completely before the retention of their topic; return them.
 
-    :param rules: the first one with a pattern that matches counts, or else the last one without; a topic for which
-        there is none is kept.
+    :param rules: the first matching pattern counts, else the last rule without a pattern; a topic without a rule never
+        expires.
     :param now: in seconds since 1970.
     :raises LakeRefused: the table is damaged, or cannot be written.
     """
@@ -41,16 +41,16 @@ def agedOut(table: str, rules: Sequence[Rule], now: float, files: Files | None =
                     found for each in partitionsOf(table) if (found := _leaving(table, each, rules, now)) is not None
                 ]
                 if leaving:
-                    expire(table, leaving, files)
+                    removeDays(table, leaving, files)
         if log is not None:
             log.cleanUp(now, files, partial(exclusive, table, files))
         return leaving
     except OSError as error:
-        raise cannot(table, error) from error
+        raise writeRefusal(table, error) from error
 
 
 def topicsOf(table: str) -> set[str]:
-    """Return the topics of which a table has a day.
+    """Return the topics of a table.
 
     :raises LakeRefused: the table is damaged, or cannot be read.
     """
@@ -59,11 +59,11 @@ def topicsOf(table: str) -> set[str]:
         return {topic for topic, _ in log.days()}
     ofFolders: dict[str, str] = {}
     for partition in partitionsOf(table):
-        # Every day of a topic has its whole name, of which the folder's may be only the beginning.
+        # Each file of a topic has its full name; the folder's name may be truncated.
         ofFolders.setdefault(os.path.dirname(partition), partition)
     found: set[str] = set()
     for partition in ofFolders.values():
-        with suppress(FileNotFoundError):  # it is compacted just now, or has expired
+        with suppress(FileNotFoundError):  # it is being compacted, or has expired
             found.update(part.topic for part in _partsOf(table, partition)[:1])
     return found
 
@@ -72,7 +72,7 @@ def _partsOf(table: str, partition: str) -> list[MergePart]:
     try:
         return partsOf(f"{table}/{partition}")
     except (KeyError, ValueError) as error:
-        raise LakeRefused(f"the table {table} has a file that is none of its own in {partition}: {error}") from error
+        raise LakeRefused(f"the table {table} has a file of another origin in {partition}: {error}") from error
 
 
 def _agedOutOfLog(table: str, log: TableLog, rules: Sequence[Rule], now: float, files: Files) -> list[RemovedDay]:
@@ -85,14 +85,14 @@ def _agedOutOfLog(table: str, log: TableLog, rules: Sequence[Rule], now: float, 
     if days:
         rows = log.rows(days)
         leaving = [RemovedDay(partitionOf(*day), rows[day]) for day in days]
-        expire(table, leaving, files, days)
+        removeDays(table, leaving, files, days)
     return leaving
 
 
 def _age(day: str, now: float) -> float:
-    """Return for how many seconds a day (``YYYY-MM-DD``) has been over.
+    """Return how many seconds ago a day (``YYYY-MM-DD``) ended.
 
-    :raises ValueError: it is none.
+    :raises ValueError: the text is no day.
     """
     begun = datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC)
     return now - (begun + timedelta(days=1)).timestamp()
@@ -103,8 +103,8 @@ def _leaving(table: str, partition: str, rules: Sequence[Rule], now: float) -> R
     try:
         age = _age(name.removeprefix(_DATE), now)
     except ValueError:
-        raise LakeRefused(f"the table {table} has a folder that is none of its own: {partition}") from None
-    # Most are young, and need not be looked into.
+        raise LakeRefused(f"the table {table} has a folder of another origin: {partition}") from None
+    # Skip reading the files of young days, which are most of them.
     if all(age < seconds for _, seconds in rules):
         return None
     parts = _partsOf(table, partition)
@@ -113,7 +113,7 @@ def _leaving(table: str, partition: str, rules: Sequence[Rule], now: float) -> R
 
 
 def _kept(topic: str, rules: Sequence[Rule]) -> float | None:
-    """Return for how many seconds a topic is kept; None: for ever."""
+    """Return the retention of a topic in seconds, None for unlimited."""
     for pattern, seconds in rules:
         if pattern is not None and anyOf([pattern])(topic):
             return seconds

@@ -1,7 +1,6 @@
-"""The driver's part of an ingest: takes what tasks tell of each batch, and makes it visible.
+"""Driver side of an ingest: collects the tasks' reports on a batch, and commits the batch to each table.
 
-A batch goes into its tables one after the other. Each remembers by itself how far it is, so whatever ends the process,
-a batch that comes again goes into those that do not have it yet.
+Each table records its own progress, so a batch that is repeated after a crash is committed only to tables that lack it.
 """
 
 import json
@@ -15,20 +14,20 @@ import pyarrow as pa
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.batch_commit import BatchCommit, cannot
+from fleximq.pipeline.lake.batch_commit import BatchCommit, writeRefusal
 from fleximq.pipeline.lake.table.columns import TableColumns, added, readColumns, requiredColumns, writeColumns
 from fleximq.pipeline.lake.table.format import setFormat
 from fleximq.pipeline.lake.table.ledger import Gap
-from fleximq.pipeline.lake.table.lock import feeding
+from fleximq.pipeline.lake.table.lock import writerLock
 from fleximq.pipeline.lake.table.table_log import BatchRange, StagedFile
 from fleximq.pipeline.lake.table.table_spec import TableSpec
 from fleximq.pipeline.payloads import ddl
-from fleximq.pipeline.payloads.schema_inference import together
+from fleximq.pipeline.payloads.schema_inference import unionSchema
 
 
 @dataclass
 class TaskReports:
-    """What the tasks of a batch have told: ``staged`` files and new ``fields`` by table, ``gaps`` by journal."""
+    """The reports of all tasks of a batch: ``staged`` files and new ``fields`` by table, ``gaps`` by journal."""
 
     start: dict[str, int] = field(default_factory=dict)
     end: dict[str, int] = field(default_factory=dict)
@@ -38,7 +37,7 @@ class TaskReports:
 
     @classmethod
     def of(cls, lines: Iterable[str]) -> "TaskReports":
-        """Return what these lines say together."""
+        """Return the combined reports of these JSON lines."""
         told = cls()
         for line in lines:
             found = json.loads(line)
@@ -54,11 +53,11 @@ class TaskReports:
 
 
 class TableIngest:
-    """What feeds the tables of one lake; use it in a ``with`` statement, which holds them for this process.
+    """Writes to the tables of one lake; use it in a ``with`` statement, which holds their writer locks.
 
-    :param lake: the folder in which each table has its own.
-    :param form: what :func:`fleximq.pipeline.lake.table.format.setFormat` keeps.
-    :param lossAllowed: whether what is missing is a gap and no error.
+    :param lake: the folder of the lake, with one folder for each table.
+    :param form: the table format, for :func:`fleximq.pipeline.lake.table.format.setFormat`.
+    :param lossAllowed: whether missing records are recorded as gaps instead of being an error.
     """
 
     def __init__(
@@ -82,12 +81,12 @@ class TableIngest:
             for spec in self.specs:
                 publishing = self._tables[spec.name]
                 publishing.makeFolders()
-                held.enter_context(feeding(publishing.table, self._files))
+                held.enter_context(writerLock(publishing.table, self._files))
                 try:
                     setFormat(publishing.table, self._form, self._files)
                     self._setColumns(spec, publishing.table)
                 except OSError as error:
-                    raise cannot(publishing.table, error) from error
+                    raise writeRefusal(publishing.table, error) from error
                 publishing.prepare()
             self._held = held.pop_all()
         return self
@@ -96,7 +95,7 @@ class TableIngest:
         self._held.close()
 
     def _setColumns(self, spec: TableSpec, table: str) -> None:
-        """Record a table's columns; those that are there already stay."""
+        """Record a table's columns; recorded columns remain."""
         had = readColumns(table, self._files)
         if had is None:
             wanted = TableColumns(spec.decode, spec.fields, spec.metadata)
@@ -112,7 +111,7 @@ class TableIngest:
             writeColumns(table, wanted, self._files)
 
     def evolve(self, told: TaskReports) -> bool:
-        """Add the columns that tasks have found; True if there were some, and the batch is to be staged anew.
+        """Add the columns that tasks found; True if there were any, and the batch must be staged again.
 
         :raises LakeRefused: they cannot be recorded.
         """
@@ -121,17 +120,17 @@ class TableIngest:
             had = requiredColumns(table, self._files)
             fields = had.fields
             for each in found:
-                fields = together(fields, each)
+                fields = unionSchema(fields, each)
             try:
                 writeColumns(table, had._replace(fields=fields), self._files)
             except OSError as error:
-                raise cannot(table, error) from error
+                raise writeRefusal(table, error) from error
         return bool(told.fields)
 
     def publish(self, number: int, told: TaskReports) -> int:
-        """Make a batch visible in all tables, and return how many rows that are; 0 if it was before.
+        """Commit a batch to all tables and return its rows, 0 if it was committed before.
 
-        :raises LakeRefused: a table cannot be written, or the batch is none that can follow.
+        :raises LakeRefused: a table cannot be written, or the batch does not follow the last one.
         """
         rows = 0
         batch = BatchRange(number, told.start, told.end)
@@ -142,10 +141,11 @@ class TableIngest:
         return rows
 
 
-def keepOffsets(checkpoint: str, number: int) -> None:
-    """See that what Spark has written of a batch's offsets outlives a power loss, before the batch is in.
+def syncOffsets(checkpoint: str, number: int) -> None:
+    """Sync the offsets that Spark wrote for a batch to disk, before the batch is committed.
 
-    Else a batch could be planned anew with other offsets. Where Spark keeps them elsewhere, that is not our affair.
+    Otherwise, after a power loss, Spark could plan the batch with other offsets. Does nothing if the checkpoint is not
+    in a local folder.
     """
     for path in (f"{checkpoint}/offsets/{number}", f"{checkpoint}/offsets"):
         try:

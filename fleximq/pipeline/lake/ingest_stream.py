@@ -1,9 +1,7 @@
-"""The stream of an ingest: a source of Spark whose rows are not messages, but what tasks tell of files they staged.
+"""The streaming query of an ingest: tasks stage the files of each batch, and the driver commits them when all are done.
 
-Spark plans batches, remembers offsets and runs tasks, as for the source ``fleximq``; messages go from the journal to
-Parquet in the tasks themselves.
-
-The streaming query of an ingest: tasks stage each batch, and the driver publishes it when all of them are done.
+Its source plans batches and stores offsets as the source ``fleximq`` does, but its rows are the tasks' reports on
+staged files: messages go from the journal to Parquet within the tasks.
 """
 
 import json
@@ -27,25 +25,25 @@ from fleximq.pipeline.files.schema import ALL_COLUMNS
 from fleximq.pipeline.files.selection import Slice
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lag import Reporter
-from fleximq.pipeline.lake.ingest_driver import TableIngest, TaskReports, keepOffsets
+from fleximq.pipeline.lake.ingest_driver import TableIngest, TaskReports, syncOffsets
 from fleximq.pipeline.lake.ingest_task import stage
 from fleximq.pipeline.lake.table.ledger import readLedger
 from fleximq.pipeline.lake.table.table_spec import TableSpec, packed, unpacked
 from fleximq.pipeline.reader.broker_journal import readRemote
-from fleximq.pipeline.reader.journals import SlicePartition, teller
+from fleximq.pipeline.reader.journals import SlicePartition, missingReporter
 from fleximq.pipeline.reader.source_options import SourceOptions
 from fleximq.pipeline.reader.stream_reader import StreamReader
 
-#: What stands in ``format``, and the options that are not the source's.
+#: The name for ``format``, and the options that the source ``fleximq`` does not have.
 NAME = "fleximq-ingest"
 LAKE, TABLES = "lake", "tables"
 _ROWS = pa.schema([("told", pa.string())])
-#: Where Spark keeps the number of the micro-batch that a task belongs to.
+#: Spark's task property with the number of the micro-batch.
 _NUMBER = "streaming.sql.batchId"
 
 
 class IngestPartition(SlicePartition):
-    """A slice, or none, and what the driver is to be told besides."""
+    """A slice or None, and lines to report to the driver in addition."""
 
     def __init__(self, told: str | None, slice: Slice | None, broker: Place | None = None) -> None:
         InputPartition.__init__(self, told)
@@ -59,7 +57,7 @@ class IngestSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what stands in ``format``."""
+        """Return the name for ``format``."""
         return NAME
 
     def schema(self) -> str:
@@ -67,7 +65,7 @@ class IngestSource(DataSource):
         return "told STRING"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return what plans and stages.
+        """Return the reader that plans and stages batches.
 
         :raises OptionRefused: an option is wrong.
         """
@@ -77,7 +75,7 @@ class IngestSource(DataSource):
 
 
 class IngestReader(StreamReader):
-    """Plans as a stream of the journals does, and stages what it plans."""
+    """Plans batches as a stream of the journals does, and stages them."""
 
     def __init__(self, options: SourceOptions, lake: str, specs: Sequence[TableSpec]) -> None:
         super().__init__(options, ALL_COLUMNS)
@@ -85,9 +83,9 @@ class IngestReader(StreamReader):
         self._specs = tuple(specs)
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
-        """Return slices of what lies between, and with the first one from where to where that is.
+        """Return the slices between two offsets; the first one also reports these offsets.
 
-        :raises RecordsMissing: retention has removed some of it.
+        :raises RecordsMissing: retention has removed some of the records.
         """
         journals = self._find()
         begins, gaps = {}, {}
@@ -99,7 +97,7 @@ class IngestReader(StreamReader):
                 gaps[id] = [(begins[id], min(first, until), why, True)]
         told = json.dumps({"start": begins, "end": dict(end), "gaps": gaps})
         if all(readLedger(f"{self._lake}/{spec.name}").covers(end) for spec in self._specs):
-            # The process ended between the last table's record and Spark's own.
+            # The process ended after the last table was committed and before Spark recorded the batch.
             return [IngestPartition(told, None)]
         found = [each for each in super().partitions(start, end) if isinstance(each, SlicePartition)]
         if not found:
@@ -107,9 +105,9 @@ class IngestReader(StreamReader):
         return [IngestPartition(None if place else told, each.slice, each.broker) for place, each in enumerate(found)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Stage one slice and yield what is to be told.
+        """Stage one slice and yield its report.
 
-        :raises RecordsMissing: something is missing that was there, and that matters.
+        :raises RecordsMissing: records are missing, and ``failOnDataLoss`` is set.
         :raises LakeRefused: a file cannot be written.
         """
         if not isinstance(partition, IngestPartition):
@@ -122,7 +120,7 @@ class IngestReader(StreamReader):
 
     def _stage(self, slice: Slice, broker: Place | None) -> Iterator[str]:
         missing: list[Missing] = []
-        tell = teller(slice.journal, self._options.failOnDataLoss)
+        tell = missingReporter(slice.journal, self._options.failOnDataLoss)
 
         def miss(found: Missing) -> None:
             tell(found)
@@ -137,14 +135,14 @@ class IngestReader(StreamReader):
         yield from stage(self._lake, self._specs, slice.journal, number, batches, missing)
 
 
-#: Seconds between two looks at what the query does.
+#: Seconds between two checks of the query's state.
 _LOOK = 0.2
-#: A batch that still has columns to add after so many tries never ends.
+#: A batch that finds new columns after this many attempts never ends.
 _TRIES = 20
 
 
 class Ingest:
-    """One query, from its start to its end."""
+    """One ingest query, from its start to its end."""
 
     def __init__(self, feeding: TableIngest, checkpoint: str, run: JobContext, reporter: Reporter | None) -> None:
         self._feeding = feeding
@@ -160,7 +158,7 @@ class Ingest:
         """Start the query.
 
         :param options: those of the source.
-        :param interval: how often it looks for messages, as Spark reads it; None: until all is in that is there now.
+        :param interval: the trigger interval in Spark's format; None: until all messages present now are ingested.
         """
         spark = self._run.session()
         spark.dataSource.register(IngestSource)
@@ -170,27 +168,27 @@ class Ingest:
         writer = writer.trigger(availableNow=True) if interval is None else writer.trigger(processingTime=interval)
         self._query = writer.start()
         names = ", ".join(spec.name for spec in self._feeding.specs)
-        self._run.say(f"ingesting into {self._feeding.lake}: {names}")
+        self._run.writeLine(f"ingesting into {self._feeding.lake}: {names}")
 
     def take(self, batch: DataFrame, number: int) -> None:
-        """Stage a batch and make it visible."""
+        """Stage a batch and commit it."""
         for _ in range(_TRIES):
             told = TaskReports.of(row.told for row in batch.collect())
             with self._busy:
                 if self._run.stopping.is_set():
-                    raise InterruptedError("nobody may take the batch for done")
+                    raise InterruptedError("the batch must not count as done")
                 if self._feeding.evolve(told):
                     continue
-                keepOffsets(self._checkpoint, number)
+                syncOffsets(self._checkpoint, number)
                 self._rows += self._feeding.publish(number, told)
             if self._reporter is not None:
                 lost = {id: sum(gap.next - gap.first for gap in gaps if gap.lost) for id, gaps in told.gaps.items()}
-                self._reporter.tell(told.end, {id: number for id, number in lost.items() if number})
+                self._reporter.report(told.end, {id: number for id, number in lost.items() if number})
             return
-        raise LakeRefused(f"the columns of {', '.join(told.fields)} come to no end: give the table a schema")
+        raise LakeRefused(f"the columns of {', '.join(told.fields)} keep growing: give the table a schema")
 
     def follow(self) -> None:
-        """Return when the query has ended, or was told to; say meanwhile what it does.
+        """Report progress until the query has ended or the job is stopped.
 
         :raises StreamingQueryException: it has failed.
         """
@@ -205,15 +203,15 @@ class Ingest:
         if not self._run.stopping.is_set():
             query.awaitTermination()
             rate = self._rows / max(1e-9, time.monotonic() - self._began)
-            self._run.say(f"{self._rows} rows are in, {rate:,.0f} rows/s")
+            self._run.writeLine(f"{self._rows} rows are in, {rate:,.0f} rows/s")
 
     def _show(self, progress: Any) -> None:
-        """Say how many rows are in, and how many messages wait."""
+        """Show the number of ingested rows and of waiting messages."""
         done = self._rows
         self._run.progress("ingested", done, done + _waiting(progress), "rows")
 
     def end(self) -> None:
-        """Stop the query, when the batch that is being published is done."""
+        """Stop the query after the batch that is being committed."""
         with self._busy:
             if self._query is not None:
                 self._query.stop()
@@ -222,7 +220,7 @@ class Ingest:
 
 
 def _waiting(progress: Any) -> int:
-    """Return about how many messages come after a batch."""
+    """Return the approximate number of messages after a batch."""
     waiting = 0
     for source in progress["sources"]:
         latest, end = source["latestOffset"], source["endOffset"]

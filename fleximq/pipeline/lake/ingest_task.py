@@ -1,7 +1,7 @@
-"""What a task does: the records of a slice become staged files of each table. No row passes through Java.
+"""Task side of an ingest: the records of a slice become staged files of each table. No row passes through Java.
 
-What it tells the driver are a few lines of JSON: the files, what was missing, and columns that payloads have and the
-table has not. Where a table has to have more columns nothing of it is staged: the driver adds them and asks again.
+A task reports to the driver in lines of JSON: the staged files, missing records, and columns of payloads that the table
+lacks. If a table needs more columns, it stages no file: the driver adds the columns and repeats the batch.
 """
 
 import json
@@ -14,15 +14,15 @@ import pyarrow.compute as pc
 
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.slice_reader import Missing
-from fleximq.pipeline.lake.batch_commit import STAGED, cannot
+from fleximq.pipeline.lake.batch_commit import STAGED, writeRefusal
 from fleximq.pipeline.lake.table.columns import BASE, TableColumns, readColumns
 from fleximq.pipeline.lake.table.file_names import OWN
-from fleximq.pipeline.lake.table.parquet_writer import Writer
+from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
 from fleximq.pipeline.lake.table.table_spec import DEAD, TableSpec
 from fleximq.pipeline.payloads import ddl
-from fleximq.pipeline.payloads.schema_inference import inferred, together
+from fleximq.pipeline.payloads.schema_inference import inferred, unionSchema
 
-#: Of so many payloads of a batch of records the columns are found; of more of them, of these, evenly spread.
+#: The number of payloads of a batch from which columns are inferred; of larger batches an evenly spread sample.
 SAMPLE = 5000
 _DECODED = ("value", "dialect", "content")
 
@@ -35,10 +35,10 @@ def stage(
     batches: Iterable[pa.RecordBatch],
     missing: Sequence[Missing],
 ) -> Iterator[str]:
-    """Stage records, which have the columns of the source and ``content``, and yield what is to be told.
+    """Stage records, which have the columns of the source and ``content``, and yield the report.
 
     :param number: that of the micro-batch.
-    :param missing: what was missing; looked at when the records are at their end.
+    :param missing: the missing records; read after the last batch.
     :raises LakeRefused: a file cannot be written.
     """
     stages = [_Stage(lake, spec, journal, number) for spec in specs]
@@ -57,7 +57,7 @@ def stage(
 
 
 class _Stage:
-    """One table's part of it."""
+    """The staging of one table."""
 
     def __init__(self, lake: str, spec: TableSpec, journal: str, number: int) -> None:
         self._spec = spec
@@ -69,10 +69,10 @@ class _Stage:
         self._schema = known.schema
         self._decoder = spec.decoder(known)
         self._found = known.fields
-        self._writer = Writer(f"{self._table}/{OWN}/{STAGED}", self._schema, journal, number)
+        self._writer = StagingWriter(f"{self._table}/{OWN}/{STAGED}", self._schema, journal, number)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take the rows of this table's topics."""
+        """Add the rows of this table's topics."""
         rows = self._wanted(batch)
         if not rows.num_rows:
             return
@@ -83,7 +83,7 @@ class _Stage:
         try:
             self._writer.add(self._decoded(rows))
         except OSError as error:
-            raise cannot(self._table, error) from error
+            raise writeRefusal(self._table, error) from error
 
     @property
     def _isKnown(self) -> bool:
@@ -99,17 +99,17 @@ class _Stage:
         return batch.filter(pa.array(those[topics.indices.to_numpy()]))
 
     def _infer(self, rows: pa.RecordBatch) -> None:
-        """Look for what payloads have that the table has not."""
+        """Find columns of payloads that the table lacks."""
         if rows.num_rows > SAMPLE:
             rows = rows.take(pa.array(np.linspace(0, rows.num_rows - 1, SAMPLE).astype(np.int64)))
         values, dialects, contents = (rows.column(name) for name in _DECODED)
         known = self._columns.fields if len(self._columns.fields) else None
         found = inferred(self._spec.decode, values, known, self._spec.identity, dialects, contents, known is None)
         if found != self._columns.fields:
-            self._found = together(self._found, found)
+            self._found = unionSchema(self._found, found)
 
     def _decoded(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows with all columns of the table; what does not fit is a dead letter."""
+        """Return rows with all columns of the table; payloads that do not fit become dead letters."""
         number = rows.num_rows
         columns: dict[str, Any] = {name: rows.column(name) for name in BASE.names if name != "reason"}
         if self._decoder is None:
@@ -123,11 +123,11 @@ class _Stage:
             if found.errors is not None:
                 columns["topic"] = _dead(columns["topic"], found.errors)
         arrays = [columns[name] for name in BASE.names]
-        # The decoder's columns come in the order of the table's, metadata as the last.
+        # The decoder's columns have the order of the table's, metadata last.
         return pa.record_batch([*arrays, *made], schema=self._schema)
 
     def end(self) -> Iterator[str]:
-        """Complete the files and yield them; or else the columns that are missing."""
+        """Complete the files and yield them, or else the missing columns."""
         if not self._isKnown:
             self._writer.abandon()
             yield json.dumps({"table": self._spec.name, "fields": ddl.written(self._found)})
@@ -135,16 +135,16 @@ class _Stage:
         try:
             found = self._writer.close()
         except OSError as error:
-            raise cannot(self._table, error) from error
+            raise writeRefusal(self._table, error) from error
         for each in found:
             yield json.dumps({"table": self._spec.name, "staged": each})
 
     def abandon(self) -> None:
-        """Take away what was staged."""
+        """Delete the staged files."""
         self._writer.abandon()
 
 
 def _dead(topics: pa.Array, reasons: pa.Array) -> pa.Array:
-    """Return the topics, those with a reason as dead letters; a dead letter's own topic has that name already."""
+    """Return the topics, with the dead-letter topic where a reason is given; a dead letter's own topic stays."""
     isDead = pc.and_(reasons.is_valid(), pc.invert(pc.ends_with(topics, DEAD)))
     return pc.if_else(isDead, pc.binary_join_element_wise(topics, pa.scalar(DEAD), ""), topics)

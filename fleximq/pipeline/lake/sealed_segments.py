@@ -1,8 +1,8 @@
-"""The folder in which sealed segments of journals stand as Parquet: ``<journal>/<first>-<next>.parquet``.
+"""The folder of sealed segments of journals as Parquet: ``<journal>/<first>-<next>.parquet``.
 
-A file's name says which offsets it has, from the first one up to before the next, both with 20 digits. No offset is
-ever given twice, so no two files of a journal have the same name, and a file that is there is whole: it got its name
-when it was. What begins with ``_`` is not to be read.
+A file's name has its range of offsets, from ``first`` up to before ``next``, with 20 digits each. Offsets are never
+reused, so names within a journal are unique. A file is renamed to its name when it is complete. Readers ignore names
+that begin with ``_``.
 """
 
 import json
@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 from fleximq.pipeline.errors import PipelineError
 
 _NAME = re.compile(r"([0-9]{20})-([0-9]{20})\.parquet")
-#: The keys of what each file says of itself.
+#: The metadata keys of each file.
 JOURNAL, SEGMENTS, MISSING = b"fleximq.journal", b"fleximq.segments", b"fleximq.missing"
 
 
 class SealedFile(NamedTuple):
-    """What one file has: the records of a journal with offsets from ``first`` up to before ``next``."""
+    """A file with the records of a journal with offsets from ``first`` up to before ``next``."""
 
     path: str
     first: int
@@ -31,7 +31,9 @@ class SealedFile(NamedTuple):
 
 
 class MissingThere(NamedTuple):
-    """What of a sealed segment was damaged, or taken out by retention, when it was sealed; see ``reading.Missing``."""
+    """A range of a sealed segment that was damaged or removed by retention when it was sealed; see
+    :class:`fleximq.pipeline.files.slice_reader.Missing`.
+    """
 
     first: int
     next: int
@@ -40,14 +42,14 @@ class MissingThere(NamedTuple):
 
 
 def sealedName(first: int, next: int) -> str:
-    """Return the name of the file that has these offsets of a journal."""
+    """Return the name of the file with these offsets of a journal."""
     return f"{first:020d}-{next:020d}.parquet"
 
 
 def journalsIn(folder: str) -> list[str]:
-    """Return the ids of the journals of which something is sealed.
+    """Return the ids of the journals with sealed segments.
 
-    :raises PipelineError: there is no such folder, or it cannot be read.
+    :raises PipelineError: the folder is missing or cannot be read.
     """
     try:
         with os.scandir(folder) as entries:
@@ -57,7 +59,7 @@ def journalsIn(folder: str) -> list[str]:
 
 
 def sealedFiles(folder: str, journal: str) -> list[SealedFile]:
-    """Return what is sealed of a journal, in order; no offset is in two of them.
+    """Return the sealed files of a journal in order, without overlaps.
 
     :raises PipelineError: the folder cannot be read.
     """
@@ -71,16 +73,16 @@ def sealedFiles(folder: str, journal: str) -> list[SealedFile]:
     matches = filter(None, map(_NAME.fullmatch, names))
     found = [SealedFile(f"{path}/{match[0]}", int(match[1]), int(match[2])) for match in matches]
     files: list[SealedFile] = []
-    # Of a segment that was sealed twice, by tasks that did not know of each other, one is taken.
+    # If concurrent tasks sealed a segment twice, one file is used.
     for file in sorted(found, key=lambda file: (file.first, -file.next)):
         if file.first < file.next and (not files or file.first >= files[-1].next):
             files.append(file)
     return files
 
 
-def uncovered(files: Iterable[SealedFile], start: int, end: int | None) -> list[tuple[int, int | None]]:
-    """Return the ranges of offsets from ``start`` up to before ``end`` that no file has; without an end, the last has
-    none either.
+def unsealedRanges(files: Iterable[SealedFile], start: int, end: int | None) -> list[tuple[int, int | None]]:
+    """Return the ranges of offsets from ``start`` up to before ``end`` that no file has; without an end, the last range
+    has none either.
     """
     found: list[tuple[int, int | None]] = []
     for file in files:
@@ -122,5 +124,5 @@ def _micros(time: Any) -> int:
 
 
 def missingIn(metadata: Mapping[bytes, bytes]) -> list[MissingThere]:
-    """Return what was missing when a segment was sealed, as its file's metadata says."""
+    """Return the ranges that were missing when a segment was sealed, from the metadata of its file."""
     return [MissingThere(*each) for each in json.loads(metadata.get(MISSING, b"[]"))]

@@ -1,7 +1,7 @@
-"""Writes neighbouring segments of a journal as a file of Parquet: what a task of ``seal`` does.
+"""Writes neighbouring segments of a journal as one Parquet file: the task side of ``seal``.
 
-How the columns are written is what Spark's vectorised reader has been measured to read fastest, see
-docs/pipeline-lake.rst: numbers that ascend as differences, names as places in a dictionary, payloads as they are.
+The encodings are those that Spark's vectorised reader was measured to read fastest, see docs/pipeline-lake.rst:
+ascending numbers as deltas, names by dictionary, payloads plain.
 """
 
 import json
@@ -23,9 +23,9 @@ from fleximq.pipeline.files.selection import Selection, Slice
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lake.sealed_segments import JOURNAL, MISSING, SEGMENTS, sealedName
 
-#: A row group has about so many bytes before they are compressed.
+#: Approximate size of a row group in bytes, before compression.
 GROUP_BYTES = 32 << 20
-#: What is being written stands beside the others under a name that begins so.
+#: Prefix of the name of a file that is being written.
 STAGED = "_sealing-"
 _ENCODING: dict[str, Any] = {
     "compression": "zstd",
@@ -38,9 +38,9 @@ _ENCODING: dict[str, Any] = {
 
 
 class SegmentExport(NamedTuple):
-    """What became of so many segments: the rows and the bytes of their file.
+    """The result for a group of segments: the rows and bytes of their file.
 
-    Or of none, and in ``why`` a sentence why one is not sealed.
+    If they were not sealed, ``why`` is a sentence with the reason.
     """
 
     first: int
@@ -52,19 +52,19 @@ class SegmentExport(NamedTuple):
 
 
 class _Lost(Exception):
-    """Something of the segment is damaged or gone."""
+    """A part of a segment is damaged or missing."""
 
 
 def sealSegments(
     segments: Sequence[Slice], folder: str, damaged: bool, files: Files | None = None
 ) -> list[SegmentExport]:
-    """Write the records of segments, and give the file its name when it is whole and on disk.
+    """Write the records of segments, and rename the file to its name when it is complete and on disk.
 
-    Where something of them is damaged or gone, the others get files of their own.
+    Where a segment is damaged or missing, the others get files of their own.
 
-    :param segments: all of each; their offsets go on from one to the next.
-    :param folder: the one of the journal, which is there.
-    :param damaged: what is damaged is sealed without that.
+    :param segments: complete segments with consecutive offsets.
+    :param folder: the journal's folder, which exists.
+    :param damaged: whether a damaged segment is sealed without its damaged part.
     :raises PipelineError: the file cannot be written, or the journal cannot be read.
     """
     files = files or Files()

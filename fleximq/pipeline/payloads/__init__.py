@@ -1,5 +1,6 @@
-"""Payloads as columns: MessagePack, JSON, text or bytes become what a schema says. What does not is told, not raised.
+"""Decodes payloads into columns: MessagePack, JSON, text or bytes, by a schema. A payload that does not fit gives an
+error text instead of an exception.
 
-``decoder`` is the entrance, ``ddl`` reads and writes schemas, ``inference`` finds one. Only ``spark_types`` knows
+``decoder`` is the entry point, ``ddl`` parses and writes schemas, ``schema_inference`` infers them. Independent of
 Spark.
 """

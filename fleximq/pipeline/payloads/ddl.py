@@ -1,6 +1,6 @@
-"""Schemas in the words of Spark's DDL: ``name STRING, at TIMESTAMP, sizes ARRAY<BIGINT>``.
+"""Schemas in Spark's DDL: ``name STRING, at TIMESTAMP, sizes ARRAY<BIGINT>``.
 
-Read and written are the types that a payload can have; names that are no plain words stand in backquotes.
+Parses and writes the types that a payload can have; names other than plain words are in backquotes.
 """
 
 import re
@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from fleximq.pipeline.errors import OptionRefused
 
-#: Types inside each other, at most.
+#: Maximum depth of nested types.
 NESTING = 32
-#: Digits of a DECIMAL, at most.
+#: Maximum digits of a DECIMAL.
 DIGITS = 38
 
 _MOMENT = pa.timestamp("us", tz="UTC")
@@ -44,9 +44,9 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def parsed(ddl: str) -> pa.Schema:
     """Return the schema that a text of DDL describes.
 
-    Comments are passed over. Each name may be there once, however it is capitalised, as in Spark.
+    Comments are ignored. Names must be unique regardless of case, as in Spark.
 
-    :raises OptionRefused: the text is none, or has a type that payloads do not have.
+    :raises OptionRefused: the text is not DDL, or has a type that payloads cannot have.
     """
     tokens = _Tokens(ddl)
     fields = _fields(tokens, "", 0)
@@ -56,9 +56,9 @@ def parsed(ddl: str) -> pa.Schema:
 
 
 def written(schema: pa.Schema) -> str:
-    """Return a schema as a text of DDL, which :func:`parsed` reads back.
+    """Return a schema as DDL, which :func:`parsed` accepts.
 
-    :raises OptionRefused: a column has a type that payloads do not have.
+    :raises OptionRefused: a column has a type that payloads cannot have.
     """
     return ", ".join(f"{_quoted(field.name)} {typeWritten(field.type)}" for field in schema)
 
@@ -66,7 +66,7 @@ def written(schema: pa.Schema) -> str:
 def typeWritten(type: pa.DataType) -> str:
     """Return a type in DDL.
 
-    :raises OptionRefused: payloads do not have it.
+    :raises OptionRefused: payloads cannot have it.
     """
     word = _WRITTEN.get(type)
     if word is not None:
@@ -87,7 +87,7 @@ def _quoted(name: str) -> str:
 
 
 class _Token(NamedTuple):
-    """A piece of the text: a name, a sign, or nothing at the end; ``plain`` where no backquotes were around it."""
+    """A token: a name, a sign, or empty at the end; ``plain`` if it has no backquotes."""
 
     text: str
     isName: bool
@@ -95,7 +95,7 @@ class _Token(NamedTuple):
 
 
 class _Tokens:
-    """The text, piece by piece."""
+    """The tokens of the text."""
 
     def __init__(self, ddl: str) -> None:
         self._left = [_token(*match.groups()) for match in _TOKEN.finditer(ddl)][::-1]
@@ -106,17 +106,17 @@ class _Tokens:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing is left."""
+        """Whether no token is left."""
         return not self._left
 
     def take(self) -> _Token:
-        """Return the next piece."""
+        """Return the next token."""
         return self._left.pop() if self._left else _Token("", False)
 
     def name(self, what: str) -> _Token:
-        """Return the next piece, which has to be a name.
+        """Return the next token, a name.
 
-        :raises OptionRefused: it is none.
+        :raises OptionRefused: it is no name.
         """
         token = self.take()
         if not token.isName:
@@ -124,16 +124,16 @@ class _Tokens:
         return token
 
     def skip(self, sign: str) -> bool:
-        """Take the next piece if it is this one."""
+        """Skip the next token if it is this one."""
         if self.peek() != sign:
             return False
         self._left.pop()
         return True
 
     def expect(self, sign: str, where: str) -> None:
-        """Take the next piece.
+        """Take this token.
 
-        :raises OptionRefused: it is another one.
+        :raises OptionRefused: the next one is another.
         """
         if not self.skip(sign):
             raise OptionRefused(f"the schema has {_shown(self.take().text)} instead of {sign!r} {where}")
@@ -169,13 +169,13 @@ def _fields(tokens: _Tokens, end: str, depth: int) -> list[pa.Field]:
 
 
 def _addition(tokens: _Tokens, name: str) -> None:
-    """Pass over what may stand behind a type."""
+    """Skip the optional parts after a type."""
     if tokens.peek() == "NOT":
         raise OptionRefused(
             f"the column {name!r} cannot be NOT NULL: where a payload does not fit, all columns are null"
         )
     if tokens.skip("COMMENT") and not tokens.take().text.startswith("'"):
-        raise OptionRefused(f"the comment of {name!r} does not stand in quotes")
+        raise OptionRefused(f"the comment of {name!r} is not in backquotes")
 
 
 def _type(tokens: _Tokens, depth: int) -> pa.DataType:
@@ -189,7 +189,7 @@ def _type(tokens: _Tokens, depth: int) -> pa.DataType:
     if word == "ARRAY":
         tokens.expect("<", "behind ARRAY")
         element = _type(tokens, depth + 1)
-        tokens.expect(">", "behind an ARRAY's type")
+        tokens.expect(">", "after an ARRAY's type")
         return pa.list_(element)
     if word == "MAP":
         return _map(tokens, depth)
@@ -206,9 +206,9 @@ def _map(tokens: _Tokens, depth: int) -> pa.DataType:
     tokens.expect("<", "behind MAP")
     if _type(tokens, depth + 1) != pa.string():
         raise OptionRefused("the keys of a MAP of the schema must be of type STRING")
-    tokens.expect(",", "behind a MAP's first type")
+    tokens.expect(",", "after a MAP's first type")
     item = _type(tokens, depth + 1)
-    tokens.expect(">", "behind a MAP's types")
+    tokens.expect(">", "after a MAP's types")
     return pa.map_(pa.string(), item)
 
 
@@ -218,11 +218,11 @@ def _decimal(tokens: _Tokens) -> pa.DataType:
         precision = _number(tokens)
         if tokens.skip(","):
             scale = _number(tokens)
-        tokens.expect(")", "behind a DECIMAL's digits")
+        tokens.expect(")", "after a DECIMAL's digits")
     if not 1 <= precision <= DIGITS or scale > precision:
         raise OptionRefused(
             f"the schema has a DECIMAL({precision},{scale}): it has 1 to {DIGITS} digits, and no more "
-            "of them behind the point"
+            "of them after the point"
         )
     return pa.decimal128(precision, scale)
 
@@ -230,5 +230,5 @@ def _decimal(tokens: _Tokens) -> pa.DataType:
 def _number(tokens: _Tokens) -> int:
     text = tokens.name("a number of digits").text
     if not text.isascii() or not text.isdigit() or len(text) > 4:
-        raise OptionRefused(f"the schema has {_shown(text)} where a number of digits should stand")
+        raise OptionRefused(f"the schema has {_shown(text)} instead of a number of digits")
     return int(text)

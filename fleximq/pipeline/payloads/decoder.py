@@ -1,6 +1,6 @@
-"""Payloads of one format as columns of one schema, whatever the bytes are.
+"""Decodes payloads of one format into columns of one schema; accepts any bytes.
 
-Pure: Arrow in, Arrow out. A row that does not fit has an error and no values; nothing is raised for it.
+Pure: Arrow in, Arrow out. A row that does not fit gets an error and nulls instead of an exception.
 """
 
 from collections.abc import Iterable
@@ -19,19 +19,19 @@ from fleximq.pipeline.payloads.dialect_payloads import (
     Identity,
     divided,
     packedAt,
-    takenApart,
+    splitBodies,
 )
 from fleximq.pipeline.payloads.map_columns import Maps
 from fleximq.pipeline.payloads.payload_formats import Json, MessagePack, Raw, Text
 
 FORMATS = ("messagepack", "json", "text", "raw")
-#: Formats whose columns are those that the schema names; the others have one.
+#: Formats with the columns of the schema; the others have a single column.
 STRUCTURED = ("messagepack", "json")
 _ONE = {"text": pa.string(), "raw": pa.binary()}
 
 
 class Decoded(NamedTuple):
-    """What payloads say. ``errors`` has one clause for each row that does not fit, and is None where all do.
+    """The decoded payloads. ``errors`` has a clause for each row that does not fit, and is None if all fit.
 
     A row with an error, and one without a payload, is null in ``columns``, and in each column of it.
     """
@@ -45,13 +45,13 @@ class _Columns(Protocol):
 
 
 class Decoder:
-    """Reads payloads.
+    """Decodes payloads.
 
     :param format: one of :data:`FORMATS`.
     :param schema: the columns, as :func:`fleximq.pipeline.payloads.ddl.parsed` makes them. ``text`` and ``raw`` need
-        none: theirs is one column, called ``value`` unless the schema says otherwise.
-    :param identity: what is taken apart before, of messages of the dialect Identity.
-    :raises OptionRefused: format and schema do not go together.
+        none: they have one column, called ``value`` unless the schema says otherwise.
+    :param identity: how messages of the dialect Identity are split before.
+    :raises OptionRefused: the format and the schema contradict each other.
     """
 
     def __init__(self, format: str, schema: pa.Schema | None = None, identity: Identity = VERBATIM) -> None:
@@ -60,29 +60,29 @@ class Decoder:
         body = _bodySchema(format, schema)
         if identity.metadata and METADATA.name in map(str.lower, body.names):
             raise OptionRefused("the column 'metadata' has the metadata of messages, so the schema cannot have one")
-        #: The columns of what is decoded, in their order; metadata are the last.
+        #: The decoded columns in order; metadata are the last.
         self.schema: pa.Schema = body.append(METADATA) if identity.metadata else body
         self._columns: _Columns = _columnsOf(format, body)
         self._packed = Maps(MessagePack(), body) if format == "json" else None
 
     def __reduce__(self) -> Any:
-        """Travel to tasks as what was asked for."""
+        """Pickle the arguments only."""
         schema = self.schema.remove(len(self.schema) - 1) if self._identity.metadata else self.schema
         return Decoder, (self.format, schema, self._identity)
 
     def decode(
         self, values: pa.BinaryArray, dialects: pa.StringArray | None = None, contents: pa.Int32Array | None = None
     ) -> Decoded:
-        """Return what payloads say.
+        """Decode payloads.
 
-        :param values: payloads, as the source's column ``value`` has them.
-        :param dialects: the column ``dialect``: with it, only messages of the dialect Identity are taken apart.
-        :param contents: the column ``content``, which says what is MessagePack; without it, it is what comes from
-            FlexiMQ's dialect. The formats ``json`` and ``text`` see such payloads as the values or texts that they
-            are. Without both columns, all payloads are bytes of the format.
+        :param values: payloads, as in the source's column ``value``.
+        :param dialects: the column ``dialect``: with it, only messages of the dialect Identity are split.
+        :param contents: the column ``content``, which marks payloads as MessagePack; without it, those of FlexiMQ's
+            dialect count as MessagePack. The formats ``json`` and ``text`` decode them to the same values or texts.
+            Without both columns, all payloads are bytes of the format.
         """
         errors: dict[int, str] = {}
-        body, metadata = takenApart(values, dialects, self._identity, errors)
+        body, metadata = splitBodies(values, dialects, self._identity, errors)
         packed = packedAt(self.format, dialects, contents)
         if packed is None:
             columns = self._columns.columns(body, errors)
@@ -93,7 +93,7 @@ class Decoder:
         return self._together(columns, values, errors)
 
     def _mixed(self, payloads: Divided, errors: dict[int, str]) -> list[pa.Array]:
-        """Return columns where some payloads are MessagePack."""
+        """Return columns of payloads of which some are MessagePack."""
         columns = self._columns.columns(pa.array(payloads.own, pa.binary()), errors)
         if self._packed is None or payloads.packed is None:
             return columns
@@ -115,7 +115,7 @@ class Decoder:
 
 
 def _without(column: pa.Array, errors: Iterable[int]) -> pa.Array:
-    """Return a column with nulls at some places."""
+    """Return a column with nulls at the indexes of errors."""
     places: list[int | None] = list(range(len(column)))
     for place in errors:
         places[place] = None

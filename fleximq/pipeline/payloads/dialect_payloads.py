@@ -1,11 +1,10 @@
-"""Which bytes of a message are read in which format, as its dialect has it.
+"""Selects the bytes of a message to decode, and their format, by its dialect.
 
-Where neither contents nor dialects are known, all payloads are bytes of the format that was asked for.
+Without contents and dialects, all payloads are bytes of the requested format.
 
-What clients of the Identity dialect put into a message besides its body (Identity document, "Extensions").
-
-Metadata stand behind the body, ``Hello!||timestamp=1234567890``, any number of them; bytes stand there as base64. The
-broker forwards both as they are, so they are taken apart here, where somebody asks for it.
+Clients of the Identity dialect add metadata after the body of a message, ``Hello!||timestamp=1234567890``, any number
+of them, and send bytes as base64 (Identity document, "Extensions"). The broker forwards both unchanged, so they are
+split here on request.
 """
 
 import re
@@ -27,20 +26,20 @@ _PAIR = re.compile(rb"([A-Za-z_][A-Za-z0-9_.-]*)=(.*)", re.DOTALL)
 
 
 class Identity(NamedTuple):
-    """What is understood: ``metadata`` become a column, ``base64`` bodies become their bytes, in this order."""
+    """The extensions to decode: ``metadata`` become a column, ``base64`` bodies become bytes, in this order."""
 
     metadata: bool = False
     base64: bool = False
 
 
-#: Messages are taken as they are.
+#: Messages stay as they are.
 VERBATIM = Identity()
 
 
-def metadataApart(values: pa.Array, where: Sequence[bool] | None, errors: dict[int, str]) -> tuple[pa.Array, pa.Array]:
-    """Return bodies, and the metadata that stood behind them; null where there are none.
+def splitMetadata(values: pa.Array, where: Sequence[bool] | None, errors: dict[int, str]) -> tuple[pa.Array, pa.Array]:
+    """Return bodies and their metadata, null for bodies without any.
 
-    :param where: which rows may have some; None is all of them.
+    :param where: which rows may have metadata, None for all.
     """
     marked = pc.fill_null(pc.match_substring(values, _MARK), False)
     if not pc.any(marked).as_py():
@@ -61,7 +60,7 @@ def metadataApart(values: pa.Array, where: Sequence[bool] | None, errors: dict[i
 def split(message: bytes) -> tuple[bytes, list[tuple[str, str]] | None]:
     """Return the body of a message and its metadata; of equal keys the last one counts.
 
-    From the end on, parts behind ``||`` are metadata as long as they are ``key=value``: a body may have ``||`` in it.
+    Parts after ``||`` are metadata, from the end on, as long as they are ``key=value``: a body may contain ``||``.
 
     :raises UnicodeDecodeError: a value is not UTF-8.
     """
@@ -75,8 +74,8 @@ def split(message: bytes) -> tuple[bytes, list[tuple[str, str]] | None]:
         message = body
 
 
-def bodiesDecoded(values: pa.Array, where: Sequence[bool] | None, errors: dict[int, str]) -> pa.Array:
-    """Return the bytes that bodies in base64 stand for."""
+def decodeBase64(values: pa.Array, where: Sequence[bool] | None, errors: dict[int, str]) -> pa.Array:
+    """Return the bytes of bodies in base64."""
     bodies: list[bytes | None] = values.to_pylist()
     for place, body in enumerate(bodies):
         if body is not None and (where is None or where[place]):
@@ -88,9 +87,9 @@ def bodiesDecoded(values: pa.Array, where: Sequence[bool] | None, errors: dict[i
     return pa.array(bodies, pa.binary())
 
 
-#: Dialects whose payloads are MessagePack, where nothing else says what they are.
+#: Dialects with MessagePack payloads, used if the content type is unknown.
 _PACKED = pa.array(["fleximq", "broker"])
-#: The part of a content's code that says what the bytes are, and what it is for MessagePack.
+#: The mask of the content type in a content's code, and its value for MessagePack.
 _KIND = pa.scalar(0xFF, pa.int32())
 _MESSAGEPACK = pa.scalar(contentOf(Message(b"", Content.MESSAGEPACK, qos=0)), pa.int32())
 
@@ -98,32 +97,32 @@ Payloads = list[bytes | None]
 
 
 class Divided(NamedTuple):
-    """Payloads in the format that was asked for, and those that are MessagePack all the same; None at other places.
+    """Payloads of the requested format, and those that are MessagePack instead; None at the other indexes.
 
-    ``packed`` is None where there are none at all.
+    ``packed`` is None if no payload is MessagePack.
     """
 
     own: Payloads
     packed: Payloads | None
 
 
-def takenApart(
+def splitBodies(
     values: pa.Array, dialects: pa.Array | None, identity: Identity, errors: dict[int, str]
 ) -> tuple[pa.Array, pa.Array | None]:
-    """Return bodies, and metadata if these are asked for; what cannot be taken apart is null and has an error."""
+    """Return bodies, and metadata if requested; a message that cannot be split is null and has an error."""
     where = None
     if dialects is not None and any(identity):
         where = pc.equal(dialects, "identity").to_pylist()
     metadata = None
     if identity.metadata:
-        values, metadata = metadataApart(values, where, errors)
+        values, metadata = splitMetadata(values, where, errors)
     if identity.base64:
-        values = bodiesDecoded(values, where, errors)
+        values = decodeBase64(values, where, errors)
     return values, metadata
 
 
 def packedAt(format: str, dialects: pa.Array | None, contents: pa.Array | None) -> pa.Array | None:
-    """Return where payloads are MessagePack though another format was asked for; None where there are none."""
+    """Return which payloads are MessagePack although another format was requested, None if none is."""
     if format not in ("json", "text"):
         return None
     packed = None
@@ -135,10 +134,10 @@ def packedAt(format: str, dialects: pa.Array | None, contents: pa.Array | None) 
 
 
 def divided(format: str, values: pa.Array, packed: pa.Array | None) -> Divided:
-    """Return payloads by their format; ``packed`` is what :func:`packedAt` has found.
+    """Return payloads by their format; ``packed`` is the result of :func:`packedAt`.
 
-    Where JSON or text was asked for and a payload is a str or bin of MessagePack, its content is it. Other values are
-    read as MessagePack for JSON, and are the text of their JSON for text.
+    For JSON and text, the content of a MessagePack str or bin is the payload. Other values are decoded as MessagePack
+    for JSON, and become the text of their JSON for text.
     """
     own: Payloads = values.to_pylist()
     if packed is None:

@@ -1,13 +1,9 @@
-"""Maps as columns: a MessagePack map or a JSON object for each row.
+"""Decodes maps into columns: a MessagePack map or a JSON object for each row.
 
 This file is hot: a map of 5 fields costs 0.4 us as MessagePack and 0.5 us as JSON (docs/pipeline.rst, "How fast").
 
-A row is read in one step as the schema says. What raises there is read by :mod:`checked`, which takes a little more
-and says what is wrong.
-
-One payload, value by value: what the quick way of :mod:`maps` has refused is read again, or it is said why not.
-
-Costs some microseconds for each column.
+:class:`Maps` decodes a row in one step. A row that fails is decoded again by :class:`StrictFields`, value by value,
+    which takes some microseconds for each column and finds the reason.
 """
 
 import re
@@ -21,7 +17,7 @@ import pyarrow as pa
 from fleximq.pipeline.payloads.ddl import typeWritten
 from fleximq.pipeline.payloads.typed_values import FAULTS, Convert, Format, annotation, exact
 
-#: A clause is cut behind so many characters.
+#: Maximum characters of a clause.
 LONGEST = 300
 _LARGEST_FLOAT = 3.4028234663852886e38
 
@@ -30,8 +26,8 @@ class Misfit(Exception):
     """A payload does not fit its schema; the text is one clause."""
 
 
-def said(error: BaseException) -> str:
-    """Return what is wrong with bytes that raised one of :data:`FAULTS`."""
+def faultOf(error: BaseException) -> str:
+    """Return a clause for bytes that raised one of :data:`FAULTS`."""
     if isinstance(error, UnicodeError):
         return "a text in it is not UTF-8"
     if isinstance(error, RecursionError):
@@ -42,8 +38,8 @@ def said(error: BaseException) -> str:
     return text.replace("Expected", "expected", 1) if text.startswith("Expected") else text
 
 
-class Fields:
-    """Reads the fields of a map, each by itself."""
+class StrictFields:
+    """Decodes the fields of a map one by one."""
 
     def __init__(self, format: Format, fields: Sequence[pa.Field]) -> None:
         raws: Any = {field.name: msgspec.Raw for field in fields}
@@ -52,11 +48,11 @@ class Fields:
         self._fields = [(field.name, _Value(format, field.type)) for field in fields]
 
     def read(self, packed: bytes) -> list[Any]:
-        """Return the values of a payload's fields, None for those that it does not have.
+        """Return the values of a payload's fields, None for missing ones.
 
-        A payload that is no map is the value of the only field, if that is called ``value``.
+        A payload that is no map is the value of the only field, if its name is ``value``.
 
-        :raises Misfit: it has something else than the schema says.
+        :raises Misfit: the payload does not fit the schema.
         """
         if not packed:
             raise Misfit("the payload is empty")
@@ -65,7 +61,7 @@ class Fields:
         try:
             found = self._split(packed)
         except FAULTS as error:
-            raise Misfit(f"the payload is no {self._format.name} map: {said(error)}"[:LONGEST]) from None
+            raise Misfit(f"the payload is no {self._format.name} map: {faultOf(error)}"[:LONGEST]) from None
         return self._each(found, "")
 
     def nested(self, packed: bytes, where: str) -> dict[str, Any]:
@@ -80,7 +76,7 @@ class Fields:
 
 
 class _Value:
-    """Reads values of one type."""
+    """Decodes values of one type."""
 
     def __init__(self, format: Format, type: pa.DataType) -> None:
         self._format = format
@@ -97,7 +93,7 @@ class _Value:
         try:
             return self._read(packed, where)
         except FAULTS as error:
-            raise Misfit(f"'{where}' is no {self._type}: {said(error)}"[:LONGEST]) from None
+            raise Misfit(f"'{where}' is no {self._type}: {faultOf(error)}"[:LONGEST]) from None
 
 
 def _reading(format: Format, type: pa.DataType) -> Callable[[bytes, str], Any]:
@@ -106,7 +102,7 @@ def _reading(format: Format, type: pa.DataType) -> Callable[[bytes, str], Any]:
     if pa.types.is_binary(type):
         return lambda packed, where: format.binary(packed)
     if pa.types.is_struct(type):
-        return Fields(format, list(type)).nested
+        return StrictFields(format, list(type)).nested
     if pa.types.is_list(type):
         return _list(format, type.value_type)
     if pa.types.is_map(type):
@@ -145,12 +141,12 @@ def _map(format: Format, type: pa.DataType) -> Callable[[bytes, str], dict[str, 
     return read
 
 
-#: What msgspec allows in no name of a Struct's field.
+#: Characters that msgspec refuses in the name of a Struct's field.
 _REFUSED = re.compile(r'[\x00-\x1f"\\]')
 
 
 class _Row(NamedTuple):
-    """What a payload is read as: its type, how one is made of its values, and how each value is got."""
+    """A type for payloads: the msgspec type, its constructor, and the getters of its values."""
 
     type: Any
     make: Callable[..., Any]
@@ -160,25 +156,25 @@ class _Row(NamedTuple):
 def _structs(schema: pa.Schema) -> _Row:
     names = {f"f{place}": name for place, name in enumerate(schema.names)}
     fields = [(each, annotation(type) | None, None) for each, type in zip(names, schema.types, strict=True)]
-    # Millions of these live for a moment, and hold no cycles.
+    # Millions of these are short-lived, and have no reference cycles.
     type = msgspec.defstruct("Row", fields, rename=names, gc=False)
     return _Row(type, type, [attrgetter(each) for each in names])
 
 
 def _dicts(schema: pa.Schema) -> _Row:
-    """Return the same for any names; it takes half as long again."""
+    """Return the same for names that a Struct cannot have; half as long again."""
     names = schema.names
     getters = [methodcaller("get", name) for name in names]
     return _Row(annotation(pa.struct(list(schema))), lambda *values: dict(zip(names, values, strict=True)), getters)
 
 
 class Maps:
-    """Reads maps of one format by one schema."""
+    """Decodes maps of one format by one schema."""
 
     def __init__(self, format: Format, schema: pa.Schema) -> None:
         self._names = schema.names
         self._types = schema.types
-        self._checked = Fields(format, list(schema))
+        self._checked = StrictFields(format, list(schema))
         self._empty = format.empty
         self._exact = [exact(type) for type in schema.types]
         row = _dicts(schema) if any(map(_REFUSED.search, schema.names)) else _structs(schema)
@@ -206,7 +202,7 @@ class Maps:
         walk = map(self._decode, payloads)
         while True:
             try:
-                # What was read before one raised is kept, and the walk goes on behind it.
+                # After a failed row, the loop continues with the next one; the results so far remain.
                 rows.extend(walk)
                 return rows
             except FAULTS:
@@ -242,9 +238,9 @@ def _converted(convert: Convert, value: Any, name: str, place: int, errors: dict
 
 
 def _alone(value: Any, type: pa.DataType, place: int, errors: dict[int, str]) -> pa.Array:
-    """Return one value as a column, a null if Arrow does not take it."""
+    """Return one value as a column, a null if Arrow refuses it."""
     try:
         return pa.array([value], type)
     except (*FAULTS, pa.ArrowException) as error:
-        errors[place] = said(error)[:LONGEST]
+        errors[place] = faultOf(error)[:LONGEST]
         return pa.nulls(1, type)

@@ -1,9 +1,4 @@
-"""MessagePack as payloads have it.
-
-JSON as payloads have it: one value in UTF-8.
-
-Payloads that are one value as a whole: text, or any bytes.
-"""
+"""The payload formats: MessagePack, JSON (one value in UTF-8), text, and raw bytes."""
 
 from base64 import b64encode
 from collections.abc import Callable
@@ -19,7 +14,7 @@ class Text:
     """The format ``text``: one column of text, in UTF-8."""
 
     def columns(self, values: pa.Array, errors: dict[int, str]) -> list[pa.Array]:
-        """Return the texts; what is not UTF-8 is null and has an error."""
+        """Return the texts; a payload that is not UTF-8 is null and has an error."""
         try:
             return [values.cast(pa.string())]
         except pa.ArrowInvalid:
@@ -29,7 +24,7 @@ class Text:
 
 
 class Raw:
-    """The format ``raw``: one column of bytes, as they are."""
+    """The format ``raw``: one column of unchanged bytes."""
 
     def columns(self, values: pa.Array, errors: dict[int, str]) -> list[pa.Array]:
         """Return the payloads."""
@@ -53,12 +48,12 @@ class Json:
     empty = b"{}"
 
     def decoder(self, type: Any) -> Callable[[Any], Any]:
-        """Return what reads exactly one value of a type, with white space around it."""
+        """Return a decoder for exactly one value of a type, with optional white space around it."""
         decode: Callable[[Any], Any] = msgspec.json.Decoder(type).decode
         return decode
 
     def isMap(self, packed: bytes) -> bool:
-        """Return whether the first sign opens an object."""
+        """Return whether the first character opens an object."""
         return packed.lstrip(b" \t\r\n")[:1] == b"{"
 
     def isNull(self, packed: bytes) -> bool:
@@ -66,13 +61,13 @@ class Json:
         return packed.strip(b" \t\r\n") == b"null"
 
     def text(self, packed: bytes) -> str:
-        """Return a string as it is, and anything else as its JSON without white space; numbers keep their digits."""
+        """Return a string as it is, other values as JSON without white space; numbers retain their digits."""
         if packed.lstrip(b" \t\r\n")[:1] == b'"':
             return msgspec.json.decode(packed, type=str)
         return msgspec.json.format(packed, indent=-1).decode()
 
     def binary(self, packed: bytes) -> bytes:
-        """Return what a string of base64 stands for."""
+        """Decode a string of base64."""
         return msgspec.json.decode(packed, type=bytes)
 
 
@@ -87,7 +82,7 @@ class MessagePack:
     empty = b"\x80"
 
     def decoder(self, type: Any) -> Callable[[Any], Any]:
-        """Return what reads exactly one value of a type."""
+        """Return a decoder for exactly one value of a type."""
         decode: Callable[[Any], Any] = msgspec.msgpack.Decoder(type).decode
         return decode
 
@@ -100,7 +95,7 @@ class MessagePack:
         return packed == b"\xc0"
 
     def text(self, packed: bytes) -> str:
-        """Return a str as it is, a bin as its text or else as base64, a timestamp as in ISO 8601, all else as JSON."""
+        """Return a str as it is, a bin as its text or else as base64, a timestamp in ISO 8601, other values as JSON."""
         if packed[:1] and packed[0] in _BINS:
             content = msgspec.msgpack.decode(packed, type=bytes)
             try:
@@ -110,7 +105,7 @@ class MessagePack:
         if _isString(packed):
             return msgspec.msgpack.decode(packed, type=str)
         text = toJson(packed)
-        # What JSON has no type for, it has as a string.
+        # Values without a JSON type become strings.
         return msgspec.json.decode(text, type=str) if text.startswith(b'"') else text.decode()
 
     def binary(self, packed: bytes) -> bytes:

@@ -1,6 +1,6 @@
-"""A schema found by looking at payloads: what they have that is not known yet becomes columns.
+"""Infers a schema from payloads: unknown fields become columns.
 
-Costs about 2 us a map of 5 fields; a sample of a few thousand will usually do. What a value becomes:
+Costs about 2 us for a map of 5 fields; a sample of a few thousand is usually enough. The column of a value:
 
 | value | column |
 | --- | --- |
@@ -10,14 +10,14 @@ Costs about 2 us a map of 5 fields; a sample of a few thousand will usually do. 
 | str | STRING |
 | bin | BINARY |
 | MessagePack's timestamp | TIMESTAMP |
-| array | ARRAY of what its values have in common |
+| array | ARRAY of the common type of its values |
 | map with texts as keys | STRUCT |
-| anything else, and what is nested deeper than 32 | STRING, its JSON |
-| null, empty array, empty map | none, until there is something |
+| other values, and values nested deeper than 32 | STRING, its JSON |
+| null, empty array, empty map | none, until a payload has more |
 
-Two types have in common: BIGINT and DOUBLE a DOUBLE, two STRUCTs one of all their fields, two ARRAYs one of what their
-values have in common, and any others STRING. A column that is known stays as it is if it takes such values: numbers
-in an INT, FLOAT or DECIMAL, texts in a DATE, TIMESTAMP, DECIMAL or BINARY, of which some may not fit then.
+The common type of BIGINT and DOUBLE is DOUBLE, of two STRUCTs one with all their fields, of two ARRAYs one of the
+common type of their values, and otherwise STRING. A known column stays as it is if it accepts the values: numbers in an
+INT, FLOAT or DECIMAL, texts in a DATE, TIMESTAMP, DECIMAL or BINARY, though some of them may not fit.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,22 +30,23 @@ import pyarrow as pa
 
 from fleximq.pipeline.payloads.ddl import NESTING
 from fleximq.pipeline.payloads.decoder import STRUCTURED, Decoder
-from fleximq.pipeline.payloads.dialect_payloads import VERBATIM, Identity, divided, packedAt, takenApart
+from fleximq.pipeline.payloads.dialect_payloads import VERBATIM, Identity, divided, packedAt, splitBodies
 from fleximq.pipeline.payloads.typed_values import FAULTS
 
-#: Columns, and fields of a STRUCT, at most; what has more keys is better a MAP, which a schema can say.
+#: Maximum number of columns, and of fields of a STRUCT; a map with more keys is better a MAP, which needs a given
+#: schema.
 MOST = 1000
-#: Bytes of a column's name, at most.
+#: Maximum bytes of a column's name.
 NAME_BYTES = 255
 
 _BIGINT, _DOUBLE, _STRING = pa.int64(), pa.float64(), pa.string()
 _MOMENT = pa.timestamp("us", tz="UTC")
-#: What type a value of a class has.
+#: The type for values of a class.
 _CLASSES = {bool: pa.bool_(), float: _DOUBLE, str: _STRING, bytes: pa.binary(), datetime: _MOMENT, int: _BIGINT}
 _WHOLE = frozenset((pa.int8(), pa.int16(), pa.int32(), _BIGINT))
 
 Kind = Any
-#: Whether a known type stays where a value of another one comes.
+#: Tells whether a known type remains when a value of another type is seen.
 _Stays = Callable[[pa.DataType, pa.DataType], bool]
 
 
@@ -58,21 +59,21 @@ def inferred(
     contents: pa.Int32Array | None = None,
     widen: bool = True,
 ) -> pa.Schema:
-    """Return the known columns, perhaps of a wider type, and behind them those that payloads have besides.
+    """Return the known columns, perhaps of a wider type, followed by the new columns of payloads.
 
-    There is no column yet if no payload has any. A key becomes none if it is empty, longer than :data:`NAME_BYTES`, or
-    equal to another but for its capitals, which Spark could not tell apart. Payloads that are no maps are the column
-    ``value``, as long as there are only such.
+    The result is empty if no payload has a field. A key becomes no column if it is empty, longer than
+    :data:`NAME_BYTES`, or equal to another regardless of case, which Spark could not distinguish. Payloads that are no
+    maps are the column ``value``, if there are only those.
 
     Values, dialects and contents are as for :meth:`fleximq.pipeline.payloads.decoder.Decoder.decode`.
 
     :param known: without the column of metadata, which is the decoder's own.
-    :param widen: False only adds columns: what is known stays as it is.
-    :raises OptionRefused: there is no such format.
+    :param widen: False only adds columns: known ones stay as they are.
+    :raises OptionRefused: the format is unknown.
     """
     if format not in STRUCTURED:
         return Decoder(format, known).schema
-    body, _ = takenApart(values, dialects, identity, {})
+    body, _ = splitBodies(values, dialects, identity, {})
     own, packed = divided(format, body, packedAt(format, dialects, contents))
     decode = msgspec.msgpack.decode if format == "messagepack" else msgspec.json.decode
     kinds = _kinds(own, decode) | _kinds(packed or (), msgspec.msgpack.decode)
@@ -86,16 +87,16 @@ def inferred(
     return pa.schema(_admitted(_merged(fields, seen, _takes if widen else _everything), fields))
 
 
-def together(one: pa.Schema, other: pa.Schema) -> pa.Schema:
-    """Return one schema for what two were found for: the columns of both, those of two types as wide as both need.
+def unionSchema(one: pa.Schema, other: pa.Schema) -> pa.Schema:
+    """Return the union of two inferred schemas, with the wider type for each common column.
 
-    Of names that differ only in capitals, those of the first one stay.
+    Of names that differ only in case, the first schema's remain.
     """
     return pa.schema(_admitted(_merged(list(one), list(other), _nothing), one))
 
 
 def _kinds(payloads: Iterable[bytes | None], decode: Callable[..., Any]) -> dict[Kind, None]:
-    """Return what kinds of values there are, in the order of their coming; most payloads of a topic are of one."""
+    """Return the distinct kinds of values in order; most payloads of a topic are of one kind."""
     kinds: dict[Kind, None] = {}
     for payload in payloads:
         if payload:
@@ -107,7 +108,7 @@ def _kinds(payloads: Iterable[bytes | None], decode: Callable[..., Any]) -> dict
 
 
 def _kindOf(value: Any, depth: int) -> Kind:
-    """Return what a value is, without what it says: a type, or a tuple with the kinds of what is in it."""
+    """Return the structure of a value: a type, or a tuple with the kinds of its contents."""
     if value is None:
         return None
     known = type(value)
@@ -127,7 +128,7 @@ def _isMap(kind: Kind) -> bool:
 
 
 def _typeOf(kind: Kind) -> pa.DataType | None:
-    """Return the type of a kind; None where nothing is known of it yet."""
+    """Return the type of a kind, None if it is unknown."""
     if not isinstance(kind, tuple):
         return kind
     if _isMap(kind):
@@ -151,7 +152,7 @@ def _merged(known: list[pa.Field], seen: list[pa.Field], stays: _Stays) -> list[
 
 
 def _admitted(fields: Iterable[pa.Field], known: Iterable[pa.Field]) -> list[pa.Field]:
-    """Return fields without those that are new and cannot be columns; the known ones come first."""
+    """Return fields without new ones that cannot be columns; the known ones are first."""
     old = {field.name: field.type for field in known}
     lowered = {name.lower() for name in old}
     found: list[pa.Field] = []
@@ -165,7 +166,7 @@ def _admitted(fields: Iterable[pa.Field], known: Iterable[pa.Field]) -> list[pa.
 
 
 def _admittedType(type: pa.DataType, known: pa.DataType | None) -> pa.DataType | None:
-    """Return the same of a type; None where nothing of it is left."""
+    """Return the same for a type, None if all its fields are refused."""
     if pa.types.is_struct(type):
         fields = _admitted(type, known if known is not None and pa.types.is_struct(known) else ())
         return pa.struct(fields) if fields else None
@@ -175,7 +176,7 @@ def _admittedType(type: pa.DataType, known: pa.DataType | None) -> pa.DataType |
         )
         return None if inner is None else pa.list_(inner)
     if pa.types.is_map(type):
-        # Only a schema that was given has these.
+        # Only a given schema has these.
         return pa.map_(pa.string(), _admittedType(type.item_type, None if known is None else known.item_type))
     return type
 
@@ -185,7 +186,7 @@ def _isName(name: str) -> bool:
 
 
 def _common(known: pa.DataType, seen: pa.DataType, stays: _Stays) -> pa.DataType:
-    """Return the type of what was of one type and now has a value of another."""
+    """Return the common type of a known and a newly seen type."""
     if known == seen:
         return known
     if pa.types.is_struct(known) and pa.types.is_struct(seen):
@@ -204,17 +205,17 @@ def _common(known: pa.DataType, seen: pa.DataType, stays: _Stays) -> pa.DataType
 
 
 def _nothing(known: pa.DataType, seen: pa.DataType) -> bool:
-    """What was only seen does not stay."""
+    """Always widen: no seen type remains."""
     return False
 
 
 def _everything(known: pa.DataType, seen: pa.DataType) -> bool:
-    """Nothing becomes wider."""
+    """Never widen a known type."""
     return True
 
 
 def _takes(known: pa.DataType, seen: pa.DataType) -> bool:
-    """Return whether a column takes values of another type as they are, or may do so."""
+    """Return whether a column accepts values of another type unchanged, or may do so."""
     if seen == _BIGINT:
         return known in _WHOLE or pa.types.is_floating(known) or pa.types.is_decimal(known)
     if seen == _DOUBLE:

@@ -1,7 +1,7 @@
-"""What the formats that carry maps have in common: values of a type, read by :mod:`msgspec`.
+"""Values of a type, decoded by :mod:`msgspec`: the common part of the formats with maps.
 
-A value is read as its type says, strictly: nothing is rounded, guessed or converted but for what docs/pipeline.rst
-lists in "Decoding payloads".
+Decoding is strict: values are neither rounded, guessed nor converted, except as docs/pipeline.rst lists in "Decoding
+payloads".
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from typing import Annotated, Any, Protocol, TypedDict
 import msgspec
 import pyarrow as pa
 
-#: What reading hostile bytes can raise.
+#: Exceptions that decoding hostile bytes can raise.
 FAULTS = (ValueError, TypeError, OverflowError, RecursionError, MemoryError, ArithmeticError)
 
 _LARGEST_FLOAT = 3.4028234663852886e38
@@ -23,7 +23,7 @@ _PLAIN: dict[pa.DataType, Any] = {
         type: Annotated[int, msgspec.Meta(ge=-(1 << bits - 1), le=(1 << bits - 1) - 1)]
         for type, bits in ((pa.int8(), 8), (pa.int16(), 16), (pa.int32(), 32), (pa.int64(), 64))
     },
-    # Without NaN and the infinities, which are looked at one by one.
+    # Excludes NaN and the infinities, which are checked one by one.
     pa.float32(): Annotated[float, msgspec.Meta(ge=-_LARGEST_FLOAT, le=_LARGEST_FLOAT)],
     pa.float64(): float,
     pa.binary(): bytes,
@@ -35,18 +35,18 @@ Convert = Callable[[Any], Any]
 
 
 class Format(Protocol):
-    """How maps are written as bytes."""
+    """A serialisation of maps."""
 
     @property
     def name(self) -> str:
-        """What it is called in errors."""
+        """Its name in errors."""
 
     @property
     def empty(self) -> bytes:
-        """A map without anything."""
+        """An empty map."""
 
     def decoder(self, type: Any) -> Callable[[Any], Any]:
-        """Return what reads bytes as a value of a type, and raises one of :data:`FAULTS` if they are none."""
+        """Return a decoder for a value of a type, which raises one of :data:`FAULTS` for other bytes."""
 
     def isMap(self, packed: bytes) -> bool:
         """Return whether bytes begin like a map."""
@@ -58,11 +58,11 @@ class Format(Protocol):
         """Return the text for any value: a text as it is, others as JSON."""
 
     def binary(self, packed: bytes) -> bytes:
-        """Return the bytes that a value is."""
+        """Return the bytes of a value."""
 
 
 def annotation(type: pa.DataType) -> Any:
-    """Return the type of Python as which :mod:`msgspec` reads a value of a type that :mod:`ddl` has."""
+    """Return the Python type by which :mod:`msgspec` decodes a value of an Arrow type."""
     if type in _PLAIN:
         return _PLAIN[type]
     if pa.types.is_decimal(type):
@@ -76,9 +76,9 @@ def annotation(type: pa.DataType) -> Any:
 
 
 def exact(type: pa.DataType) -> Convert | None:
-    """Return what gives the decimals in a value of a type the digits that the type has, or None if it has none.
+    """Return a function that gives decimals in a value the digits of the type, None if the type has no decimals.
 
-    It raises ValueError for one that has not so few. Arrow must not see any other: it ends the process at 1E-999999999.
+    It raises ValueError for a decimal with more digits. Arrow must not see one: it ends the process at 1E-999999999.
     """
     if pa.types.is_decimal(type):
         return _exactDecimal(type.precision, type.scale)

@@ -1,1 +1,1 @@
-"""What ``sql`` and ``describe`` look at, and how they show it."""
+"""The sources of ``sql`` and ``describe``, and their output."""

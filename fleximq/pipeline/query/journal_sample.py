@@ -1,6 +1,6 @@
-"""A look into journals, and into what is sealed of them, without Spark: which topics there are, and some payloads.
+"""Samples journals and sealed history without Spark: topics, their totals, and some payloads.
 
-What there is of each topic in a journal: found by reading it once, without Spark, a few million records a second.
+Totals need one pass over a journal, at a few million records a second.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,14 +18,14 @@ from fleximq.pipeline.payloads.schema_inference import inferred
 from fleximq.pipeline.reader.journals import Journals, read
 from fleximq.pipeline.reader.source_options import SourceOptions
 
-#: So many payloads of a topic are looked at to find out what is in them.
+#: Number of payloads of a topic from which its schema is inferred.
 SAMPLE = 2000
 
 
 def batches(options: SourceOptions, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the columns of all records that these options choose, from the first on, those of a journal in order.
+    """Yield the columns of all records that these options select, for each journal in order.
 
-    Damage is passed over: what is there is looked at.
+    Damaged records are skipped.
 
     :raises PipelineError: or JournalError, OSError: a journal cannot be read.
     """
@@ -41,7 +41,7 @@ def batches(options: SourceOptions, columns: Sequence[str]) -> Iterator[pa.Recor
 
 
 def sealedBatches(folder: str, topics: Topics, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the columns of all records of these topics that are sealed, those of a journal in order.
+    """Yield the columns of all sealed records of these topics, for each journal in order.
 
     :raises PipelineError: they cannot be read.
     """
@@ -63,7 +63,7 @@ def _ofFile(path: str, topics: Topics, columns: Sequence[str]) -> Iterator[pa.Re
 
 
 def _looks(options: SourceOptions, columns: Sequence[str], sealed: str | None) -> list[Iterator[pa.RecordBatch]]:
-    """Return what there is: what is sealed, where that is asked too, and what the journals have."""
+    """Return the batches of sealed history, if requested, and those of the journals."""
     kept = batches(options, columns)
     return [kept] if sealed is None else [sealedBatches(sealed, options.topics, columns), kept]
 
@@ -71,14 +71,14 @@ def _looks(options: SourceOptions, columns: Sequence[str], sealed: str | None) -
 def isThere(options: SourceOptions, topic: str, sealed: str | None = None) -> bool:
     """Tell whether a topic has any record.
 
-    :param sealed: the folder of sealed history, which counts as well.
+    :param sealed: the folder of sealed history, which counts too.
     """
     only = replace(options, topics=options.topics.only([topic]))
     return any(len(batch) for each in _looks(only, ["offset"], sealed) for batch in each)
 
 
 def topicsOf(options: SourceOptions, sealed: str | None = None) -> list[str]:
-    """Return the names of all topics that have a record, sorted."""
+    """Return the names of all topics with a record, sorted."""
     found: set[str] = set()
     for each in _looks(options, ["topic"], sealed):
         for batch in each:
@@ -87,9 +87,9 @@ def topicsOf(options: SourceOptions, sealed: str | None = None) -> list[str]:
 
 
 def schemaOf(options: SourceOptions, format: str, topic: str | None = None, sealed: str | None = None) -> pa.Schema:
-    """Return the columns that the first payloads of a topic, or of all, have in this format; none if there are none.
+    """Return the columns of the first payloads of a topic, or of all, in this format; none without payloads.
 
-    Where there is sealed history as well, the first ones of either are looked at, so one schema fits both.
+    The first ones of both the journal and sealed history are used, so that one schema fits both.
     """
     only = options if topic is None else replace(options, topics=options.topics.only([topic]))
     schema = pa.schema([])
@@ -105,7 +105,7 @@ def schemaOf(options: SourceOptions, format: str, topic: str | None = None, seal
     return schema
 
 
-#: What a topic's first payloads are taken for, the first that fits most of them.
+#: The formats to guess for a topic; the first one that fits most payloads is chosen.
 _GUESSED = ("messagepack", "json")
 
 
@@ -124,7 +124,7 @@ class TopicSummary:
     _looked: list[pa.RecordBatch] = field(default_factory=list)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Count some records, of which the first few are kept to guess from."""
+        """Count some records, and store the first few for the guess."""
         offsets = rows.column("offset").to_numpy(zero_copy_only=False)
         times = rows.column("timestamp").cast(pa.int64()).to_numpy(zero_copy_only=False)
         first, last = int(offsets.min()), int(offsets.max())
@@ -139,7 +139,7 @@ class TopicSummary:
         self.bytes += pc.sum(pc.binary_length(rows.column("value"))).as_py() or 0
 
     def guess(self) -> None:
-        """Find out what the payloads are, from those that were kept."""
+        """Guess the format and schema from the stored payloads."""
         for format in _GUESSED:
             schema = pa.schema([])
             for rows in self._looked:
@@ -161,12 +161,12 @@ def _isText(values: pa.Array) -> bool:
     return True
 
 
-#: What has to be read for :func:`overview`.
+#: The columns that :func:`overview` needs.
 COLUMNS = ("topic", "offset", "timestamp", "value", "dialect", "content")
 
 
 def overview(batches: Iterable[pa.RecordBatch]) -> dict[str, TopicSummary]:
-    """Return what there is of each topic, by name, sorted.
+    """Return the summary of each topic, sorted by name.
 
     :param batches: of all records, with :data:`COLUMNS`.
     """

@@ -1,7 +1,7 @@
-"""What a query answers, written for people or for other programs: an aligned table, CSV, or JSON in lines.
+"""Writes the result of a query for people or programs: an aligned table, CSV, or lines of JSON.
 
-Bytes are text where they are UTF-8 or one MessagePack value (then its JSON), else hexadecimal. Those of a column
-``value`` beside a column ``dialect`` are looked at as what their dialect says.
+Bytes become text if they are UTF-8 or one MessagePack value (then its JSON), else hexadecimal. With a column
+``dialect``, those of a column ``value`` are decoded as the dialect says.
 """
 
 import csv
@@ -18,7 +18,7 @@ import pyarrow as pa
 from fleximq.wire.messagepack_json import toJson
 
 FORMATS = ("table", "csv", "json")
-#: The most columns of a terminal that one value takes in a table.
+#: Maximum terminal columns of one value in a table.
 WIDEST = 80
 _NULL = "NULL"
 _NUMBERS: tuple[Callable[[pa.DataType], bool], ...] = (
@@ -34,7 +34,7 @@ def show(rows: pa.Table, format: str, out: TextIO) -> None:
 
 
 def textOf(written: bytes, packed: bool = False) -> str:
-    """Return what bytes are as text.
+    """Return bytes as text.
 
     :param packed: whether MessagePack is more likely than text.
     """
@@ -61,7 +61,7 @@ def _packed(written: bytes) -> str | None:
 
 
 def _rows(table: pa.Table) -> Iterator[list[Any]]:
-    """Yield the rows as what JSON has, but for bytes, which are texts already, and numbers, which stay exact."""
+    """Yield the rows as JSON values, except for bytes, which are texts already, and numbers, which stay exact."""
     names = table.schema.names
     dialects = names.index("dialect") if names.count("dialect") == 1 else None
     types = [_plain(field.type) for field in table.schema]
@@ -78,7 +78,7 @@ def _rows(table: pa.Table) -> Iterator[list[Any]]:
 
 def _column(column: pa.Array) -> list[Any]:
     if pa.types.is_timestamp(column.type):
-        # Years that Python's datetime does not know stay numbers.
+        # Years beyond Python's datetime stay numbers.
         zone = column.type.tz is not None
         return [_moment(each, zone) for each in column.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()]
     found: list[Any] = column.to_pylist()
@@ -100,7 +100,7 @@ def _plain(type: pa.DataType) -> pa.DataType:
 
 
 def _value(value: Any, type: pa.DataType | None) -> Any:
-    """Return a value, whatever is nested in it, as what JSON has."""
+    """Return a value with all nested values as JSON values."""
     if value is None or isinstance(value, bool | int | str | Decimal):
         return value
     if isinstance(value, float):
@@ -123,7 +123,7 @@ def _value(value: Any, type: pa.DataType | None) -> Any:
 
 
 def _exact(value: Any) -> Any:
-    """Return what ``json`` can write: it knows no decimals, and no NaN that others could read."""
+    """Return a value that ``json`` can write: without decimals, and without NaN, which others could not read."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -151,7 +151,7 @@ def _json(table: pa.Table, out: TextIO) -> None:
 
 
 def _csv(table: pa.Table, out: TextIO) -> None:
-    """Null is nothing, and an empty text is ``""``, as PostgreSQL has it."""
+    """Write CSV as PostgreSQL does: null is empty, and an empty text is ``""``."""
     nothing = csv.writer(out, lineterminator="\n")
     nothing.writerow(table.schema.names)
     for row in _rows(table):
@@ -192,7 +192,7 @@ def _cut(text: str) -> str:
 
 
 def widthOf(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
+    """Return the width of a text in terminal columns."""
     if text.isascii():
         return len(text)
     return sum(
@@ -201,7 +201,7 @@ def widthOf(text: str) -> int:
 
 
 def aligned(names: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[bool], out: TextIO) -> None:
-    """Write cells below their names; those of numbers end at the same place, the others begin there."""
+    """Write cells below their names; numbers are right-aligned, others left-aligned."""
     widths = [max([widthOf(name), *(widthOf(row[at]) for row in rows)]) for at, name in enumerate(names)]
 
     def line(cells: Sequence[str]) -> str:

@@ -1,7 +1,6 @@
-"""The tables that a query may name: each topic by its own name, ``messages`` for all of them, and those of a lake.
+"""The tables of a query: each topic by its own name, ``messages`` for all of them, and those of a lake.
 
-A table is only opened when a query names it, so that nothing else is read; and of it only the columns whose names are
-words of the query.
+A table is opened only if a query names it; and of its columns only those that are words of the query are read.
 """
 
 import json
@@ -26,17 +25,17 @@ from fleximq.pipeline.reader.source_options import SourceOptions
 #: The table of all topics.
 ALL = "messages"
 _WORD = re.compile(r"\w+")
-#: What counts rows and means no columns.
+#: Counts rows and needs no column.
 _COUNTED = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
 _PART = re.compile(r"`((?:[^`]|``)*)`")
-#: So many topics are named where one is missing.
+#: Maximum number of topics in the error for a missing one.
 _NAMED = 20
 
 
 class Tables:
-    """What a query can name.
+    """The tables that a query can name.
 
-    :param options: those of the source; None where only a lake is asked.
+    :param options: those of the source; None if only a lake is queried.
     :param sealed: the folder of sealed history, which is read with the journals.
     :param lake: the folder of lake tables.
     """
@@ -54,9 +53,9 @@ class Tables:
         self._lake = lake
 
     def ask(self, query: str) -> DataFrame:
-        """Return what a query answers.
+        """Return the result of a query.
 
-        :raises PipelineError: it names what is not there, or is not understood; or a journal cannot be read.
+        :raises PipelineError: it names an unknown table, is invalid, or a journal cannot be read.
         """
         columns = columnsIn(query)
         opened: list[str] = []
@@ -71,7 +70,7 @@ class Tables:
                         self._open(name, columns).createOrReplaceTempView(_quoted(name))
                         opened.append(name)
                     elif columns is not None and name is None and opened:
-                        # Perhaps a column is meant that the words did not tell.
+                        # The query may need a column that its words did not name.
                         columns = None
                         self._close(opened)
                     else:
@@ -80,13 +79,13 @@ class Tables:
             self._close(opened)
 
     def _checkTwins(self, name: str, query: str) -> None:
-        """See that a query does not name another topic, too, which Spark would take for the same.
+        """Check that a query does not name a second topic that Spark would take for the same.
 
         :raises OptionRefused: it does.
         """
         if self._options is None or name == ALL:
             return
-        # To know all topics the whole journal would have to be read.
+        # Listing all topics would need a pass over the whole journal.
         likes = set(re.findall(re.escape(name), query, re.IGNORECASE)) - {name}
         for other in sorted(likes):
             if isThere(SourceOptions.of(_plain(self._options)), other, self._sealed):
@@ -96,14 +95,14 @@ class Tables:
                 )
 
     def _close(self, opened: list[str]) -> None:
-        """Forget tables; what was asked of them has them already."""
+        """Drop temporary views; existing results do not need them."""
         while opened:
             self._spark.catalog.dropTempView(_quoted(opened.pop()))
 
     def _open(self, name: str, columns: list[str] | None) -> DataFrame:
         """Return the table of this name.
 
-        :raises OptionRefused: there is none.
+        :raises OptionRefused: the name is unknown.
         """
         if self._lake is not None and Path(self._lake, name, OWN).is_dir():
             return lakeTable(self._spark, f"{self._lake}/{name}")
@@ -113,7 +112,7 @@ class Tables:
         if name != ALL and not isThere(chosen, name, self._sealed):
             known = topicsOf(chosen, self._sealed)
             some = ", ".join(known[:_NAMED]) + (f" and {len(known) - _NAMED} more" if len(known) > _NAMED else "")
-            dotted = "; a name with a dot has to stand in double quotes" if any("." in each for each in known) else ""
+            dotted = "; a name with a dot must be in double quotes" if any("." in each for each in known) else ""
             raise OptionRefused(f"there is no topic {name!r}, only {some or 'none at all'}{dotted}")
         return self._read(None if name == ALL else name, columns)
 
@@ -134,7 +133,7 @@ class Tables:
         return self._load(options)
 
     def _load(self, options: Mapping[str, str]) -> DataFrame:
-        """Return what the source has, and what is sealed where that is asked, too."""
+        """Return the records of the source, with sealed history if given."""
         if self._sealed is None:
             return self._spark.read.format("fleximq").options(**options).load()
         from fleximq.pipeline import history
@@ -145,13 +144,13 @@ class Tables:
         return history.read(self._spark, folders, self._sealed, **others)
 
     def _decoded(self, options: dict[str, str], topic: str | None) -> DataFrame:
-        """Return the source's columns, but for ``value`` those of the payloads, and ``error`` where one is wrong."""
+        """Return the source's columns, those of payloads instead of ``value``, and ``error`` for invalid ones."""
         if options["decode"] in STRUCTURED and "decodeSchema" not in options:
             found = schemaOf(SourceOptions.of(_plain(options)), options["decode"], topic, self._sealed)
             if not found.names:
                 raise OptionRefused(
                     f"no payload of {'any topic' if topic is None else repr(topic)} is {options['decode']}; "
-                    "--schema can say what there will be"
+                    "--schema can give the columns"
                 )
             options["decodeSchema"] = written(found)
         rows = self._load(options)
@@ -161,7 +160,7 @@ class Tables:
         own = [name for name in fields if name.lower() not in taken]
         columns: list[Any] = [F.col(name) for name in kept]
         columns += [F.col("decoded").getField(name).alias(name) for name in own]
-        # Fields called like columns of ours can be had as decoded.offset.
+        # Fields with names of source columns are available as decoded.offset.
         columns += [F.col("decoded")] if len(own) < len(fields) else []
         return rows.select(*columns, F.col("error"))
 
@@ -177,7 +176,7 @@ def _plain(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def lakeTable(spark: SparkSession, table: str) -> DataFrame:
-    """Return a table of a lake as it is now.
+    """Return the current state of a lake table.
 
     :raises PipelineError: it cannot be read.
     """
@@ -188,7 +187,7 @@ def lakeTable(spark: SparkSession, table: str) -> DataFrame:
         files = _deltaFiles(table) if form["format"] == DELTA else _icebergFiles(table, form.get("catalog"))
     except ImportError as error:
         raise OptionRefused(
-            f"{error.name} is not installed: pip install 'fleximq[{form['format']}]' brings it"
+            f"{error.name} is not installed: pip install 'fleximq[{form['format']}]' installs it"
         ) from error
     if not files:
         raise OptionRefused(f"the table {table} has no files yet")
@@ -211,7 +210,7 @@ def _icebergFiles(table: str, catalog: str | None) -> list[str]:
 
 
 def columnsIn(query: str) -> list[str] | None:
-    """Return the source's columns that a query may want; None for all."""
+    """Return the source's columns that a query may need, None for all."""
     text = _COUNTED.sub(" ", query)
     words = {word.lower() for word in _WORD.findall(text)}
     if "*" in text or "select" not in words or "natural" in words:
@@ -220,7 +219,7 @@ def columnsIn(query: str) -> list[str] | None:
 
 
 def _missing(error: AnalysisException) -> str | None:
-    """Return the name of the table that is not there, if that is what the error says."""
+    """Return the name of the missing table if the error reports one."""
     if error.getCondition() not in ("TABLE_OR_VIEW_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND.WITHOUT_SUGGESTION"):
         return None
     parts = _PART.findall((error.getMessageParameters() or {}).get("relationName", ""))

@@ -1,1 +1,1 @@
-"""The reading half of the data source: what options mean, where reading begins and ends, who reads what."""
+"""The reading half of the data source: options, start and end of a read, division among tasks, and the readers."""

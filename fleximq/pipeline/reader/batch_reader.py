@@ -1,8 +1,6 @@
-"""A read of journals as they are now: ``spark.read.format("fleximq")``.
+"""Reads the present content of journals: ``spark.read.format("fleximq")``.
 
-Filters of a query that the source can answer by itself: on topic, offset and timestamp.
-
-They are exact, so Spark need not look at the rows again.
+The source applies a query's filters on topic, offset and timestamp itself, and exactly, so Spark does not repeat them.
 """
 
 import logging
@@ -29,7 +27,7 @@ from pyspark.sql.datasource import (
 )
 
 from fleximq.pipeline.files.selection import Selection
-from fleximq.pipeline.reader.journals import Journal, Journals, SlicePartition, read, settle
+from fleximq.pipeline.reader.journals import Journal, Journals, SlicePartition, freezeImports, read
 from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Points, StartKind, checked, resolved
 from fleximq.pipeline.reader.source_options import SourceOptions
 
@@ -40,7 +38,7 @@ _RANGES = {"offset": ("start", "end"), "timestamp": ("since", "until")}
 
 
 def pushed(filters: Iterable[Filter], selection: Selection) -> tuple[Selection, list[Filter]]:
-    """Return what is left of a selection behind these filters, and the filters that are for Spark."""
+    """Return a selection restricted by these filters, and the filters that remain for Spark."""
     rest = []
     for filter in filters:
         narrowed = _narrowed(filter, selection)
@@ -74,7 +72,7 @@ def _narrowedTopics(filter: Any, selection: Selection) -> Selection | None:
 
 
 def _number(column: str | None, value: Any) -> int | None:
-    """Return what is compared with: an offset, or microseconds since 1970."""
+    """Return the number to compare with: an offset, or microseconds since 1970."""
     if column == "offset":
         return value if isinstance(value, int) and not isinstance(value, bool) else None
     if not isinstance(value, datetime) or value.tzinfo is None:
@@ -100,12 +98,13 @@ def _narrowedRange(filter: Any, selection: Selection, value: int, low: str, high
     return replace(selection, **{name: bounds[name](getattr(selection, name), each) for name, each in changes.items()})
 
 
-class Push:
-    """What stands in a reader's attribute ``pushFilters``.
+class PushDown:
+    """The callable in a reader's attribute ``pushFilters``.
 
-    Spark refuses every read of a source that has a method ``pushFilters`` of its own while the setting
-    ``spark.sql.python.filterPushdown.enabled`` is off, which is the default. It asks the method for its function; this
-    one names that of the base class, so the source is read with the setting on or off, and gets filters where it is on.
+    Spark refuses every read of a source with a method ``pushFilters`` of its own while the setting
+    ``spark.sql.python.filterPushdown.enabled`` is off, the default. It compares the method's function with that of the
+    base class; this object presents the latter, so the source can be read with the setting on or off, and gets filters
+    if it is on.
     """
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
@@ -114,20 +113,20 @@ class Push:
         self._take = take
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take filters, and return those that are for Spark."""
+        """Apply filters, and return those that remain for Spark."""
         rest: Iterable[Filter] = self._take(filters)
         return rest
 
 
 _log = logging.getLogger("fleximq.pipeline")
 
-#: Of so many paths is kept what was found out of their journals.
+#: Maximum number of paths with cached journals.
 _KEPT = 16
 _known: dict[tuple[tuple[str, ...], int], Journals] = {}
 
 
 class BatchReader(DataSourceReader):
-    """Reads from one point to another, both fixed when the query is planned. It travels to the tasks."""
+    """Reads from one point to another, both fixed when the query is planned. It is pickled for the tasks."""
 
     def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
         self._options = options
@@ -136,8 +135,8 @@ class BatchReader(DataSourceReader):
 
     @property
     def pushFilters(self) -> Any:
-        """Where Spark offers filters (see :class:`fleximq.pipeline.reader.batch_reader.Push`)."""
-        return Push(self._pushed)
+        """The filter push-down for Spark (see :class:`fleximq.pipeline.reader.batch_reader.PushDown`)."""
+        return PushDown(self._pushed)
 
     def _pushed(self, filters: list[Filter]) -> Iterable[Filter]:
         if not self._options.pushFilters:
@@ -148,9 +147,9 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return slices of all journals, balanced by bytes.
 
-        :raises RecordsMissing: an offset was named that is not kept.
+        :raises RecordsMissing: a start offset has been removed by retention.
         """
-        settle()
+        freezeImports()
         journals = _journalsOf(self._options)
         try:
             found: list[SlicePartition] = []
@@ -177,9 +176,9 @@ class BatchReader(DataSourceReader):
 
 
 def _journalsOf(options: SourceOptions) -> Journals:
-    """Return the journals that options name: those in folders with what queries planned before have found out of them.
+    """Return the journals that options name, with the cached lookups of earlier queries.
 
-    Where a segment has no index yet, that takes a look at all of it, which the same process need not do again.
+    A segment without an index has to be scanned completely, which this process then does only once.
     """
     if options.brokers:
         return Journals(options)

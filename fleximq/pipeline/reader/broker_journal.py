@@ -1,9 +1,8 @@
-"""A broker's journal as a source of records, read through the broker. In a folder
-:mod:`fleximq.pipeline.files.journal_files`
-reads one.
+"""A broker's journal as a source of records, read through the broker; the counterpart of
+:mod:`fleximq.pipeline.files.journal_files` for a folder.
 
-The broker answers with whole frames from any position on, and the offsets in their headers ascend. So places are found
-by trying positions, a dozen answers for a GiB, and what was found is kept.
+The broker returns complete frames from any position on, and their offsets ascend. So an offset or time is found by
+bisection, with a dozen requests for a GiB; visited positions are cached.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,13 +25,13 @@ from fleximq.pipeline.files.journal_files import TopicBounds
 from fleximq.pipeline.files.selection import NEVER, SLICE_BYTES, SegmentRange, Selection, Slice, Topics
 from fleximq.pipeline.files.slice_reader import Missing
 
-#: The most bytes that the broker gives at once.
+#: Maximum bytes of one response.
 PORTION = 4 * MEBIBYTE
-#: Places are found to so many bytes; what is read besides is passed over.
+#: Precision of a bisection in bytes; frames before the start are skipped.
 STEP = 256 * KIBIBYTE
-#: Whether the processor reads numbers from any place: within an answer they are at no multiples of their size.
+#: Whether the processor reads unaligned numbers: frames in a response are not aligned.
 _ANYWHERE = machine().lower() in ("x86_64", "amd64", "aarch64", "arm64")
-#: So many tried positions are kept.
+#: Maximum number of cached positions.
 _TRIED = 10_000
 _RECORDS = (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS)
 
@@ -40,7 +39,7 @@ Frame = tuple[FrameHeader, memoryview]
 
 
 class Answer(NamedTuple):
-    """Frames as the broker gives them: where each begins in ``data``, and the position to go on from."""
+    """Frames in a response: the start of each in ``data``, and the position to continue from."""
 
     data: memoryview
     frames: list[tuple[int, FrameHeader]]
@@ -48,10 +47,10 @@ class Answer(NamedTuple):
 
 
 def ask(link: BrokerLink, journal: str, position: int, most: int = PORTION) -> Answer:
-    """Return the whole frames from a position on, at most so many bytes, or one; none at the end.
+    """Request the complete frames from a position on, at most so many bytes, or one frame; none at the end.
 
-    :param journal: the id of the journal that is meant.
-    :raises PipelineError: the broker is away, refuses, has no journal or another one, or answers with something else.
+    :param journal: the id of the expected journal.
+    :raises PipelineError: the broker is away, refuses, has no journal or another one, or its answer is malformed.
     """
     answer = link.askLarge("/journal/read", {"position": position, "most": most})
     _check(link, journal, answer["journal"])
@@ -70,7 +69,7 @@ def ask(link: BrokerLink, journal: str, position: int, most: int = PORTION) -> A
 
 
 def _check(link: BrokerLink, journal: str, found: str) -> None:
-    """Check that a broker that may have been started anew still has the journal that is meant.
+    """Check that a broker, which may have been restarted, still has the same journal.
 
     :raises BrokerRefused: it has another one.
     """
@@ -79,10 +78,10 @@ def _check(link: BrokerLink, journal: str, found: str) -> None:
 
 
 class RemoteJournal:
-    """The journal of one broker; ``id`` is its own, ``path`` the broker's URL. Used by one thread.
+    """The journal of one broker; ``id`` is the journal's, ``path`` the broker's URL. Used by one thread.
 
-    Every method raises :class:`fleximq.pipeline.errors.PipelineError` where the broker is away for too long, does not
-    let the pipeline in, or has no journal.
+    Every method raises :class:`fleximq.pipeline.errors.PipelineError` if the broker is away for too long, refuses the
+    login, or has no journal.
     """
 
     def __init__(self, place: Place) -> None:
@@ -92,7 +91,7 @@ class RemoteJournal:
         self.id = str(self._about()["journal"])
 
     def close(self) -> None:
-        """End the connection; it is made again when something is asked."""
+        """Close the connection; the next request opens it again."""
         self._link.close()
 
     def _about(self) -> dict[str, Any]:
@@ -100,13 +99,13 @@ class RemoteJournal:
         return found
 
     def end(self) -> End:
-        """Return where all ends that is committed."""
+        """Return the durable end of the journal."""
         about = self._about()
         _check(self._link, self.id, about["journal"])
         return End(about["position"], about["end"])
 
     def bounds(self) -> TopicBounds:
-        """Return which offsets are kept; both are the same where there are none."""
+        """Return the first retained offset and the next one; both are equal if the journal is empty."""
         end = self.end()
         position = 0
         while True:
@@ -121,7 +120,7 @@ class RemoteJournal:
     def offsetAt(self, time: int) -> int:
         """Return the offset of the first record of this time or later (microseconds since 1970), or else the next.
 
-        Of what was published in a transaction, the time of the transaction counts.
+        Records of a transaction count with the time of the transaction.
         """
         end = self.end()
         position, _ = self._search(lambda header: header.lastTime >= time, end.position)
@@ -140,11 +139,11 @@ class RemoteJournal:
             position = answer.next
 
     def advance(self, start: int, end: int, records: int | None, size: int | None) -> Distance:
-        """Return how far from ``start`` on so many records and so many bytes of frames go, at least one record.
+        """Return the offset after so many records and so many bytes of frames from ``start`` on, at least one record.
 
-        Records are those of all topics. Of a transaction's bytes all that was staged for it counts.
+        Counts records of all topics. Of a transaction, the bytes of all its staged frames count.
 
-        :param end: go no further than this offset.
+        :param end: maximum offset of the result.
         """
         counted = Distance(start, 0, 0)
         while counted.offset < end:
@@ -173,12 +172,12 @@ class RemoteJournal:
         since: int = NEVER,
         sliceBytes: int = SLICE_BYTES,
     ) -> list[Slice]:
-        """Divide what has offsets from ``start`` up to before ``end`` among tasks, balanced by bytes.
+        """Divide the records with offsets from ``start`` up to before ``end`` among tasks, balanced by bytes.
 
-        Topics and times leave nothing out here: what the broker has of them is only known by reading it.
+        Topics and times skip no part here, since the broker gives no index.
 
-        :param parts: at least so many slices, if what there is can be cut so small (a frame).
-        :param sliceBytes: about the most that one of them reads.
+        :param parts: minimum number of slices, as far as the journal can be divided (a frame).
+        :param sliceBytes: approximate maximum bytes of a slice.
         """
         if start >= end:
             return []
@@ -206,12 +205,12 @@ class RemoteJournal:
             for one, next in zip(cuts, cuts[1:], strict=False)
         ]
 
-    # -- trying positions --------------------------------------------------------------------------
+    # -- bisection ---------------------------------------------------------------------------------
 
     def _search(self, holds: Callable[[FrameHeader], bool], end: int) -> tuple[int, int]:
-        """Return two positions, about a step apart.
+        """Return two positions, about a step apart, between which the condition becomes true.
 
-        :param holds: for no frame before the first of them, and for all from the second on.
+        :param holds: false for all frames before some position, true from there on.
         """
         low, high = 0, end
         while high - low > STEP:
@@ -226,7 +225,7 @@ class RemoteJournal:
         return low, high
 
     def _try(self, position: int) -> FrameHeader | None:
-        """Return the header of the first frame at or behind a position; None at the end."""
+        """Return the header of the first frame from a position on; None at the end."""
         known = self._tried.get(position)
         if known is None:
             frames = ask(self._link, self.id, position, 1).frames
@@ -241,10 +240,10 @@ class RemoteJournal:
 def readRemote(
     slice: Slice, place: Place, columns: Sequence[str], wanted: Selection, missing: Callable[[Missing], None]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted records of a slice as batches of columns, in the order of their offsets.
+    """Yield the selected records of a slice as batches of columns, ordered by offset.
 
     :param place: the broker; its URL is the slice's ``path``.
-    :param missing: told of records that should be there and are not; what it raises ends the reading.
+    :param missing: called with missing records; its exceptions end the read.
     :raises PipelineError: as :class:`RemoteJournal`; or the broker has another journal now.
     """
     selection = wanted.within(slice.start, slice.end)
@@ -258,7 +257,7 @@ def readRemote(
 
 
 class _RemoteReader:
-    """Reads a slice, once; the next frames are on their way while the ones before are decoded."""
+    """Reads a slice, once; the next frames are requested while the previous ones are decoded."""
 
     def __init__(
         self, link: BrokerLink, pool: ThreadPoolExecutor, slice: Slice, missing: Callable[[Missing], None]
@@ -267,12 +266,12 @@ class _RemoteReader:
         self._pool = pool
         self._slice = slice
         self._missing = missing
-        # The offset that should come next; None behind frames of which it is not known how far they went.
+        # The expected next offset; None after a frame with an unknown last offset.
         self._next: int | None = None
         self._held: dict[int, Frame] = {}
 
     def frames(self) -> Iterator[tuple[memoryview, list[PlacedFrame]]]:
-        """Yield frames with records, those of transactions included, and the bytes in which they stand."""
+        """Yield frames with records, including those of transactions, with the buffer that contains them."""
         for piece in self._slice.pieces:
             self._next = piece.first
             for answer in self._answers(piece):
@@ -316,7 +315,7 @@ class _RemoteReader:
             yield answer.data, places
 
     def _reached(self, offset: int) -> None:
-        """Go on at an offset; those before it that did not come are missing."""
+        """Continue at an offset, and report the missing records before it."""
         if self._next is not None:
             self._lost(self._next, offset, "the broker's journal has them no more")
         self._next = offset
@@ -329,7 +328,7 @@ class _RemoteReader:
     # -- transactions ------------------------------------------------------------------------------
 
     def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[tuple[memoryview, list[PlacedFrame]]]:
-        """Yield the staged frames that a transaction has published."""
+        """Yield the staged frames that a transaction published."""
         transaction = decodeTransaction(header, frame)
         if transaction.aborted:
             return
@@ -346,12 +345,12 @@ class _RemoteReader:
     def _publishedInPart(
         self, positions: Sequence[int], offset: int, behind: int
     ) -> Iterator[tuple[memoryview, list[PlacedFrame]]]:
-        """Yield those of some staged frames of which the offsets can be told, though others are gone."""
+        """Yield those of some staged frames with known offsets, although others are gone."""
         found = [self._staged(position, positions) for position in positions]
         counts = [None if staged is None else staged[0].count for staged in found]
         offsets, gap = assignOffsets(counts, offset, behind - offset)
         if gap is not None:
-            self._lost(*gap, "what was staged there is damaged or gone")
+            self._lost(*gap, "the records staged there are damaged or gone")
         for staged, first in zip(found, offsets, strict=True):
             if staged is not None and first is not None:
                 yield from self._within(staged, first)
@@ -362,7 +361,9 @@ class _RemoteReader:
             yield frame, [PlacedFrame(0, first)]
 
     def _staged(self, position: int, wanted: Sequence[int]) -> Frame | None:
-        """Return the staged frame at a position, None if it is not there; others that are wanted come with it."""
+        """Return the staged frame at a position, None if it is gone; further wanted frames are cached from the same
+        response.
+        """
         if position not in self._held:
             near = any(position < each < position + PORTION for each in wanted)
             answer = self._pool.submit(ask, self._link, self._slice.journal, position, PORTION if near else 1).result()
@@ -375,7 +376,7 @@ class _RemoteReader:
 
 
 def _behind(header: FrameHeader, frame: memoryview) -> int | None:
-    """Return the offset that the next frame should have; None if this one does not tell."""
+    """Return the expected offset of the next frame, None if unknown."""
     if header.kind in (FrameKind.SPARSE_RECORDS, FrameKind.REMOVED):
         return None
     if header.kind in (FrameKind.RECORDS, FrameKind.TRANSACTION):

@@ -1,4 +1,4 @@
-"""The columns ``decoded`` and ``error`` of the source: what payloads say, by the options ``decode`` and its like."""
+"""The columns ``decoded`` and ``error`` of the source: payloads decoded by the option ``decode`` and its companions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,16 +12,16 @@ from fleximq.pipeline.payloads.dialect_payloads import VERBATIM, Identity
 if TYPE_CHECKING:
     from fleximq.pipeline.payloads.decoder import Decoder
 
-#: The columns that are made of payloads.
+#: The columns made from payloads.
 MADE = ("decoded", "error")
-#: What they are made of.
+#: The columns they are made from.
 _NEEDED = ("value", "dialect", "content")
 #: The options that are read here.
 OPTIONS = ("decode", "decodeSchema", "identityMetadata", "identityBase64")
 
 
 class Decoding(NamedTuple):
-    """How payloads are decoded: format, columns, and what is taken apart before."""
+    """How payloads are decoded: format, columns, and the parts of Identity messages."""
 
     format: str
     schema: pa.Schema | None = None
@@ -29,9 +29,9 @@ class Decoding(NamedTuple):
 
     @classmethod
     def of(cls, options: Mapping[str, str], identity: Identity) -> "Decoding | None":
-        """Return what options ask for; None if payloads stay as they are.
+        """Return the decoding that options select, None if payloads stay as they are.
 
-        :raises OptionRefused: they do not go together, or the schema is none.
+        :raises OptionRefused: the options contradict each other, or the schema is invalid.
         """
         if "decode" not in options:
             given = [name for name in OPTIONS if name in options]
@@ -44,8 +44,8 @@ class Decoding(NamedTuple):
         return decoding
 
     def decoder(self) -> "Decoder":
-        """Return what decodes payloads like this."""
-        # It takes a quarter of all that is loaded, which each of Spark's processes would do, and few of them decode.
+        """Return the decoder for payloads."""
+        # This import is a quarter of the load time of each of Spark's processes, and few of them decode.
         from fleximq.pipeline.payloads.decoder import Decoder
 
         return Decoder(*self)
@@ -55,12 +55,12 @@ class Decoding(NamedTuple):
         return {"decoded": pa.struct(list(self.decoder().schema)), "error": pa.string()}
 
     def ddl(self) -> dict[str, str]:
-        """Return the same in Spark's DDL."""
+        """Return the same as Spark's DDL."""
         return {name: typeWritten(type) for name, type in self.types().items()}
 
 
 def needed(columns: Sequence[str]) -> list[str]:
-    """Return the columns that have to be read so that these can be had."""
+    """Return the columns to read in order to make these."""
     if not any(name in MADE for name in columns):
         return list(columns)
     return list(dict.fromkeys([*(name for name in columns if name not in MADE), *_NEEDED]))
@@ -69,7 +69,7 @@ def needed(columns: Sequence[str]) -> list[str]:
 def decoded(
     batches: Iterable[pa.RecordBatch], columns: Sequence[str], decoding: Decoding | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches with just these columns, in this order.
+    """Yield batches with exactly these columns, in this order.
 
     :param batches: with the columns that are :func:`needed`.
     """

@@ -1,12 +1,10 @@
-"""All journals that the options name: folders, or brokers that are asked.
+"""The journals that the options name: in folders, or behind brokers.
 
-Folders are found again at every look, for a glob may match more of them later.
+Globs are expanded again at each call, since later they may match more folders.
 
-Settles Spark's Python processes, which serve one task after the other, for a long life.
-
-They collect garbage behind each task, which takes 20 ms where Spark, pyarrow and numpy are imported, and nothing of
-them is garbage. And memory for a portion of frames or a batch of rows is given back to the system when it is done with,
-only to be asked for anew: 16,000 page faults in a query over two million rows, which are 30 ms of its processor time.
+Also tunes Spark's Python processes, which serve many tasks. They collect garbage after each task, which takes 20 ms
+with Spark, pyarrow and numpy imported, none of it garbage. And glibc returns the memory of each block of frames to the
+system, which costs 16,000 page faults (30 ms of processor time) in a query over two million rows.
 """
 
 import ctypes
@@ -36,22 +34,22 @@ from fleximq.pipeline.reader.decoded_columns import Decoding, decoded, needed
 from fleximq.pipeline.reader.offsets import RecordsMissing
 from fleximq.pipeline.reader.source_options import SourceOptions
 
-#: What Spark sets in the environment of processes that serve more than one task.
+#: Spark sets this environment variable in processes that serve more than one task.
 _SERVES_MANY = "SPARK_REUSE_WORKER"
-#: Parameters of glibc's mallopt, and their values: so much free memory is kept, and smaller blocks are taken from it.
+#: Parameters of glibc's mallopt: the free memory to retain, and the size below which blocks are taken from it.
 _KEPT = {-1: 64 * MEBIBYTE, -3: 32 * MEBIBYTE}
-#: Who has set one of these has chosen otherwise.
+#: If the user has set one of these, the allocator stays as it is.
 _CHOSEN = ("ARROW_DEFAULT_MEMORY_POOL", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
-#: So many calls do something.
+#: Number of calls that have an effect.
 _CALLS = 2
 _calls = count()
 
 
-def settle() -> None:
-    """Let imports alone and keep memory, if this is one of Spark's processes.
+def freezeImports() -> None:
+    """Exclude imports from garbage collection and retain memory, if this is one of Spark's processes.
 
-    Called where a task begins. The second call lets alone what the first task has imported: pyarrow imports pandas
-    where it is installed, once it is given numpy's arrays.
+    Called at the start of a task. The second call excludes the imports of the first task: pyarrow imports pandas, if
+    installed, on the first use of numpy's arrays.
     """
     if _SERVES_MANY not in os.environ or next(_calls) >= _CALLS:
         return
@@ -64,7 +62,7 @@ def settle() -> None:
 def _keepMemory() -> None:
     if any(name in os.environ for name in _CHOSEN):
         return
-    with suppress(AttributeError, OSError):  # where the C library is another one
+    with suppress(AttributeError, OSError):  # another C library
         mallopt = ctypes.CDLL(None).mallopt
         for parameter, value in _KEPT.items():
             mallopt(parameter, value)
@@ -78,7 +76,7 @@ Journal = JournalFiles | RemoteJournal
 
 
 class SlicePartition(InputPartition):
-    """One slice of a journal, for one task; ``broker`` is to be asked for it, or it is in a folder."""
+    """One slice of a journal for one task, read through ``broker``, or from its folder if None."""
 
     def __init__(self, slice: Slice, broker: Place | None = None) -> None:
         super().__init__(slice)
@@ -95,10 +93,10 @@ class Journals:
         self._known: dict[str, Journal] = {}
 
     def find(self) -> dict[str, Journal]:
-        """Return the journals that are there now, by their ids.
+        """Return the journals that exist now, by id.
 
-        :raises OptionRefused: there is none, or the same one twice.
-        :raises JournalError: a folder that is named is no journal.
+        :raises OptionRefused: none was found, or the same one twice.
+        :raises JournalError: a named folder is no journal.
         :raises PipelineError: a broker is away, refuses, or has no journal.
         """
         found: dict[str, Journal] = {}
@@ -123,7 +121,7 @@ class Journals:
         return [SlicePartition(slice, self._brokers.get(journal.path)) for slice in slices]
 
     def close(self) -> None:
-        """End the connections; they are made again when something is asked."""
+        """Close the connections; the next request opens them again."""
         for journal in self._known.values():
             if isinstance(journal, RemoteJournal):
                 journal.close()
@@ -140,7 +138,7 @@ class Journals:
 
 
 def _isStill(journal: Journal) -> bool:
-    """Tell whether a folder has the journal that it had; of a broker each answer tells."""
+    """Tell whether a folder still has the same journal; a broker is checked by each response."""
     if isinstance(journal, RemoteJournal):
         return True
     try:
@@ -158,15 +156,15 @@ def read(
     failOnDataLoss: bool,
     decoding: Decoding | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a partition; nothing of one that is none, which Spark makes where there are none.
+    """Yield the records of a partition; none for the empty partition that Spark adds if there are no others.
 
-    :param decoding: how the columns that are made of payloads are made, where there are such.
-    :raises RecordsMissing: something is missing that was there, and that matters.
+    :param decoding: how the columns from payloads are made, if requested.
+    :raises RecordsMissing: records are missing, and ``failOnDataLoss`` is set.
     """
-    settle()
+    freezeImports()
     if not isinstance(partition, SlicePartition):
         return
-    slice, tell = partition.slice, teller(partition.slice.journal, failOnDataLoss)
+    slice, tell = partition.slice, missingReporter(partition.slice.journal, failOnDataLoss)
     if partition.broker is not None:
         batches = readRemote(slice, partition.broker, needed(columns), wanted, tell)
     else:
@@ -174,8 +172,8 @@ def read(
     yield from decoded(batches, columns, decoding)
 
 
-def teller(journal: str, failOnDataLoss: bool) -> Callable[[Missing], None]:
-    """Return what raises or logs that records are missing."""
+def missingReporter(journal: str, failOnDataLoss: bool) -> Callable[[Missing], None]:
+    """Return a callback that raises or logs missing records."""
 
     def tell(missing: Missing) -> None:
         sentence = f"journal {journal}, {missing}"

@@ -1,7 +1,7 @@
-"""Where a reading begins and ends, and how much of it is taken at once. Pure.
+"""Start, end and batch limits of a read. Pure functions.
 
-A journal counts its records over all topics, so one number tells how far it was read: a stream's offsets are the next
-offset of each journal, by the journal's id.
+A journal counts its records over all topics, so one number is its progress: a stream's offsets are the next offset of
+each journal, by journal id.
 """
 
 import json
@@ -15,7 +15,7 @@ from fleximq.pipeline.errors import OptionRefused, PipelineError
 
 #: The next offset of each journal, in the order of their ids.
 Offsets = dict[str, int]
-#: What Kafka's users write for the first and the next offset.
+#: Kafka's numbers for the first and the next offset.
 _EARLIEST, _LATEST = -2, -1
 _MOST = (1 << 63) - 1
 _DIGITS = 19
@@ -23,11 +23,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class RecordsMissing(PipelineError):
-    """Records that were asked for are damaged, or retention has removed them; the text names their offsets."""
+    """Requested records are damaged or removed by retention; the text names their offsets."""
 
 
 class StartKind(Enum):
-    """What a point counts from."""
+    """The meaning of a point's value."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -36,7 +36,7 @@ class StartKind(Enum):
 
 
 class Point(NamedTuple):
-    """A place in a journal; ``value`` is an offset or a time in microseconds since 1970."""
+    """A point in a journal; ``value`` is an offset or a time in microseconds since 1970."""
 
     kind: StartKind
     value: int = 0
@@ -45,11 +45,11 @@ class Point(NamedTuple):
 EARLIEST, LATEST = Point(StartKind.EARLIEST), Point(StartKind.LATEST)
 
 
-class Kept(Protocol):
-    """What a journal says of its offsets."""
+class OffsetSource(Protocol):
+    """A journal's lookup of offsets."""
 
     def bounds(self) -> Any:
-        """Return the first offset that is kept as ``first``, and the next one as ``next``."""
+        """Return the first retained offset as ``first``, and the next one as ``next``."""
 
     def offsetAt(self, time: int) -> int:
         """Return the offset of the first record of this time or later, or else the next one."""
@@ -68,12 +68,13 @@ class Points:
 
 
 def pointsOf(name: str, written: str, others: Point) -> Points:
-    """Read ``startingOffsets`` and the like: ``earliest``, ``latest``, an offset, or JSON with one for each journal.
+    """Read ``startingOffsets`` and its companions: ``earliest``, ``latest``, an offset, or JSON with one for each
+    journal.
 
     -2 is earliest and -1 latest, as for Kafka.
 
     :param others: for journals that the JSON does not name.
-    :raises OptionRefused: it is nothing of that.
+    :raises OptionRefused: the text is none of these.
     """
     text = written.strip()
     if not text.startswith("{"):
@@ -82,9 +83,10 @@ def pointsOf(name: str, written: str, others: Point) -> Points:
 
 
 def timesOf(name: str, written: str, others: Point) -> Points:
-    """Read ``startingTimestamp`` and the like: milliseconds since 1970, ISO 8601, or JSON with one for each journal.
+    """Read ``startingTimestamp`` and its companions: milliseconds since 1970, ISO 8601, or JSON with one for each
+    journal.
 
-    :raises OptionRefused: it is nothing of that.
+    :raises OptionRefused: the text is none of these.
     """
     text = written.strip()
     if not text.startswith("{"):
@@ -124,15 +126,15 @@ def _time(name: str, written: Any) -> Point:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise OptionRefused(
-            f"the option {name!r} has {written!r}, but must have milliseconds since 1970 or a time such as "
+            f"the option {name!r} has {written!r}, but must have milliseconds since 1970 or a time, e.g. "
             "2026-01-31T12:00:00Z"
         ) from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return Point(StartKind.TIME, (moment - _EPOCH) // timedelta(microseconds=1))
 
 
-def resolved(point: Point, journal: Kept) -> int:
-    """Return the offset at which a point is."""
+def resolved(point: Point, journal: OffsetSource) -> int:
+    """Return the offset of a point."""
     if point.kind is StartKind.EARLIEST:
         return int(journal.bounds().first)
     if point.kind is StartKind.LATEST:
@@ -143,11 +145,11 @@ def resolved(point: Point, journal: Kept) -> int:
 
 
 def checked(journal: str, start: int, bounds: Any, fail: bool, warn: Callable[[str], None]) -> int:
-    """Return where a reading can begin that is to begin at an offset.
+    """Return the possible start of a read from an offset.
 
-    :param bounds: ``first`` and ``next`` of what the journal keeps.
-    :param warn: given a sentence where the two differ and that does not matter.
-    :raises RecordsMissing: they differ, and ``fail`` says that it matters.
+    :param bounds: the retained offsets, ``first`` and ``next``.
+    :param warn: called with a sentence if the start differs and ``fail`` is off.
+    :raises RecordsMissing: the start differs, and ``fail`` is on.
     """
     if start < bounds.first:
         sentence = (
@@ -166,40 +168,40 @@ def checked(journal: str, start: int, bounds: Any, fail: bool, warn: Callable[[s
 
 
 def ordered(offsets: Mapping[str, int]) -> Offsets:
-    """Return offsets in the order of the ids, for Spark compares their JSON as text."""
+    """Return offsets ordered by id, because Spark compares their JSON as text."""
     return {journal: offsets[journal] for journal in sorted(offsets)}
 
 
 class BatchLimit(Protocol):
-    """How far a part of what waits goes: ``offset``, and how many ``records`` and ``bytes`` that are."""
+    """The end of a limited part of a journal: ``offset``, and its ``records`` and ``bytes``."""
 
     @property
     def offset(self) -> int:
-        """Up to before this offset."""
+        """The first offset after it."""
 
     @property
     def records(self) -> int:
-        """So many records."""
+        """The number of records."""
 
     @property
     def bytes(self) -> int:
-        """So many bytes."""
+        """The number of bytes."""
 
 
-#: Goes from one offset of a journal up to another, at most so many records and so many bytes.
+#: Advances from one offset of a journal up to another, by at most so many records and so many bytes.
 Advance = Callable[[str, int, int, int | None, int | None], BatchLimit]
 
 
-def admitted(
+def batchEnd(
     start: Mapping[str, int], end: Mapping[str, int], records: int | None, size: int | None, advance: Advance
 ) -> Offsets:
-    """Return how far a micro-batch goes that begins at ``start`` and must not go beyond ``end``.
+    """Return the end of a micro-batch that begins at ``start`` and must not go beyond ``end``.
 
-    Journals that have much waiting share evenly what those with less have left over.
+    Journals with long backlogs share the rest of the limit evenly.
 
-    :param records: the most records, about; None: all.
-    :param size: the most bytes, about; None: all.
-    :param advance: takes at least one record, so that there is always progress.
+    :param records: approximate maximum of records, None for unlimited.
+    :param size: approximate maximum of bytes, None for unlimited.
+    :param advance: goes at least one record forward, so that each batch makes progress.
     """
     if records is None and size is None:
         return ordered({**start, **end})

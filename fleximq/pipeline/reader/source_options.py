@@ -1,4 +1,6 @@
-"""The options of the source, read and checked. Where Spark's Kafka source has an option, it is called the same."""
+"""The options of the source, parsed and checked. They have the names of the options of Spark's Kafka source where both
+exist.
+"""
 
 import json
 import re
@@ -17,7 +19,7 @@ from fleximq.pipeline.payloads.dialect_payloads import Identity
 from fleximq.pipeline.reader.decoded_columns import MADE, OPTIONS, Decoding
 from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Points, StartKind, pointsOf, timesOf
 
-#: What says how a broker is reached (:meth:`fleximq.pipeline.broker_link.Place.of`).
+#: The options for the connection to a broker (:meth:`fleximq.pipeline.broker_link.Place.of`).
 _BROKER = ("url", "token", "credentials", "caFile", "certFile", "keyFile", "brokerTimeout")
 _KNOWN = {
     *_BROKER,
@@ -50,12 +52,11 @@ _TRUTH = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What was asked of the source.
+    """The parsed options of the source.
 
-    ``paths`` are folders or globs of folders, ``brokers`` what has journals that are read through them; there are only
-    the ones or the others. ``start`` and ``end`` are None where nothing was said: a stream begins
-    with what comes next, a batch reads all. A stream of the ``group`` tells those ``told`` how far it is.
-    ``decoding`` is None where payloads stay as they are.
+    Either ``paths``, folders or globs of folders, or ``brokers``, to read journals through, is set. ``start`` and
+    ``end`` are None by default: then a stream begins with the next record, a batch reads all. A stream with a ``group``
+    reports its progress to the brokers in ``told``. ``decoding`` is None if payloads stay as they are.
     """
 
     paths: tuple[str, ...]
@@ -76,13 +77,13 @@ class SourceOptions:
 
     @classmethod
     def of(cls, written: Mapping[str, str]) -> "SourceOptions":
-        """Return the options, checked; names are taken in any case, as everywhere in Spark.
+        """Return the checked options; names are case-insensitive, as everywhere in Spark.
 
-        :raises OptionRefused: one is missing, unknown, or has a value it cannot have.
+        :raises OptionRefused: an option is missing, unknown, or has an invalid value.
         """
         options: dict[str, str] = {}
         for name, value in written.items():
-            # What has a dot is a setting of Spark or of a catalog.
+            # A name with a dot is a setting of Spark or of a catalog.
             if "." not in name:
                 known = _SPELLED.get(name.lower())
                 if known is None:
@@ -113,7 +114,7 @@ class SourceOptions:
 
 
 def _brokers(options: Mapping[str, str]) -> tuple[Place, ...]:
-    """Return the brokers at the URLs, which are separated by commas; none where no URL is given."""
+    """Return the brokers of the comma-separated URLs; none without a URL."""
     given = [name for name in _BROKER if name in options]
     if "url" not in options:
         if given and "lagUrl" not in options:
@@ -125,14 +126,16 @@ def _brokers(options: Mapping[str, str]) -> tuple[Place, ...]:
 
 
 def _group(options: Mapping[str, str], brokers: tuple[Place, ...]) -> tuple[str | None, tuple[Place, ...]]:
-    """Return the consumer group, and the brokers that are told how far it is: those that are read, or of ``lagUrl``."""
+    """Return the consumer group, and the brokers to report its progress to: those that are read, or of ``lagUrl``."""
     if "consumerGroup" not in options:
         if "lagUrl" in options:
             raise OptionRefused("the option 'lagUrl' belongs to 'consumerGroup', which is missing")
         return None, ()
     if "lagUrl" in options:
         if brokers:
-            raise OptionRefused("the options 'url' and 'lagUrl' exclude each other: who is asked is told, too")
+            raise OptionRefused(
+                "the options 'url' and 'lagUrl' exclude each other: reports go to the brokers that are read"
+            )
         brokers = tuple(Place.of(options, url) for url in _list(options, "lagUrl"))
     if not brokers:
         raise OptionRefused("the option 'consumerGroup' needs 'lagUrl', the broker that is to know of it, or 'url'")
@@ -189,7 +192,7 @@ def _list(options: Mapping[str, str], name: str) -> list[str]:
 
 
 def _points(options: Mapping[str, str], which: str) -> Points | None:
-    """Return where a reading begins or ends; times come before offsets, as for Kafka."""
+    """Return the start or end of a read; times take precedence over offsets, as for Kafka."""
     others = EARLIEST if which == "starting" else LATEST
     for suffix, read in (("Timestamp", timesOf), ("OffsetsByTimestamp", timesOf), ("Offsets", pointsOf)):
         name = which + suffix

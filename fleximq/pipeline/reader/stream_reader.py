@@ -1,4 +1,4 @@
-"""A stream of what journals keep: ``spark.readStream.format("fleximq")``.
+"""Streams records from journals: ``spark.readStream.format("fleximq")``.
 
 The offsets of the stream are the next offset of each journal. A journal that appears later, where ``path`` is a glob,
 is read from its first record on.
@@ -27,7 +27,7 @@ from fleximq.pipeline.reader.offsets import (
     Points,
     RecordsMissing,
     StartKind,
-    admitted,
+    batchEnd,
     checked,
     ordered,
     resolved,
@@ -38,7 +38,7 @@ _log = logging.getLogger("fleximq.pipeline")
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives in a process of the driver as long as the query, and in each task for its slice."""
+    """Lives in a process of the driver for the whole query, and in each task for its slice."""
 
     def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
         self._options = options
@@ -49,7 +49,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._progress: StreamProgress | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tasks need no more than what was asked for."""
+        """Tasks need only the options."""
         return {**self.__dict__, "_journals": None, "_target": None, "_progress": None}
 
     def _all(self) -> Journals:
@@ -61,9 +61,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._all().find()
 
     def initialOffset(self) -> Offsets:
-        """Return where the first micro-batch of a new query begins.
+        """Return the start of the first micro-batch of a new query.
 
-        :raises RecordsMissing: an offset was named that is not kept.
+        :raises RecordsMissing: a named offset has been removed by retention.
         """
         points = self._options.start or Points(LATEST)
         found = {}
@@ -76,11 +76,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ordered(found)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Go no further than what is committed now."""
+        """Stop at the present end of the journals."""
         self._target = self._ends()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return what the options say; of two limits the other one is looked at in :meth:`latestOffset`."""
+        """Return the limit from the options; :meth:`latestOffset` applies a second one."""
         if self._options.maxRecords is not None:
             return ReadMaxRows(self._options.maxRecords)
         if self._options.maxBytes is not None:
@@ -88,13 +88,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def reportLatestOffset(self) -> Offsets:
-        """Return where all journals end, whatever the limits are."""
+        """Return the ends of all journals, regardless of limits."""
         return self._ends()
 
     def latestOffset(self, start: Mapping[str, int], limit: ReadLimit) -> Offsets:
-        """Return how far the next micro-batch goes; ``start`` again if nothing waits.
+        """Return the end of the next micro-batch; ``start`` again if no records are waiting.
 
-        :raises RecordsMissing: a journal that was being read is gone.
+        :raises RecordsMissing: a journal of the stream is gone.
         """
         self._tell(start)
         journals = self._find()
@@ -103,11 +103,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if offset < 0:
                 begin[journal] = journals[journal].bounds().first
         ends = self._target if self._target is not None else self._ends()
-        # After a power loss a journal without a broker can end before what was read of it.
+        # After a power loss a journal without a broker can end before an offset that was read.
         end = {journal: max(offset, begin[journal]) for journal, offset in ends.items() if journal in begin}
         self._checkGone(begin, journals)
         records, size = self._limits(limit)
-        return admitted(
+        return batchEnd(
             begin,
             {journal: end.get(journal, offset) for journal, offset in begin.items()},
             records,
@@ -116,11 +116,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _tell(self, start: Mapping[str, int]) -> None:
-        """Say how far the group is: Spark asks for more when it is done with all before."""
+        """Report the group's progress: Spark asks for the next batch when all before is processed."""
         if self._options.group is not None:
             if self._progress is None:
                 self._progress = StreamProgress(self._options.group, self._options.told)
-            self._progress.reached(start)
+            self._progress.report(start)
 
     def _limits(self, limit: ReadLimit) -> tuple[int | None, int | None]:
         if isinstance(limit, ReadMaxRows):
@@ -143,9 +143,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {id: journal.end().offset for id, journal in self._find().items()}
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
-        """Return slices of what lies between, balanced by bytes.
+        """Return slices between two offsets, balanced by bytes.
 
-        :raises RecordsMissing: retention has removed some of it, or a journal is gone.
+        :raises RecordsMissing: retention has removed some records, or a journal is gone.
         """
         journals = self._find()
         found: list[SlicePartition] = []
@@ -155,13 +155,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if begin >= until:
                 continue
             if journal is None:
-                # A batch that a restart does again comes here first: without its rows it must not be taken for done.
+                # A batch that a restart repeats is planned here first; without its rows it must not count as processed.
                 self._gone(f"journal {id} is not there any more, and with it the offsets {begin} to {until - 1}")
                 continue
             if id in start:
                 begin = checked(id, begin, journal.bounds(), self._options.failOnDataLoss, _log.warning)
                 if self._progress is not None:
-                    self._progress.passedOver(id, start[id], begin)
+                    self._progress.countLost(id, start[id], begin)
             found += self._all().partitions(journal, begin, until, self._options, self._wanted)
         return found
 
@@ -171,10 +171,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read(partition, self._columns, self._wanted, options.failOnDataLoss, options.decoding)
 
     def commit(self, end: Mapping[str, int]) -> None:
-        """Keep nothing: Spark's checkpoint knows how far the query is."""
+        """No-op: Spark's checkpoint stores the progress of the query."""
 
     def stop(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         if self._journals is not None:
             self._journals.close()
         if self._progress is not None:

@@ -1,8 +1,8 @@
-"""Rows of Spark as records for the broker, in portions of about as many bytes as are sent at once.
+"""Converts rows of Spark to records for the broker, in groups of about the size of one request.
 
 This file is hot: a row with a binary value costs 0.2 us here, one with a struct of five fields 3 us.
 
-What MessagePack has no type for is written as text: times and dates as in ISO 8601, decimals with all their digits.
+Types that MessagePack lacks are written as text: times and dates in ISO 8601, decimals with all their digits.
 """
 
 import datetime
@@ -20,12 +20,12 @@ from fleximq.pipeline.errors import RowRefused
 from fleximq.values.message import Content, Message
 from fleximq.values.records import contentOf
 
-#: The most records in one portion: so many the broker takes at once.
+#: Maximum records of one request, set by the broker.
 RECORDS = 50_000
-#: About what a record takes besides topic, value and headers.
+#: Approximate size of a record in addition to topic, value and headers.
 _AROUND = 24
 
-#: What payloads are, by their dialects. What the broker published itself may be anything, mostly MessagePack.
+#: Content types by dialect. A message of the broker itself may have any, mostly MessagePack.
 _BYTES = contentOf(Message(b"", Content.BYTES))
 _CONTENTS = {
     name: contentOf(Message(b"", content))
@@ -42,13 +42,13 @@ _Convert = Callable[[Any], Any]
 
 
 class Rows:
-    """Makes records of rows.
+    """Converts rows to records.
 
     :param topic: that of rows without one.
-    :param packed: the bytes of ``value`` are MessagePack already.
-    :param original: they are payloads as the source reads them, and stay what they are; the column ``content``, or else
-        ``dialect``, says what that is.
-    :param portion: about so many bytes, at most one record more, make a portion.
+    :param packed: whether the bytes of ``value`` are MessagePack already.
+    :param original: whether they are payloads as the source reads them, to publish unchanged; the column ``content``,
+        or else ``dialect``, has their type.
+    :param portion: approximate bytes of a group, at most one record more.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class Rows:
         self._portion = portion
 
     def portions(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Record]]:
-        """Yield all rows of some batches as records: maps with ``topic``, ``value`` and perhaps ``headers``.
+        """Yield the rows of some batches as groups of records: maps with ``topic``, ``value`` and perhaps ``headers``.
 
         In place of a value, an original one has its ``payload`` and the code of its ``content``.
 
-        :raises RowRefused: a row has no topic, or a value that is no MessagePack though it should be.
+        :raises RowRefused: a row has no topic, or a value that should be MessagePack and is not.
         """
         held: list[Record] = []
         size = 0
@@ -87,7 +87,7 @@ class Rows:
             yield held
 
     def _records(self, batch: pa.RecordBatch) -> tuple[list[Record], npt.NDArray[np.int64]]:
-        """Return the records of a batch, and about how many bytes each has."""
+        """Return the records of a batch, and their approximate sizes in bytes."""
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         values, sizes = self._values(columns["value"])
         topics, topic = self._topics(columns.get("topic"), batch.num_rows)
@@ -105,7 +105,7 @@ class Rows:
         return records, sizes
 
     def _topics(self, column: pa.Array | None, number: int) -> tuple[list[str] | None, str]:
-        """Return the topic of each row, or one that all have."""
+        """Return the topic of each row, or one for all."""
         if column is None or column.null_count == number:
             if self._topic is None:
                 raise RowRefused("a row has no topic: its column 'topic' is null, and there is no option 'topic'")
@@ -119,7 +119,7 @@ class Rows:
         return (None, first) if names.count(first) == number else (names, "")
 
     def _values(self, column: pa.Array) -> tuple[list[Any], npt.NDArray[np.int64]]:
-        """Return the values, and about how many bytes they have when they are packed."""
+        """Return the values, and their approximate sizes as MessagePack."""
         values = valuesOf(column)
         if not _isBytes(column.type):
             return values, np.fromiter(map(_packedSize, values), np.int64, len(values)) + _AROUND
@@ -128,9 +128,9 @@ class Rows:
 
 
 def contentsOf(contents: pa.Array | None, dialects: pa.Array | None, number: int) -> list[int]:
-    """Return what payloads are, as the journal's codes: as a column says, or else as their dialects have it.
+    """Return the content types of payloads, as the journal's codes: from a column, or else by their dialects.
 
-    The bytes of a dialect that nobody knows stay bytes.
+    Payloads of an unknown dialect are plain bytes.
     """
     if dialects is None or dialects.null_count == number:
         guessed = pa.repeat(pa.scalar(_BYTES, pa.int32()), number)
@@ -173,7 +173,7 @@ def _unpacked(value: bytes | None) -> Any:
 
 
 def _headers(column: pa.Array | None, keys: pa.Array | None) -> Iterator[tuple[int, Record]]:
-    """Yield the places of rows that have headers or a key, with both in one map."""
+    """Yield the indexes of rows that have headers or a key, with both in one map."""
     columns = [None if each is None or each.null_count == len(each) else each for each in (column, keys)]
     if columns == [None, None]:
         return
@@ -190,7 +190,7 @@ def _headers(column: pa.Array | None, keys: pa.Array | None) -> Iterator[tuple[i
 def valuesOf(column: pa.Array) -> list[Any]:
     """Return the values of a column as MessagePack has them; None for a null."""
     if pa.types.is_struct(column.type) and not column.null_count:
-        # Several times as quick as one by one.
+        # Several times as fast as one by one.
         names = [field.name for field in column.type]
         return [dict(zip(names, row, strict=True)) for row in zip(*map(valuesOf, column.flatten()), strict=True)]
     values: list[Any] = column.to_pylist()
@@ -199,7 +199,7 @@ def valuesOf(column: pa.Array) -> list[Any]:
 
 
 def converter(type: pa.DataType) -> _Convert | None:
-    """Return what makes of a value of this type one that MessagePack has; None: it is one already."""
+    """Return a function that converts values of this type to types of MessagePack; None if no conversion is needed."""
     if pa.types.is_map(type):
         return _mapConverter(converter(type.key_type), converter(type.item_type))
     if pa.types.is_struct(type):
@@ -244,7 +244,7 @@ def _structConverter(fields: Mapping[str, _Convert]) -> _Convert:
 
 
 def _isoTime(value: datetime.datetime) -> str:
-    """Return a time as in ISO 8601, with microseconds, and with a Z if it is one of UTC."""
+    """Return a time in ISO 8601, with microseconds, and with a Z if it is in UTC."""
     if value.tzinfo is None:
         return value.isoformat(timespec="microseconds")
     return value.astimezone(datetime.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

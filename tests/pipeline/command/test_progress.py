@@ -58,7 +58,7 @@ class ProgressTests(SynchronousTestCase):
         stream = Terminal()
         progress = self.progress(stream)
         progress.show("a", 1, None, "b")
-        progress.say("word")
+        progress.writeLine("word")
         self.assertEqual(stream.getvalue(), "\ra: 1 b\r      \rword\n")
 
     def test_end(self) -> None:
@@ -77,4 +77,4 @@ class ProgressTests(SynchronousTestCase):
         progress = self.progress(stream)
         stream.close()
         self.assertRaises(ValueError, stream.write, "x")
-        progress.say("word")
+        progress.writeLine("word")

@@ -32,7 +32,7 @@ class FakeRun:
         """Return the shared session."""
         return sharedSession()
 
-    def say(self, text: str) -> None:
+    def writeLine(self, text: str) -> None:
         """Keep a line."""
         self.said.append(text)
 

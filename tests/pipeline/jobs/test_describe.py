@@ -113,7 +113,7 @@ class DescribeTests(SynchronousTestCase):
                 client.flush()
             (journal,) = self.facts("--url", url)["journals"]
             reporter = Reporter("billing", [Place(url)])
-            reporter.tell({str(journal["journal"]): 2})
+            reporter.report({str(journal["journal"]): 2})
             reporter.close(PATIENCE)
             facts = self.facts("--url", url)
         self.assertEqual([topic["topic"] for topic in facts["topics"]], ["orders"])

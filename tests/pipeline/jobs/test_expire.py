@@ -56,7 +56,7 @@ class ExpireTests(LakeCase):
         self.assertEqual(keep("keep", "a=b.*=12h"), Keep("a=b.*", 43_200))
         for wrong in ("", "90", "0d", "=90d", "a=", "90y"):
             words = str(self.assertRaises(SettingError, keep, "keep", wrong))
-            self.assertIn("must be an age such as 90d", words)
+            self.assertIn("must be an age, e.g. 90d", words)
 
     def test_iceberg(self) -> None:
         """So it is with a table of Iceberg."""

@@ -24,7 +24,7 @@ if not skip:
     from fleximq.pipeline.lake.batch_commit import BatchCommit
     from fleximq.pipeline.lake.completeness import dataFiles
     from fleximq.pipeline.lake.table.ledger import Gap
-    from fleximq.pipeline.lake.table.lock import feeding
+    from fleximq.pipeline.lake.table.lock import writerLock
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.session import sharedSession
 
@@ -366,7 +366,7 @@ class FailureTests(IngestCase):
         """Two ingests into one table do not meet."""
         self.fill(1)
         self.ingest()
-        with feeding(self.table):
+        with writerLock(self.table):
             error = self.assertRaises(LakeRefused, self.ingest)
         self.assertIn("another ingest feeds it", str(error))
 
@@ -374,7 +374,7 @@ class FailureTests(IngestCase):
         """Two ingests into one lake have each a checkpoint of its own."""
         self.fill(1)
         self.ingest("--table", "one=#")
-        with feeding(self.lake):
+        with writerLock(self.lake):
             error = self.assertRaises(LakeRefused, self.ingest, "--table", "two=#")
             self.assertIn("a second one needs other tables and a --checkpoint of its own", str(error))
             self.ingest("--table", "two=#", "--checkpoint", str(self.parent / "other"))
@@ -432,7 +432,7 @@ class OptionTests(IngestCase):
             (("--table", "x"), "must be NAME=PATTERN"),
             (("--table", "x=#", "--table", "x=y"), "--table names 'x' twice"),
             (("--decode", "xml"), "has payloads as 'xml', but there are only"),
-            (("--schema", "a INT"), "has a schema, which goes with messagepack and json"),
+            (("--schema", "a INT"), "has a schema, which is only for messagepack and json"),
             (("--consumer-group", "g"), "--consumer-group needs --url or --lag-url"),
         ):
             run = FakeRun()

@@ -252,7 +252,7 @@ class CrashTests(JournalCase):
         run = FakeRun()
         run.progress = lambda *told: run.stopping.set()  # type: ignore[method-assign]
         said = self.replay(*self.from_, "--rate", "50", run=run)
-        self.assertEqual(said[-1], "stopped after 5 messages; the same command goes on")
+        self.assertEqual(said[-1], "stopped after 5 messages; the same command continues")
         self.written.kept("a", msgpack.packb("late"))
         self.assertEqual(self.replay(*self.from_)[-1], "20 messages were published")
         self.assertEqual(self.published(), self.everything)
@@ -264,7 +264,7 @@ class CrashTests(JournalCase):
         with connect(self.url) as client, client.subscribe("#") as deliveries:
             said = self.replay(*self.from_)
             found = [deliveries.next(SECONDS) for _ in range(20)]
-        self.assertIn("has no journal: messages may come twice", said[0])
+        self.assertIn("has no journal: messages may be published twice", said[0])
         self.assertEqual([(each.topic, each.value) for each in found if each], self.everything)
 
 

@@ -7,7 +7,7 @@ from tests.pipeline.installed import missing as skip
 if not skip:
     import numpy as np
 
-    from fleximq.pipeline.jobs.replay_schedule import Paced, ReplaySchedule
+    from fleximq.pipeline.jobs.replay_schedule import ReplaySchedule, ScheduledSlice
 
 SECOND = 1_000_000
 
@@ -15,10 +15,10 @@ SECOND = 1_000_000
 class PaceTests(SynchronousTestCase):
     """Slices of rows."""
 
-    def slices(self, pace: "ReplaySchedule", *times: float) -> "list[Paced]":
+    def slices(self, pace: "ReplaySchedule", *times: float) -> "list[ScheduledSlice]":
         """Return them for rows that came at these seconds."""
         found = pace.slices(np.array([1_700_000_000 * SECOND + round(each * SECOND) for each in times], np.int64))
-        return [Paced(each.start, each.stop, round(each.due, 6)) for each in found]
+        return [ScheduledSlice(each.start, each.stop, round(each.due, 6)) for each in found]
 
     def test_atOnce(self) -> None:
         """Without a pace, all that is there is one slice, due at once."""

@@ -46,7 +46,7 @@ class ReplayStateTests(SynchronousTestCase):
         with state as progress:
             state.write(progress)
         error = self.assertRaises(OptionRefused, self.state("that").__enter__)
-        self.assertEqual(str(error), "the replay r was begun for something else: choose another --name")
+        self.assertEqual(str(error), "the replay r was begun with other options: choose another --name")
 
     def test_twice(self) -> None:
         """Nobody else can be at it, until the first is done."""
@@ -68,4 +68,4 @@ class ReplayStateTests(SynchronousTestCase):
         """A folder that cannot be made is an error."""
         (self.folder / "file").write_text("")
         error = self.assertRaises(PipelineError, self.state(folder=str(self.folder / "file" / "x")).__enter__)
-        self.assertIn("cannot be kept", str(error))
+        self.assertIn("cannot be stored", str(error))

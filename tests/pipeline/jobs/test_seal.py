@@ -200,7 +200,7 @@ class NeighboursTests(SealCase):
         segments = JournalFiles(self.folder).segments()
         run = FakeRun()
         error = self.assertRaises(PipelineError, self.seal, run=run)
-        self.assertEqual(str(error), "1 segments are not sealed, for something of them is missing")
+        self.assertEqual(str(error), "1 segments are not sealed, because records are missing")
         self.assertEqual(run.said[1:], [f"{len(segments) - 1} segments sealed"])
         without = {*range(1, segments[-1].end)} - {*range(segments[1].start, segments[1].end)}
         self.assertEqual(self.offsets(), sorted(without))
@@ -320,7 +320,7 @@ class FailureTests(SealCase):
         path.write_bytes(content[:place] + b"\x00y" + content[place + 2 :])
         run = FakeRun()
         error = self.assertRaises(PipelineError, self.seal, run=run)
-        self.assertEqual(str(error), "1 segments are not sealed, for something of them is missing")
+        self.assertEqual(str(error), "1 segments are not sealed, because records are missing")
         self.assertIn("bytes are damaged", run.said[0])
         segments = JournalFiles(self.folder).segments()
         self.assertEqual(len(self.files()), len(segments) - 1)

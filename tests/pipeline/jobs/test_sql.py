@@ -162,7 +162,7 @@ class SqlTests(SynchronousTestCase):
         """A topic that is not there is named, with those that are."""
         self.refused(
             "there is no topic 'sport', only Sport, messages, news, news.local; "
-            "a name with a dot has to stand in double quotes",
+            "a name with a dot must be in double quotes",
             "select * from sport",
         )
 
@@ -177,7 +177,7 @@ class SqlTests(SynchronousTestCase):
         """What does not go together."""
         self.refused("--schema belongs to --decode, which is missing", "select 1", "--schema", "a INT")
         self.refused(
-            "no payload of 'messages' is json; --schema can say what there will be".replace("'messages'", "any topic"),
+            "no payload of 'messages' is json; --schema can give the columns".replace("'messages'", "any topic"),
             "select * from messages", "--decode", "json", "--subscribe", "messages",
         )  # fmt: skip
 

@@ -47,22 +47,22 @@ class BrokerTests(SynchronousTestCase):
         """What a group says is shown, with how far it is behind."""
         before = time.time() * 1000
         reporter = self.reporter()
-        reporter.tell({self.journal: 2, OTHER: 7}, {self.journal: 5})
-        self.assertTrue(reporter.settle(20))
+        reporter.report({self.journal: 2, OTHER: 7}, {self.journal: 5})
+        self.assertTrue(reporter.flush(20))
         [group] = groups(self.place)
         self.assertEqual(group[:5], ("g", self.journal, 2, 4, 2))
         self.assertEqual((group.bytes, group.lost), (4, 5))
         self.assertTrue(0 < (group.seconds or 0) < 60)
         self.assertTrue(before - 1 <= group.told <= time.time() * 1000)
-        reporter.tell({self.journal: 4})
-        reporter.settle(20)
+        reporter.report({self.journal: 4})
+        reporter.flush(20)
         [group] = groups(self.place)
         self.assertEqual((group.next, group.records, group.seconds, group.lost), (4, 0, 0.0, 5))
 
     def test_forgotten(self) -> None:
         """A group can be forgotten."""
-        self.reporter().tell({self.journal: 2})
-        self.reporter("h").tell({self.journal: 2})
+        self.reporter().report({self.journal: 2})
+        self.reporter("h").report({self.journal: 2})
         deadline = time.monotonic() + 20
         while len(groups(self.place)) < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -73,8 +73,8 @@ class BrokerTests(SynchronousTestCase):
     def test_restart(self) -> None:
         """Groups outlive a broker that is killed."""
         reporter = self.reporter()
-        reporter.tell({self.journal: 3})
-        reporter.settle(20)
+        reporter.report({self.journal: 3})
+        reporter.flush(20)
         with connect(self.place.url) as client:
             client.publish("d.t", "behind the note")
             client.flush()
@@ -92,10 +92,10 @@ class BrokerTests(SynchronousTestCase):
         reporter = self.reporter()
         with self.assertLogs("fleximq.pipeline", logging.WARNING) as logged:
             for next in (7, 8):
-                reporter.tell({OTHER: next})
-                self.assertTrue(reporter.settle(20))
+                reporter.report({OTHER: next})
+                self.assertTrue(reporter.flush(20))
         self.assertEqual(len(logged.output), 1)
-        self.assertIn(f"consumer group g reads nothing of journal {self.journal}", logged.output[0])
+        self.assertIn(f"consumer group g does not read journal {self.journal}", logged.output[0])
         self.assertEqual(groups(self.place), [])
 
     def test_deaf(self) -> None:
@@ -103,13 +103,15 @@ class BrokerTests(SynchronousTestCase):
         away = Place.of({"url": "tcp://127.0.0.1:1"})
         reporter = self.reporter("g", away, self.place)
         with self.assertLogs("fleximq.pipeline", logging.WARNING) as logged:
-            reporter.tell({self.journal: 2})
-            self.assertFalse(reporter.settle(20))
-        self.assertIn("consumer group g could not be told: the broker at tcp://127.0.0.1:1 is away", logged.output[0])
-        reporter.settle(20)
+            reporter.report({self.journal: 2})
+            self.assertFalse(reporter.flush(20))
+        self.assertIn(
+            "consumer group g could not be reported: the broker at tcp://127.0.0.1:1 is away", logged.output[0]
+        )
+        reporter.flush(20)
         self.assertEqual([group.next for group in groups(self.place)], [2])
         began = time.monotonic()
-        reporter.tell({self.journal: 3})
+        reporter.report({self.journal: 3})
         self.assertLess(time.monotonic() - began, 10)
 
     def test_lastWord(self) -> None:
@@ -117,8 +119,8 @@ class BrokerTests(SynchronousTestCase):
         place = Place.of({"url": "tcp://127.0.0.1:1"})
         reporter = self.reporter("g", place)
         with self.assertLogs("fleximq.pipeline", logging.WARNING):
-            reporter.tell({self.journal: 2})
-            reporter.settle(20)
+            reporter.report({self.journal: 2})
+            reporter.flush(20)
         asked: list[int] = []
 
         def ask(link: Any, path: str, arguments: Any) -> Any:
@@ -126,7 +128,7 @@ class BrokerTests(SynchronousTestCase):
             return {"taken": 1}
 
         self.patch(reporting.BrokerLink, "ask", ask)
-        reporter.tell({self.journal: 3})
+        reporter.report({self.journal: 3})
         reporter.close(20)
         self.assertEqual(asked, [3])
 
@@ -164,11 +166,11 @@ class FakeReporter:
         self.waited = 0
         self.closed = False
 
-    def tell(self, offsets: Mapping[str, int], lost: Mapping[str, int]) -> None:
+    def report(self, offsets: Mapping[str, int], lost: Mapping[str, int]) -> None:
         """Keep it."""
         self.told.append((dict(offsets), dict(lost)))
 
-    def settle(self, seconds: float) -> bool:
+    def flush(self, seconds: float) -> bool:
         """Count it."""
         self.waited += 1
         return self.heard
@@ -189,42 +191,42 @@ class GroupProgressTests(SynchronousTestCase):
     def test_changes(self) -> None:
         """Each change is told at once, what is the same only after a while."""
         for next in (1, 1, 2, 2):
-            self.progress.reached({"a": next})
+            self.progress.report({"a": next})
         self.assertEqual([offsets for offsets, _ in self.reporter.told], [{"a": 1}, {"a": 2}])
         self.now += AGAIN
-        self.progress.reached({"a": 2})
-        self.progress.reached({"a": 2})
+        self.progress.report({"a": 2})
+        self.progress.report({"a": 2})
         self.assertEqual(len(self.reporter.told), 3)
 
     def test_nothing(self) -> None:
         """Without a journal there is nothing to say."""
-        self.progress.reached({})
+        self.progress.report({})
         self.assertEqual(self.reporter.told, [])
 
     def test_patience(self) -> None:
         """It waits to be heard; where it was not, it does not wait again soon."""
-        self.progress.reached({"a": 1})
+        self.progress.report({"a": 1})
         self.reporter.heard = False
-        self.progress.reached({"a": 2})
-        self.progress.reached({"a": 3})
+        self.progress.report({"a": 2})
+        self.progress.report({"a": 3})
         self.assertEqual((self.reporter.waited, len(self.reporter.told)), (2, 3))
         self.now += 31
-        self.progress.reached({"a": 4})
+        self.progress.report({"a": 4})
         self.assertEqual(self.reporter.waited, 3)
 
     def test_lost(self) -> None:
         """What had gone is counted, for each journal."""
-        self.progress.passedOver("a", 5, 8)
-        self.progress.passedOver("a", 10, 11)
-        self.progress.passedOver("b", 4, 4)
-        self.progress.reached({"a": 11, "b": 4})
+        self.progress.countLost("a", 5, 8)
+        self.progress.countLost("a", 10, 11)
+        self.progress.countLost("b", 4, 4)
+        self.progress.report({"a": 11, "b": 4})
         self.assertEqual(self.reporter.told, [({"a": 11, "b": 4}, {"a": 4})])
 
     def test_leap(self) -> None:
         """Where the numbering has leapt, only what is behind that is known to have been."""
-        self.progress.passedOver("a", 5, 1_000_000_007)
-        self.progress.passedOver("b", 5, 1_000_000_000)
-        self.progress.reached({"a": 1})
+        self.progress.countLost("a", 5, 1_000_000_007)
+        self.progress.countLost("b", 5, 1_000_000_000)
+        self.progress.report({"a": 1})
         self.assertEqual(self.reporter.told[0][1], {"a": 7, "b": 1})
 
     def test_close(self) -> None:

@@ -14,7 +14,7 @@ if not skip:
     from fleximq.pipeline.lake.batch_commit import BatchCommit, finish
     from fleximq.pipeline.lake.completeness import audit
     from fleximq.pipeline.lake.table.ledger import Covered, Gap, readLedger
-    from fleximq.pipeline.lake.table.lock import changing
+    from fleximq.pipeline.lake.table.lock import changeLock
     from fleximq.pipeline.lake.table.table_log import BatchRange
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, offsetsIn, rows, stage, staged
 
@@ -133,7 +133,9 @@ class PublishTests(PublishingCase):
         self.publish(0, 1, 11)
         Path(self.table, "_fleximq", "ledger").unlink()
         error = self.assertRaises(LakeRefused, BatchCommit(self.table).prepare)
-        self.assertIn("is damaged: it has files, but _fleximq/ledger, which says what is in them, is gone", str(error))
+        self.assertIn(
+            "is damaged: it has files, but _fleximq/ledger, the record of their contents, is gone", str(error)
+        )
 
     def test_foldersWithoutLedger(self) -> None:
         """Folders alone are what a first batch leaves that did not come to its record."""
@@ -219,7 +221,7 @@ class FailureTests(PublishingCase):
     def test_compacted(self) -> None:
         """A file that was moved and taken away since does not come back, nor is it missed."""
         self.publish(0, 1, 11)
-        with changing(self.table):
+        with changeLock(self.table):
             finish(self.table)
             for path in Path(self.table).rglob("topic=a/*/*.parquet"):
                 path.unlink()

@@ -20,8 +20,8 @@ if not skip:
     from fleximq.pipeline.lake.compaction import compact, exchange
     from fleximq.pipeline.lake.table import file_merge
     from fleximq.pipeline.lake.table.columns import BASE, TableColumns, writeColumns
-    from fleximq.pipeline.lake.table.file_merge import carrierOf, groupsOf, partsOf
-    from fleximq.pipeline.lake.table.lock import compacting as locked
+    from fleximq.pipeline.lake.table.file_merge import groupsOf, lastListed, partsOf
+    from fleximq.pipeline.lake.table.lock import compactorLock as locked
     from fleximq.pipeline.lake.table.table_log import BatchRange, CompactionGoal
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, offsetsIn, rows, stage
 
@@ -117,7 +117,7 @@ class CompactTests(CompactCase):
             with pq.ParquetWriter(path, BASE) as writer:
                 writer.write_table(table)
                 span = file_merge.Span(other, number + 1, number + 1, 1, self.batches)
-                writer.add_key_value_metadata(file_merge.written([span], "t"))
+                writer.add_key_value_metadata(file_merge.fileMetadata([span], "t"))
             self.publishing.publish(BatchRange(self.batches, {other: number + 1}, {other: number + 2}), found, {})
             self.batches += 1
         self.assertEqual([each[1:] for each in compact(self.table, AT_ONCE)], [(15, 2), (12, 1)])
@@ -139,7 +139,7 @@ class CompactTests(CompactCase):
         folder = f"{self.table}/topic=t/date=2023-11-14"
         order = os.listdir(folder)
         (group,) = groupsOf(partsOf(folder), 1 << 20)
-        self.assertEqual(carrierOf(group).name, order[-1])
+        self.assertEqual(lastListed(group).name, order[-1])
         sizes = {part.bytes for part in group}
         list(compact(self.table, AT_ONCE))
         (path,) = [path for path in self.files() if path.parent == Path(folder)]
@@ -152,7 +152,7 @@ class CompactTests(CompactCase):
         """A file that is none of the table's own is an error that names the partition."""
         Path(self.table, "topic=t/date=2023-11-14/x.parquet").write_bytes(b"nothing")
         error = self.assertRaises(LakeRefused, list, compact(self.table, AT_ONCE))
-        self.assertIn("has a file that is none of its own in topic=t/date=2023-11-14", str(error))
+        self.assertIn("has a file of another origin in topic=t/date=2023-11-14", str(error))
 
 
 class MeanwhileTests(CompactCase):
@@ -160,13 +160,13 @@ class MeanwhileTests(CompactCase):
 
     def during(self, what: Any) -> None:
         """Let something happen when a partition has been written anew, before it is exchanged."""
-        wrote = file_merge.join
+        wrote = file_merge.merge
 
         def join(*arguments: Any) -> None:
             wrote(*arguments)
             what()
 
-        self.patch(compaction, "join", join)
+        self.patch(compaction, "merge", join)
 
     def test_ingest(self) -> None:
         """What is published meanwhile is there afterwards."""
@@ -277,7 +277,7 @@ class CrashTests(CompactCase):
 
     def test_steps(self) -> None:
         """Before and behind each of the others."""
-        for name in ("join", "exchange"):
+        for name in ("merge", "exchange"):
             real = getattr(compaction, name)
 
             def before(*arguments: Any) -> None:

@@ -52,4 +52,4 @@ class RangesTests(SynchronousTestCase):
         """A file that is no part of a lake is named."""
         Path(self.table, "topic=a", "x.parquet").write_bytes(b"PAR1")
         error = self.assertRaises(LakeRefused, lake.audit, self.table)
-        self.assertIn("has a file that is none of its own: topic=a/x.parquet", str(error))
+        self.assertIn("has a file of another origin: topic=a/x.parquet", str(error))

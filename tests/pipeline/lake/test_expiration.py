@@ -11,7 +11,7 @@ if not skip:
     from fleximq.pipeline import lake
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.lake.batch_commit import BatchCommit
-    from fleximq.pipeline.lake.expiration import agedOut
+    from fleximq.pipeline.lake.expiration import expireDays
     from fleximq.pipeline.lake.table.table_log import BatchRange
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, offsetsIn, rows, stage
 
@@ -32,7 +32,7 @@ class AgingTests(SynchronousTestCase):
 
     def age(self, *rules: tuple[str | None, float], now: float = END + 10 * _DAY, files: object = None) -> list[str]:
         """Return the partitions that go."""
-        return [each.partition for each in agedOut(self.table, rules, now, files)]  # type: ignore[arg-type]
+        return [each.partition for each in expireDays(self.table, rules, now, files)]  # type: ignore[arg-type]
 
     def test_edge(self) -> None:
         """A day goes when all of it is so old."""
@@ -85,4 +85,4 @@ class AgingTests(SynchronousTestCase):
         folder.mkdir()
         (folder / "x").touch()
         error = self.assertRaises(LakeRefused, self.age, (None, 1))
-        self.assertIn("has a folder that is none of its own: topic=c/other", str(error))
+        self.assertIn("has a folder of another origin: topic=c/other", str(error))

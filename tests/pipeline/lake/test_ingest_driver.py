@@ -17,8 +17,8 @@ if not skip:
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
     from fleximq.pipeline.files.slice_reader import Missing
-    from fleximq.pipeline.lake.batch_commit import cannot
-    from fleximq.pipeline.lake.ingest_driver import TableIngest, TaskReports, keepOffsets
+    from fleximq.pipeline.lake.batch_commit import writeRefusal
+    from fleximq.pipeline.lake.ingest_driver import TableIngest, TaskReports, syncOffsets
     from fleximq.pipeline.lake.ingest_task import SAMPLE, stage
     from fleximq.pipeline.lake.table import parquet_writer
     from fleximq.pipeline.lake.table.columns import readColumns
@@ -122,7 +122,7 @@ class StageTests(FeedCase):
             writer.close()
         except OSError as error:
             self.assertEqual(
-                str(cannot("/lake/s", error)), "the table /lake/s cannot be written: no space left on device"
+                str(writeRefusal("/lake/s", error)), "the table /lake/s cannot be written: no space left on device"
             )
         else:
             self.fail("it was written")
@@ -142,10 +142,10 @@ class OffsetsTests(SynchronousTestCase):
     def test_kept(self) -> None:
         """It is written to the disk where it is there, and passed over where it is not."""
         folder = Path(self.mktemp())
-        keepOffsets(str(folder), 3)
+        syncOffsets(str(folder), 3)
         (folder / "offsets").mkdir(parents=True)
         (folder / "offsets" / "3").write_text("v1")
         synced: list[bool] = []
         self.patch(os, "fsync", lambda descriptor: synced.append(True))
-        keepOffsets(str(folder), 3)
+        syncOffsets(str(folder), 3)
         self.assertEqual(len(synced), 2)

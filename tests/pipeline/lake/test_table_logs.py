@@ -21,7 +21,7 @@ if not skip:
     from fleximq.pipeline.lake import day_removal, expiration, table_logs
     from fleximq.pipeline.lake.batch_commit import BatchCommit
     from fleximq.pipeline.lake.compaction import compact
-    from fleximq.pipeline.lake.expiration import agedOut
+    from fleximq.pipeline.lake.expiration import expireDays
     from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
     from fleximq.pipeline.lake.table.format import setFormat
     from fleximq.pipeline.lake.table.table_log import BatchRange, CompactionGoal
@@ -41,7 +41,7 @@ class IcebergTests(IcebergCase):
 
     def expire(self) -> list[Any]:
         """Take the first day out."""
-        return [each.rows for each in agedOut(self.table, [(TOPIC, 86_400.0)], 1_700_006_400 + 86_400.0)]
+        return [each.rows for each in expireDays(self.table, [(TOPIC, 86_400.0)], 1_700_006_400 + 86_400.0)]
 
     def test_expire(self) -> None:
         """Old days leave it, also when it was compacted before; who began before finishes."""
@@ -58,8 +58,8 @@ class IcebergTests(IcebergCase):
     def test_topics(self) -> None:
         """A topic is kept for as long as is said of it."""
         self.assertEqual(expiration.topicsOf(self.table), {TOPIC})
-        self.assertEqual(agedOut(self.table, [("other", 1.0)], _LATE), [])
-        self.assertEqual(len(agedOut(self.table, [("other", 1e12), (None, 1.0)], _LATE)), 2)
+        self.assertEqual(expireDays(self.table, [("other", 1.0)], _LATE), [])
+        self.assertEqual(len(expireDays(self.table, [("other", 1e12), (None, 1.0)], _LATE)), 2)
         self.assertEqual(self.offsets(), [])
         self.publish()
         self.assertEqual(self.offsets(), [17, 18, 19, 20])
@@ -69,7 +69,7 @@ class IcebergTests(IcebergCase):
         self.expire()
         self.assertEqual(len(self.files()), 4)
         later = time.time() + GRACE + 60
-        self.assertEqual(agedOut(self.table, [("none", 1.0)], later), [])
+        self.assertEqual(expireDays(self.table, [("none", 1.0)], later), [])
         self.assertEqual(self.files(), self.named())
         self.assertFalse(os.path.exists(f"{self.table}/{FIRST}"))
         self.assertEqual(self.offsets(), list(range(9, 17)))
@@ -81,7 +81,7 @@ class IcebergTests(IcebergCase):
         step = 0
         while True:
             try:
-                agedOut(self.table, [(None, 86_400.0)], 1_700_006_400 + 86_400.0, Failing(step))
+                expireDays(self.table, [(None, 86_400.0)], 1_700_006_400 + 86_400.0, Failing(step))
                 break
             except LakeRefused:
                 begun = os.path.exists(f"{self.table}/_fleximq/expiry") or 1 not in self.offsets()
@@ -156,11 +156,11 @@ class DeltaTests(SynchronousTestCase):
         """Old days leave it, and stay counted; also when it was compacted before."""
         list(compact(self.table, CompactionGoal()))
         now = 1_700_006_400 + 86_400.0
-        gone = agedOut(self.table, [("a'b", 86_400.0)], now)
+        gone = expireDays(self.table, [("a'b", 86_400.0)], now)
         self.assertEqual([each.rows for each in gone], [{JOURNAL: 8}])
         self.assertEqual(self.offsets(), list(range(9, 17)))
         self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 17, 8, (), 8))
-        self.assertEqual(agedOut(self.table, [("a'b", 86_400.0)], now), [])
+        self.assertEqual(expireDays(self.table, [("a'b", 86_400.0)], now), [])
 
     def test_crash(self) -> None:
         """What was begun is finished once, wherever it ended."""
@@ -170,9 +170,9 @@ class DeltaTests(SynchronousTestCase):
             raise OSError(5, "it ends here")
 
         patched = self.patch(day_removal, "writeLedger", broken)
-        self.assertRaises(LakeRefused, agedOut, self.table, [(None, 1.0)], _LATE)
+        self.assertRaises(LakeRefused, expireDays, self.table, [(None, 1.0)], _LATE)
         patched.restore()
         self.assertIs(day_removal.writeLedger, real)
-        expiration.agedOut(self.table, [("none", 1.0)], _LATE)
+        expiration.expireDays(self.table, [("none", 1.0)], _LATE)
         self.assertEqual(self.offsets(), [])
         self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 17, 0, (), 16))

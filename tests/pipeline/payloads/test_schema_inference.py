@@ -16,7 +16,7 @@ if not skip:
     from fleximq.pipeline.payloads.ddl import NESTING, parsed, written
     from fleximq.pipeline.payloads.decoder import Decoder
     from fleximq.pipeline.payloads.dialect_payloads import Identity
-    from fleximq.pipeline.payloads.schema_inference import MOST, NAME_BYTES, inferred, together
+    from fleximq.pipeline.payloads.schema_inference import MOST, NAME_BYTES, inferred, unionSchema
     from tests.pipeline.payloads.read import binary, codes, rowsOf, texts
 
 pack = msgpack.packb
@@ -165,7 +165,7 @@ class KnownTests(InferenceCase):
         """Two schemas that were found become one, in which no two names are the same to Spark."""
         one = parsed("a BIGINT, c BIGINT, s STRUCT<x: INT>")
         other = parsed("A STRING, c DOUBLE, s STRUCT<X: INT, y: INT>, b DATE")
-        self.assertEqual(written(together(one, other)), "a BIGINT, c DOUBLE, s STRUCT<x: INT, y: INT>, b DATE")
+        self.assertEqual(written(unionSchema(one, other)), "a BIGINT, c DOUBLE, s STRUCT<x: INT, y: INT>, b DATE")
 
     def test_many(self) -> None:
         """There are so many columns and no more."""

@@ -18,7 +18,7 @@ if not skip:
         Points,
         RecordsMissing,
         StartKind,
-        admitted,
+        batchEnd,
         checked,
         ordered,
         pointsOf,
@@ -149,26 +149,26 @@ class AdmittedTests(SynchronousTestCase):
 
     def test_everything(self) -> None:
         """Without limits it is all."""
-        self.assertEqual(admitted({"b": 1, "a": 5}, {"a": 7, "b": 3}, None, None, self.fail), {"a": 7, "b": 3})
+        self.assertEqual(batchEnd({"b": 1, "a": 5}, {"a": 7, "b": 3}, None, None, self.fail), {"a": 7, "b": 3})
 
     def test_ordered(self) -> None:
         """The ids are in order, for Spark compares JSON."""
-        self.assertEqual(json.dumps(admitted({}, {"b": 1, "a": 2}, None, None, self.fail)), '{"a": 2, "b": 1}')
-        self.assertEqual(list(admitted({"b": 1, "a": 1}, {"b": 9, "a": 9}, 4, None, advance)), ["a", "b"])
+        self.assertEqual(json.dumps(batchEnd({}, {"b": 1, "a": 2}, None, None, self.fail)), '{"a": 2, "b": 1}')
+        self.assertEqual(list(batchEnd({"b": 1, "a": 1}, {"b": 9, "a": 9}, 4, None, advance)), ["a", "b"])
         self.assertEqual(list(ordered({"z": 1, "a": 2})), ["a", "z"])
 
     def test_shared(self) -> None:
         """Each journal has its share, and who needs less leaves it to the others."""
-        self.assertEqual(admitted({"a": 1, "b": 1}, {"a": 500, "b": 500}, 100, None, advance), {"a": 51, "b": 51})
-        self.assertEqual(admitted({"a": 1, "b": 1}, {"a": 11, "b": 500}, 100, None, advance), {"a": 11, "b": 91})
-        self.assertEqual(admitted({"a": 1, "b": 1}, {"a": 500, "b": 11}, 100, None, advance), {"a": 91, "b": 11})
-        self.assertEqual(admitted({"a": 1, "b": 5}, {"a": 500, "b": 5}, 100, None, advance), {"a": 101, "b": 5})
+        self.assertEqual(batchEnd({"a": 1, "b": 1}, {"a": 500, "b": 500}, 100, None, advance), {"a": 51, "b": 51})
+        self.assertEqual(batchEnd({"a": 1, "b": 1}, {"a": 11, "b": 500}, 100, None, advance), {"a": 11, "b": 91})
+        self.assertEqual(batchEnd({"a": 1, "b": 1}, {"a": 500, "b": 11}, 100, None, advance), {"a": 91, "b": 11})
+        self.assertEqual(batchEnd({"a": 1, "b": 5}, {"a": 500, "b": 5}, 100, None, advance), {"a": 101, "b": 5})
 
     def test_bytes(self) -> None:
         """Bytes are a limit as well, the smaller of both counts."""
-        self.assertEqual(admitted({"a": 10}, {"a": 500}, None, 1000, advance), {"a": 110})
-        self.assertEqual(admitted({"a": 10}, {"a": 500}, 30, 1000, advance), {"a": 40})
-        self.assertEqual(admitted({"a": 10}, {"a": 500}, None, 1, advance), {"a": 20})
+        self.assertEqual(batchEnd({"a": 10}, {"a": 500}, None, 1000, advance), {"a": 110})
+        self.assertEqual(batchEnd({"a": 10}, {"a": 500}, 30, 1000, advance), {"a": 40})
+        self.assertEqual(batchEnd({"a": 10}, {"a": 500}, None, 1, advance), {"a": 20})
 
     @given(
         st.dictionaries(st.sampled_from("abcd"), st.tuples(st.integers(1, 60), st.integers(0, 60)), min_size=1),
@@ -180,7 +180,7 @@ class AdmittedTests(SynchronousTestCase):
         """Nothing goes back or too far, the limit of records holds, and something is taken if anything waits."""
         start = {journal: first for journal, (first, _) in spans.items()}
         end = {journal: first + number for journal, (first, number) in spans.items()}
-        found = admitted(start, end, records, size, advance)
+        found = batchEnd(start, end, records, size, advance)
         self.assertEqual(set(found), set(start))
         taken = {journal: offset - start[journal] for journal, offset in found.items()}
         self.assertTrue(all(0 <= number <= end[journal] - start[journal] for journal, number in taken.items()))
@@ -196,6 +196,6 @@ class AdmittedTests(SynchronousTestCase):
         offsets, end = {"a": 1, "b": 3}, {"a": 333, "b": 77}
         rounds = 0
         while offsets != end:
-            offsets: Any = admitted(offsets, end, 7, 200, advance)  # type: ignore[no-redef]
+            offsets: Any = batchEnd(offsets, end, 7, 200, advance)  # type: ignore[no-redef]
             rounds += 1
         self.assertLess(rounds, 80)

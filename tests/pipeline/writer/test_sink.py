@@ -28,7 +28,7 @@ if not skip:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
-    from fleximq.pipeline.writer.sink import BatchSink, StreamSink, Written
+    from fleximq.pipeline.writer.sink import BatchSink, StagedRows, StreamSink
     from tests.pipeline.faulty_sink import FaultySource
     from tests.pipeline.session import sharedSession
 
@@ -401,9 +401,9 @@ class SinkTests(SinkCase):
     def test_tooManyPortions(self) -> None:
         """A transaction may name as many portions as fit into a message of the broker, and no more."""
         sink = BatchSink({"url": self.url}, self.schema)
-        messages = [Written("q", 0, 0, 1, ("x" * 95,) * 180_000)]
-        self.assertIn("let the batch be smaller", str(self.assertRaises(PayloadTooLarge, sink.commit, messages)))
-        most = [Written("q", 0, 0, 1, ("x" * 95,) * 160_000)]
+        messages = [StagedRows("q", 0, 0, 1, ("x" * 95,) * 180_000)]
+        self.assertIn("make the batch smaller", str(self.assertRaises(PayloadTooLarge, sink.commit, messages)))
+        most = [StagedRows("q", 0, 0, 1, ("x" * 95,) * 160_000)]
         self.assertIn("409 conflict", str(self.assertRaises(BrokerRefused, sink.commit, most)))
 
     def test_abortWithoutBroker(self) -> None:
@@ -411,8 +411,8 @@ class SinkTests(SinkCase):
         sink = BatchSink({"url": self.url}, self.schema)
         self.broker.stop()
         with self.assertLogs("fleximq.pipeline", "WARNING") as logged:
-            sink.abort([None, Written("q", 0, 0, 1, ("1",))])
-        self.assertIn("is forgotten later", logged.output[0])
+            sink.abort([None, StagedRows("q", 0, 0, 1, ("1",))])
+        self.assertIn("are discarded later", logged.output[0])
 
     def test_gone(self) -> None:
         """Tasks wait for a broker that is away when the sink is made, and find out by themselves what it promises."""

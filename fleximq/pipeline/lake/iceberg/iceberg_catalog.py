@@ -23,7 +23,7 @@ logging.getLogger("pyiceberg.io.pyarrow").setLevel(logging.ERROR)
 
 
 def catalogOf(lake: str, name: str | None) -> Catalog:
-    """Return the catalog that PyIceberg's settings call by this name, or the lake's own if None."""
+    """Return the catalog of this name in PyIceberg's settings, or the lake's own for None."""
     if name is not None:
         return load_catalog(name)
     return load_catalog("lake", type="sql", uri=f"sqlite:///{lake}/{DATABASE}", warehouse=f"file://{lake}")

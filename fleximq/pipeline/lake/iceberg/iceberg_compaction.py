@@ -1,9 +1,9 @@
-"""Small files of an Iceberg table become large ones: one snapshot takes the old ones out and brings the new ones in.
+"""Compacts an Iceberg table: a snapshot replaces small files by merged ones.
 
-What is joined is written aside, in ``_fleximq/compacting``. Then, under the table's lock, it is moved beside the files
-that it was joined from, whose names it does not take, and a snapshot is committed; so a batch of ingest comes before or
-after. Whatever ends the process before that, the table has its old files, and what was moved is rubbish that no
-snapshot names.
+Merged files are written to ``_fleximq/compacting``. Then, under the table's lock, they are moved under new names into
+the folder of the files they replace, and a snapshot is committed, so a batch of an ingest is committed before or after.
+If the process ends before the commit, the table has its old files, and the moved ones are rubbish that no snapshot
+names.
 """
 
 import os
@@ -22,17 +22,24 @@ from pyiceberg.table import Table
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.iceberg.iceberg_catalog import tableWithColumns
-from fleximq.pipeline.lake.iceberg.snapshots import LiveFile, change, liveOf, opened, rowsAreDeleted, told
+from fleximq.pipeline.lake.iceberg.snapshots import (
+    LiveFile,
+    icebergErrors,
+    liveOf,
+    openTable,
+    replaceFiles,
+    rowsAreDeleted,
+)
 from fleximq.pipeline.lake.table.columns import readColumns
-from fleximq.pipeline.lake.table.file_merge import MergePart, groupsOf, join, partOf
+from fleximq.pipeline.lake.table.file_merge import MergePart, groupsOf, merge, partOf
 from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, Exclusive
 
-#: So many partitions become one snapshot, at most.
+#: Maximum number of partitions for one snapshot.
 PORTION = 100
 
 
 class MergedFiles(NamedTuple):
-    """What waits for a partition, ``folder``: the names of files, and those aside that have all their rows."""
+    """A merge that waits for its snapshot: the names of the replaced files of ``folder``, and of the merged ones."""
 
     folder: str
     gone: tuple[str, ...]
@@ -42,12 +49,12 @@ class MergedFiles(NamedTuple):
 def compactIceberg(
     table: str, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
 ) -> Iterator[Compacted]:
-    """Join the small files of a table; yield what became of each partition. Old snapshots go after a week.
+    """Merge the small files of a table; yield the result for each partition that changed.
 
-    :param aside: a folder for what is joined, which only this run uses.
-    :raises LakeRefused: it cannot be done.
+    :param aside: a folder for merged files, used by this run only.
+    :raises LakeRefused: it failed.
     """
-    with told(table):
+    with icebergErrors(table):
         shutil.rmtree(aside, ignore_errors=True)
         try:
             os.makedirs(aside)
@@ -65,11 +72,11 @@ def compactIceberg(
 
 
 def _partitions(table: str) -> list[tuple[str, list[LiveFile]]]:
-    """Return the folders of a table with the files that its current snapshot has in them.
+    """Return the folders of a table with their files in the current snapshot.
 
-    :raises LakeRefused: somebody else says of rows that they do not count, and what is joined would have them again.
+    :raises LakeRefused: another engine marked single rows as deleted, which a merge would restore.
     """
-    found = opened(table)
+    found = openTable(table)
     if found is None:
         return []
     _check(table, found)
@@ -80,29 +87,29 @@ def _partitions(table: str) -> list[tuple[str, list[LiveFile]]]:
 def _check(table: str, found: Table) -> None:
     if rowsAreDeleted(found):
         raise LakeRefused(
-            f"the table {table} has rows that another engine has deleted one by one: let it join the files"
+            f"the table {table} has rows that another engine has deleted one by one: compact the table with that engine"
         )
 
 
 def _joined(
     table: str, folder: str, live: Sequence[LiveFile], goal: CompactionGoal, aside: str, files: Files, now: float
 ) -> MergedFiles | None:
-    """Write aside what the small files of a folder have; None if it is left alone."""
+    """Merge the small files of a folder; None if it is skipped."""
     parts: list[MergePart] = []
     for place, each in enumerate(live):
-        # One that somebody else has written says nothing of itself, and stays as it is.
+        # A file of another writer has no metadata of ours, and stays unchanged.
         with suppress(KeyError):
             parts.append(partOf(each.path, place))
     groups = groupsOf(parts, goal.target)
     gone = tuple(part.name for group in groups for part in group)
     changed = max((os.stat(each.path).st_mtime for each in live), default=now)
-    if goal.rests(len(gone), now - changed):
+    if goal.skips(len(gone), now - changed):
         return None
     columns = readColumns(table, files)
     made = []
     for group in groups:
         name = f"{group[0].spans[0].journal}-{uuid.uuid4().hex}.parquet"
-        join(folder, group, f"{aside}/{name}", None if columns is None else columns.schema)
+        merge(folder, group, f"{aside}/{name}", None if columns is None else columns.schema)
         made.append(name)
     return MergedFiles(folder, gone, tuple(made))
 
@@ -110,7 +117,7 @@ def _joined(
 def _published(
     table: str, waiting: Sequence[MergedFiles], aside: str, files: Files, exclusive: Exclusive
 ) -> list[Compacted]:
-    """Let what was joined take the place of the files that it was joined from, where all of those are still there."""
+    """Replace files by the merged ones in one snapshot, where all replaced files are still live."""
     if not waiting:
         return []
     moved: dict[str, MergedFiles] = {}
@@ -135,9 +142,9 @@ def _published(
         # Files may have columns that no batch has added to the table yet.
         tableWithColumns(table)
         try:
-            isDone = change(table, wanted)
+            isDone = replaceFiles(table, wanted)
         except (CommitFailedException, ValidationException, LakeRefused):
-            # Nothing of it was committed; after any other error that is not known.
+            # These errors mean that the snapshot was not committed; after any other it may have been.
             _remove(moved, files)
             raise
         kept = {path: each for path, each in moved.items() if not isDone or each not in fit}
@@ -146,7 +153,7 @@ def _published(
 
 
 def _move(joined: MergedFiles, aside: str, files: Files, moved: dict[str, MergedFiles]) -> None:
-    """Bring what was joined to its folder, unless it is there, so that it stays there."""
+    """Move merged files into place durably; idempotent."""
     for name in joined.made:
         path = f"{joined.folder}/{name}"
         if path not in moved:

@@ -1,4 +1,4 @@
-"""The log of an Iceberg table: a batch is one snapshot, whose number is a property of the table."""
+"""The log of an Iceberg table: a batch is one snapshot, and its number is a property of the table."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.lake.iceberg.iceberg_catalog import tableWithColumns
 from fleximq.pipeline.lake.iceberg.iceberg_compaction import compactIceberg
 from fleximq.pipeline.lake.iceberg.snapshot_cleanup import removeUnused
-from fleximq.pipeline.lake.iceberg.snapshots import change, liveOf, opened, told
+from fleximq.pipeline.lake.iceberg.snapshots import icebergErrors, liveOf, openTable, replaceFiles
 from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, Exclusive, PlacedFile, TableLog
 
 #: The table property that has the number of the last batch.
@@ -36,15 +36,15 @@ class IcebergLog(TableLog):
 
     def days(self) -> list[tuple[str, str]]:
         """Return the topics and days of the table."""
-        with told(self._table):
-            found = opened(self._table)
+        with icebergErrors(self._table):
+            found = openTable(self._table)
             return [] if found is None else sorted({(each.topic, each.day) for each in liveOf(found)})
 
     def rows(self, days: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, int]]:
         """Return the number of rows of each journal for each of these topics and days."""
         rows: dict[tuple[str, str], dict[str, int]] = {day: {} for day in days}
-        with told(self._table):
-            found = opened(self._table)
+        with icebergErrors(self._table):
+            found = openTable(self._table)
             for live in [] if found is None else liveOf(found):
                 if (live.topic, live.day) not in rows:
                     continue
@@ -60,13 +60,13 @@ class IcebergLog(TableLog):
         def selected(found: Table) -> tuple[list[DataFile], list[DataFile]]:
             return [each.file for each in liveOf(found) if (each.topic, each.day) in removed], []
 
-        with told(self._table):
-            change(self._table, selected)
+        with icebergErrors(self._table):
+            replaceFiles(self._table, selected)
 
     def compact(
         self, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
     ) -> Iterator[Compacted]:
-        """Merge small files, a snapshot for many partitions; then delete what no reader can need."""
+        """Merge small files with a snapshot for many partitions, then clean up."""
         yield from compactIceberg(self._table, goal, aside, files, now, exclusive)
         self.cleanUp(now, files, exclusive)
 

@@ -1,8 +1,8 @@
-"""What no reader of an Iceberg table can need any longer goes: old snapshots first, then the files that none names.
+"""Deletes old snapshots of an Iceberg table, and then the files that no snapshot names.
 
-A snapshot stays for a week after another one has taken its place, and longer where the table's property
-``history.expire.max-snapshot-age-ms`` says so, so a reader that began before finishes. A file goes when no snapshot
-names it and nobody has touched it for a week. Whatever ends this in between, the next one goes on.
+A snapshot is retained for a week after its successor, or longer if the table property
+``history.expire.max-snapshot-age-ms`` says so, so that its readers can finish. A file is deleted if no snapshot names
+it and it is unchanged for a week. Every step is safe to repeat after a crash.
 """
 
 import os
@@ -15,30 +15,30 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from fleximq.journal.files.file_system import Files
-from fleximq.pipeline.lake.iceberg.snapshots import localPath, opened, told
+from fleximq.pipeline.lake.iceberg.snapshots import icebergErrors, localPath, openTable
 from fleximq.pipeline.lake.table.table_log import Exclusive
 
-#: For so many seconds what has gone from a table stays on disk.
+#: Seconds for which removed files stay on disk.
 GRACE = 7 * 86_400.0
 _AGE = "history.expire.max-snapshot-age-ms"
 _METADATA = (".avro", ".metadata.json")
 
 
 def removeUnused(table: str, now: float, files: Files, exclusive: Exclusive) -> int:
-    """Expire the old snapshots of a table, delete what none of the others names, and return how many files that were.
+    """Expire the old snapshots of a table, delete the files that no other snapshot names, and return their number.
 
     :param now: in seconds since 1970.
-    :raises LakeRefused: it cannot be done.
+    :raises LakeRefused: it failed.
     """
-    with told(table):
+    with icebergErrors(table):
         with exclusive():
-            found = opened(table)
+            found = openTable(table)
             if found is None:
                 return 0
-            over = overOf(found.metadata, now)
+            over = expiredSnapshots(found.metadata, now)
             if over:
                 found.maintenance.expire_snapshots().by_ids(over).commit()
-        # What is that old cannot come into a snapshot any more, so nobody has to wait meanwhile.
+        # Files this old cannot become part of a snapshot any more, so the lock is not needed here.
         unnamed = _unnamed(found, set(_old(table, now - GRACE)))
         for path in sorted(unnamed):
             with suppress(FileNotFoundError):
@@ -53,8 +53,8 @@ def removeUnused(table: str, now: float, files: Files, exclusive: Exclusive) -> 
     return len(unnamed)
 
 
-def overOf(metadata: TableMetadata, now: float) -> list[int]:
-    """Return the ids of the snapshots that nobody can have begun to read for a week; never one that has a name."""
+def expiredSnapshots(metadata: TableMetadata, now: float) -> list[int]:
+    """Return the ids of the snapshots that were replaced more than a week ago and have no tag or branch."""
     ends = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in metadata.snapshots}
     followed = [(each.parent_snapshot_id, each.timestamp_ms) for each in metadata.snapshots]
     followed += [(each.snapshot_id, after.timestamp_ms) for each, after in pairwise(metadata.snapshot_log)]
@@ -67,7 +67,7 @@ def overOf(metadata: TableMetadata, now: float) -> list[int]:
 
 
 def _old(table: str, before: float) -> Iterator[str]:
-    """Yield the files of days and of metadata that nobody has touched since."""
+    """Yield the files of days and of metadata that are unchanged since then."""
     table = os.path.realpath(table)
     for topic in os.scandir(table):
         if not topic.is_dir(follow_symlinks=False):
@@ -89,7 +89,7 @@ def _oldIn(folder: str, endings: tuple[str, ...], before: float) -> Iterator[str
 
 
 def _unnamed(found: Table, paths: set[str]) -> set[str]:
-    """Return those of some files that neither a snapshot nor the table's own metadata names."""
+    """Return those of the files that neither a snapshot nor the table's own metadata names."""
     folder = cache(os.path.realpath)
 
     def real(location: str) -> str:

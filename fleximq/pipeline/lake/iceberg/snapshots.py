@@ -1,6 +1,6 @@
-"""What an Iceberg table has now, and how files leave it or others take their place: each change is one snapshot.
+"""Lists the live files of an Iceberg table, and replaces them in one snapshot.
 
-Nothing is deleted here: who reads an older snapshot finds its files (see
+No file is deleted here, since readers of older snapshots need them (see
 :mod:`fleximq.pipeline.lake.iceberg.snapshot_cleanup`).
 """
 
@@ -19,12 +19,12 @@ from fleximq.pipeline.lake.iceberg.iceberg_catalog import NAMESPACE, catalogOf
 from fleximq.pipeline.lake.table.file_names import dateOf
 from fleximq.pipeline.lake.table.format import formatOf
 
-#: So often a change is tried while others commit to the table as well.
+#: Number of attempts to commit a change while others commit to the table as well.
 TRIES = 5
 
 
 class LiveFile(NamedTuple):
-    """A file of the current snapshot: where it stands, and whose day it has (``YYYY-MM-DD``)."""
+    """A file of the current snapshot: its path, topic and day (``YYYY-MM-DD``)."""
 
     path: str
     topic: str
@@ -32,15 +32,15 @@ class LiveFile(NamedTuple):
     file: DataFile
 
 
-#: Given the table as it is now: what takes the place of what.
+#: Takes the current table; returns the files to remove and the files to add.
 Change = Callable[[Table], tuple[Sequence[DataFile], Sequence[DataFile]]]
 
 
 @contextmanager
-def told(table: str) -> Iterator[None]:
-    """Let whatever goes wrong with a table be one sentence.
+def icebergErrors(table: str) -> Iterator[None]:
+    """Turn any error into one sentence.
 
-    :raises LakeRefused: something did.
+    :raises LakeRefused: the block raised an error.
     """
     try:
         yield
@@ -50,10 +50,10 @@ def told(table: str) -> Iterator[None]:
         raise LakeRefused(f"the table {table} cannot be changed by Iceberg: {error}") from error
 
 
-def opened(table: str) -> Table | None:
-    """Return a table as it is now; None before its first batch.
+def openTable(table: str) -> Table | None:
+    """Return the current state of a table, None before its first batch.
 
-    :raises LakeRefused: its metadata say that it stands elsewhere, so nobody could tell which files they name.
+    :raises LakeRefused: its metadata name another location, for example in a copied lake.
     """
     lake, name = os.path.split(table)
     try:
@@ -66,7 +66,7 @@ def opened(table: str) -> Table | None:
 
 
 def localPath(location: str) -> str:
-    """Return where a file stands that metadata name.
+    """Return the local path of a file that metadata name.
 
     :raises LakeRefused: it is not on this machine.
     """
@@ -74,14 +74,14 @@ def localPath(location: str) -> str:
     path = location.removeprefix("file:")
     if scheme not in ("", "file") or host or not path.startswith("/"):
         raise LakeRefused(f"{location} is not on this machine's file system")
-    # No part of a name is undone: what metadata have is the path as it is written.
+    # Percent escapes stay: metadata have the path as it is on disk.
     return "/" + path.strip("/")
 
 
 def liveOf(found: Table) -> list[LiveFile]:
     """Return the files of the current snapshot.
 
-    :raises LakeRefused: one belongs to no topic and day.
+    :raises LakeRefused: a file belongs to no topic and day.
     """
     live = []
     snapshot = found.current_snapshot()
@@ -100,23 +100,23 @@ def liveOf(found: Table) -> list[LiveFile]:
 
 
 def rowsAreDeleted(found: Table) -> bool:
-    """Tell whether there are files of somebody else that say which rows do not count any more."""
+    """Tell whether another engine has marked single rows as deleted."""
     snapshot = found.current_snapshot()
     return snapshot is not None and any(
         manifest.content == ManifestContent.DELETES for manifest in snapshot.manifests(found.io)
     )
 
 
-def change(table: str, wanted: Change) -> bool:
-    """Replace files by one snapshot; what to replace is asked for anew when somebody else has changed the table.
+def replaceFiles(table: str, wanted: Change) -> bool:
+    """Replace files in one snapshot; ``wanted`` is called again if another process has changed the table.
 
-    The caller holds the table's lock. Returns False if nothing was wanted, or there is no table yet.
+    The caller holds the table's lock. Returns False if there is no change to make, or no table yet.
 
-    :raises CommitFailedException: others changed it each time; nothing has changed.
+    :raises CommitFailedException: other processes changed it each time; the table is unchanged.
     :raises ValidationException: likewise.
     """
     for left in reversed(range(TRIES)):
-        found = opened(table)
+        found = openTable(table)
         if found is None:
             return False
         gone, made = wanted(found)

@@ -1,8 +1,8 @@
-"""The columns of a table: those of the source, what became of the payload, and why not.
+"""The columns of a table: those of the source, those of the payload, and the reason of a dead letter.
 
-A payload's fields stand beside the source's columns. A field that is called like one of those, or like another field
-but for upper and lower case, has ``_`` behind its name. Fields are only ever added, so every file that is there keeps
-its meaning; the schema of all of them stands in ``_common_metadata``, which Spark takes for that of the table.
+A payload's fields are columns after the source's. If a field has the name of another column, ignoring case, ``_`` is
+appended. Fields are only ever added, so existing files stay valid; the schema with all columns is in
+``_common_metadata``, from which Spark takes the schema of the table.
 """
 
 import json
@@ -19,10 +19,10 @@ from fleximq.pipeline.lake.table.file_names import COMMON, OWN
 from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.dialect_payloads import METADATA
 
-#: What stands in each file before the fields of payloads: all that the source has, with the journal's code for what
-#: kind of bytes the value is, and why a dead letter is one.
+#: The columns of each file before the fields of payloads: those of the source, with the journal's code for the content
+#: type of the value, and the reason why a dead letter is one.
 BASE = schemaOf(ALL_COLUMNS).append(pa.field("reason", pa.string()))
-#: TableColumns from elsewhere; a field must not be called so either.
+#: Names of columns that are not in the files; a field must not have them either.
 _ELSEWHERE = ("date", METADATA.name)
 _NAME = "schema"
 
@@ -30,7 +30,7 @@ _NAME = "schema"
 class TableColumns(NamedTuple):
     """How a table's payloads are decoded, and the fields that they have.
 
-    ``metadata`` tells whether those of the Identity dialect have a column.
+    ``metadata`` tells whether the metadata of the Identity dialect have a column.
     """
 
     decode: str
@@ -58,9 +58,9 @@ class TableColumns(NamedTuple):
 
 
 def added(table: str, known: pa.Schema, fields: Sequence[pa.Field]) -> pa.Schema:
-    """Return known fields and those of ``fields`` that are new.
+    """Return the known fields and those of ``fields`` that are new.
 
-    :raises LakeRefused: one has another type than it has in the files that are there.
+    :raises LakeRefused: a field has another type than in existing files.
     """
     found = {field.name: field for field in known}
     for field in fields:
@@ -74,9 +74,9 @@ def added(table: str, known: pa.Schema, fields: Sequence[pa.Field]) -> pa.Schema
 
 
 def readColumns(table: str, files: Files | None = None) -> TableColumns | None:
-    """Return what was recorded of a table's columns; None if nothing was.
+    """Return the recorded columns of a table, None if it has none.
 
-    :raises LakeRefused: it cannot be read.
+    :raises LakeRefused: they cannot be read.
     """
     path = f"{table}/{OWN}/{_NAME}"
     try:
@@ -94,7 +94,7 @@ def readColumns(table: str, files: Files | None = None) -> TableColumns | None:
 def requiredColumns(table: str, files: Files | None = None) -> TableColumns:
     """Return the recorded columns of a table.
 
-    :raises LakeRefused: nothing is recorded, or it cannot be read.
+    :raises LakeRefused: they are missing or cannot be read.
     """
     columns = readColumns(table, files)
     if columns is None:
@@ -110,7 +110,7 @@ def writeColumns(table: str, columns: TableColumns, files: Files | None = None) 
     files = files or Files()
     sink = pa.BufferOutputStream()
     pq.write_metadata(columns.schema, sink)
-    # Readers may know a column before there is one, not the other way round.
+    # Readers may know a column before a file has it, but not the other way round.
     replaceFile(files, table, COMMON, sink.getvalue().to_pybytes())
     fields = ddl.written(columns.fields) if len(columns.fields) else ""
     found = {"decode": columns.decode, "fields": fields, "metadata": columns.metadata}

@@ -1,6 +1,6 @@
-"""Small files of a partition are written as large ones, their rows in the order of journal and offset.
+"""Merges small files of a partition into large ones, with rows ordered by journal and offset.
 
-Files of one journal never overlap, so one is copied behind the other, a few row groups at a time.
+Files of one journal never overlap, so their row groups are copied one file after the other.
 """
 
 import os
@@ -10,13 +10,13 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fleximq.pipeline.lake.table.parquet_writer import GROUP_BYTES, Span, parquetOptions, spansOf, written
+from fleximq.pipeline.lake.table.parquet_writer import GROUP_BYTES, Span, fileMetadata, parquetOptions, spansOf
 
 _MAGIC = b"PAR1"
 
 
 class MergePart(NamedTuple):
-    """One file of a partition: its name, its place in the order in which the folder is listed, and what it has."""
+    """A file of a partition: its name, its index in the listing of the folder, its size, topic and spans."""
 
     name: str
     place: int
@@ -27,10 +27,10 @@ class MergePart(NamedTuple):
 
 
 def partsOf(folder: str) -> list[MergePart]:
-    """Return the files of a partition that readers see, as a listing gives them.
+    """Return the files of a partition that readers see, in the order of a listing.
 
     :raises OSError: they cannot be read.
-    :raises KeyError: one is no file of a lake.
+    :raises KeyError: one was not written by this pipeline.
     """
     found = []
     with os.scandir(folder) as entries:
@@ -41,10 +41,11 @@ def partsOf(folder: str) -> list[MergePart]:
 
 
 def partOf(path: str, place: int) -> MergePart:
-    """Return what a file has, and ``place`` with it.
+    """Return a file with its metadata.
 
+    :param place: its index in the listing.
     :raises OSError: it cannot be read.
-    :raises KeyError: it is no file of a lake.
+    :raises KeyError: it was not written by this pipeline.
     """
     state = os.stat(path)
     topic, spans = spansOf(pq.read_metadata(path).metadata or {})
@@ -52,7 +53,9 @@ def partOf(path: str, place: int) -> MergePart:
 
 
 def groupsOf(parts: Sequence[MergePart], target: int) -> list[list[MergePart]]:
-    """Return which files become one: those under half of ``target`` bytes, of one journal, up to about ``target``."""
+    """Return groups of files to merge: files of one journal, each under half of ``target`` bytes, together about
+    ``target``.
+    """
     small: dict[str, list[MergePart]] = {}
     for part in parts:
         if part.bytes * 2 < target and len({span.journal for span in part.spans}) == 1:
@@ -69,19 +72,19 @@ def groupsOf(parts: Sequence[MergePart], target: int) -> list[list[MergePart]]:
     return [group for group in groups if len(group) > 1]
 
 
-def carrierOf(group: Sequence[MergePart]) -> MergePart:
-    """Return the file whose name the joined one gets: the one that a listing gives last.
+def lastListed(group: Sequence[MergePart]) -> MergePart:
+    """Return the file whose name the merged one gets: the last in a listing.
 
-    Who has the names of all, and looks at the files one after the other while they are exchanged, has then either
-    seen one that is gone, and cannot read it, or finds all rows under this name (docs/pipeline-lake.rst).
+    A reader that listed the folder before the exchange and opens the files one by one then either fails to open a
+    removed file, or finds all rows under this name (docs/pipeline-lake.rst).
     """
     return max(group, key=lambda part: part.place)
 
 
-def join(folder: str, group: Sequence[MergePart], path: str, schema: pa.Schema | None) -> None:
-    """Write the rows of some files as one, whole and on disk.
+def merge(folder: str, group: Sequence[MergePart], path: str, schema: pa.Schema | None) -> None:
+    """Write the rows of some files as one, complete and on disk.
 
-    :param schema: that of the table; None: what the files have.
+    :param schema: that of the table; None: the schema of the files.
     :raises OSError: a file cannot be read or written.
     """
     files = [pq.ParquetFile(f"{folder}/{part.name}") for part in group]
@@ -90,9 +93,11 @@ def join(folder: str, group: Sequence[MergePart], path: str, schema: pa.Schema |
             schema = pa.unify_schemas([file.schema_arrow.remove_metadata() for file in files])
         ends = [_tail(f"{folder}/{part.name}") for part in group]
         spans = _together([span for part in group for span in part.spans])
-        # One that listed before must not take the new file for the old one, which had its length from the listing.
+        # A reader with the old listing, and so the old length, must not take the new file for the old one.
         for padding in range(8):
-            _write(files, schema, path, {**written(spans, group[0].topic), b"fleximq.joined": b"." * (padding + 1)})
+            _write(
+                files, schema, path, {**fileMetadata(spans, group[0].topic), b"fleximq.joined": b"." * (padding + 1)}
+            )
             if not any(_looksLike(path, end) for end in ends):
                 break
     finally:
@@ -113,7 +118,7 @@ def _write(files: Sequence[pq.ParquetFile], schema: pa.Schema, path: str, metada
 
 
 def _groups(files: Sequence[pq.ParquetFile], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield all rows, in portions for a row group each."""
+    """Yield all rows in blocks of the size of a row group."""
     held: list[pa.Table] = []
     size = 0
     for file in files:
@@ -129,7 +134,7 @@ def _groups(files: Sequence[pq.ParquetFile], schema: pa.Schema) -> Iterator[pa.T
 
 
 def _aligned(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table with all columns of a schema; those that it has not are null."""
+    """Return a table with all columns of a schema; missing ones are null."""
     columns = [
         table.column(field.name).cast(field.type)
         if field.name in table.column_names
@@ -140,7 +145,7 @@ def _aligned(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _together(spans: Sequence[Span]) -> list[Span]:
-    """Return one span for what neighbouring files have of a journal."""
+    """Return one span that covers neighbouring spans of a journal."""
     first, *rest = sorted(spans)
     for span in rest:
         first = Span(
@@ -158,7 +163,7 @@ def _tail(path: str) -> int:
 
 
 def _looksLike(path: str, size: int) -> bool:
-    """Tell whether a file looks whole to someone who believes that it has so many bytes."""
+    """Tell whether a file seems complete to a reader that takes this for its size."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.pread(descriptor, len(_MAGIC), size - len(_MAGIC)) == _MAGIC

@@ -1,10 +1,8 @@
-"""Where the files of a table stand: ``topic=<name>/date=<day>/<journal>-<batch>-<part>.parquet``.
+"""The paths of a table's files: ``topic=<name>/date=<day>/<journal>-<batch>-<part>.parquet``; and the tables of a lake.
 
-Readers of Parquet take columns from such names. Spark undoes ``%XX``, but guesses a column's type from the names as
-they are written: of topics named ``2024`` and ``007`` it would make numbers. A name that could be taken for one has its
-first character written as ``%XX``, so it stays what it is.
-
-Which tables a lake has, and what is asked of those that jobs look after.
+Readers of Parquet derive columns from such paths. Spark decodes ``%XX``, but infers a column's type from the encoded
+names: topics named ``2024`` and ``007`` would become numbers. So the first character of a name that looks like a number
+is written as ``%XX``.
 """
 
 import os
@@ -15,27 +13,27 @@ from hashlib import blake2b
 
 from fleximq.pipeline.errors import LakeRefused, OptionRefused
 
-#: What stands in a table's folder beside its data; readers of Parquet pass over names that begin so.
+#: The folder of a table's own files; readers of Parquet ignore names with this first character.
 OWN = "_fleximq"
-#: The schema of the whole table, in a file that Spark looks into first.
+#: The file with the schema of the whole table, which Spark reads first.
 COMMON = "_common_metadata"
 
-#: The most bytes of a topic's name in a path; a file's name may have 255.
+#: Maximum length of a topic's name in a path, in bytes; file systems allow 255.
 MOST_BYTES = 200
 _HASH_BYTES = 10
 _FIRST_DAY = date(1970, 1, 1)
-#: Hive's word for null.
+#: Hive's name for null.
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _TO_ESCAPE = re.compile(r"[\x00-\x7f](?<![A-Za-z0-9._~$-])")
 _ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
-# What Java reads as a number begins so, or is NaN or Infinity.
+# The first characters of all that Java reads as a number, with NaN and Infinity.
 _LIKE_NUMBER = re.compile(r"[0-9+.NI-]")
 
 
 def escaped(topic: str) -> str:
-    """Return a topic's name as it stands in a path; a name of more than 200 bytes is cut, and ends with a hash.
+    """Return a topic's name for a path; a name of more than 200 bytes is truncated and ends with ``~`` and a hash.
 
-    ``~`` is what comes before the hash. The whole name stands in each file.
+    Each file has the full name in its metadata.
     """
     text = _TO_ESCAPE.sub(lambda found: f"%{ord(found[0]):02X}", topic)
     if _LIKE_NUMBER.match(text) or text == _NULL:
@@ -44,13 +42,13 @@ def escaped(topic: str) -> str:
         return text
     digest = blake2b(topic.encode(), digest_size=_HASH_BYTES).hexdigest()
     kept = text.encode()[: MOST_BYTES - len(digest) - 1].decode("utf-8", "ignore")
-    # Half of an escape is none.
+    # Remove a truncated escape.
     kept = re.sub(r"%[0-9A-F]?$", "", kept)
     return f"{kept}~{digest}"
 
 
 def unescaped(text: str) -> str:
-    """Return the name that :func:`escaped` has written, as readers see it; of a name that was cut what is left."""
+    """Undo :func:`escaped`, as readers do; a truncated name stays truncated."""
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
 
 
@@ -61,7 +59,7 @@ def dateOf(day: int) -> str:
 
 
 def partitionOf(topic: str, date: str) -> str:
-    """Return the folder for a topic and a day (``YYYY-MM-DD``, UTC), within the table's."""
+    """Return the folder for a topic and a day (``YYYY-MM-DD``, UTC), relative to the table."""
     return f"topic={escaped(topic)}/date={date}"
 
 
@@ -71,7 +69,7 @@ def fileOf(journal: str, batch: int, part: int) -> str:
 
 
 def isTableName(name: str) -> bool:
-    """Tell whether a table can be called so: it is a folder that no reader hides."""
+    """Tell whether a table can have this name: a folder name that no reader hides."""
     return bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name))
 
 
@@ -79,7 +77,7 @@ def tablesOf(lake: str | None, names: Sequence[str] | None) -> list[str]:
     """Return the folders of these tables, or of all.
 
     :raises OptionRefused: no lake was named.
-    :raises LakeRefused: there is no such table, or none at all.
+    :raises LakeRefused: a table does not exist, or the lake has none.
     """
     if not lake:
         raise OptionRefused("--lake FOLDER is needed: it says where the tables are")

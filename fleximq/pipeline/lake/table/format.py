@@ -1,4 +1,4 @@
-"""Which format a table has: Parquet files as such, or files that the log of Delta Lake or of Iceberg names too."""
+"""The format of a table: plain Parquet files, or files that a log of Delta Lake or Iceberg names."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _NAME = "format"
 
 
 def formatOf(table: str, files: Files | None = None) -> dict[str, Any]:
-    """Return a table's format as ``format``, and what else belongs to it; Parquet where nothing is said.
+    """Return a table's format as ``format``, with its options; Parquet if none is recorded.
 
     :raises LakeRefused: it cannot be read.
     """
@@ -32,9 +32,9 @@ def formatOf(table: str, files: Files | None = None) -> dict[str, Any]:
 
 
 def setFormat(table: str, wanted: dict[str, Any], files: Files | None = None) -> None:
-    """Let a new table have a format, or see that it has it.
+    """Record the format of a new table, or check that an existing one has it.
 
-    :raises LakeRefused: it has another one, or has files already.
+    :raises LakeRefused: the table has another format, or has files already.
     :raises OSError: it cannot be written.
     """
     files = files or Files()
@@ -48,9 +48,9 @@ def setFormat(table: str, wanted: dict[str, Any], files: Files | None = None) ->
 
 @contextmanager
 def needing(table: str, extra: str) -> Iterator[None]:
-    """Let what is imported meanwhile belong to an extra, which a table of this format needs.
+    """Turn a failed import into the sentence that names the extra to install.
 
-    :raises LakeRefused: it is not installed.
+    :raises LakeRefused: an import failed.
     """
     try:
         yield

@@ -1,8 +1,7 @@
-"""What a table has of each journal: one small file, ``_fleximq/ledger``, replaced as a whole by each batch.
+"""The range of each journal that a table has: one small file, ``_fleximq/ledger``, replaced by each batch.
 
-Batches follow each other without a hole, so one range of offsets for each journal tells all: every record that the
-journal had in it, of the table's topics, is a row, but for what the gaps name. With the number of rows a reader proves
-that nothing is missing.
+Batches are consecutive, so one range of offsets for each journal is enough: every record of the table's topics in that
+range is a row, except for the listed gaps. With the number of rows a reader can prove that the table is complete.
 """
 
 import json
@@ -15,14 +14,14 @@ from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.table.file_names import OWN
 
 LEDGER = "ledger"
-#: The version of what stands in ``_fleximq``.
+#: Version of the files in ``_fleximq``.
 VERSION = 1
 
 
 class Gap(NamedTuple):
     """Offsets from ``first`` up to before ``next`` of which records may be missing; ``why`` is a clause.
 
-    ``lost`` tells damage, and what came too late, from what retention had taken out by its rules.
+    ``lost`` is True for damage and for records removed before they were ingested, False for regular retention.
     """
 
     first: int
@@ -32,9 +31,9 @@ class Gap(NamedTuple):
 
 
 class Covered(NamedTuple):
-    """What a table has of a journal: its records with offsets from ``first`` up to before ``next``, in so many rows.
+    """The records of a journal in a table: offsets from ``first`` up to before ``next``, and the number of rows.
 
-    ``expired`` is how many rows more there were, which the lake's own retention has removed.
+    ``expired`` is the number of rows that the lake's own retention has removed.
     """
 
     first: int
@@ -46,7 +45,7 @@ class Covered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """``batch`` is the last one that is in, -1 before the first; it had offsets from ``start`` to ``end``."""
+    """``batch`` is the last committed one, -1 before the first; it had offsets from ``start`` to ``end``."""
 
     batch: int = -1
     start: Mapping[str, int] = field(default_factory=dict)
@@ -54,7 +53,7 @@ class Ledger:
     journals: Mapping[str, Covered] = field(default_factory=dict)
 
     def covers(self, end: Mapping[str, int]) -> bool:
-        """Tell whether a batch that ends there is in."""
+        """Tell whether a batch with this end is committed."""
         return self.batch >= 0 and all(
             journal in self.journals and self.journals[journal].next >= next for journal, next in end.items()
         )
@@ -67,7 +66,7 @@ class Ledger:
         rows: Mapping[str, int],
         gaps: Mapping[str, Iterable[Gap]],
     ) -> "Ledger":
-        """Return it with one more batch; ``rows`` and ``gaps`` are those of the batch by journal."""
+        """Return a ledger with one more batch; ``rows`` and ``gaps`` are those of the batch by journal."""
         journals = dict(self.journals)
         for journal, next in end.items():
             had = journals.get(journal) or Covered(start.get(journal, next), start.get(journal, next))
@@ -76,7 +75,7 @@ class Ledger:
         return Ledger(batch, dict(start), dict(end), journals)
 
     def withExpired(self, rows: Mapping[str, int]) -> "Ledger":
-        """Return it after so many rows of each journal were removed."""
+        """Return a ledger after so many rows of each journal were removed."""
         journals = dict(self.journals)
         for journal, number in rows.items():
             had = journals[journal]
@@ -85,7 +84,7 @@ class Ledger:
 
 
 def _joined(gaps: Iterable[Gap]) -> Iterable[Gap]:
-    """Yield gaps in order; those that touch and have the same reason as one."""
+    """Yield gaps in order; adjacent gaps with the same reason are merged."""
     last: Gap | None = None
     for gap in sorted(gaps):
         if last is not None and gap.first <= last.next and gap[2:] == last[2:]:
@@ -99,7 +98,7 @@ def _joined(gaps: Iterable[Gap]) -> Iterable[Gap]:
 
 
 def readLedger(table: str, files: Files | None = None) -> Ledger:
-    """Return a table's ledger, an empty one where there is none.
+    """Return a table's ledger, an empty one if it has none.
 
     :raises LakeRefused: it cannot be read, or is of a newer version.
     """
@@ -133,7 +132,7 @@ def _decoded(path: str, found: Any) -> Ledger:
 
 
 def writeLedger(table: str, ledger: Ledger, files: Files | None = None) -> None:
-    """Replace a table's ledger; after a power loss there is either the old or the new one.
+    """Replace a table's ledger atomically.
 
     :raises OSError: it cannot be written.
     """

@@ -1,8 +1,8 @@
-"""Who may change a table: one at a time, whatever process they are.
+"""File locks of a table, for any number of processes.
 
-Three locks stand in ``_fleximq``: ``lock`` is held for the milliseconds in which files appear or are exchanged,
-``writer`` as long as an ingest feeds the table, ``compactor`` as long as somebody compacts it. All go when their
-process ends, however that comes. Readers need none.
+Three locks are in ``_fleximq``: ``lock`` is held for the milliseconds in which files appear or are exchanged,
+``writer`` during an ingest, ``compactor`` during a compaction. The system releases them when their process ends.
+Readers need none.
 """
 
 import time
@@ -13,42 +13,42 @@ from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.table.file_names import OWN
 
-#: For so many seconds somebody else may hold the lock of a change.
+#: Seconds to wait for the lock of a change.
 PATIENCE = 60.0
 _PAUSE = 0.002
 _WHO = {"writer": "another ingest feeds it", "compactor": "another run compacts it"}
 
 
 @contextmanager
-def changing(
+def changeLock(
     table: str,
     files: Files | None = None,
     patience: float = PATIENCE,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[None]:
-    """Hold the lock for a change of which files a table's folder shows; keep it for milliseconds.
+    """Hold the lock for changes of a table's visible files; hold it for milliseconds only.
 
-    :raises LakeRefused: somebody else holds it for longer than ``patience`` seconds, or it cannot be made.
+    :raises LakeRefused: another process holds it for longer than ``patience`` seconds, or it cannot be created.
     """
     with _held(table, "lock", files or Files(), patience, sleep):
         yield
 
 
 @contextmanager
-def feeding(table: str, files: Files | None = None) -> Iterator[None]:
-    """Hold the lock of the one ingest that feeds a table.
+def writerLock(table: str, files: Files | None = None) -> Iterator[None]:
+    """Hold the lock of the one ingest that writes to a table.
 
-    :raises LakeRefused: another one does, or it cannot be made.
+    :raises LakeRefused: another ingest holds it, or it cannot be created.
     """
     with _held(table, "writer", files or Files(), 0.0, time.sleep):
         yield
 
 
 @contextmanager
-def compacting(table: str, files: Files | None = None) -> Iterator[None]:
+def compactorLock(table: str, files: Files | None = None) -> Iterator[None]:
     """Hold the lock of the one run that compacts a table.
 
-    :raises LakeRefused: another one does, or it cannot be made.
+    :raises LakeRefused: another run holds it, or it cannot be created.
     """
     with _held(table, "compactor", files or Files(), 0.0, time.sleep):
         yield

@@ -1,7 +1,7 @@
-"""Rows become staged Parquet files, one or more for each topic and day.
+"""Writes rows to staged Parquet files, one or more for each topic and day.
 
-Rows wait in memory until there are enough of them for a row group, or too many in all; few files are open at once, so
-neither the number of topics nor that of rows is limited. This file is hot: see docs/pipeline-lake.rst, "How fast".
+Rows are buffered in memory up to the size of a row group, or up to a total. Few files are open at once, so the numbers
+of topics and rows are unlimited. This file is hot: see docs/pipeline-lake.rst, "How fast".
 """
 
 import json
@@ -17,19 +17,19 @@ import pyarrow.parquet as pq
 from fleximq.pipeline.lake.table.file_names import dateOf
 from fleximq.pipeline.lake.table.table_log import StagedFile
 
-#: The keys of what each file says of itself: its topic's whole name, and for each journal that it has rows of, as JSON,
-#: the journal, the first and the last offset, the number of rows, and the first batch that they came with.
+#: The metadata keys of each file: its topic's full name; and, as JSON, for each journal the journal's id, the first and
+#: the last offset, the number of rows, and the first batch.
 TOPIC, SPANS = b"fleximq.topic", b"fleximq.spans"
-#: So many bytes of rows wait in memory, and so many files are open, at most.
+#: Maximum bytes of buffered rows, and maximum number of open files.
 MOST_WAITING, MOST_OPEN = 128 << 20, 32
-#: A row group has about so many bytes before they are compressed.
+#: Approximate size of a row group in bytes, before compression.
 GROUP_BYTES = 64 << 20
 _DAY = 86_400_000_000
 _DICTIONARIES = ("journal", "topic", "publisher", "dialect", "content", "reason")
 
 
 class Span(NamedTuple):
-    """What a file has of a journal: so many rows with offsets from ``first`` to ``last``, both included."""
+    """The rows of a journal in a file, with offsets from ``first`` to ``last``, both included."""
 
     journal: str
     first: int
@@ -38,15 +38,15 @@ class Span(NamedTuple):
     batch: int
 
 
-def written(spans: Sequence[Span], topic: str) -> dict[bytes, bytes]:
-    """Return what a file says of itself, for its metadata."""
+def fileMetadata(spans: Sequence[Span], topic: str) -> dict[bytes, bytes]:
+    """Return the metadata of a file."""
     return {TOPIC: topic.encode(), SPANS: json.dumps(spans).encode()}
 
 
 def spansOf(metadata: Any) -> tuple[str, list[Span]]:
-    """Return a file's topic and its spans; takes the mapping that :func:`written` has made.
+    """Return a file's topic and its spans, from the metadata that :func:`fileMetadata` made.
 
-    :raises KeyError: it is no file of a lake.
+    :raises KeyError: the file was not written by this pipeline.
     """
     return metadata[TOPIC].decode(), [Span(*span) for span in json.loads(metadata[SPANS])]
 
@@ -71,7 +71,7 @@ class _Open(NamedTuple):
 
 
 class _Rows:
-    """What is known of the rows of one topic and day: those that wait, and those in the file that is open."""
+    """The rows of one topic and day: those buffered, and those in the open file."""
 
     def __init__(self) -> None:
         self.waiting: list[pa.RecordBatch] = []
@@ -80,8 +80,8 @@ class _Rows:
         self.open: _Open | None = None
 
 
-class Writer:
-    """Stages the rows of one journal that one attempt of a task reads, in a folder on its machine or shared.
+class StagingWriter:
+    """Stages the rows of one journal that one attempt of a task reads, in a local or shared folder.
 
     :param folder: where files are staged.
     :param schema: that of the rows; ``topic``, ``offset`` and ``timestamp`` are among them.
@@ -101,7 +101,7 @@ class Writer:
         self._bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows, in the order of their offsets.
+        """Add rows, ordered by offset.
 
         :raises OSError: they cannot be written.
         """
@@ -119,7 +119,7 @@ class Writer:
             self._flush(max(self._rows, key=lambda key: self._rows[key].bytes))
 
     def close(self) -> list[StagedFile]:
-        """Write all that waits, and return the files; each is whole and on disk.
+        """Write all buffered rows, and return the files; each is complete and on disk.
 
         :raises OSError: they cannot be written.
         """
@@ -130,7 +130,7 @@ class Writer:
         return self._staged
 
     def abandon(self) -> None:
-        """Remove what was staged, as far as that can be done."""
+        """Delete the staged files as far as possible."""
         names = [each.name for each in self._staged]
         for rows in self._rows.values():
             if rows.open is not None:
@@ -142,7 +142,7 @@ class Writer:
                 continue
 
     def _flush(self, key: tuple[str, int]) -> None:
-        """Write what waits of a topic and day as a row group."""
+        """Write the buffered rows of a topic and day as a row group."""
         rows = self._rows[key]
         if not rows.waiting:
             return
@@ -158,7 +158,7 @@ class Writer:
         rows.waiting, rows.bytes = [], 0
 
     def _begin(self, key: tuple[str, int]) -> _Open:
-        """Open a file; where too many are, the one that has been open longest ends."""
+        """Open a file; if too many are open, first complete the oldest."""
         if len(self._opened) >= MOST_OPEN:
             self._end(next(iter(self._opened)))
         name = f"{self._attempt}-{self._names}.parquet"
@@ -167,7 +167,7 @@ class Writer:
         return _Open(name, pq.ParquetWriter(f"{self._folder}/{name}", self._schema, **self._options))
 
     def _end(self, key: tuple[str, int]) -> None:
-        """Complete the file of a topic and day; what comes later goes into another one."""
+        """Complete the file of a topic and day; later rows start another one."""
         rows = self._rows.pop(key)
         if rows.open is None:
             return
@@ -175,20 +175,20 @@ class Writer:
         del self._opened[key]
         topic, day = key
         span = Span(self._journal, rows.first, rows.last, rows.number, self._batch)
-        writer.add_key_value_metadata(written([span], topic))
+        writer.add_key_value_metadata(fileMetadata([span], topic))
         writer.close()
         size = _synced(f"{self._folder}/{name}")
         self._staged.append(
             StagedFile(name, topic, dateOf(day), self._journal, rows.first, rows.last, rows.number, size)
         )
         if rows.waiting:
-            # It ended for another one's sake; its rows still wait.
+            # It was completed to limit the open files; its rows are still buffered.
             later = self._rows[key] = _Rows()
             later.waiting, later.bytes = rows.waiting, rows.bytes
 
 
 def _synced(path: str) -> int:
-    """Return the size of a file, once it outlives a power loss."""
+    """Sync a file to disk and return its size."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fdatasync(descriptor)

@@ -8,18 +8,18 @@ from typing import ClassVar, NamedTuple
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 
-#: What a table's large files have, about, and its files less than half of that are joined.
+#: Approximate size of merged files in bytes; files smaller than half of it are merged.
 TARGET_BYTES = 128 << 20
-#: A partition in which nothing changed for so many seconds is compacted however few files it has.
+#: Seconds without changes after which a partition is compacted even with few small files.
 OLDER_THAN = 3600.0
-#: One that changes is compacted from so many small files on.
+#: Number of small files from which a partition that still changes is compacted.
 MANY = 100
 #: Holds the table's lock, with every interrupted change completed, for the length of a ``with`` block.
 Exclusive = Callable[[], AbstractContextManager[None]]
 
 
 class StagedFile(NamedTuple):
-    """A whole file that a task has staged: rows of one topic, one day and one journal."""
+    """A complete file that a task has staged: rows of one topic, one day and one journal."""
 
     name: str
     topic: str
@@ -32,9 +32,9 @@ class StagedFile(NamedTuple):
 
 
 class BatchRange(NamedTuple):
-    """What a query reads at once: records with offsets from ``start`` up to before ``end`` of each journal.
+    """The records of a batch: offsets from ``start`` up to before ``end`` of each journal.
 
-    A journal that ``start`` does not name begins where ``end`` says, so it is to be named.
+    A journal that is missing in ``start`` begins at its ``end``.
     """
 
     number: int
@@ -43,7 +43,7 @@ class BatchRange(NamedTuple):
 
 
 class PlacedFile(NamedTuple):
-    """A file of a batch in its place: ``path`` is that within the table."""
+    """A file of a batch at its final ``path``, relative to the table."""
 
     path: str
     topic: str
@@ -56,7 +56,7 @@ class PlacedFile(NamedTuple):
 
 
 class Compacted(NamedTuple):
-    """What became of one partition: so many files were joined into so many."""
+    """The result for one partition: the number of small files before and of merged files after."""
 
     partition: str
     before: int
@@ -64,14 +64,14 @@ class Compacted(NamedTuple):
 
 
 class CompactionGoal(NamedTuple):
-    """What is compacted: see :data:`TARGET_BYTES`, :data:`OLDER_THAN` and :data:`MANY`."""
+    """The parameters of a compaction: see :data:`TARGET_BYTES`, :data:`OLDER_THAN` and :data:`MANY`."""
 
     target: int = TARGET_BYTES
     olderThan: float = OLDER_THAN
     many: int = MANY
 
-    def rests(self, joined: int, age: float) -> bool:
-        """Tell whether a partition is left alone that changed ``age`` seconds ago, with ``joined`` small files."""
+    def skips(self, joined: int, age: float) -> bool:
+        """Tell whether to skip a partition that changed ``age`` seconds ago and has ``joined`` small files."""
         return not joined or (age < self.olderThan and joined < self.many)
 
 

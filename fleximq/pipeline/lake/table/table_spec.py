@@ -1,4 +1,4 @@
-"""What becomes one table: which topics, and what is made of their payloads."""
+"""The specification of one table: its topics, and how their payloads are decoded."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,20 +17,20 @@ from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.decoder import FORMATS, STRUCTURED, Decoder
 from fleximq.pipeline.payloads.dialect_payloads import Identity
 
-#: What is behind the name of a topic whose messages do not fit the table.
+#: Suffix of the topic for messages that do not fit the table.
 DEAD = "~dlq"
 #: The column of payloads that are no maps.
 _ONE = {"text": pa.schema([("text", pa.string())]), "raw": pa.schema([("body", pa.binary())])}
-#: What tells payloads that are none of their format, before anything is known of them.
+#: The schema that detects malformed payloads before any column is known.
 _UNKNOWN = pa.schema([("value", pa.string())])
 _KEYS = ("name", "topics", "decode", "schema", "identity-metadata", "identity-base64")
 
 
 @dataclass(frozen=True)
 class TableSpec:
-    """One table. ``topics`` are patterns, none of them means all topics; ``schema`` is DDL, None: it is found out.
+    """One table. ``topics`` are patterns, all topics if empty; ``schema`` is DDL, inferred if None.
 
-    ``isSaid`` tells that ``decode`` was asked for and is not the default.
+    ``isExplicit`` tells that ``decode`` was given and is not the default.
     """
 
     name: str
@@ -39,7 +39,7 @@ class TableSpec:
     schema: str | None = None
     metadata: bool = False
     base64: bool = False
-    isSaid: bool = field(default=False, compare=False)
+    isExplicit: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isTableName(self.name):
@@ -53,17 +53,17 @@ class TableSpec:
             )
         if self.schema is not None:
             if self.decode not in STRUCTURED:
-                raise OptionRefused(f"the table {self.name} has a schema, which goes with {' and '.join(STRUCTURED)}")
+                raise OptionRefused(f"the table {self.name} has a schema, which is only for {' and '.join(STRUCTURED)}")
             Decoder(self.decode, ddl.parsed(self.schema), self.identity)
 
     @property
     def identity(self) -> Identity:
-        """What is taken apart of the Identity dialect's messages."""
+        """The parts that messages of the Identity dialect are split into."""
         return Identity(self.metadata, self.base64)
 
     @property
     def isInferred(self) -> bool:
-        """Whether the columns are found by looking at payloads."""
+        """Whether the columns are inferred from payloads."""
         return self.decode in STRUCTURED and self.schema is None
 
     @cached_property
@@ -73,16 +73,17 @@ class TableSpec:
 
     @property
     def fields(self) -> pa.Schema:
-        """The columns that payloads are known to have from the beginning."""
+        """The columns that are known before any payload is read."""
         if self.schema is not None:
             return ddl.parsed(self.schema)
         isApart = self.decode == "text" or (self.decode == "raw" and (self.metadata or self.base64))
         return _ONE[self.decode] if isApart else pa.schema([])
 
     def decoder(self, columns: TableColumns) -> Decoder | None:
-        """Return what makes columns of payloads; None where nothing is made.
+        """Return the decoder for payloads, None if they stay as they are.
 
-        Where no column is known yet, it makes one that the table has not, and tells what does not fit.
+        Before any column is known, it decodes to a column that the table does not have, and only reports malformed
+        payloads.
         """
         identity = Identity(columns.metadata, self.base64)
         if len(columns.fields):
@@ -93,7 +94,7 @@ class TableSpec:
 def tableOf(name: str, written: object) -> TableSpec:
     """Read ``NAME=PATTERN[,PATTERN][:FORMAT]``, or a table of the settings file.
 
-    :raises OptionRefused: it is none.
+    :raises OptionRefused: it is neither.
     """
     if isinstance(written, Mapping):
         return _ofMapping(name, written)
@@ -110,7 +111,7 @@ def tableOf(name: str, written: object) -> TableSpec:
         raise OptionRefused(
             f"{name} is {text!r}, but must be NAME=PATTERN[,PATTERN][:FORMAT], e.g. sensors=sensors.#:json"
         )
-    return TableSpec(table.strip(), topics, decode, isSaid=bool(colon))
+    return TableSpec(table.strip(), topics, decode, isExplicit=bool(colon))
 
 
 def _ofMapping(name: str, written: Mapping[str, Any]) -> TableSpec:
@@ -130,8 +131,8 @@ def _ofMapping(name: str, written: Mapping[str, Any]) -> TableSpec:
     )
 
 
-def allWanted(specs: Iterable[TableSpec]) -> tuple[str, ...]:
-    """Return patterns for all topics that become rows somewhere; none means every topic."""
+def topicPatterns(specs: Iterable[TableSpec]) -> tuple[str, ...]:
+    """Return patterns for all topics of these tables; none means every topic."""
     patterns: dict[str, None] = {}
     for spec in specs:
         if not spec.topics:

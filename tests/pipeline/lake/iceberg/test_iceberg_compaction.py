@@ -13,7 +13,7 @@ if not skip:
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.lake import batch_commit
     from fleximq.pipeline.lake.compaction import compact
-    from fleximq.pipeline.lake.expiration import agedOut
+    from fleximq.pipeline.lake.expiration import expireDays
     from fleximq.pipeline.lake.iceberg import iceberg_compaction
     from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
     from fleximq.pipeline.lake.table.parquet_writer import Span, spansOf
@@ -126,26 +126,26 @@ class ConflictTests(RewriteCase):
 
     def test_batchWhileJoining(self) -> None:
         """A batch that comes while files are joined stays."""
-        real = iceberg_compaction.join
+        real = iceberg_compaction.merge
 
         def join(*arguments: Any) -> None:
             real(*arguments)
             self.publish()
 
-        self.patch(iceberg_compaction, "join", join)
+        self.patch(iceberg_compaction, "merge", join)
         self.assertEqual(self.compact(), [(2, 1), (2, 1)])
         self.assertEqual(self.batches, 6)
         self.whole()
 
     def test_expiredWhileJoining(self) -> None:
         """A day that expires while its files are joined does not come back."""
-        real = iceberg_compaction.join
+        real = iceberg_compaction.merge
 
         def join(*arguments: Any) -> None:
             real(*arguments)
-            agedOut(self.table, [(None, 86_400.0)], 1_700_006_400 + 86_400.0)
+            expireDays(self.table, [(None, 86_400.0)], 1_700_006_400 + 86_400.0)
 
-        self.patch(iceberg_compaction, "join", join)
+        self.patch(iceberg_compaction, "merge", join)
         self.assertEqual(self.compact(), [(2, 1)])
         self.assertEqual(self.offsets(), list(range(9, 17)))
         self.assertEqual(len(self.files() - self.named()), 4)
@@ -172,7 +172,7 @@ class ConflictTests(RewriteCase):
 
     def test_always(self) -> None:
         """Who is never first gives up with a sentence; nothing has changed, and nothing was left."""
-        self.patch(iceberg_compaction, "change", self.never)
+        self.patch(iceberg_compaction, "replaceFiles", self.never)
         error = self.assertRaises(LakeRefused, self.compact)
         self.assertIn("cannot be changed by Iceberg: others were faster", str(error))
         self.assertEqual(self.files(), self.named())
@@ -193,12 +193,12 @@ class ConflictTests(RewriteCase):
 
     def test_otherNumbers(self) -> None:
         """A file with other rows than were in it is never taken."""
-        real = iceberg_compaction.join
+        real = iceberg_compaction.merge
 
         def join(folder: str, group: Any, path: str, schema: Any) -> None:
             real(folder, group[:1], path, schema)
 
-        self.patch(iceberg_compaction, "join", join)
+        self.patch(iceberg_compaction, "merge", join)
         error = self.assertRaises(LakeRefused, self.compact)
         self.assertIn("other numbers of rows", str(error))
         self.assertEqual(self.files(), self.named())

@@ -15,7 +15,7 @@ if not skip:
     from fleximq.pipeline.lake.batch_commit import exclusive
     from fleximq.pipeline.lake.compaction import compact
     from fleximq.pipeline.lake.iceberg import snapshot_cleanup
-    from fleximq.pipeline.lake.iceberg.snapshot_cleanup import GRACE, overOf, removeUnused
+    from fleximq.pipeline.lake.iceberg.snapshot_cleanup import GRACE, expiredSnapshots, removeUnused
     from fleximq.pipeline.lake.table.table_log import CompactionGoal
     from tests.pipeline.lake.tables import Failing
 
@@ -79,9 +79,9 @@ class TidyingTests(IcebergCase):
         metadata = self.opened().metadata
         *_, last, now = metadata.snapshots
         edge = now.timestamp_ms / 1000 + GRACE
-        self.assertIn(last.snapshot_id, overOf(metadata, edge + 0.01))
-        self.assertNotIn(last.snapshot_id, overOf(metadata, edge - 0.01))
-        self.assertNotIn(now.snapshot_id, overOf(metadata, edge * 2))
+        self.assertIn(last.snapshot_id, expiredSnapshots(metadata, edge + 0.01))
+        self.assertNotIn(last.snapshot_id, expiredSnapshots(metadata, edge - 0.01))
+        self.assertNotIn(now.snapshot_id, expiredSnapshots(metadata, edge * 2))
 
     def test_rubbish(self) -> None:
         """What a run that was killed has left goes when it is old; other files are none of ours."""

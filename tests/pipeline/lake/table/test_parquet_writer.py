@@ -13,7 +13,7 @@ if not skip:
 
     from fleximq.pipeline.lake.table import parquet_writer
     from fleximq.pipeline.lake.table.columns import BASE
-    from fleximq.pipeline.lake.table.parquet_writer import Span, Writer, spansOf
+    from fleximq.pipeline.lake.table.parquet_writer import Span, StagingWriter, spansOf
     from fleximq.pipeline.lake.table.table_log import StagedFile
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, rows
 
@@ -27,7 +27,7 @@ class WriterTests(SynchronousTestCase):
 
     def write(self, *batches: Any) -> "list[StagedFile]":
         """Write batches and return the files, in order of topic, day and offset."""
-        writer = Writer(str(self.folder), BASE, JOURNAL, 3)
+        writer = StagingWriter(str(self.folder), BASE, JOURNAL, 3)
         for batch in batches:
             writer.add(batch)
         return sorted(writer.close(), key=lambda each: (each.topic, each.date, each.first))
@@ -126,7 +126,7 @@ class WriterTests(SynchronousTestCase):
         """A writer that is given up takes what it has written along."""
         self.patch(parquet_writer, "GROUP_BYTES", 1)
         self.patch(parquet_writer, "MOST_OPEN", 1)
-        writer = Writer(str(self.folder), BASE, JOURNAL, 0)
+        writer = StagingWriter(str(self.folder), BASE, JOURNAL, 0)
         writer.add(rows([1], "a"))
         writer.add(rows([2], "b"))
         self.assertEqual(len(list(self.folder.iterdir())), 2)

@@ -7,7 +7,7 @@ from tests.pipeline.installed import missing as skip
 if not skip:
     from fleximq.errors import SettingError
     from fleximq.pipeline.errors import OptionRefused
-    from fleximq.pipeline.lake.table.table_spec import TableSpec, allWanted, packed, tableOf, unpacked
+    from fleximq.pipeline.lake.table.table_spec import TableSpec, packed, tableOf, topicPatterns, unpacked
 
 
 class WrittenTests(SynchronousTestCase):
@@ -22,9 +22,9 @@ class WrittenTests(SynchronousTestCase):
     def test_said(self) -> None:
         """It is known whether a format was said, for the default is one of them."""
         for written, said in (("s=a", False), ("s=a:raw", True), ("s=urn:x", False), ("s=a:json", True)):
-            self.assertIs(tableOf("table", written).isSaid, said)
-        self.assertIs(tableOf("table", {"name": "s", "decode": "raw"}).isSaid, True)
-        self.assertIs(tableOf("table", {"name": "s"}).isSaid, False)
+            self.assertIs(tableOf("table", written).isExplicit, said)
+        self.assertIs(tableOf("table", {"name": "s", "decode": "raw"}).isExplicit, True)
+        self.assertIs(tableOf("table", {"name": "s"}).isExplicit, False)
 
     def test_mapping(self) -> None:
         """In the settings file it may say more."""
@@ -42,7 +42,7 @@ class WrittenTests(SynchronousTestCase):
             ({"topics": "a"}, "table has no name"),
             ({"name": "x", "topic": "a"}, "table has 'topic', but there are only name, topics"),
             ({"name": "x", "decode": "xml"}, "has payloads as 'xml'"),
-            ({"name": "x", "schema": "a INT"}, "has a schema, which goes with messagepack and json"),
+            ({"name": "x", "schema": "a INT"}, "has a schema, which is only for messagepack and json"),
             ({"name": "x", "decode": "json", "schema": "a FOO"}, "FOO"),
             ({"name": "x", "topics": 5}, "table.topics is 5"),
             (5, "table is 5, but must be a text"),
@@ -57,8 +57,8 @@ class SpecTests(SynchronousTestCase):
     def test_wanted(self) -> None:
         """All patterns together are read; a table of all topics wants all."""
         one, two = TableSpec("one", ("a", "b.#")), TableSpec("two", ("a",))
-        self.assertEqual(allWanted([one, two]), ("a", "b.#"))
-        self.assertEqual(allWanted([one, TableSpec("all")]), ())
+        self.assertEqual(topicPatterns([one, two]), ("a", "b.#"))
+        self.assertEqual(topicPatterns([one, TableSpec("all")]), ())
         self.assertIn("b.x", one.wanted)
         self.assertNotIn("b.x", two.wanted)
         self.assertIn("$sys/x", TableSpec("all").wanted)
