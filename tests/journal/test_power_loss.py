@@ -51,7 +51,10 @@ NEEDED: dict[str, dict[str, Any]] = {
         "again": 1,
         "every": 3,
     },
-    "sync in SegmentRewrite.write for SegmentRemoval._cleanOne": {"again": 1000, "weights": (60, 40, 5, 3, 0, 0, 4, 0, 30)},
+    "sync in SegmentRewrite.write for SegmentRemoval._cleanOne": {
+        "again": 1000,
+        "weights": (60, 40, 5, 3, 0, 0, 4, 0, 30),
+    },
     "syncFolder in SegmentRemoval._removeIndex for SegmentRemoval._replace": {
         "again": 1000,
         "weights": (60, 40, 5, 3, 0, 0, 4, 0, 30),
