@@ -198,7 +198,6 @@ class FlexiMessages(FlexiReplies):
             raise SubscriptionFailed(str(error)) from error
 
     def _following(self) -> ReplayOutlet:
-        """Return an outlet for replayed messages with offsets."""
         form = FOLLOWING_B if self.form is LAYOUT_B_FORM else FOLLOWING
         return self._replaying(form, recordsWith)
 
@@ -213,7 +212,6 @@ class FlexiMessages(FlexiReplies):
         return ReplayOutlet(self, self.outbox, clock, form, lambda batches: shaped(render(batches)), failed)
 
     def _subscriptionLost(self, error: BrokerError, name: str) -> None:
-        """Report that a subscription was ended by the broker."""
         self.counted(error)
         self.outbox.take(self._error(error.status, errorPayload(error), name))
 
