@@ -168,7 +168,7 @@ def restore(broker: Broker, journal: "DiskJournal", state: "RecoveredJournal") -
     """Restore a broker's queues and their messages, and the next free client id."""
     journal.keeper = broker.checkpointer
     broker.checkpointer.restore(state)
-    broker.clients.goOn(state.nextClientId, lambda until: journal.appendState(ClientIdsReserved(until)))
+    broker.clients.continueFrom(state.nextClientId, lambda until: journal.appendState(ClientIdsReserved(until)))
 
 
 def _inTurn(turn: WriteTurn, call: Callable[..., object], *arguments: object) -> None:

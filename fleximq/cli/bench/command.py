@@ -1,6 +1,6 @@
-"""``fleximq bench``: how quick a broker is, with clients like a program's own, each in its process.
+"""``fleximq bench``: measures a broker with clients like those of a program, each in its own process.
 
-Unlike ``benchmarks/`` in the source, which measures the broker alone, this measures the client library as well.
+``benchmarks/`` in the source measures the broker alone; this includes the client library.
 """
 
 import csv
@@ -10,24 +10,26 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from fleximq.cli.bench.dialect_clients import VOICES
+from fleximq.cli.bench.dialect_clients import BENCH_CLIENTS
 from fleximq.cli.bench.plan import Plan
 from fleximq.cli.bench.report import COLUMNS, figures, picture, row
 from fleximq.cli.bench.roles import STAMP_BYTES
 from fleximq.cli.bench.run import run
-from fleximq.cli.client_commands.broker_command import out, progress, say, talking
+from fleximq.cli.client_commands.broker_command import brokerCommand, out, progress, say
 from fleximq.cli.client_commands.broker_options import Address, count, rate, seconds
 from fleximq.errors import SettingError
 from fleximq.limits import MEBIBYTE
 
-#: No more clients are started, for each is a process.
+#: Limit of clients, since each is a process.
 _CLIENTS = 64
 _SIZE_MOST = MEBIBYTE
 
 
 def _prepare(parser: ArgumentParser) -> None:
     parser.add_argument("topic", metavar="TOPIC", nargs="?", help="where to publish [one of its own]")
-    parser.add_argument("--dialect", choices=tuple(VOICES), default="fleximq", help="what the clients speak [fleximq]")
+    parser.add_argument(
+        "--dialect", choices=tuple(BENCH_CLIENTS), default="fleximq", help="what the clients speak [fleximq]"
+    )
     parser.add_argument("--publishers", metavar="N", type=count, default=1, help="how many publish [1]")
     parser.add_argument("--subscribers", metavar="N", type=_orNone, default=1, help="how many subscribe [1]")
     parser.add_argument(
@@ -50,7 +52,7 @@ def _orNone(text: str) -> int:
     return found
 
 
-_orNone.__name__ = "number"  # argparse says so
+_orNone.__name__ = "number"  # used in the message of argparse
 
 
 def _run(arguments: Namespace, address: Address) -> int:
@@ -97,4 +99,4 @@ def _append(path: Path, line: dict[str, Any]) -> None:
 
 
 #: The command.
-BENCH = talking("bench", "Measure how quick a broker is, with clients like a program's own.", _prepare, _run)
+BENCH = brokerCommand("bench", "Measure how quick a broker is, with clients like a program's own.", _prepare, _run)

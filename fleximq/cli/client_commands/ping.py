@@ -1,11 +1,11 @@
-"""``fleximq ping``: how long the broker takes to answer."""
+"""``fleximq ping``: measures the round-trip time to a broker."""
 
 import json
 import statistics
 import time
 from argparse import ArgumentParser, Namespace
 
-from fleximq.cli.client_commands.broker_command import out, talking
+from fleximq.cli.client_commands.broker_command import brokerCommand, out
 from fleximq.cli.client_commands.broker_options import Address, count, seconds
 
 
@@ -36,4 +36,4 @@ def _run(arguments: Namespace, address: Address) -> int:
 
 
 #: The command.
-PING = talking("ping", "See whether the broker answers, and how quickly.", _prepare, _run)
+PING = brokerCommand("ping", "See whether the broker answers, and how quickly.", _prepare, _run)

@@ -240,7 +240,7 @@ class BlipSession(StreamSession):
             return
         self.subscribing()
         subscription = self.broker.openSubscription(self._me, self._owner, topic, qos)
-        if subscription.kept:
+        if subscription.durable:
             answer = [encodeFrame(FrameType.ACK, correlations[0], encodeSubscription(subscription.id))]
             self.broker.whenCommitted(partial(self._subscribed, correlations, answer, self.answers.laterList(answer)))
         else:

@@ -177,7 +177,7 @@ class FlexiMessages(FlexiReplies):
     def _concerns(self, name: str) -> bool:
         """Return whether a pending publication may match this topic or pattern."""
         topic = self.broker.topics.find(name)
-        return isPattern(name) or (topic is not None and bool(topic.line))
+        return isPattern(name) or (topic is not None and bool(topic.pendingRuns))
 
     def _actLater(self, act: Callable[[Header], None], header: Header) -> None:
         self._later -= 1
