@@ -42,6 +42,7 @@ class PendingCommits:
     """Appends runs to the journal and delivers them after their commits.
 
     :param deliver: delivers a run to its topic's subscribers.
+    :param transactions: deliver it instead while one of them is read back.
     :param counted: called with an event and a number.
     :param publishing: called with the publisher before its publications are delivered after a commit, and with None
         after that.

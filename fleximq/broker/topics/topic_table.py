@@ -174,7 +174,7 @@ class TopicTable:
         """Undo :meth:`beginPending`, as no run is pending any more."""
         if not topic.members:
             self._idles(topic)
-        if not topic.always:
+        if not topic.alwaysDurable:
             topic.updateSlowPath()
             if topic.routes is not None:
                 self._shorten(topic)
