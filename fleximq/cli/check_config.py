@@ -109,7 +109,7 @@ def check(path: str) -> tuple[Settings | None, list[str]]:
 def _prepare(parser: ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="the settings file, as for twistd fleximq --config FILE")
     parser.add_argument(
-        "--against", metavar="OLD", help="tell what a reload of FILE does in a broker that was started with OLD"
+        "--against", metavar="OLD", help="also predict a reload to FILE of a broker that was started with OLD"
     )
 
 
@@ -154,7 +154,7 @@ def _printFaults(sentences: Sequence[str]) -> None:
 def _show(path: str, settings: Settings) -> None:
     """Print the settings that differ from the defaults."""
     lines = asToml(settings)
-    print(f"# {path} is good." + (" Beside the defaults, it sets:" if lines else " It sets the defaults only."))
+    print(f"# {path} is good." + (" Settings that differ from the defaults:" if lines else " It sets only defaults."))
     for sentence in warnings(settings.auth):
         print(f"# Note: {sentence}")
     for line in lines:

@@ -23,9 +23,9 @@ def addArguments(parser: ArgumentParser, file: str) -> None:
     """Add the arguments that the three commands share."""
     parser.add_argument("file", metavar="FILE", help=file)
     parser.add_argument("name", metavar="NAME", type=_name, help="the principal's name")
-    parser.add_argument("--delete", action="store_true", help="take everything of this name out of the file")
+    parser.add_argument("--delete", action="store_true", help="remove all entries of this name from the file")
     parser.add_argument(
-        "--roles", metavar="ROLE,...", type=_roles, default=None, help='the roles that come with it; "" for none'
+        "--roles", metavar="ROLE,...", type=_roles, default=None, help='the roles of the principal; "" for none'
     )
 
 
@@ -47,7 +47,7 @@ def linesWithout(found: CredentialFile, path: str, name: str) -> tuple[Credentia
     """
     left = tuple(each for each in found.lines if not (isinstance(each, CredentialEntry) and each.name == name))
     if len(left) == len(found.lines):
-        raise SettingError(f"there is nobody named {name} in {path}")
+        raise SettingError(f"there is no entry named {name} in {path}")
     return left
 
 
@@ -102,7 +102,7 @@ def _roles(written: str) -> tuple[str, ...]:
     roles = tuple(written.split(",")) if written else ()
     for role in roles:
         if not isRole(role):
-            raise ArgumentTypeError(f"{role!r} is no role: letters, digits, _, . and -")
+            raise ArgumentTypeError(f"{role!r} is not a role: letters, digits, _, . and -")
     return roles
 
 
@@ -124,7 +124,7 @@ def setSecret(path: str, name: str, secret: str, roles: tuple[str, ...] | None =
         others = found.lines if beside else tuple(each for each in found.lines if each not in old)
         for entry in others:
             if isinstance(entry, CredentialEntry) and entry.hash == hash:
-                raise SettingError(f"{entry.name} has just this secret already")
+                raise SettingError(f"{entry.name} already has this secret")
         return (*others, CredentialEntry(name, hash, roles if roles is not None else old[-1].roles if old else ()))
 
     changeFile(path, hashed_secrets.faultOfHash, lines)
@@ -149,7 +149,7 @@ def _runSecret(what: str, prefix: str, arguments: Namespace) -> int:
     setSecret(arguments.file, arguments.name, secret, arguments.roles, arguments.beside)
     if arguments.stdin:
         if len(secret) < MIN_SAFE_CHARACTERS:
-            print(f"fleximq: the {what} is short; it is safe only if nobody can guess it", file=sys.stderr)
+            print(f"fleximq: the {what} is short; it is safe only if it cannot be guessed", file=sys.stderr)
         print(f"the {what} of {arguments.name} is set in {arguments.file}")
     else:
         print(secret)
@@ -157,15 +157,17 @@ def _runSecret(what: str, prefix: str, arguments: Namespace) -> int:
 
 
 def _prepareSecret(what: str, scheme: str, parser: ArgumentParser) -> None:
-    addArguments(parser, f"the file, as for --auth {scheme}:FILE; made if it is not there")
-    parser.add_argument("--beside", action="store_true", help="keep what NAME has already, so that both are good")
-    parser.add_argument("--stdin", action="store_true", help=f"take the {what} from standard input")
+    addArguments(parser, f"the file, as for --auth {scheme}:FILE; created if missing")
+    parser.add_argument(
+        "--beside", action="store_true", help="retain the earlier entries of NAME, so that both are valid"
+    )
+    parser.add_argument("--stdin", action="store_true", help=f"read the {what} from standard input")
 
 
 #: The commands.
 APIKEY, TOKEN = (
     Command(
-        name, f"Make or delete {words}, which is printed once: the file has only its hash.",
+        name, f"Make or delete {words}, which is printed once; the file contains only its hash.",
         partial(_prepareSecret, what, scheme), reportingErrors(partial(_runSecret, what, prefix)),
     )
     for name, what, words, scheme, prefix in (
@@ -228,11 +230,11 @@ def _password(name: str) -> str:
 
 
 def _preparePasswd(parser: ArgumentParser) -> None:
-    addArguments(parser, "the file, as for --auth passwords:FILE; made if it is not there")
+    addArguments(parser, "the file, as for --auth passwords:FILE; created if missing")
 
 
 #: The command.
 PASSWD = Command(
-    "passwd", "Make, change or delete a password; it is asked for, or read from standard input.", _preparePasswd,
+    "passwd", "Make, change or delete a password; it is prompted for, or read from standard input.", _preparePasswd,
     reportingErrors(_runPasswd),
 )  # fmt: skip

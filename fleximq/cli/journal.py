@@ -206,7 +206,7 @@ def _reportingErrors(work: Callable[[Namespace], int]) -> Callable[[Namespace], 
 
 def _offset(written: str) -> int:
     if not written.isascii() or not written.isdigit() or not int(written):
-        raise ArgumentTypeError(f"{written!r} is no offset: they count from 1")
+        raise ArgumentTypeError(f"{written!r} is not an offset: they count from 1")
     return int(written)
 
 
@@ -221,22 +221,24 @@ def _pattern(written: str) -> str:
 def _prepare(parser: ArgumentParser) -> None:
     works = parser.add_subparsers(metavar="WORK", required=True)
     for name, work, words in (
-        ("check", check, "Compare every check sum, and say what is damaged, missing or unfinished; changes nothing."),
-        ("stat", stat, "Show how large the journal is, what there is of each topic, and how far consumer groups are."),
-        ("cat", cat, "Write messages as JSON, one on each line."),
-        ("repair", repair, "Say what the start of a broker would cut and set aside; do it with --yes."),
+        ("check", check, "Verify every checksum, and report damaged, missing or unfinished parts; changes nothing."),
+        ("stat", stat, "Show the journal's size, the messages of each topic, and the progress of consumer groups."),
+        ("cat", cat, "Write messages as JSON, one per line."),
+        ("repair", repair, "Report what a starting broker would cut and set aside; do it with --yes."),
     ):
         own = works.add_parser(name, help=words, description=words)
         own.add_argument("folder", metavar="FOLDER", help="the journal's folder, as for twistd fleximq --journal")
         own.set_defaults(work=_reportingErrors(work))
         if name == "repair":
-            own.add_argument("--yes", action="store_true", help="do what is said")
+            own.add_argument("--yes", action="store_true", help="perform the repair")
         if name == "cat":
             own.add_argument(
-                "--topic", metavar="PATTERN", type=_pattern, default=None, help="only topics that match; all without it"
+                "--topic", metavar="PATTERN", type=_pattern, default=None, help="only matching topics; all by default"
             )
-            own.add_argument("--from", metavar="OFFSET", type=_offset, default=1, dest="first", help="begin here")
-            own.add_argument("--to", metavar="OFFSET", type=_offset, default=1 << 64, dest="last", help="end here")
+            own.add_argument("--from", metavar="OFFSET", type=_offset, default=1, dest="first", help="the first offset")
+            own.add_argument(
+                "--to", metavar="OFFSET", type=_offset, default=1 << 64, dest="last", help="the last offset"
+            )
 
 
 def _run(arguments: Namespace) -> int:
@@ -245,4 +247,4 @@ def _run(arguments: Namespace) -> int:
 
 
 #: The command.
-JOURNAL = Command("journal", "Look at a journal, check it, and repair it.", _prepare, _run)
+JOURNAL = Command("journal", "Inspect, check and repair a journal.", _prepare, _run)

@@ -50,7 +50,7 @@ def parser() -> CommandParser:
     """Return the parser of the command line."""
     parser = CommandParser(
         prog="fleximq",
-        description="Tools beside the broker, which itself is run by twistd -n fleximq.",
+        description="Tools for a FlexiMQ broker. The broker itself is started by twistd -n fleximq.",
     )
     parser.add_argument("--version", action="version", version=f"FlexiMQ {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         names = {each.name for each in COMMANDS}
         command = next((word for word in words if word in names), "COMMAND")
         option = words[0].partition("=")[0]
-        parser().error(f"options stand behind the command: fleximq {command} {option}")
+        parser().error(f"options follow the command: fleximq {command} {option}")
     chosen, strange = parser().parse_known_args(words)
     if strange:
         chosen.refuse(f"unrecognized arguments: {' '.join(strange)}")

@@ -37,7 +37,7 @@ class IdentityBenchClient:
         url = Url.parse(address.url)
         self._timeout = address.timeout
         if url.scheme == "stdio":
-            raise SettingError("WebSocket is not spoken over stdio://")
+            raise SettingError("WebSocket is not supported over stdio://")
         context = (address.tls or Tls()).context() if url.isSecure else None
         found = dial(url, address.timeout, context)
         assert isinstance(found, socket.socket)
@@ -96,7 +96,7 @@ class IdentityBenchClient:
                 return
             waiting = deadline - time.monotonic()
             if waiting <= 0:
-                raise TimeoutError(f"the broker did not go on within {timeout:g} seconds")
+                raise TimeoutError(f"the broker did not respond within {timeout:g} seconds")
             readable, writable, _ = select.select([self._socket], [self._socket] if left else [], [], waiting)
             with suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 if writable:
@@ -135,7 +135,7 @@ def _path(url: Url, credentials: object) -> str:
     shown = dict(credentials) if isinstance(credentials, dict) else {}
     kind = shown.pop("type", None)
     if kind == "basic":
-        raise SettingError("with --dialect identity, show a token or an API key")
+        raise SettingError("--dialect identity needs a token or an API key")
     return (url.path or "/") + (f"?{urlencode(shown)}" if shown else "")
 
 
@@ -182,7 +182,7 @@ class BlipBenchClient:
         address = plan.address
         shown = dict(address.credentials or {"type": "api_key", "api_key": ""})
         if shown["type"] != "api_key":
-            raise SettingError("with --dialect blipmq, show an API key")
+            raise SettingError("--dialect blipmq needs an API key")
         self._topic = plan.topic
         self._client = blipmq.connect(
             address.url, shown["api_key"], tls=address.tls, timeout=address.timeout, reconnect=None
@@ -215,7 +215,7 @@ class MiniBenchClient:
     def __init__(self, plan: Plan, subscribes: bool) -> None:
         address = plan.address
         if address.credentials is not None:
-            raise SettingError("MiniMQ has no credentials: show a certificate inside TLS")
+            raise SettingError("MiniMQ has no credentials: use a client certificate")
         self._topic = plan.topic
         self._client = minimq.connect(address.url, tls=address.tls, timeout=address.timeout, reconnect=None)
         self._consumer = self._client.consumer(plan.topic, prefetch=_TAKEN) if subscribes else None

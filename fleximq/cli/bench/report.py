@@ -93,9 +93,9 @@ def picture(found: dict[str, Any]) -> Any:
         told = "  ".join(f"{name} {_time(value)}" for name, value in found["latency_us"].items())
         parts += [Text(f"latency  {told}\n"), Text("\n".join(_bars(found["histogram_us"])))]
     if found["repeated"]:
-        parts.append(Text(f"\n{found['repeated']:,} messages came again", "bold yellow"))
+        parts.append(Text(f"\n{found['repeated']:,} messages were delivered again", "bold yellow"))
     if found["lost"]:
-        parts.append(Text(f"\n{found['lost']:,} messages did not come", "bold red"))
+        parts.append(Text(f"\n{found['lost']:,} messages did not arrive", "bold red"))
     return Group(*parts)
 
 

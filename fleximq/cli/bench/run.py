@@ -54,7 +54,7 @@ class _Runner:
         try:
             found = self.pipe.recv()
         except (EOFError, OSError):
-            raise ClientError("a client's process ended by itself") from None
+            raise ClientError("a client's process ended unexpectedly") from None
         if isinstance(found, str) and found != READY:
             raise ClientError(found)
         return found

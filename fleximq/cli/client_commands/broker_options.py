@@ -81,16 +81,22 @@ def addOptions(parser: ArgumentParser) -> None:
     """Add the options for the broker and the credentials."""
     group = parser.add_argument_group("the broker")
     group.add_argument(
-        "--url", metavar="URL", help=f"where it is, e.g. tls://broker.example:7891 [FLEXIMQ_URL, else {DEFAULT_URL}]"
+        "--url", metavar="URL", help=f"its URL, e.g. tls://broker.example:7891 [FLEXIMQ_URL, else {DEFAULT_URL}]"
     )
-    group.add_argument("--profile", metavar="NAME", help="take what the file of profiles says under this name")
-    group.add_argument("--token", help="show this token; FLEXIMQ_TOKEN keeps it out of the list of processes")
-    group.add_argument("--user", metavar="NAME", help="show this name, and the password that is in FLEXIMQ_PASSWORD")
-    group.add_argument("--api-key", metavar="KEY", help="show this API key, or what is in FLEXIMQ_API_KEY")
+    group.add_argument("--profile", metavar="NAME", help="use this profile of the file of profiles")
+    group.add_argument(
+        "--token", help="authenticate with this token; FLEXIMQ_TOKEN hides it from the list of processes"
+    )
+    group.add_argument(
+        "--user", metavar="NAME", help="authenticate with this name and the password in FLEXIMQ_PASSWORD"
+    )
+    group.add_argument("--api-key", metavar="KEY", help="authenticate with this API key, or that in FLEXIMQ_API_KEY")
     group.add_argument("--tls-authority", metavar="FILE", help="trust the certificates in this PEM file only")
-    group.add_argument("--tls-certificate", metavar="FILE", help="show this certificate inside TLS")
-    group.add_argument("--tls-key", metavar="FILE", help="the key to it, if that is not in the same file")
-    group.add_argument("--timeout", metavar="SECONDS", type=seconds, default=30.0, help="how long to wait for it [30]")
+    group.add_argument("--tls-certificate", metavar="FILE", help="the client's certificate for TLS")
+    group.add_argument("--tls-key", metavar="FILE", help="its private key, if it is not in the same file")
+    group.add_argument(
+        "--timeout", metavar="SECONDS", type=seconds, default=30.0, help="limit for connecting and for answers [30]"
+    )
 
 
 def addressOf(arguments: Namespace, environment: Mapping[str, str] = os.environ) -> Address:
@@ -140,7 +146,7 @@ def profile(path: Path, name: str) -> dict[str, str]:
             f"the profiles in {path} cannot be read: {(error.strerror or str(error)).lower()}"
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingError(f"the profiles in {path} are no TOML: {error}") from error
+        raise SettingError(f"the profiles in {path} are not TOML: {error}") from error
     chosen = found.get(name)
     if not isinstance(chosen, dict):
         known = ", ".join(each for each, table in found.items() if isinstance(table, dict)) or "none"

@@ -18,7 +18,11 @@ from fleximq.wire.payload_conversion import toBytes, toUtf8
 def addInputOption(parser: ArgumentParser) -> None:
     """Add the option for the format of values on the command line."""
     parser.add_argument(
-        "--as", dest="as_", choices=tuple(PARSERS), default="text", help="what VALUE is: text, JSON, or bytes in hex"
+        "--as",
+        dest="as_",
+        choices=tuple(PARSERS),
+        default="text",
+        help="the format of VALUE: text, JSON, or bytes in hex",
     )
 
 
@@ -28,9 +32,9 @@ def addOutputOptions(parser: ArgumentParser) -> None:
         "--format",
         choices=tuple(FORMATTERS),
         default="text",
-        help="how values are shown; raw is their bytes with nothing between them [text]",
+        help="the format of values; raw writes their bytes without separators [text]",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line, with all there is to know")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line, with all fields")
 
 
 def parserOf(name: str) -> Callable[[bytes], Any]:

@@ -23,18 +23,22 @@ _READ = 1 << 16
 def _prepare(parser: ArgumentParser) -> None:
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument(
-        "value", metavar="VALUE", nargs="?", help="what to publish; without it, each line of standard input"
+        "value", metavar="VALUE", nargs="?", help="the value to publish; without it, each line of standard input"
     )
     parser.add_argument(
-        "--file", metavar="FILE", help="publish what is in this file, as one value; - is standard input"
+        "--file", metavar="FILE", help="publish the content of this file as one value; - is standard input"
     )
     addInputOption(parser)
-    parser.add_argument("--count", metavar="N", type=count, help="publish it so many times; of lines, so many of them")
-    parser.add_argument("--rate", metavar="N", type=rate, help="publish so many a second at most")
+    parser.add_argument(
+        "--count", metavar="N", type=count, help="publish the value this many times, or at most this many lines"
+    )
+    parser.add_argument("--rate", metavar="N", type=rate, help="limit of messages per second")
     parser.add_argument("--key", help="the key of each message, for the pipeline")
-    parser.add_argument("--message-id", metavar="ID", help="the id of the message: a repeat is known by it")
-    parser.add_argument("--json", action="store_true", help="say what was done as JSON")
-    parser.add_argument("--quiet", action="store_true", help="say nothing if all went well")
+    parser.add_argument(
+        "--message-id", metavar="ID", help="the id of the message; on durable topics the broker drops a repeated one"
+    )
+    parser.add_argument("--json", action="store_true", help="report the result as JSON")
+    parser.add_argument("--quiet", action="store_true", help="print nothing on success")
 
 
 def _run(arguments: Namespace, address: Address) -> int:

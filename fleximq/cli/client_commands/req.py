@@ -27,13 +27,13 @@ def clientId(text: str) -> int:
         return BROKER
     if text.isascii() and text.isdecimal() and 0 < int(text) < 1 << 32:
         return int(text)
-    raise ArgumentTypeError(f"{text!r} is no client: give its id, which serve and top show, or broker")
+    raise ArgumentTypeError(f"{text!r} is not a client: give its id, which serve and top show, or broker")
 
 
 def _prepareReq(parser: ArgumentParser) -> None:
     parser.add_argument("client", metavar="CLIENT", type=clientId, help="its id, or broker for the broker itself")
-    parser.add_argument("path", metavar="PATH", help="what is asked, e.g. /broker/about")
-    parser.add_argument("value", metavar="VALUE", nargs="?", help="what goes with it")
+    parser.add_argument("path", metavar="PATH", help="the path of the request, e.g. /broker/about")
+    parser.add_argument("value", metavar="VALUE", nargs="?", help="the value to send")
     addInputOption(parser)
     addOutputOptions(parser)
 
@@ -61,13 +61,13 @@ def _ask(client: Client, arguments: Namespace, value: Any, timeout: float) -> by
 
 
 #: The command.
-REQ = brokerCommand("req", "Ask a client, or the broker itself, and show the answer.", _prepareReq, _runReq)
+REQ = brokerCommand("req", "Send a request to a client or the broker, and show the answer.", _prepareReq, _runReq)
 
 
 def _prepareNotify(parser: ArgumentParser) -> None:
     parser.add_argument("client", metavar="CLIENT", help="its id, several with commas between them, or all")
-    parser.add_argument("path", metavar="PATH", nargs="?", help="what it is about; not for all")
-    parser.add_argument("value", metavar="VALUE", nargs="?", help="what goes with it")
+    parser.add_argument("path", metavar="PATH", nargs="?", help="the path of the notification; none with all")
+    parser.add_argument("value", metavar="VALUE", nargs="?", help="the value to send")
     addInputOption(parser)
 
 
@@ -75,7 +75,7 @@ def _runNotify(arguments: Namespace, address: Address) -> int:
     toAll = arguments.client == "all"
     written = arguments.path if toAll else arguments.value
     if toAll and arguments.value is not None:
-        raise SettingError("what goes to all has no path: give all and a VALUE")
+        raise SettingError("a broadcast has no path: give all and a VALUE")
     if not toAll and arguments.path is None:
         raise SettingError("a notification needs a PATH")
     value = None if written is None else argumentValue(arguments.as_, written)
@@ -89,4 +89,4 @@ def _runNotify(arguments: Namespace, address: Address) -> int:
 
 
 #: The command.
-NOTIFY = brokerCommand("notify", "Tell a client, several, or all of them something.", _prepareNotify, _runNotify)
+NOTIFY = brokerCommand("notify", "Send a notification to one client, several or all.", _prepareNotify, _runNotify)

@@ -26,12 +26,12 @@ _WORDS = 500
 
 
 def _prepare(parser: ArgumentParser) -> None:
-    parser.add_argument("path", metavar="PATH", help="what is answered, e.g. /time")
-    parser.add_argument("command", metavar="COMMAND", help="what the shell runs for each request, e.g. 'date +%%s'")
+    parser.add_argument("path", metavar="PATH", help="the path to serve, e.g. /time")
+    parser.add_argument("command", metavar="COMMAND", help="shell command to run for each request, e.g. 'date +%%s'")
     addInputOption(parser)
-    parser.add_argument("--limit", metavar="SECONDS", type=seconds, default=60.0, help="how long it may run [60]")
-    parser.add_argument("--count", metavar="N", type=count, help="end after so many answers")
-    parser.add_argument("--json", action="store_true", help="say what happens as JSON, a line for each request")
+    parser.add_argument("--limit", metavar="SECONDS", type=seconds, default=60.0, help="limit for one run [60]")
+    parser.add_argument("--count", metavar="N", type=count, help="end after this many answers")
+    parser.add_argument("--json", action="store_true", help="report each request as one line of JSON")
 
 
 class CommandService:
@@ -98,4 +98,4 @@ def _run(arguments: Namespace, address: Address) -> int:
 
 
 #: The command.
-SERVE = brokerCommand("serve", "Answer requests with what a command of the shell prints.", _prepare, _run)
+SERVE = brokerCommand("serve", "Answer requests with the output of a shell command.", _prepare, _run)

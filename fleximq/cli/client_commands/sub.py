@@ -24,8 +24,8 @@ JOINED, LEFT, CREATED = "$sys/clients/joined", "$sys/clients/left", "$sys/topics
 
 
 def _prepareTail(parser: ArgumentParser) -> None:
-    parser.add_argument("--count", metavar="N", type=count, help="end after so many events")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--count", metavar="N", type=count, help="end after this many events")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
 
 
 def _runTail(arguments: Namespace, address: Address) -> int:
@@ -58,7 +58,7 @@ def sentence(topic: str, value: Any) -> str:
 
 
 #: The command.
-TAIL = brokerCommand("tail", "Follow who comes and goes, and which topics come into being.", _prepareTail, _runTail)
+TAIL = brokerCommand("tail", "Stream connects, disconnects and new topics.", _prepareTail, _runTail)
 
 
 #: With several subscriptions, the wait for each before the next, in seconds.
@@ -72,10 +72,10 @@ def _prepareSub(parser: ArgumentParser) -> None:
         dest="from_",
         metavar="WHERE",
         type=_start,
-        help="begin in the past of a durable topic: first, last, an offset, or 15m, 2h, 7d ago",
+        help="replay a durable topic from: first, last, an offset, or a time ago such as 15m, 2h, 7d",
     )
-    parser.add_argument("--count", metavar="N", type=count, help="end after so many")
-    parser.add_argument("--for", dest="for_", metavar="SECONDS", type=seconds, help="end after so long")
+    parser.add_argument("--count", metavar="N", type=count, help="end after this many messages")
+    parser.add_argument("--for", dest="for_", metavar="SECONDS", type=seconds, help="end after this time")
     parser.add_argument("--topic", action="store_true", help="show the topic before each value")
     addOutputOptions(parser)
 
@@ -131,10 +131,8 @@ def _start(text: str) -> Start:
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     if text[:-1].isascii() and text[:-1].isdecimal() and text[-1] in units:
         return {"time": round((time.time() - int(text[:-1]) * units[text[-1]]) * 1000)}
-    raise ArgumentTypeError(
-        f"{text!r} is no place in the past: give first, last, an offset, or a time such as 15m, 2h, 7d"
-    )
+    raise ArgumentTypeError(f"{text!r} is not a start: give first, last, an offset, or a time such as 15m, 2h, 7d")
 
 
 #: The command.
-SUB = brokerCommand("sub", "Show what is published to topics or patterns.", _prepareSub, _runSub)
+SUB = brokerCommand("sub", "Show the messages of topics or patterns.", _prepareSub, _runSub)

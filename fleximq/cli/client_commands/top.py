@@ -122,10 +122,12 @@ def _table(first: str, others: Iterable[str]) -> Any:
 
 
 def _prepare(parser: ArgumentParser) -> None:
-    parser.add_argument("--interval", metavar="SECONDS", type=seconds, default=1.0, help="look so often [1]")
-    parser.add_argument("--count", metavar="N", type=count, help="end after so many looks")
-    parser.add_argument("--rows", metavar="N", type=count, default=15, help="show so many topics and clients [15]")
-    parser.add_argument("--json", action="store_true", help="one JSON object a look")
+    parser.add_argument(
+        "--interval", metavar="SECONDS", type=seconds, default=1.0, help="seconds between two snapshots [1]"
+    )
+    parser.add_argument("--count", metavar="N", type=count, help="end after this many snapshots")
+    parser.add_argument("--rows", metavar="N", type=count, default=15, help="number of topics and clients to show [15]")
+    parser.add_argument("--json", action="store_true", help="one JSON object per snapshot")
 
 
 def _run(arguments: Namespace, address: Address) -> int:

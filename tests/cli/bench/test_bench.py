@@ -51,7 +51,7 @@ class ResultTests(SynchronousTestCase):
         """What did not come is told."""
         found = figures(PLAN, course(received=150))
         self.assertEqual(found["lost"], 50)
-        self.assertIn("50 messages did not come", _drawn(found))
+        self.assertIn("50 messages did not arrive", _drawn(found))
 
     def test_shared(self) -> None:
         """In a shared queue subscribers get all messages together; who gets more than that gets some again."""
@@ -61,7 +61,7 @@ class ResultTests(SynchronousTestCase):
         self.assertEqual((found["lost"], found["repeated"]), (0, 0))
         found = figures(plan, BenchResults(course().publishers, [half, more]))
         self.assertEqual((found["lost"], found["repeated"]), (0, 1))
-        self.assertIn("1 messages came again", _drawn(found))
+        self.assertIn("1 messages were delivered again", _drawn(found))
 
     def test_nobody(self) -> None:
         """Without subscribers there are no latencies."""
@@ -116,7 +116,7 @@ class BenchTests(CommandCase):
         """What makes no sense is one sentence."""
         for words, sentence in (
             (("--size", "7"), "size is 7, but must be between 8 and"),
-            (("--publishers", "64"), "there are 65 clients, but may be 64"),
+            (("--publishers", "64"), "there are 65 clients, but the limit is 64"),
             (("--subscribers", "-1"), "--subscribers"),
             (("--dialect", "mqtt"), "--dialect"),
             (("--messages", "1", "--csv", "/nowhere/x.csv"), "/nowhere/x.csv cannot be written"),

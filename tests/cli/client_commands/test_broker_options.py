@@ -119,7 +119,7 @@ class AddressTests(SynchronousTestCase):
     def test_noToml(self) -> None:
         """A file that is no TOML is refused, whoever needs it."""
         self.path.write_text("[")
-        self.assertIn("are no TOML", self.refused())
+        self.assertIn("are not TOML", self.refused())
 
     def test_wrongKey(self) -> None:
         """A key that means nothing is refused with those that do."""

@@ -64,7 +64,7 @@ class RequestTests(CommandCase):
         """What is no client is one sentence."""
         found = ran("req", "me", "/x")
         self.assertEqual(found.code, 1)
-        self.assertIn("'me' is no client", found.err)
+        self.assertIn("'me' is not a client", found.err)
 
 
 class NotifyTests(CommandCase):
