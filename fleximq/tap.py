@@ -40,7 +40,7 @@ def makeService(options: Options) -> IService:
         if not twistd.get("nodaemon", True):
             raise SystemExit("fleximq: stdio has no client in a daemon; start the broker with twistd -n")
         sys.stdout = sys.stderr
-    signals = SignalService(reactor, reload.signalled, twistd)
+    signals = SignalService(reactor, reload.reloadOnSignal, twistd)
     signals.setServiceParent(whole)
     whole.services.sort(key=lambda each: each is not signals)  # first: a client may stop the open broker
     GarbageService().setServiceParent(whole)

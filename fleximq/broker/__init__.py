@@ -1,4 +1,4 @@
-"""The rules of the broker: clients, topics, queues and requests behind one door, :class:`fleximq.broker.broker.Broker`.
+"""The broker: clients, topics, queues and requests; its facade is :class:`fleximq.broker.broker.Broker`.
 
 No wire formats, no reactor and no Deferred: a call returns or raises.
 """

@@ -1,4 +1,4 @@
-"""Makes the parts of a broker and connects them; what connects two parts by a callback is visible here only."""
+"""Makes the parts of a broker and connects them by constructor arguments and callbacks."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -123,7 +123,7 @@ def assemble(
         onDead=deadLetters.add,
         counted=counted,
         livesOf=timesToLive.seconds,
-        keeping=stateLog if journal.onDisk else None,
+        queueLog=stateLog if journal.onDisk else None,
         memory=rules.limits.queueMemory,
     )
     openingLog = OpeningLog(journal)

@@ -1,4 +1,4 @@
-"""Where the broker asks whether a client may do what it wants. It costs one comparison where nobody is restricted."""
+"""Checks a client's rights; one comparison for clients without restrictions."""
 
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.topics.names import checkName, isPattern
@@ -15,21 +15,21 @@ _WORDS = {
     Action.READ: "reading {!r}",
     Action.ADMIN: "what {!r} does",
 }
-#: Actions on topics; a name that no topic can have is refused as such first.
+#: Actions on topics; invalid topic names are reported before missing rights.
 _ON_TOPICS = frozenset({Action.PUBLISH, Action.SUBSCRIBE, Action.CONSUME})
 
 
 def permits(client: ConnectedClient, action: Action, name: str) -> bool:
-    """Tell whether a client may do this to a topic or path of this name."""
+    """Tell whether a client may perform this action on the topic or path of this name."""
     rights = client.rights
     return rights is EVERYTHING or rights.may(action, name)
 
 
 def permit(client: ConnectedClient, action: Action, name: str) -> None:
-    """Let a client go on that may do this to a topic or path of this name.
+    """Check that a client may perform this action on the topic or path of this name.
 
     :raises NotPermitted: it may not.
-    :raises InvalidTopic: it may not, and no topic can have this name.
+    :raises InvalidTopic: it may not, and the name is not a valid topic.
     """
     rights = client.rights
     if rights is not EVERYTHING and not rights.may(action, name):
@@ -37,20 +37,20 @@ def permit(client: ConnectedClient, action: Action, name: str) -> None:
 
 
 def permitsListening(client: ConnectedClient, name: str, literal: bool = False) -> bool:
-    """Tell whether a client may subscribe to a name, or to something that a pattern can match."""
+    """Tell whether a client may subscribe to a name, or to at least one topic that a pattern can match."""
     if literal or not isPattern(name):
         return permits(client, Action.SUBSCRIBE, name)
     return client.rights.mayMatch(Action.SUBSCRIBE, name)
 
 
 def permitListening(client: ConnectedClient, name: str, literal: bool = False) -> None:
-    """Let a client go on that may make this subscription; the errors are those of :func:`permit`."""
+    """Check that a client may make this subscription; the errors are those of :func:`permit`."""
     if not permitsListening(client, name, literal):
         raise _refusal(Action.SUBSCRIBE, name)
 
 
 def sees(client: ConnectedClient, name: str) -> bool:
-    """Tell whether a topic may be shown to a client: it may publish there, subscribe to it, or consume from it."""
+    """Tell whether a topic may be shown to a client: it may publish to it, subscribe to it, or consume from it."""
     rights = client.rights
     return rights is EVERYTHING or any(rights.may(action, name) for action in _ON_TOPICS)
 

@@ -17,7 +17,7 @@ from fleximq.broker.consumers.checkpoints import Checkpointer
 from fleximq.broker.consumers.dead_letters import DeadLetters
 from fleximq.broker.consumers.polled_subscriptions import PolledSubscription
 from fleximq.broker.consumers.queue_admin import QueueAdmin
-from fleximq.broker.consumers.subscription_access import SubscriptionAccess, reasonOf
+from fleximq.broker.consumers.subscription_access import SubscriptionAccess, journalFault
 from fleximq.broker.consumers.work_queue_access import WorkQueueAccess
 from fleximq.broker.consumers.work_queues import WorkQueue
 from fleximq.broker.deadlines import Clock, Deadlines
@@ -34,7 +34,7 @@ from fleximq.broker.replay.client_subscriptions import ClientSubscriptions
 from fleximq.broker.replay.feed import Outlet
 from fleximq.broker.replay.replay import Replays, Start
 from fleximq.broker.rules import BrokerRules, TimesToLive
-from fleximq.broker.topics.names import SortedNames, isOwn
+from fleximq.broker.topics.names import SortedNames, isBrokerTopic
 from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.broker.traffic import TrafficTotals
 from fleximq.errors import ClientNotFound, Forbidden, NotImplementedByBroker, NotKept
@@ -45,7 +45,7 @@ _NO_PEER: tuple[None, None] = (None, None)
 
 
 class IPathTable(Protocol):
-    """Answers the broker's own request paths, such as ``/broker/about``."""
+    """Answers requests to the broker's own paths, for example ``/broker/about``."""
 
     def argumentBytes(self, client: ConnectedClient, path: str) -> int:
         """See :meth:`Broker.argumentBytes`."""
@@ -151,10 +151,10 @@ class Broker:
         self._deadLetters = parts.deadLetters
 
     def changeRules(self, rules: BrokerRules) -> None:
-        """Go by other rules from now on, as far as they can change.
+        """Apply other rules, as far as they can change at run time.
 
-        These are the time and the number of requests, the numbers of clients, subscriptions and queues, the echo of
-        broadcasts and the history. Whoever is over a bound that has become less may stay.
+        These are the timeout and the number of requests, the numbers of clients, subscriptions and queues, the echo of
+        broadcasts and the history. Clients and queues over a reduced limit remain.
         """
         self.rules = rules
         limits = rules.limits
@@ -165,10 +165,10 @@ class Broker:
         self.queues.maxQueues = limits.queues
 
     def stop(self) -> None:
-        """Cancel everything timed."""
+        """Cancel all timers."""
         self._deadlines.stop()
 
-    # -- who is here -------------------------------------------------------------------------------
+    # -- clients -------------------------------------------------------------------------------------
 
     def join(
         self,
@@ -182,14 +182,14 @@ class Broker:
         identity: Any = None,
         conversation: IConversation | None = None,
     ) -> ConnectedClient:
-        """Let a connection in and return it with its id and name.
+        """Register a connection as a client, with an id and a name.
 
         :param user: name it ``user-<8 hex digits>`` instead of ``<dialect>-<id>``.
-        :param id: the one that was reserved for it.
-        :param rights: what it may do, until :meth:`changeRights`.
-        :param identity: what authentication said of it.
-        :param conversation: hears when its rights change.
-        :raises NoCapacity: there are as many clients as there may be.
+        :param id: an id that was reserved for it.
+        :param rights: its rights, until :meth:`changeRights`.
+        :param identity: the result of authentication.
+        :param conversation: notified when its rights change.
+        :raises NoCapacity: the broker has the maximum number of clients.
         """
         client = self.clients.add(dialect, peer, principal, address, user, id)
         client.rights, client.identity, client.conversation = rights, identity, conversation
@@ -197,10 +197,10 @@ class Broker:
         return client
 
     def changeRights(self, client: ConnectedClient, rights: IRights) -> None:
-        """Let a client have other rights from now on.
+        """Change a client's rights.
 
-        Subscriptions that it may not have any more end; what is polled waits for their grace time whether it gets the
-        right again. Its conversation is told the names of those that ended, and forgets what was allowed before.
+        Subscriptions that they do not permit end; polled ones wait for their grace time, in case the client gets the
+        right again. Its conversation receives the names of the ended ones, and forgets cached permissions.
         """
         lost = self._clientSubscriptions.changeRights(client, rights)
         self._subscriptionAccess.narrow(client)
@@ -208,15 +208,15 @@ class Broker:
             client.conversation.rightsChanged(lost)
 
     def reserve(self) -> int:
-        """Return a client id for somebody who is still to come; nobody else gets it until it is released."""
+        """Return a client id that will not be given to other clients until it is released."""
         return self.clients.reserve()
 
     def release(self, id: int) -> None:
-        """Take a reservation back; nothing happens if it was used."""
+        """Cancel a reservation; a no-op if it was used."""
         self.clients.release(id)
 
     def leave(self, client: ConnectedClient, reason: str) -> None:
-        """Forget a connection: its subscriptions end or begin their grace time, its requests fail.
+        """Remove a client: its subscriptions end or begin their grace time, its requests fail.
 
         :param reason: a short constant phrase for the count of leaves.
         """
@@ -236,109 +236,112 @@ class Broker:
         :raises Forbidden: its first level is ``$sys`` or ``$dead``, where only the broker publishes.
         :raises NotPermitted: the client's rights do not cover it.
         """
-        if isOwn(name):
+        if isBrokerTopic(name):
             raise Forbidden("only the broker publishes to this topic")
         permit(client, Action.PUBLISH, name)
         return self.topics.get(name)
 
-    def publish(self, envelope: Envelope, body: Any, count: int, kept: OnDecided | None = None) -> None:
-        """Bring a run of ``count`` messages to everybody who subscribed to its topic. Hot.
+    def publish(self, envelope: Envelope, body: Any, count: int, onDecided: OnDecided | None = None) -> None:
+        """Deliver a run of ``count`` messages to the subscribers of its topic. Hot.
 
-        What goes through the journal is brought when it is committed; what is published to the same topic meanwhile
-        waits behind it.
+        Durable messages are delivered after their commit; later publications to the same topic wait for them.
 
-        :param kept: told the places in the run of messages that went through the journal, once they are committed
-            (None), or the reason why they are not; perhaps several times, and perhaps before this returns. Those that
-            do not go through the journal it is not told of.
-        :raises NotKept: a subscription that loses nothing is full; ``refused`` says which messages reached nobody,
-            all others were taken.
-        :raises NotRecorded: the journal takes nothing at present; nobody got anything.
+        :param onDecided: called with None and the indexes of durable messages after their commit, or with the reason
+            why they are not stored; perhaps several times, and perhaps before this returns. Not called for volatile
+            messages.
+        :raises NotKept: a subscription that must not lose messages is full; ``refused`` are the messages that were not
+            delivered, all others were.
+        :raises NotRecorded: the journal stores nothing at present; no message was delivered.
         """
         if envelope.topic.needsSlowPath or envelope.durable:
-            self._slowPath.publish(envelope, body, count, kept)
+            self._slowPath.publish(envelope, body, count, onDecided)
         else:
             self._deliver(envelope, body, count)
 
-    def publishOnce(self, envelope: Envelope, body: Any, ids: Sequence[str], kept: OnDecided | None = None) -> None:
-        """Publish those messages of a run whose ids were not published to its topic lately, if it is durable.
+    def publishOnce(
+        self, envelope: Envelope, body: Any, ids: Sequence[str], onDecided: OnDecided | None = None
+    ) -> None:
+        """Publish the messages of a run, on durable topics only those whose ids were not published recently.
 
-        A repeat is safe when its first is, and refused if that is. Else as :meth:`publish`.
+        A repeat is committed or refused with the original. Otherwise as :meth:`publish`.
 
         :param ids: one for each message.
         """
-        self._deduplication.publish(envelope, body, ids, kept, self.publish)
+        self._deduplication.publish(envelope, body, ids, onDecided, self.publish)
 
     def publishNarrowed(self, envelope: Envelope, body: Any, count: int, audience: Iterable[int]) -> None:
-        """Bring a run only to those of its subscribers who take direct messages and have one of these ids.
+        """Deliver a run only to those of its subscribers that accept direct messages and have one of these ids.
 
-        It is not kept anywhere, but does not overtake what was published to the topic before.
+        It is volatile, but does not overtake earlier publications to the topic.
         """
         self._slowPath.narrowed(envelope, body, count, audience)
 
     def subscribe(self, client: ConnectedClient, subscriber: ISubscriber, name: str, literal: bool = False) -> None:
-        """Let a client's subscriber take what is published to a name or, unless ``literal``, a pattern.
+        """Subscribe a client to a name or, unless ``literal``, to a pattern; idempotent.
 
-        Asking for the same name again changes nothing. A pattern brings of what it matches what the client may have.
+        Of a pattern's topics the client receives the permitted ones.
 
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
-        :raises NotPermitted: the client may not subscribe to it, or to nothing that the pattern matches.
-        :raises SubscriptionFailed: the client has as many subscriptions as it may.
+        :raises NotPermitted: the client may not subscribe to it, or to none of the topics that the pattern matches.
+        :raises SubscriptionFailed: the client has the maximum number of subscriptions.
         """
         self._clientSubscriptions.subscribe(client, subscriber, name, literal)
 
     def follow(self, client: ConnectedClient, outlet: Outlet, name: str, start: Start) -> None:
-        """Let a client have what the journal has of a name or pattern from a place on, and all that comes, in order.
+        """Deliver the journal's records of a name or pattern to a client from a start on, then live publications, in
+        order.
 
-        Every message comes with its offset, and once, whichever of the client's subscriptions match. Asking for the
-        same name again begins anew.
+        Every message is delivered with its offset, and once, even if several of the client's subscriptions match.
+        Asking for the same name again restarts it.
 
         :raises InvalidTopic: the name is empty or too long, or has too many levels for a pattern.
         :raises NotPermitted: as for :meth:`subscribe`.
-        :raises SubscriptionFailed: the client has as many subscriptions as it may; there is no journal, or nothing of
-            this topic goes there.
-        :raises NoLongerKept: the journal has nothing as old.
+        :raises SubscriptionFailed: the client has the maximum number of subscriptions; or the broker has no journal, or
+            the topic is not durable.
+        :raises NoLongerKept: records that old were deleted.
         """
         self._clientSubscriptions.follow(client, outlet, name, start)
 
     def recall(
         self, client: ConnectedClient, outlet: Outlet, name: str, literal: bool = False, history: int = 0
     ) -> None:
-        """Give a client that has just subscribed what a new subscriber gets of the past, before all that comes.
+        """Deliver past messages to a client that has just subscribed, before later ones.
 
-        :param history: so many messages of a durable topic. Without it, or with a pattern, the latest message of each
-            topic for which that is set.
+        :param history: number of messages of a durable topic. Without it, or with a pattern, the latest message of each
+            topic with that setting.
         """
         self._replays.recall(client, outlet, name, literal, history)
 
     def checkSubscription(self, client: ConnectedClient, name: str, literal: bool = False) -> None:
-        """See that :meth:`subscribe` would succeed, for dialects whose answer must stand before all deliveries.
+        """Check that :meth:`subscribe` would succeed, for dialects that must answer before the first delivery.
 
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
         :raises NotPermitted: as for :meth:`subscribe`.
-        :raises SubscriptionFailed: the client has as many subscriptions as it may.
+        :raises SubscriptionFailed: the client has the maximum number of subscriptions.
         """
         self._clientSubscriptions.check(client, name, literal)
 
     def unsubscribe(self, client: ConnectedClient, name: str) -> None:
-        """Take a subscription back, named as it was given; nothing happens where there is none."""
+        """End a subscription by the name or pattern it was made with; a no-op if it does not exist."""
         self._clientSubscriptions.unsubscribe(client, name)
 
     def whenCommitted(self, call: Callable[[], None], client: ConnectedClient | None = None) -> None:
-        """Call when what this client has published so far is kept or refused, and brought; None: what anybody has.
+        """Call when all publications so far of this client (None: of all clients) are committed or refused, and
+        delivered.
 
-        At once without a journal on disk. What it is told of refusals comes before. What this client has acknowledged
-        is on disk then, too, and what it was handed is known to be.
+        Called at once without a journal on disk, and after the reports of refusals. The client's acknowledgements and
+        the records of deliveries to it are on disk then, too.
         """
         consumed = client is not None and client.consumed
         if client is not None:
             client.consumed = False
-        if consumed and self.queues.whenLearnt(partial(self.whenCommitted, call)):
+        if consumed and self.queues.whenIdsRead(partial(self.whenCommitted, call)):
             return
         self.checkpointer.flush()
         self.journal.whenCommitted(call, None if client is None or consumed else client.lastRun)
 
     def whenPublicationsDecided(self, call: Callable[[], None], client: ConnectedClient) -> None:
-        """Call when what this client has published so far is kept or refused, and brought; wait for no more."""
+        """As :meth:`whenCommitted`, for the client's publications only."""
         self.journal.whenCommitted(call, client.lastRun)
 
     def arePublicationsDecided(self, client: ConnectedClient) -> bool:
@@ -346,40 +349,41 @@ class Broker:
         return client.lastRun <= self.journal.decided  # type: ignore[no-any-return]
 
     def hasPendingPublications(self, client: ConnectedClient) -> bool:
-        """Tell whether something that a client has published may wait for the disk, or for a transaction before it."""
+        """Tell whether publications of a client may wait for the disk, or for an earlier transaction."""
         return client.lastRun > self.journal.decided or self.transactions.holds(client)
 
     @property
     def overloaded(self) -> bool:
-        """Whether so much waits, for the disk or a transaction, that those who publish such should not be read."""
+        """Whether so much waits for the disk or a transaction that publishers of durable messages should not be
+        read."""
         return self.transactions.overloaded or self._pendingCommits.overloaded
 
     def whenRelieved(self, call: Callable[[], None]) -> None:
-        """Call when it is worth looking again whether it is ``overloaded``."""
+        """Call when ``overloaded`` should be checked again."""
         if self.transactions.overloaded:
             self.transactions.whenRelieved(call)
         else:
             self._pendingCommits.whenRelieved(call)
 
     def tap(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Bring a copy of what is published to topics that match to somebody who is no client, see :class:`Taps`.
+        """Pass a copy of publications to matching topics to a subscriber that is not a client, see :class:`Taps`.
 
         :raises InvalidTopic: the pattern is empty or too long.
         """
         self._taps.add(subscriber, pattern)
 
     def untap(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Take a tap back; nothing happens where there is none."""
+        """Remove a tap; a no-op if it does not exist."""
         self._taps.remove(subscriber, pattern)
 
     # -- direct messages ---------------------------------------------------------------------------
 
     def request(self, sender: ConnectedClient, target: int, id: str, path: str, message: Any) -> None:
-        """Send a request to a client and remember that its answer is due.
+        """Forward a request to a client and wait for its answer.
 
-        :raises NotPermitted: the sender may not ask this path.
-        :raises ClientNotFound: nobody with that id takes requests.
-        :raises TooManyRequests: the sender waits for as many answers as it may.
+        :raises NotPermitted: the sender may not request this path.
+        :raises ClientNotFound: no client with that id accepts requests.
+        :raises TooManyRequests: the sender has the maximum number of unanswered requests.
         """
         permit(sender, Action.REQUEST, path)
         responder, peer = self._peer(target)
@@ -387,12 +391,12 @@ class Broker:
         peer.forward(message)
 
     def reply(self, sender: ConnectedClient, target: int, id: str, message: Any, path: str = "") -> None:
-        """Send an answer to whoever asked.
+        """Forward an answer to the requester.
 
-        To answer is permitted to everybody; one that nobody waits for is as good as a notification.
+        Answers need no right; one without an open request is treated as a notification.
 
-        :raises NotPermitted: nobody waits for it, and the sender may not notify this path.
-        :raises ClientNotFound: nobody with that id takes answers.
+        :raises NotPermitted: the request is not open, and the sender may not notify this path.
+        :raises ClientNotFound: no client with that id accepts answers.
         """
         requester, peer = self._peer(target)
         done = self._requests.close(requester, sender, id)
@@ -403,9 +407,9 @@ class Broker:
             peer.requestDone()
 
     def notify(self, sender: ConnectedClient, targets: Iterable[tuple[int, str | None]], message: Any) -> None:
-        """Send one copy to each client that is there, of those that stand with the path that they are told.
+        """Send one copy to each connected client among the targets, which are ids with paths.
 
-        :raises NotPermitted: the sender may not notify one of the paths; then nobody was told.
+        :raises NotPermitted: the sender may not notify one of the paths; then no copy was sent.
         """
         ways = tuple(targets)
         for target, path in ways:
@@ -417,13 +421,13 @@ class Broker:
                 peer.forward(message)
 
     def acceptsDirect(self, target: int) -> bool:
-        """Tell whether a client with this id is there and takes direct messages."""
+        """Tell whether a client with this id is connected and accepts direct messages."""
         return target in self.clients.peers
 
     def broadcast(self, sender: ConnectedClient, message: Any) -> None:
-        """Send a copy to every client that takes direct messages, the sender only if so set.
+        """Send a copy to every client that accepts direct messages, to the sender only if the rules say so.
 
-        :raises NotPermitted: the sender may not.
+        :raises NotPermitted: the sender may not broadcast.
         """
         permit(sender, Action.BROADCAST, "")
         for client, peer in tuple(self.clients.peers.values()):
@@ -431,82 +435,82 @@ class Broker:
                 peer.receiveBroadcast(message)
 
     def waiting(self, client: ConnectedClient) -> int:
-        """Return how many answers a client waits for."""
+        """Return the number of a client's unanswered requests."""
         return self._requests.waiting(client)
 
     def argumentBytes(self, client: ConnectedClient, path: str) -> int:
-        """Return how long the arguments of a path may be as MessagePack, 0 if any message that comes is good.
+        """Return the maximum size of a path's arguments in MessagePack; 0 if only the size limit of messages applies.
 
         :raises NotFound: the broker does not answer this path.
-        :raises NotPermitted: not to this client.
+        :raises NotPermitted: the client may not request it.
         """
         return self._paths.argumentBytes(client, path)
 
     def ask(self, client: ConnectedClient, path: str, arguments: Any, answer: Callable[[Any], None]) -> None:
-        """Give the broker's own answer to a path, see :mod:`fleximq.broker.paths.path_table`; perhaps before this
+        """Answer a request to one of the broker's paths (:mod:`fleximq.broker.paths.path_table`), perhaps before this
         returns.
 
-        :param client: who asks: it needs the right to ``read`` the path, for some paths ``admin``.
-        :param answer: given a value for MessagePack, or the :class:`~fleximq.errors.BrokerError` that stands for it.
-        :raises BrokerError: there is no such path, or its arguments are wrong; ``answer`` is not called then.
+        :param client: the requester: it needs the right to ``read`` the path, for some paths ``admin``.
+        :param answer: called with a value for MessagePack, or with a :class:`~fleximq.errors.BrokerError`.
+        :raises BrokerError: the path does not exist, or its arguments are wrong; ``answer`` is not called then.
         """
         self._paths.answer(self, client, path, arguments, answer)
 
     def journalHealth(self) -> dict[str, Any] | None:
-        """Return how the journal is, see :meth:`fleximq.interfaces.IJournal.health`; None if all lives in memory."""
+        """Return the journal's health, see :meth:`fleximq.interfaces.IJournal.health`; None without one on disk."""
         return dict(self.journal.health()) if self.journal.onDisk else None
 
     # -- queues ------------------------------------------------------------------------------------
 
     def openSubscription(self, client: ConnectedClient, owner: str | None, name: str, qos: int) -> PolledSubscription:
-        """Make a subscription that is polled, with a queue of its own.
+        """Make a polled subscription with a queue of its own.
 
-        :param owner: who may poll it, from whichever connection.
+        :param owner: may poll it from any connection.
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
         :raises NotPermitted: the client may not subscribe to it.
-        :raises SubscriptionFailed: the client has as many as it may.
-        :raises NoCapacity: there are as many as there may be, those included that outlive their connection.
+        :raises SubscriptionFailed: the client has the maximum number of subscriptions.
+        :raises NoCapacity: the broker has the maximum number, including those that outlive their connection.
         """
         return self._subscriptionAccess.open(client, owner, name, qos)
 
     def journalRefusal(self) -> str | None:
-        """Return why the journal keeps nothing at present; None if it does."""
-        return reasonOf(self.journal)
+        """Return the reason why the journal is read-only; None if it is writable."""
+        return journalFault(self.journal)
 
     def poll(
         self, client: ConnectedClient, owner: str | None, id: int, number: int, most: int = ANY
     ) -> Sequence[QueueDelivery]:
-        """Take up to ``number`` messages that are due on a subscription.
+        """Deliver up to ``number`` messages of a subscription.
 
-        :param most: no more are taken when these cost so many bytes.
-        :raises NotFound: there is no such subscription, or it is another owner's.
+        :param most: stop when the messages cost so many bytes.
+        :raises NotFound: the subscription does not exist, or has another owner.
         :raises NotPermitted: the client may not subscribe to its topic any more.
         """
         return self._subscriptionAccess.poll(client, owner, id, number, most)
 
     def loading(self, owner: str | None, id: int) -> PolledSubscription | None:
-        """Return the subscription if its next message cannot be polled before it was read from the journal.
+        """Return the subscription if its next message must first be read from the journal.
 
-        :raises NotFound: there is no such subscription, or it is another owner's.
+        :raises NotFound: the subscription does not exist, or has another owner.
         """
         return self._subscriptionAccess.loading(owner, id)
 
     def acknowledge(self, owner: str | None, id: int, tag: int, client: ConnectedClient | None = None) -> bool:
-        """Be done with a message taken from a subscription; False if the tag is unknown.
+        """Acknowledge a message of a subscription; False if the tag is unknown.
 
-        :param client: whose :meth:`whenCommitted` says when that is on disk.
-        :raises NotFound: there is no such subscription, or it is another owner's.
+        :param client: its :meth:`whenCommitted` waits until the acknowledgement is on disk.
+        :raises NotFound: the subscription does not exist, or has another owner.
         :raises NotPermitted: the client may not subscribe to its topic any more.
         """
         return self._subscriptionAccess.acknowledge(owner, id, tag, client)
 
-    def produce(self, envelope: Envelope, body: Any, count: int, kept: OnDecided | None = None) -> None:
-        """Publish a run of ``count`` messages to a topic that has a work queue from now on.
+    def produce(self, envelope: Envelope, body: Any, count: int, onDecided: OnDecided | None = None) -> None:
+        """Publish a run of ``count`` messages to a topic, which gets a work queue if it has none.
 
-        :param kept: as for :meth:`publish`.
-        :raises NotKept: the queue cannot hold all of them, then all are refused and nothing was published; or a
-            subscription that loses nothing is full, see :meth:`publish`.
-        :raises NoCapacity: there are as many queues as there may be.
+        :param onDecided: as for :meth:`publish`.
+        :raises NotKept: the queue has no space for all of them, then none is published; or a subscription that must not
+            lose messages is full, see :meth:`publish`.
+        :raises NoCapacity: the broker has the maximum number of queues.
         """
         queue = self._workQueueAccess.ensure(envelope.topic.name)
         if envelope.topic.gone:
@@ -514,61 +518,63 @@ class Broker:
         reason = self._workQueueAccess.refusal(queue, envelope, body, count)
         if reason is not None:
             raise NotKept(reason, range(count))
-        self.publish(envelope, body, count, kept)
+        self.publish(envelope, body, count, onDecided)
 
-    def produceOnce(self, envelope: Envelope, body: Any, ids: Sequence[str], kept: OnDecided | None = None) -> None:
-        """Produce those messages of a run whose ids were not published to its topic lately, if it is durable.
+    def produceOnce(
+        self, envelope: Envelope, body: Any, ids: Sequence[str], onDecided: OnDecided | None = None
+    ) -> None:
+        """Produce the messages of a run, on durable topics only those whose ids were not published recently.
 
-        A repeat is safe when its first is, and refused if that is. Else as :meth:`produce`.
+        A repeat is committed or refused with the original. Otherwise as :meth:`produce`.
 
         :param ids: one for each message.
         """
         self._workQueueAccess.ensure(envelope.topic.name)
-        self._deduplication.publish(envelope, body, ids, kept, self.produce)
+        self._deduplication.publish(envelope, body, ids, onDecided, self.produce)
 
     def expectReplies(self, client: ConnectedClient, name: str) -> None:
-        """Let a topic have a work queue from now on, so that a reply is kept that comes before its first CONSUME.
+        """Make the work queue of a topic, so that it stores replies that arrive before its first CONSUME.
 
-        Nothing happens for a topic where only the broker publishes, one from which the client may not consume, one that
-        is too long, or when there are as many queues as there may be.
+        A no-op for the broker's own topics, for those from which the client may not consume, for names that are too
+        long, and if the broker has the maximum number of queues.
         """
         self._workQueueAccess.expectReplies(client, name)
 
     def consume(self, client: ConnectedClient, name: str) -> QueueDelivery | None:
-        """Take the next message of a topic's work queue, which exists from now on; None if there is none.
+        """Deliver the next message of a topic's work queue, made if need be; None if it is empty.
 
         The delivery's message carries the id it has in the queue.
 
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
         :raises NotPermitted: the client may not consume from it.
-        :raises NoCapacity: there are as many queues as there may be.
+        :raises NoCapacity: the broker has the maximum number of queues.
         """
         return self._workQueueAccess.consume(client, name)
 
     def consumeMany(self, client: ConnectedClient, name: str, number: int, most: int = ANY) -> Sequence[QueueDelivery]:
-        """Take up to ``number`` messages; as :meth:`consume` for each, with the same errors.
+        """Deliver up to ``number`` messages; as :meth:`consume` for each, with the same errors.
 
-        :param most: no more are taken when these cost so many bytes.
+        :param most: stop when the messages cost so many bytes.
         """
         return self._workQueueAccess.consumeMany(client, name, number, most)
 
     def loadingQueue(self, name: str) -> WorkQueue | None:
-        """Return a topic's work queue if its next message cannot be consumed before it was read from the journal."""
+        """Return a topic's work queue if its next message must first be read from the journal."""
         return self._workQueueAccess.loading(name)
 
     def whenAvailable(self, client: ConnectedClient, name: str, call: Callable[[], None]) -> Callable[[], None]:
-        """Call once when a topic's work queue has something to take; returns what takes the wish back.
+        """Call once when a topic's work queue has a message; return a function that cancels this.
 
         The errors are those of :meth:`consume`.
         """
         return self._workQueueAccess.whenAvailable(client, name, call)
 
     def acknowledgeMessage(self, id: str, client: ConnectedClient | None = None) -> None:
-        """Be done with a message taken from a work queue, by its id; unknown ids are ignored.
+        """Acknowledge a message of a work queue by its id; unknown ids are ignored.
 
-        So are those of messages in queues from which the client may not consume.
+        So are ids of messages in queues from which the client may not consume.
 
-        :param client: whose :meth:`whenCommitted` says when that is on disk.
+        :param client: its :meth:`whenCommitted` waits until the acknowledgement is on disk.
         """
         self._workQueueAccess.acknowledge(id, client)
 

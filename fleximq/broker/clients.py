@@ -1,8 +1,7 @@
-"""The register of clients: who is connected, under which id and name.
+"""The register of connected clients of all dialects, with their ids and names.
 
-Ids count up from 1000 and come again only after the whole range of the FlexiMQ document (section 4.1.1) was used;
-an id in use is passed over, and so is one that was reserved for somebody who is still to come. All dialects share
-the one register.
+Ids count up from 1000 and repeat only after the whole range of the FlexiMQ document (section 4.1.1) was used; ids in
+use or reserved are skipped.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,22 +10,22 @@ from fleximq.broker.envelope import FIRST_CLIENT_ID, LAST_CLIENT_ID, ConnectedCl
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import IPeer
 
-#: So many ids are noted at a time.
+#: Ids recorded at a time.
 BLOCK = 1000
 
 _NEVER = LAST_CLIENT_ID + 1
 
 
 def _ignore(until: int) -> None:
-    """Note nothing: ids begin anew with each run."""
+    """Record no ids: they start at 1000 in each run."""
 
 
 class Clients:
-    """Those who are connected now.
+    """The connected clients.
 
-    ``maximum`` is how many there may be; who is there stays when it becomes less.
+    ``maximum`` is their maximum number; clients over a reduced maximum remain.
 
-    :param seconds: the clock that ``ConnectedClient.joined`` is read from.
+    :param seconds: the clock of ``ConnectedClient.joined``.
     :param randomHex: returns that many random hexadecimal digits, for the names of Identity users.
     """
 
@@ -48,40 +47,41 @@ class Clients:
     def __iter__(self) -> Iterator[ConnectedClient]:
         return iter(self._byId.values())
 
-    def goOn(self, first: int, note: Callable[[int], None]) -> None:
-        """Give ids behind those that an earlier run of the broker may have given, and note those that this one may.
+    def continueFrom(self, first: int, note: Callable[[int], None]) -> None:
+        """Start after the ids that an earlier run of the broker may have given, and record those that this run may
+        give.
 
-        :param first: the end of the ids that were noted, 0 if none were.
-        :param note: called with an id: any below it may be given from now on. It need not last at once, for that much
-            is left out here: a note that came too late was for the next :data:`BLOCK` at most.
+        :param first: the end of the recorded ids, 0 without any.
+        :param note: called with an id: lower ones may be given from now on. It need not be on disk at once:
+            :data:`BLOCK` ids are skipped at the start, as many as a lost record can be about.
         """
         behind = first + BLOCK
         self._next = behind if FIRST_CLIENT_ID + BLOCK <= behind <= LAST_CLIENT_ID else FIRST_CLIENT_ID
         self._note = note
-        self._noteAhead(self._next)
+        self._reserveAhead(self._next)
 
     def find(self, id: int) -> ConnectedClient | None:
         """Return the client with this id, or None."""
         return self._byId.get(id)
 
     def reserve(self) -> int:
-        """Return an id that nobody gets until it is asked for by :meth:`add`, or released."""
+        """Return an id for a later :meth:`add`; other clients do not get it until it is released."""
         id = self._newId()
         self._reserved.add(id)
         return id
 
     def release(self, id: int) -> None:
-        """Take a reservation back; nothing happens where there is none."""
+        """Cancel a reservation; a no-op if it does not exist."""
         self._reserved.discard(id)
 
     def add(
         self, dialect: str, peer: IPeer | None, principal: str | None, address: str, user: bool, id: int | None = None
     ) -> ConnectedClient:
-        """Give a new connection its id and name.
+        """Register a new connection with an id and a name.
 
-        :param user: asks for a name ``user-<8 hex digits>``.
-        :param id: one that was reserved for it, which is no reservation afterwards.
-        :raises NoCapacity: the broker has as many clients as it may.
+        :param user: name it ``user-<8 hex digits>``.
+        :param id: an id reserved for it; the reservation ends.
+        :raises NoCapacity: the broker has the maximum number of clients.
         """
         if len(self._byId) >= self.maximum:
             raise NoCapacity("the broker has as many clients as it may")
@@ -99,7 +99,7 @@ class Clients:
         return client
 
     def remove(self, client: ConnectedClient) -> bool:
-        """Take a client out; False if it was not there any more."""
+        """Remove a client; False if it was not registered any more."""
         if self._byId.pop(client.id, None) is None:
             return False
         self._names.discard(client.name)
@@ -114,11 +114,11 @@ class Clients:
             else:
                 self._next = self._noteAt = FIRST_CLIENT_ID
             if id >= self._noteAt:
-                self._noteAhead(id)
+                self._reserveAhead(id)
             if id not in self._byId and id not in self._reserved:
                 return id
 
-    def _noteAhead(self, id: int) -> None:
+    def _reserveAhead(self, id: int) -> None:
         self._note(min(id + 2 * BLOCK, LAST_CLIENT_ID + 1))
         self._noteAt = id + BLOCK
 

@@ -1,6 +1,6 @@
-"""How far the consumer groups of the pipeline are with the journal; they say so, and the journal remembers.
+"""Progress of the pipeline's consumer groups in the journal, as they report it.
 
-Nothing here holds a message back: retention only warns before it removes what a group has not read.
+Retention does not wait for groups; it only warns before it deletes records that a group has not read.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,14 +18,14 @@ from fleximq.values.state_records import (
     groupsIn,
 )
 
-#: A group that has said nothing for so long (a day, in microseconds) makes room where there are too many.
+#: Microseconds of silence (a day) after which a group may be forgotten if too many exist.
 SILENT = 86_400_000_000
 
 
 class ConsumerGroups:
-    """The groups by name, each with its last word.
+    """The groups by name, each with its last report.
 
-    :param journal: is told of changes, to remember them.
+    :param journal: stores changes.
     :param wall: returns the microseconds since 1970.
     """
 
@@ -41,16 +41,16 @@ class ConsumerGroups:
         return iter(self._groups.values())
 
     def get(self, name: str) -> GroupProgress | None:
-        """Return the last word of a group; None if there is none of this name."""
+        """Return the last report of a group; None if it is unknown."""
         return self._groups.get(name)
 
     def reached(self, words: list[GroupProgress]) -> None:
-        """Take what groups say of themselves, all of it or nothing.
+        """Accept reports of groups, all or none.
 
-        A group that is where it was costs the journal nothing. Where there would be too many groups, those are
-        forgotten that have said nothing for the longest time, a day at least.
+        Unchanged progress is not written to the journal. To stay below the maximum number, the groups that have been
+        silent longest are forgotten, if that is a day at least.
 
-        :raises NoCapacity: there would be more groups than there may be.
+        :raises NoCapacity: too many groups are active.
         """
         self._makeRoom({word.group for word in words})
         for word in words:
@@ -72,7 +72,7 @@ class ConsumerGroups:
             self.forget(word.group)
 
     def forget(self, name: str) -> bool:
-        """Forget a group until it says something again; False if there is none of this name."""
+        """Forget a group until its next report; False if it is unknown."""
         if self._groups.pop(name, None) is None:
             return False
         self._journal.appendState(GroupForgotten(name))
@@ -83,13 +83,13 @@ class ConsumerGroups:
         return {name: word.next for name, word in self._groups.items()}
 
     def snapshot(self) -> list[list[Any]]:
-        """Return all groups as MessagePack can hold them."""
+        """Return all groups as MessagePack values."""
         return dumped(self)
 
     def restore(self, snapshot: Any) -> None:
-        """Take the groups of a broker's snapshot."""
+        """Load the groups of a broker's snapshot."""
         self._groups = groupsIn(snapshot)
 
     def noted(self, note: StateRecord) -> None:
-        """Take in a note of the log."""
+        """Apply a state record of the log."""
         follow(self._groups, note)

@@ -1,9 +1,9 @@
-"""Calls things when their time has come, with one heap and one timer on the clock for all of them.
+"""Runs actions at their times, with one heap and one timer of the clock for all of them.
 
-A broker waits for many things at once: queues for acknowledgements, requests for answers, subscriptions for their
-owners. Each of them is a :class:`Deadline` here, so the clock carries a single timer whatever their number.
-Cancelling is lazy: a cancelled deadline stays in the heap until it comes up, or until more than half of the heap
-is cancelled, and then all of these are thrown out together. Making and cancelling cost O(log n) amortised.
+A broker waits for many events at once: queues for acknowledgements, requests for answers, subscriptions for their
+owners. Each wait is a :class:`Deadline`, so the clock has a single timer for any number of them. Cancelling is lazy: a
+cancelled deadline stays in the heap until it is due, or until more than half of the heap is cancelled; then all
+cancelled ones are removed together. Making and cancelling cost O(log n) amortised.
 """
 
 from collections.abc import Callable
@@ -15,17 +15,17 @@ TOLERANCE = 1e-6
 
 
 class Timer(Protocol):
-    """One call that a clock has promised; Twisted's ``IDelayedCall`` fits."""
+    """One scheduled call of a clock; Twisted's ``IDelayedCall`` fits."""
 
     def active(self) -> bool:
-        """Tell whether the call is still to come."""
+        """Tell whether the call is still scheduled."""
 
     def cancel(self) -> None:
-        """Take the promise back."""
+        """Cancel the call."""
 
 
 class Clock(Protocol):
-    """Tells the time and calls later; Twisted's ``IReactorTime`` and ``task.Clock`` fit."""
+    """The time, and calls at a later time; Twisted's ``IReactorTime`` and ``task.Clock`` fit."""
 
     def seconds(self) -> float:
         """Return the present time in seconds since some fixed moment."""
@@ -35,7 +35,7 @@ class Clock(Protocol):
 
 
 class Deadline:
-    """An action that is waiting for its time; made by :meth:`Deadlines.call`."""
+    """A scheduled action; made by :meth:`Deadlines.call`."""
 
     __slots__ = ("_action", "_owner")
 
@@ -45,11 +45,11 @@ class Deadline:
 
     @property
     def active(self) -> bool:
-        """Whether the action is still to come: neither started nor cancelled."""
+        """Whether the action is scheduled: neither started nor cancelled."""
         return self._action is not None
 
     def cancel(self) -> None:
-        """See to it that the action does not happen. Does nothing once it has started or was cancelled."""
+        """Cancel the action. A no-op if it has started or was cancelled."""
         if self._action is not None:
             self._action = None
             self._owner._noteCancelled()
@@ -66,13 +66,13 @@ def _raise(error: Exception) -> None:
 class Deadlines:
     """All deadlines of one broker, on one clock.
 
-    :param clock: tells the time and carries the one timer.
-    :param onError: is given what an action raised. Without it the error goes up to the clock, and what else is
-        due runs in the clock's next turn; the others are not lost in either case.
-    :param afterwards: is called once after each batch of actions that were due together.
+    :param clock: the time, and the one timer.
+    :param onError: called with exceptions of actions. Without it an exception propagates to the clock, and other due
+        actions run in the clock's next turn.
+    :param afterwards: called once after each batch of actions that were due together.
 
-    ``seconds`` is the clock's own function and ``onError`` stays readable, so that whoever has the deadlines
-    needs no clock besides, and can report what its own callbacks raise to the same place.
+    ``seconds`` (the clock's function) and ``onError`` are public for the deadlines' users, which need the time and
+    report exceptions of their own callbacks to the same function.
     """
 
     def __init__(
@@ -94,14 +94,14 @@ class Deadlines:
         self._stopped = False
 
     def __len__(self) -> int:
-        """Return how many deadlines are still to come."""
+        """Return the number of scheduled actions."""
         return len(self._heap) - self._cancelled
 
     def call(self, delay: float, action: Callable[[], None]) -> Deadline:
-        """Call ``action`` once, ``delay`` seconds from now; those of the same moment in the order they were made.
+        """Call ``action`` once, ``delay`` seconds from now; actions of the same moment run in the order of their calls.
 
-        What an action itself asks for with no delay runs in a later turn of the clock. After :meth:`stop` the
-        deadline is returned cancelled.
+        An action's own calls with delay 0 run in a later turn of the clock. After :meth:`stop` the deadline is returned
+        cancelled.
         """
         deadline = Deadline(self, action)
         if self._stopped:
@@ -114,7 +114,7 @@ class Deadlines:
         return deadline
 
     def stop(self) -> None:
-        """Cancel everything, the timer included. Nothing happens any more."""
+        """Cancel all actions and the timer, permanently."""
         self._stopped = True
         for _, _, deadline in self._heap:
             deadline._begin()
@@ -132,7 +132,7 @@ class Deadlines:
             self._cancelled = 0
 
     def _arm(self) -> None:
-        """Set the timer to the first deadline, unless it stands there or earlier already."""
+        """Set the timer to the first deadline, unless it is already set to that time or an earlier one."""
         while self._heap and not self._heap[0][2].active:
             heappop(self._heap)
             self._cancelled -= 1
@@ -159,7 +159,7 @@ class Deadlines:
             self._attempt(self._afterwards)
 
     def _runDue(self, now: float, last: int) -> bool:
-        """Run what is due by ``now`` and not younger than ``last``: an action must not keep its own batch going."""
+        """Run actions due by ``now`` and not newer than ``last``: an action must not extend its own batch."""
         ran = False
         while self._heap and self._heap[0][0] <= now and self._heap[0][1] <= last:
             action = heappop(self._heap)[2]._begin()

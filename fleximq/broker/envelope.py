@@ -1,4 +1,4 @@
-"""The broker's own values: who is there, what a run has in common, what was handed out."""
+"""The broker's own values: clients, envelopes of runs, and deliveries of queues."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ OnDecided = Callable[[str | None, Sequence[int]], None]
 
 
 class Pattern(NamedTuple):
-    """One subscription of a client: who takes it, and whether its name is taken as it stands."""
+    """One subscription of a client: its subscriber, and whether the name is literal."""
 
     subscriber: ISubscriber
     literal: bool
@@ -30,14 +30,14 @@ class Pattern(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ConnectedClient:
-    """A connection that has been let in, whatever dialect it speaks.
+    """A connection registered as a client, of any dialect.
 
-    ``name`` is how it appears as a sender in text dialects; ``principal`` who it is (None: anonymous);
-    ``peer`` takes direct messages, None for dialects without them; ``joined`` is the clock's seconds; ``lastRun`` is
-    the number of its last run in the journal, which may still be on its way to the disk; ``consumed`` tells whether
-    it was handed something that is kept, or has acknowledged it, since it last asked when all is safe; ``reader`` is
-    whatever the dialects know it by as somebody who publishes. ``rights`` is what it may do, and ``conversation`` hears
-    when that changes; ``identity`` is what authentication said of it, None where nobody asked.
+    ``name`` is its sender name in text dialects; ``principal`` the authenticated name (None: anonymous); ``peer``
+    accepts direct messages, None for dialects without them; ``joined`` is the clock's seconds; ``lastRun`` is the
+    number of its last run in the journal, which may not be committed yet; ``consumed`` tells whether it received or
+    acknowledged durable messages since it last waited for commits; ``reader`` is the dialect's object that pauses it as
+    a publisher. ``rights`` are its permissions, and ``conversation`` is notified when they change; ``identity`` is the
+    result of authentication, None without it.
     """
 
     id: int
@@ -57,11 +57,11 @@ class ConnectedClient:
 
 
 class Envelope(NamedTuple):
-    """What all messages of a run share.
+    """The common fields of a run's messages.
 
-    Made by a dialect, often once for thousands of runs. ``durable`` publications go through the journal and are
-    refused rather than lost (BlipMQ QoS1, MiniMQ PRODUCE). ``offset`` is the place in the journal of the first
-    message of a run that was committed, 0 elsewhere; its other messages follow one by one.
+    Made by a dialect, often once for thousands of runs. ``durable`` publications go through the journal and are refused
+    rather than lost (BlipMQ QoS1, MiniMQ PRODUCE). ``offset`` is the offset of the first message of a committed run, 0
+    otherwise; the other messages have the following offsets.
     """
 
     topic: "Topic"
@@ -73,7 +73,7 @@ class Envelope(NamedTuple):
 
 
 class QueueDelivery(NamedTuple):
-    """A message handed out by a queue: its tag (0 where it needs no acknowledgement) and the how-manieth time."""
+    """A message delivered by a queue: its tag (0 if it needs no acknowledgement) and the number of its deliveries."""
 
     tag: int
     message: Message

@@ -1,19 +1,11 @@
-"""Those who are told what happens in the broker, and the counting of it.
+"""Observers, record watchers and taps of the broker, mostly of extensions, and the counts of events.
 
-A broken observer hurts nobody: what it raises is given to ``onError`` and the others are told all the same.
+Exceptions of any of them are passed to ``onError`` and affect neither the broker nor the others.
 
-Those who look on while publications go through the journal: extensions that measure how long that takes.
-
-Where there are none, a run costs one look at an empty list. A broken one hurts nobody: what it raises is given to
-``onError``.
-
-Those who look on: extensions that take what is published without being anybody's client.
-
-A tap costs nothing where there is none. Where there is, each run that matches is rendered once more. It makes no
-topic and no channel, and publications that are narrowed to certain clients do not come by. Topics that begin with
-``$`` match no wildcard at their first level, here as for everybody.
-
-A broken tap hurts nobody: what it raises is given to ``onError``, and after too many errors in a row it is taken off.
+A record watcher measures how long publications take in the journal; without any, a run costs one look at an empty list.
+A tap receives publications without being a client. It costs one more rendering for each matching run, creates no topic
+and no channel, and does not receive publications narrowed to certain clients. As for all subscribers, topics that begin
+with ``$`` match no wildcard at their first level. After too many errors in a row a tap is removed.
 """
 
 from collections import Counter
@@ -26,18 +18,18 @@ from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.interfaces import IBrokerObserver, IForm, IRecordWatcher, ISubscriber
 from fleximq.values.counted_event import CountedEvent, EventFamily
 
-#: So many publications in a row may fail before a tap is taken off.
+#: Failed publications in a row after which a tap is removed.
 MAX_FAILURES = 10
 
-#: Stands for a run that could not be rendered.
+#: Replaces a run that could not be rendered.
 _FAILED = object()
 
 
 @implementer(ISubscriber, IForm)
 class Tap:
-    """Stands in the topic table for a subscriber of an extension, and keeps what that raises from the broker.
+    """An extension's subscriber in the topic table; catches its exceptions.
 
-    ``patterns`` counts how often it is there for each pattern. ``failed`` is called with each error.
+    ``patterns`` counts its subscriptions by pattern. ``failed`` is called with each exception.
     """
 
     def __init__(self, subscriber: ISubscriber, failed: Callable[["Tap", Exception], None]) -> None:
@@ -56,7 +48,7 @@ class Tap:
             return _FAILED
 
     def deliver(self, rendered: Any, count: int) -> None:
-        """Hand the run to the subscriber."""
+        """Pass the run to the subscriber."""
         if rendered is _FAILED:
             return
         try:
@@ -70,7 +62,7 @@ class Tap:
 class Taps:
     """All taps of a broker.
 
-    :param onError: is given what a tap raised.
+    :param onError: called with exceptions of taps.
     """
 
     def __init__(self, topics: TopicTable, onError: Callable[[Exception], None]) -> None:
@@ -79,7 +71,7 @@ class Taps:
         self._taps: dict[ISubscriber, Tap] = {}
 
     def add(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Let a subscriber take what is published to matching topics, each message once however many patterns match.
+        """Subscribe a tap to a pattern; it receives each message once, even if several of its patterns match.
 
         :raises InvalidTopic: the pattern is empty or too long.
         """
@@ -89,7 +81,7 @@ class Taps:
         self._taps[subscriber] = tap
 
     def remove(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Take one pattern of a subscriber back; nothing happens where it is not there."""
+        """Remove one pattern of a tap; a no-op if it does not have it."""
         tap = self._taps.get(subscriber)
         if tap is None or not tap.patterns[pattern]:
             return
@@ -108,9 +100,9 @@ class Taps:
 
 
 class RecordWatchers:
-    """All of a broker; false while there are none.
+    """All record watchers of a broker; false while empty.
 
-    :param onError: is given what a watcher raised.
+    :param onError: called with exceptions of watchers.
     """
 
     def __init__(self, onError: Callable[[Exception], None]) -> None:
@@ -121,22 +113,22 @@ class RecordWatchers:
         return bool(self._watchers)
 
     def add(self, watcher: IRecordWatcher) -> None:
-        """Tell this one from now on."""
+        """Notify this watcher from now on."""
         self._watchers.append(watcher)
 
     def remove(self, watcher: IRecordWatcher) -> None:
-        """Tell it no more.
+        """Stop notifying this watcher.
 
-        :raises ValueError: it was not there.
+        :raises ValueError: it was not added.
         """
         self._watchers.remove(watcher)
 
     def appended(self, envelope: Any, body: Any, count: int) -> None:
-        """Tell all of a run that is about to be given to the journal."""
+        """Notify all of a run before it is appended to the journal."""
         self._tell("appended", envelope, body, count)
 
     def decided(self, envelope: Any, body: Any, count: int, reason: str | None) -> None:
-        """Tell all what became of it."""
+        """Notify all of the journal's decision."""
         self._tell("decided", envelope, body, count, reason)
 
     def _tell(self, event: str, *arguments: Any) -> None:
@@ -156,27 +148,27 @@ class Observers:
         self._onError = onError
 
     def add(self, observer: IBrokerObserver) -> None:
-        """Tell this observer from now on."""
+        """Notify this observer from now on."""
         self._observers.append(observer)
 
     def remove(self, observer: IBrokerObserver) -> None:
-        """Tell this observer no more."""
+        """Stop notifying this observer."""
         self._observers.remove(observer)
 
     def clientJoined(self, client: Any) -> None:
-        """Tell all of a new client."""
+        """Notify all of a new client."""
         self._tell("clientJoined", client)
 
     def clientLeft(self, client: Any, reason: str) -> None:
-        """Tell all of a client that is gone."""
+        """Notify all of a client that left."""
         self._tell("clientLeft", client, reason)
 
     def topicCreated(self, name: str) -> None:
-        """Tell all of a new topic."""
+        """Notify all of a new topic."""
         self._tell("topicCreated", name)
 
     def counted(self, event: str, number: int) -> None:
-        """Tell all of something worth counting."""
+        """Notify all of a counted event."""
         self._tell("counted", event, number)
 
     def _tell(self, event: str, *arguments: Any) -> None:
@@ -189,7 +181,7 @@ class Observers:
 
 @implementer(IBrokerObserver)
 class Counts:
-    """Counts events by name since the start; ``/broker/about`` shows them."""
+    """Counts of events since the start, as ``/broker/about`` shows them."""
 
     def __init__(self) -> None:
         self.events: Counter[str] = Counter()

@@ -1,7 +1,7 @@
-"""Requests that wait for their answer, so that nobody waits in vain.
+"""Forwarded requests that wait for their answers.
 
-FlexiMQ document 5.1.3: a responder that disconnects leaves its requesters a 502, a deadline that passes a 504. An
-answer closes its request; answers nobody asked for are none of this file's business.
+FlexiMQ document 5.1.3: if a responder disconnects, its requesters get a 502; after the timeout they get a 504. An
+answer closes its request; answers without a request are handled elsewhere.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from fleximq.status import Status
 
 Key = tuple[int, int, str]
 
-#: A request whose id and path have so many characters counts twice.
+#: Characters of id and path that count as one more request.
 _CHARACTERS = 1024
 
 
@@ -25,11 +25,11 @@ class _Request(NamedTuple):
 
 
 class PendingRequests:
-    """All REQs that were forwarded and not answered yet.
+    """All forwarded REQs without an answer.
 
-    ``timeout`` is how many seconds an answer may take, 0 for any time; ``maximum`` how many one client may have open,
-    of which each counts once more for every 1,024 characters of its id and path together. Both may be changed, for
-    requests that come later.
+    ``timeout`` is the seconds an answer may take, 0 for unlimited; ``maximum`` how many requests one client may have
+    open, where each counts once more for every 1,024 characters of its id and path together. Changes of both apply to
+    later requests.
     """
 
     def __init__(self, deadlines: Deadlines, timeout: float, maximum: int) -> None:
@@ -41,9 +41,9 @@ class PendingRequests:
         self._weights: dict[int, int] = {}
 
     def open(self, requester: ConnectedClient, responder: ConnectedClient, id: str, path: str) -> None:
-        """Remember a request; the same id to the same responder again takes the earlier one's place.
+        """Add a request; the same id to the same responder replaces the earlier one.
 
-        :raises TooManyRequests: the requester has as many open as it may.
+        :raises TooManyRequests: the requester has the maximum number of open requests.
         """
         key = (requester.id, responder.id, id)
         mine = self._asking.get(requester.id)
@@ -64,15 +64,15 @@ class PendingRequests:
         theirs[key] = _Request(requester, path, deadline)
 
     def close(self, requester: ConnectedClient, responder: ConnectedClient, id: str) -> bool:
-        """Note that an answer came; False if nobody waits for it."""
+        """Remove an answered request; False if it is not open."""
         return self._close((requester.id, responder.id, id)) is not None
 
     def waiting(self, requester: ConnectedClient) -> int:
-        """Return how many answers a client waits for."""
+        """Return the number of a client's open requests."""
         return len(self._asking.get(requester.id, ()))
 
     def leave(self, client: ConnectedClient) -> None:
-        """Drop what a client that is gone had asked, and tell those who asked it (502)."""
+        """Remove the requests of a client that left, and fail those that it should have answered (502)."""
         for key in tuple(self._asking.get(client.id, ())):
             self._close(key)
         for key in tuple(self._asked.get(client.id, ())):
@@ -104,5 +104,5 @@ class PendingRequests:
 
 
 def _weight(id: str, path: str) -> int:
-    """Return how often a request counts besides once."""
+    """Return the additional weight of a request."""
     return (len(id) + len(path)) // _CHARACTERS

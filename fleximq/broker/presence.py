@@ -1,7 +1,7 @@
 """Presence: joins, leaves and new topics as ordinary publications of the broker.
 
 ``$sys/clients/joined`` and ``$sys/clients/left`` carry a map with ``client_id``, ``dialect`` and ``name`` (and
-``reason``), ``$sys/topics/created`` a map with ``topic``. Nothing is made where nobody listens.
+``reason``), ``$sys/topics/created`` a map with ``topic``. Topics without subscribers are not created.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ class OwnMessages:
         return (body,)
 
     def run(self, body: Message) -> Run:
-        """Return the one message as it is kept."""
+        """Return the one message as stored in the journal."""
         return runOf((body,))
 
     def pick(self, body: Message, places: Sequence[int]) -> Message:
@@ -40,7 +40,7 @@ class OwnMessages:
 
 @implementer(IBrokerObserver)
 class Presence:
-    """Publishes what it is told as the broker, through ``publish``."""
+    """Publishes events as the broker, through ``publish``."""
 
     def __init__(
         self, topics: TopicTable, broker: ConnectedClient, publish: Callable[[Envelope, Any, int], None]
@@ -63,10 +63,10 @@ class Presence:
         self._say(CREATED, {"topic": name})
 
     def counted(self, event: str, number: int) -> None:
-        """Counts are not presence."""
+        """Ignore counts, which are not presence."""
 
     def _say(self, name: str, value: dict[str, object]) -> None:
-        if self._topics.heard(name):
+        if self._topics.hasSubscribers(name):
             self._publish(
                 Envelope(self._topics.get(name), self._broker, self._source),
                 Message(msgpack.packb(value), Content.MESSAGEPACK),

@@ -1,7 +1,4 @@
-"""How the broker is set: the times and sizes that its rules depend on.
-
-After how long a topic's messages are not worth delivering any more.
-"""
+"""The broker's times, sizes and patterns, and the times to live of topics."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,14 +7,12 @@ from functools import lru_cache
 from fleximq.limits import Limits
 from fleximq.values.patterns import anyOf
 
-#: So many topics' times are remembered.
+#: Number of topics whose times are cached.
 _KNOWN = 4096
 
 
 class TimesToLive:
-    """The times to live of topics, by pattern; the first pattern that matches a topic counts.
-
-    True if there are any patterns.
+    """The times to live of topics, by pattern; the first matching pattern counts. True if any pattern is set.
 
     :param lines: patterns and seconds.
     """
@@ -30,18 +25,18 @@ class TimesToLive:
         return bool(self._lines)
 
     def _of(self, topic: str) -> int | None:
-        """Return for how many microseconds this topic's messages live; None for ever."""
+        """Return the microseconds that this topic's messages live; None: unlimited."""
         return next((lives for matches, lives in self._lines if matches(topic)), None)
 
     def seconds(self, topic: str) -> float | None:
-        """Return for how many seconds this topic's messages live; None for ever."""
+        """Return the seconds that this topic's messages live; None: unlimited."""
         lives = self.of(topic)
         return None if lives is None else lives / 1_000_000
 
     def expiresAt(self, topic: str, timestamp: int) -> int | None:
-        """Return when a message of this topic and time is not delivered any more, None if it always is.
+        """Return when a message of this topic and time expires; None: never.
 
-        Both times are microseconds since 1970. From the very moment on that is returned, it has expired.
+        Both times are microseconds since 1970. At the returned time it has expired.
         """
         lives = self.of(topic)
         return None if lives is None else timestamp + lives

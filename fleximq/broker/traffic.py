@@ -1,17 +1,17 @@
-"""How much goes over connections: plain numbers, added to where a read or a write is worked through anyway.
+"""Traffic counters: plain numbers, increased once per read or run.
 
-A connection counts for itself; :class:`TrafficTotals` adds up those that are open when it is asked, and keeps the sums
-of those that are gone. So a message costs nothing here, a run or a read one addition.
+A connection has its own counters; :class:`TrafficTotals` adds up the open ones on request, and the sums of closed ones.
+So a single message costs no time here.
 """
 
 from collections.abc import Iterable
 
 
 class Traffic:
-    """What went over one connection, or several: bytes, and messages.
+    """Bytes and messages of one connection, or of several.
 
-    Messages in are whatever the dialect sends as one: a frame, a line, a text. Messages out are publications that were
-    delivered or handed out; answers are not counted.
+    Messages in are the dialect's units: frames, lines or texts. Messages out are delivered publications, without
+    answers.
     """
 
     __slots__ = ("bytesIn", "bytesOut", "messagesIn", "messagesOut")
@@ -23,7 +23,7 @@ class Traffic:
         self.messagesOut = 0
 
     def add(self, other: "Traffic") -> None:
-        """Add what went over others."""
+        """Add other counters."""
         self.bytesIn += other.bytesIn
         self.bytesOut += other.bytesOut
         self.messagesIn += other.messagesIn
@@ -38,18 +38,18 @@ class TrafficTotals:
         self._gone: dict[str, Traffic] = {}
 
     def begin(self, dialect: str, traffic: Traffic) -> None:
-        """Count in a connection that has just been made."""
+        """Add the counters of a new connection."""
         self._open.setdefault(dialect, {})[traffic] = None
         if dialect not in self._gone:
             self._gone[dialect] = Traffic()
 
     def end(self, dialect: str, traffic: Traffic) -> None:
-        """Count in for good what went over a connection that is gone; a second time it does nothing."""
+        """Add the counters of a closed connection to the sums; idempotent."""
         if self._open.get(dialect, {}).pop(traffic, self) is None:
             self._gone[dialect].add(traffic)
 
     def connections(self) -> dict[str, int]:
-        """Return how many connections are open, let in or not."""
+        """Return the number of open connections by dialect, including those that have not joined."""
         return {dialect: len(each) for dialect, each in self._open.items()}
 
     def totals(self) -> dict[str, Traffic]:

@@ -1,1 +1,1 @@
-"""The command ``fleximq``: what an operator does beside running the broker."""
+"""The command ``fleximq``: tools for operators and for testing a broker."""

@@ -1,8 +1,6 @@
-"""``fleximq check-config FILE``: whether a broker could run with a settings file, and what would be in effect.
+"""``fleximq check-config FILE``: checks a settings file, and prints its effective settings as TOML.
 
-With ``--against OLD`` it also tells what a reload would do in a broker that runs with that file.
-
-Settings as the text of a settings file, as far as they are not the defaults.
+With ``--against OLD`` it also predicts a reload of a broker that runs with that file.
 """
 
 import json
@@ -25,19 +23,19 @@ from fleximq.security.authentication.schemes import shown, warnings
 from fleximq.startup.configuration_check import faults
 from fleximq.startup.setting_changes import Difference, difference, lostProtections
 
-#: An option of an extension by such a name is not shown.
+#: Values of extension options with a name like this are hidden.
 _SECRET = re.compile(r"pass|secret|token|key|credential", re.IGNORECASE)
 
 
 def asToml(settings: Settings) -> list[str]:
-    """Return the lines that set what differs from the defaults; then extensions without their secrets, and rights."""
+    """Return the lines for settings that differ from the defaults, extensions (without secrets) and permissions."""
     lines = []
     for option in OPTIONS:
         value = getattr(settings.limits if option.isLimit else settings, option.field)
         if option.name == "auth":
             value = tuple(map(shown, value))
         if value != option.default and option.name != "extension":
-            lines.append(f"{option.name} = {_shown(option, value)}")
+            lines.append(f"{option.name} = {_optionValue(option, value)}")
     for name, options in settings.extension:
         lines += ["", f"[extension.{name}]", *_extension(options)]
     for table in TABLES:
@@ -51,50 +49,50 @@ def asToml(settings: Settings) -> list[str]:
 
 def _granted(table: PermissionTable) -> Iterator[str]:
     if table.roles:
-        yield f"roles = {spelled(table.roles)}"
+        yield f"roles = {tomlValue(table.roles)}"
     for action, patterns in table.grants:
-        yield f"{action} = {spelled(bool(patterns) if action == Action.BROADCAST else patterns)}"
+        yield f"{action} = {tomlValue(bool(patterns) if action == Action.BROADCAST else patterns)}"
 
 
 def _key(name: str) -> str:
-    return name if re.fullmatch("[A-Za-z0-9_-]+", name, re.ASCII) else spelled(name)
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name, re.ASCII) else tomlValue(name)
 
 
-def _shown(option: Option, value: Any) -> str:
+def _optionValue(option: Option, value: Any) -> str:
     if option.read is size:
-        return spelled(formattedSize(value))
+        return tomlValue(formattedSize(value))
     if isinstance(value, Rate):
-        return spelled(formattedByteRate(value) if option.read is byteRate else str(value))
-    return spelled(value)
+        return tomlValue(formattedByteRate(value) if option.read is byteRate else str(value))
+    return tomlValue(value)
 
 
 def _extension(options: Mapping[str, object]) -> Iterator[str]:
     for key, value in options.items():
-        shown = '"..."  # not shown' if _SECRET.search(key) else spelled(value)
+        shown = '"..."  # not shown' if _SECRET.search(key) else tomlValue(value)
         yield f"{_key(key)} = {shown}"
 
 
-def spelled(value: object) -> str:
-    """Return a value as TOML spells it."""
+def tomlValue(value: object) -> str:
+    """Format a value in TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Enum):
-        return spelled(value.value)
+        return tomlValue(value.value)
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(spelled, value))}]"
+        return f"[{', '.join(map(tomlValue, value))}]"
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{spelled(key)} = {spelled(each)}" for key, each in value.items()) + "}"
+        return "{" + ", ".join(f"{tomlValue(key)} = {tomlValue(each)}" for key, each in value.items()) + "}"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return str(value)  # the dates and times of TOML
+    return str(value)  # dates and times
 
 
 def check(path: str) -> tuple[Settings | None, list[str]]:
-    """Return the settings of a file; or None, and a sentence for everything that is wrong with it."""
+    """Return the settings of a file, or None and a sentence for each fault."""
     try:
         values = read(path)
     except SettingError as error:
@@ -111,34 +109,34 @@ def check(path: str) -> tuple[Settings | None, list[str]]:
 def _prepare(parser: ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="the settings file, as for twistd fleximq --config FILE")
     parser.add_argument(
-        "--against", metavar="OLD", help="tell what a reload of FILE does in a broker that was started with OLD"
+        "--against", metavar="OLD", help="also predict a reload to FILE of a broker that was started with OLD"
     )
 
 
 def _run(arguments: Namespace) -> int:
     settings, sentences = check(arguments.file)
-    _complain(sentences)
+    _printFaults(sentences)
     if settings is None:
         return 1
     if arguments.against is None:
         _show(arguments.file, settings)
         return 0
     running, sentences = check(arguments.against)
-    _complain(sentences)
+    _printFaults(sentences)
     if running is None:
         return 1
     if _isEmpty(arguments.file):
         refused = [f"{arguments.file} is empty"]
     else:
         refused = list(lostProtections(running, settings))
-    _complain(refused)
+    _printFaults(refused)
     if not refused:
-        _foresee(difference(running, settings))
+        _printDifference(difference(running, settings))
     return 1 if refused else 0
 
 
-def _foresee(found: Difference) -> None:
-    """Say what a reload would do."""
+def _printDifference(found: Difference) -> None:
+    """Print the effect of a reload."""
     print(f"# A reload changes: {', '.join(found.changed) or 'nothing in the settings'}")
     if found.waiting:
         print(f"# These need a restart to change: {', '.join(found.waiting)}")
@@ -148,15 +146,15 @@ def _isEmpty(path: str) -> bool:
     return not read(path)
 
 
-def _complain(sentences: Sequence[str]) -> None:
+def _printFaults(sentences: Sequence[str]) -> None:
     for sentence in sentences:
         print(f"fleximq: {sentence}", file=sys.stderr)
 
 
 def _show(path: str, settings: Settings) -> None:
-    """Print what the settings change of the defaults."""
+    """Print the settings that differ from the defaults."""
     lines = asToml(settings)
-    print(f"# {path} is good." + (" Beside the defaults, it sets:" if lines else " It sets the defaults only."))
+    print(f"# {path} is good." + (" Settings that differ from the defaults:" if lines else " It sets only defaults."))
     for sentence in warnings(settings.auth):
         print(f"# Note: {sentence}")
     for line in lines:

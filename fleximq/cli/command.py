@@ -1,4 +1,4 @@
-"""What a command of ``fleximq`` consists of."""
+"""The parts of a command."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 
 class Command(NamedTuple):
-    """One word behind ``fleximq``.
+    """One command of ``fleximq``.
 
-    ``words`` says in one sentence what it does, ``prepare`` adds its arguments to a parser, and ``run`` does it and
-    returns the exit code.
+    ``words`` is its description in one sentence, ``prepare`` adds its arguments to a parser, and ``run`` returns the
+    exit code.
     """
 
     name: str

@@ -1,8 +1,7 @@
-"""``fleximq apikey`` and ``fleximq token``: the secrets of ``--auth apikeys:FILE`` and ``tokens:FILE``.
+"""``fleximq passwd``, ``fleximq apikey`` and ``fleximq token``: change the credential files of a broker.
 
-What the commands have in common that change a file of passwords, keys or tokens.
-
-``fleximq passwd FILE NAME``: makes, changes and deletes passwords in a file for ``--auth passwords:FILE``.
+``passwd`` changes the file of ``--auth passwords:FILE``, ``apikey`` that of ``apikeys:FILE`` and ``token`` that of
+``tokens:FILE``. The files contain hashes only.
 """
 
 import getpass
@@ -21,39 +20,39 @@ from fleximq.security.secret_files import CredentialEntry, CredentialFile
 
 
 def addArguments(parser: ArgumentParser, file: str) -> None:
-    """Add those that all of them take."""
+    """Add the arguments that the three commands share."""
     parser.add_argument("file", metavar="FILE", help=file)
     parser.add_argument("name", metavar="NAME", type=_name, help="the principal's name")
-    parser.add_argument("--delete", action="store_true", help="take everything of this name out of the file")
+    parser.add_argument("--delete", action="store_true", help="remove all entries of this name from the file")
     parser.add_argument(
-        "--roles", metavar="ROLE,...", type=_roles, default=None, help='the roles that come with it; "" for none'
+        "--roles", metavar="ROLE,...", type=_roles, default=None, help='the roles of the principal; "" for none'
     )
 
 
-def change(
+def changeFile(
     path: str, fault: Callable[[str], str | None], by: Callable[[CredentialFile], tuple[CredentialEntry | str, ...]]
 ) -> None:
-    """Read a file, or nothing where there is none yet, change its lines, and write it anew; nobody else meanwhile.
+    """Replace the lines of a file, which may not exist yet, while other commands wait.
 
-    :raises SettingError: it cannot be read or written, or is not as it must be; then it stays as it is.
+    :raises SettingError: the file cannot be read or written, or is invalid; it is unchanged then.
     """
     with secret_files.alone(path):
         secret_files.writeEntries(path, by(_read(path, fault)))
 
 
-def without(found: CredentialFile, path: str, name: str) -> tuple[CredentialEntry | str, ...]:
-    """Return the lines but for those of a name.
+def linesWithout(found: CredentialFile, path: str, name: str) -> tuple[CredentialEntry | str, ...]:
+    """Return the lines except those of a name.
 
-    :raises SettingError: there are none.
+    :raises SettingError: there is no line of this name.
     """
     left = tuple(each for each in found.lines if not (isinstance(each, CredentialEntry) and each.name == name))
     if len(left) == len(found.lines):
-        raise SettingError(f"there is nobody named {name} in {path}")
+        raise SettingError(f"there is no entry named {name} in {path}")
     return left
 
 
-def inOneSentence(work: Callable[[Namespace], int]) -> Callable[[Namespace], int]:
-    """Return the same work; what goes wrong is said in one sentence."""
+def reportingErrors(work: Callable[[Namespace], int]) -> Callable[[Namespace], int]:
+    """Wrap a function to print its errors as one sentence."""
 
     def run(arguments: Namespace) -> int:
         try:
@@ -68,7 +67,7 @@ def inOneSentence(work: Callable[[Namespace], int]) -> Callable[[Namespace], int
     return run
 
 
-def lineOfInput(what: str) -> str:
+def firstInputLine(what: str) -> str:
     """Return the first line of standard input, without its end.
 
     :raises SettingError: it is empty or not UTF-8.
@@ -103,20 +102,20 @@ def _roles(written: str) -> tuple[str, ...]:
     roles = tuple(written.split(",")) if written else ()
     for role in roles:
         if not isRole(role):
-            raise ArgumentTypeError(f"{role!r} is no role: letters, digits, _, . and -")
+            raise ArgumentTypeError(f"{role!r} is not a role: letters, digits, _, . and -")
     return roles
 
 
-#: A secret that is shorter can perhaps be guessed, in characters.
-SHORT = 22
+#: Shorter secrets, in characters, may be guessable.
+MIN_SAFE_CHARACTERS = 22
 
 
 def setSecret(path: str, name: str, secret: str, roles: tuple[str, ...] | None = None, beside: bool = False) -> None:
-    """Give somebody a secret, in the place of all old ones of that name.
+    """Set the secret of a principal, replacing earlier ones.
 
-    :param roles: the roles from now on; None: those of before.
-    :param beside: the old ones stay.
-    :raises SettingError: somebody has this secret already, or the file cannot be read or written.
+    :param roles: the new roles; None: as before.
+    :param beside: retain the earlier secrets.
+    :raises SettingError: another principal has this secret, or the file cannot be read or written.
     """
     hash = hashed_secrets.hashOf(secret)
 
@@ -125,18 +124,18 @@ def setSecret(path: str, name: str, secret: str, roles: tuple[str, ...] | None =
         others = found.lines if beside else tuple(each for each in found.lines if each not in old)
         for entry in others:
             if isinstance(entry, CredentialEntry) and entry.hash == hash:
-                raise SettingError(f"{entry.name} has just this secret already")
+                raise SettingError(f"{entry.name} already has this secret")
         return (*others, CredentialEntry(name, hash, roles if roles is not None else old[-1].roles if old else ()))
 
-    change(path, hashed_secrets.faultOfHash, lines)
+    changeFile(path, hashed_secrets.faultOfHash, lines)
 
 
 def deleteSecrets(path: str, name: str) -> None:
-    """Take somebody out of a file.
+    """Remove all secrets of a principal.
 
-    :raises SettingError: there is nobody of that name, or the file cannot be read or written.
+    :raises SettingError: there is no principal of this name, or the file cannot be read or written.
     """
-    change(path, hashed_secrets.faultOfHash, lambda found: without(found, path, name))
+    changeFile(path, hashed_secrets.faultOfHash, lambda found: linesWithout(found, path, name))
 
 
 def _runSecret(what: str, prefix: str, arguments: Namespace) -> int:
@@ -144,13 +143,13 @@ def _runSecret(what: str, prefix: str, arguments: Namespace) -> int:
         deleteSecrets(arguments.file, arguments.name)
         print(f"{arguments.name} is not in {arguments.file} any more")
         return 0
-    secret = lineOfInput(what) if arguments.stdin else prefix + secrets.token_urlsafe(32)
+    secret = firstInputLine(what) if arguments.stdin else prefix + secrets.token_urlsafe(32)
     if len(secret) > hashed_secrets.LONGEST:
         raise SettingError(f"the {what} has more than {hashed_secrets.LONGEST} characters")
     setSecret(arguments.file, arguments.name, secret, arguments.roles, arguments.beside)
     if arguments.stdin:
-        if len(secret) < SHORT:
-            print(f"fleximq: the {what} is short; it is safe only if nobody can guess it", file=sys.stderr)
+        if len(secret) < MIN_SAFE_CHARACTERS:
+            print(f"fleximq: the {what} is short; it is safe only if it cannot be guessed", file=sys.stderr)
         print(f"the {what} of {arguments.name} is set in {arguments.file}")
     else:
         print(secret)
@@ -158,16 +157,18 @@ def _runSecret(what: str, prefix: str, arguments: Namespace) -> int:
 
 
 def _prepareSecret(what: str, scheme: str, parser: ArgumentParser) -> None:
-    addArguments(parser, f"the file, as for --auth {scheme}:FILE; made if it is not there")
-    parser.add_argument("--beside", action="store_true", help="keep what NAME has already, so that both are good")
-    parser.add_argument("--stdin", action="store_true", help=f"take the {what} from standard input")
+    addArguments(parser, f"the file, as for --auth {scheme}:FILE; created if missing")
+    parser.add_argument(
+        "--beside", action="store_true", help="retain the earlier entries of NAME, so that both are valid"
+    )
+    parser.add_argument("--stdin", action="store_true", help=f"read the {what} from standard input")
 
 
 #: The commands.
 APIKEY, TOKEN = (
     Command(
-        name, f"Make or delete {words}, which is printed once: the file has only its hash.",
-        partial(_prepareSecret, what, scheme), inOneSentence(partial(_runSecret, what, prefix)),
+        name, f"Make or delete {words}, which is printed once; the file contains only its hash.",
+        partial(_prepareSecret, what, scheme), reportingErrors(partial(_runSecret, what, prefix)),
     )
     for name, what, words, scheme, prefix in (
         ("apikey", "API key", "an API key", "apikeys", "fmqk_"),
@@ -177,10 +178,10 @@ APIKEY, TOKEN = (
 
 
 def setPassword(path: str, name: str, password: str, roles: tuple[str, ...] | None = None) -> None:
-    """Give somebody a password, in the place of the old one if there is one.
+    """Set the password of a principal.
 
-    :param roles: the roles from now on; None: those of before.
-    :raises SettingError: the file cannot be read or written, or is not as it must be.
+    :param roles: the new roles; None: as before.
+    :raises SettingError: the file cannot be read or written, or is invalid.
     """
     hash = passwords.hashOf(password)
 
@@ -189,15 +190,15 @@ def setPassword(path: str, name: str, password: str, roles: tuple[str, ...] | No
         new = CredentialEntry(name, hash, old.roles if roles is None else roles)
         return (*(new if each is old else each for each in found.lines), *(() if old in found.lines else (new,)))
 
-    change(path, passwords.faultOfHash, lines)
+    changeFile(path, passwords.faultOfHash, lines)
 
 
 def deletePassword(path: str, name: str) -> None:
-    """Take somebody out of a file.
+    """Remove a principal.
 
-    :raises SettingError: there is nobody of that name, or the file cannot be read or written.
+    :raises SettingError: there is no principal of this name, or the file cannot be read or written.
     """
-    change(path, passwords.faultOfHash, lambda found: without(found, path, name))
+    changeFile(path, passwords.faultOfHash, lambda found: linesWithout(found, path, name))
 
 
 def _runPasswd(arguments: Namespace) -> int:
@@ -211,9 +212,9 @@ def _runPasswd(arguments: Namespace) -> int:
 
 
 def _password(name: str) -> str:
-    """Return the password: asked for twice at a terminal, else the first line of standard input.
+    """Return the password, prompted for twice at a terminal, or read from the first line of standard input.
 
-    :raises SettingError: there is none, it is too long, or it was not the same twice.
+    :raises SettingError: it is empty or too long, or the two entries differ.
     """
     if sys.stdin.isatty():
         password = getpass.getpass(f"Password for {name}: ")
@@ -222,18 +223,18 @@ def _password(name: str) -> str:
         if not password:
             raise SettingError("the password is empty; nothing was changed")
     else:
-        password = lineOfInput("password")
+        password = firstInputLine("password")
     if len(password.encode(errors="surrogateescape")) > passwords.LONGEST:
         raise SettingError(f"the password has more than {passwords.LONGEST} bytes")
     return password
 
 
 def _preparePasswd(parser: ArgumentParser) -> None:
-    addArguments(parser, "the file, as for --auth passwords:FILE; made if it is not there")
+    addArguments(parser, "the file, as for --auth passwords:FILE; created if missing")
 
 
 #: The command.
 PASSWD = Command(
-    "passwd", "Make, change or delete a password; it is asked for, or read from standard input.", _preparePasswd,
-    inOneSentence(_runPasswd),
+    "passwd", "Make, change or delete a password; it is prompted for, or read from standard input.", _preparePasswd,
+    reportingErrors(_runPasswd),
 )  # fmt: skip

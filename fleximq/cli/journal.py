@@ -1,6 +1,6 @@
-"""``fleximq journal check|stat|cat|repair FOLDER``: what is in a journal, and whether it is as it was written.
+"""``fleximq journal check|stat|cat|repair FOLDER``: inspects and repairs the journal of a broker.
 
-All but ``repair`` only read, and work beside a running broker.
+All but ``repair`` only read, and can be used while the broker runs.
 """
 
 import json
@@ -31,7 +31,7 @@ _NAMES = {code: name for name, code in DIALECTS.items()}
 
 
 def check(arguments: Namespace) -> int:
-    """Compare every check sum, and say what is damaged, missing or unfinished; 1 if something is gone."""
+    """Verify every checksum, and print damaged, missing or unfinished parts; return 1 if messages are lost."""
     damaged = frames = records = 0
     survey = _survey(arguments.folder)
     for found in survey.check():
@@ -53,7 +53,7 @@ def check(arguments: Namespace) -> int:
 
 
 def stat(arguments: Namespace) -> int:
-    """Show the files, what there is of each topic, and how far consumer groups are."""
+    """Print the files, the messages of each topic, and the progress of consumer groups."""
     survey = _survey(arguments.folder)
     print(f"journal {readIdentity(Files(), arguments.folder)}")
     print(f"{_many(len(survey.files), 'file')}, {formattedSize(survey.bytes)} bytes")
@@ -77,7 +77,7 @@ def stat(arguments: Namespace) -> int:
 
 
 def cat(arguments: Namespace) -> int:
-    """Write the messages of a range as JSON, one on each line.
+    """Print the messages of a range as JSON, one per line.
 
     :raises JournalError: the range ends before it begins.
     """
@@ -93,7 +93,9 @@ def cat(arguments: Namespace) -> int:
 
 
 def repair(arguments: Namespace) -> int:
-    """Cut an unfinished end and set damage aside, as the start of a broker does; only say so without ``--yes``."""
+    """Cut an unfinished end and set damaged parts aside, as a starting broker does; only print the steps without
+    ``--yes``.
+    """
     _survey(arguments.folder)
     lock = Lock(Files(), arguments.folder)
     try:
@@ -117,7 +119,7 @@ def repair(arguments: Namespace) -> int:
 
 
 def rows(batch: StoredBatch, first: int, last: int) -> Iterator[dict[str, Any]]:
-    """Yield the records of a batch whose offsets are from ``first`` to ``last``, as JSON can hold them."""
+    """Yield the records with offsets from ``first`` to ``last`` as JSON objects."""
     for place, offset in enumerate(batch.offsets):
         if not first <= offset <= last:
             continue
@@ -138,7 +140,7 @@ def rows(batch: StoredBatch, first: int, last: int) -> Iterator[dict[str, Any]]:
 
 
 def _value(content: Content, payload: bytes) -> dict[str, Any]:
-    """Return a payload as JSON, or the base64 of its bytes where it is none."""
+    """Return a payload as JSON, or as base64 if it cannot be decoded."""
     try:
         if content is Content.MESSAGEPACK and payload:
             return {"value": json.loads(toJson(payload))}
@@ -148,7 +150,7 @@ def _value(content: Content, payload: bytes) -> dict[str, Any]:
 
 
 def _survey(folder: str) -> FolderSurvey:
-    """Return a look at a folder.
+    """Return the survey of a folder.
 
     :raises JournalError: it is not a journal.
     """
@@ -181,8 +183,8 @@ def _many(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
-def _inOneSentence(work: Callable[[Namespace], int]) -> Callable[[Namespace], int]:
-    """Return the same work; what it cannot read is said in one sentence, and whoever reads it may stop early."""
+def _reportingErrors(work: Callable[[Namespace], int]) -> Callable[[Namespace], int]:
+    """Wrap a function to print its errors as one sentence, and to end quietly when the output is closed."""
 
     def run(arguments: Namespace) -> int:
         try:
@@ -190,7 +192,7 @@ def _inOneSentence(work: Callable[[Namespace], int]) -> Callable[[Namespace], in
             sys.stdout.flush()
             return code
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left has nowhere to go at the end either
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that the final flush succeeds
             return 0
         except JournalError as error:
             words = str(error)
@@ -204,7 +206,7 @@ def _inOneSentence(work: Callable[[Namespace], int]) -> Callable[[Namespace], in
 
 def _offset(written: str) -> int:
     if not written.isascii() or not written.isdigit() or not int(written):
-        raise ArgumentTypeError(f"{written!r} is no offset: they count from 1")
+        raise ArgumentTypeError(f"{written!r} is not an offset: they count from 1")
     return int(written)
 
 
@@ -219,22 +221,24 @@ def _pattern(written: str) -> str:
 def _prepare(parser: ArgumentParser) -> None:
     works = parser.add_subparsers(metavar="WORK", required=True)
     for name, work, words in (
-        ("check", check, "Compare every check sum, and say what is damaged, missing or unfinished; changes nothing."),
-        ("stat", stat, "Show how large the journal is, what there is of each topic, and how far consumer groups are."),
-        ("cat", cat, "Write messages as JSON, one on each line."),
-        ("repair", repair, "Say what the start of a broker would cut and set aside; do it with --yes."),
+        ("check", check, "Verify every checksum, and report damaged, missing or unfinished parts; changes nothing."),
+        ("stat", stat, "Show the journal's size, the messages of each topic, and the progress of consumer groups."),
+        ("cat", cat, "Write messages as JSON, one per line."),
+        ("repair", repair, "Report what a starting broker would cut and set aside; do it with --yes."),
     ):
         own = works.add_parser(name, help=words, description=words)
         own.add_argument("folder", metavar="FOLDER", help="the journal's folder, as for twistd fleximq --journal")
-        own.set_defaults(work=_inOneSentence(work))
+        own.set_defaults(work=_reportingErrors(work))
         if name == "repair":
-            own.add_argument("--yes", action="store_true", help="do what is said")
+            own.add_argument("--yes", action="store_true", help="perform the repair")
         if name == "cat":
             own.add_argument(
-                "--topic", metavar="PATTERN", type=_pattern, default=None, help="only topics that match; all without it"
+                "--topic", metavar="PATTERN", type=_pattern, default=None, help="only matching topics; all by default"
             )
-            own.add_argument("--from", metavar="OFFSET", type=_offset, default=1, dest="first", help="begin here")
-            own.add_argument("--to", metavar="OFFSET", type=_offset, default=1 << 64, dest="last", help="end here")
+            own.add_argument("--from", metavar="OFFSET", type=_offset, default=1, dest="first", help="the first offset")
+            own.add_argument(
+                "--to", metavar="OFFSET", type=_offset, default=1 << 64, dest="last", help="the last offset"
+            )
 
 
 def _run(arguments: Namespace) -> int:
@@ -243,4 +247,4 @@ def _run(arguments: Namespace) -> int:
 
 
 #: The command.
-JOURNAL = Command("journal", "Look at a journal, check it, and repair it.", _prepare, _run)
+JOURNAL = Command("journal", "Inspect, check and repair a journal.", _prepare, _run)

@@ -1,6 +1,6 @@
-"""Finds the command that a command line names, and runs it.
+"""Finds and runs the command of a command line.
 
-``fleximq completion SHELL``: a script by which a shell completes the words of this command.
+``fleximq completion SHELL`` prints a completion script.
 """
 
 import os
@@ -23,21 +23,21 @@ from fleximq.cli.credential_files import APIKEY, PASSWD, TOKEN
 from fleximq.cli.journal import JOURNAL
 from fleximq.config.argument_parser import CommandParser
 
-#: What shtab writes scripts for.
+#: The shells supported by shtab.
 SHELLS = ("bash", "zsh", "tcsh")
 
 
 def completion(parser: Callable[[], ArgumentParser]) -> Command:
-    """Return the command.
+    """Return the command ``completion``.
 
-    :param parser: makes the parser of all words.
+    :param parser: makes the complete parser.
     """
 
     def prepare(own: ArgumentParser) -> None:
         own.add_argument("shell", metavar="SHELL", choices=SHELLS, help=f"one of {', '.join(SHELLS)}")
 
     def run(arguments: Namespace) -> int:
-        import shtab  # nobody else has to load it
+        import shtab  # used only here
 
         sys.stdout.write(shtab.complete(parser(), arguments.shell))
         return 0
@@ -47,10 +47,10 @@ def completion(parser: Callable[[], ArgumentParser]) -> Command:
 
 
 def parser() -> CommandParser:
-    """Return the parser of all words behind ``fleximq``."""
+    """Return the parser of the command line."""
     parser = CommandParser(
         prog="fleximq",
-        description="Tools beside the broker, which itself is run by twistd -n fleximq.",
+        description="Tools for a FlexiMQ broker. The broker itself is started by twistd -n fleximq.",
     )
     parser.add_argument("--version", action="version", version=f"FlexiMQ {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -61,26 +61,26 @@ def parser() -> CommandParser:
     return parser
 
 
-#: All commands, in the order in which the help shows them.
+#: All commands, in the order of the help.
 COMMANDS = (
     PUB, SUB, REQ, SERVE, NOTIFY, TAIL, TOP, PING, BENCH,
     CHECK_CONFIG, JOURNAL, PASSWD, APIKEY, TOKEN, completion(parser),
 )  # fmt: skip
-#: The options that stand in front of a command, or need none.
-_OWN = ("-h", "--help", "--version")
+#: Options that need no command.
+_OPTIONS_WITHOUT_COMMAND = ("-h", "--help", "--version")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what these words say, those of the process if None, and return the exit code: 0 if all went well.
+    """Run a command line, by default that of the process, and return the exit code: 0 for success.
 
-    :raises SystemExit: for words that cannot be understood (1), and after help or version were shown (0).
+    :raises SystemExit: the command line is invalid (1), or help or version were printed (0).
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
-    if words and words[0].startswith("-") and not any(own.startswith(words[0]) for own in _OWN):
+    if words and words[0].startswith("-") and not any(own.startswith(words[0]) for own in _OPTIONS_WITHOUT_COMMAND):
         names = {each.name for each in COMMANDS}
         command = next((word for word in words if word in names), "COMMAND")
         option = words[0].partition("=")[0]
-        parser().error(f"options stand behind the command: fleximq {command} {option}")
+        parser().error(f"options follow the command: fleximq {command} {option}")
     chosen, strange = parser().parse_known_args(words)
     if strange:
         chosen.refuse(f"unrecognized arguments: {' '.join(strange)}")
@@ -88,6 +88,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = chosen.run(chosen)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # who reads it has had enough; what is left has nowhere to go at the end either
+    except BrokenPipeError:  # so that the final flush succeeds
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return PIPE_CLOSED

@@ -1,1 +1,1 @@
-"""The client library: FlexiMQ for programs in Python. It knows the wire, and never the broker."""
+"""Clients for Python programs: FlexiMQ in three forms, and BlipMQ and MiniMQ in two each."""

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt to connect."""
+"""Delays before attempts to reconnect."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -9,13 +9,13 @@ from fleximq.errors import SettingError
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """The pauses between attempts to connect again: each longer than the last, none quite as planned.
+    """Growing delays between attempts, with a random part.
 
-    The first pause is up to ``first`` seconds, each further one up to ``factor`` times the last, none over ``most``.
-    Of each, a random part of up to ``jitter`` (0 to 1) is left out, so that many clients do not all come at once.
-    After so many ``attempts`` in a row the client gives up; None: never.
+    The first delay is up to ``first`` seconds; each further one is up to ``factor`` times the previous, limited to
+    ``most`` seconds. A random part of up to ``jitter`` (0 to 1) is subtracted, so that clients do not reconnect all at
+    once. The client gives up after ``attempts`` failures in a row; None: never.
 
-    :raises SettingError: for a value that makes no sense.
+    :raises SettingError: a value is out of range.
     """
 
     first: float = 0.1
@@ -26,14 +26,14 @@ class Backoff:
 
     def __post_init__(self) -> None:
         if not (0 < self.first <= self.most and self.factor >= 1 and 0 <= self.jitter <= 1):
-            raise SettingError(f"{self} makes no sense: 0 < first <= most, factor >= 1, 0 <= jitter <= 1")
+            raise SettingError(f"{self} is invalid: it must be 0 < first <= most, factor >= 1, 0 <= jitter <= 1")
         if self.attempts is not None and self.attempts < 1:
             raise SettingError(f"attempts is {self.attempts}, but must be at least 1")
 
     def pauses(self, chance: Callable[[], float] = random.random) -> Iterator[float]:
-        """Yield seconds to wait before each attempt.
+        """Yield the delay in seconds before each attempt.
 
-        :param chance: returns a number from 0 to 1.
+        :param chance: returns a random number from 0 to 1.
         """
         pause, made = self.first, 0
         while self.attempts is None or made < self.attempts:

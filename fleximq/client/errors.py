@@ -1,9 +1,4 @@
-"""What can go wrong for a client. Settings that make no sense are :class:`fleximq.errors.SettingError`.
-
-What the broker refuses in the BlipMQ dialect.
-
-What the broker refuses in the MiniMQ dialect.
-"""
+"""Errors of all clients. Invalid settings are :class:`fleximq.errors.SettingError`."""
 
 from typing import Any
 
@@ -11,36 +6,36 @@ from fleximq.status import Status
 
 
 class ClientError(Exception):
-    """The base of all errors of the client library."""
+    """The base class."""
 
 
 class ConnectionLost(ClientError):
-    """There is no connection: it could not be made, or it ended. What was under way may or may not have arrived.
+    """The connection could not be made, or it ended; messages in transit may have arrived or not.
 
-    With :attr:`~fleximq.client.settings.State.AWAY`, ``missing`` has the topics and patterns of subscriptions that miss
-    what is published until the client has joined again: those that did not begin in the past.
+    With :attr:`~fleximq.client.settings.State.AWAY`, ``missing`` lists the topics and patterns whose subscriptions miss
+    messages until the client has rejoined: those without a start.
     """
 
     missing: tuple[str, ...] = ()
 
 
 class Untrusted(ConnectionLost):
-    """There is no connection, for one side does not trust the other's certificate: trying again changes nothing."""
+    """One side does not trust the other's certificate; another attempt would fail, too."""
 
 
 class Overrun(ClientError):
-    """A subscription was ended, because far more came than was taken. What came before can still be taken."""
+    """A subscription had too many unread deliveries and was ended; those received before can still be read."""
 
 
 class BufferFull(ClientError):
-    """The broker is away, and no more can be kept for it; what was to be sent was not kept."""
+    """The broker is unreachable, and the buffer for publications is full; the message was dropped."""
 
 
 class Answered(ClientError):
-    """The broker, or whoever was asked, answered with a status of 400 or more.
+    """The broker or another client answered with a status of 400 or more.
 
-    ``status`` is the number (FlexiMQ document 5.1), ``words`` what was said with it, ``path`` the path or topic
-    concerned, "" if none was named, ``payload`` the answer's payload as it came.
+    ``status`` is the number (FlexiMQ document 5.1), ``words`` its text, ``path`` the path or topic concerned or "", and
+    ``payload`` the encoded payload of the answer.
     """
 
     def __init__(self, status: int, words: str, path: str = "", payload: bytes = b"") -> None:
@@ -51,27 +46,27 @@ class Answered(ClientError):
         self.payload = payload
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Let it be pickled: it may be raised in one process, and told in another."""
+        """Support pickling, so that it can cross processes."""
         return type(self), (self.status, self.words, self.path, self.payload), self.__dict__
 
 
 class JoinRefused(Answered):
-    """The broker did not let this client in."""
+    """The broker refused to admit the client."""
 
 
 class RequestFailed(Answered):
-    """A request was answered by an error."""
+    """The answer to a request is an error."""
 
 
 class SubscribeFailed(Answered):
-    """The broker did not make a subscription, or ended it by itself, e.g. because what comes next was removed."""
+    """The broker refused a subscription, or ended it, e.g. because its next message was removed."""
 
 
 class PublishFailed(Answered):
-    """The broker refused something that has no answer of its own: a publication, a notification, a broadcast.
+    """The broker refused a message without an answer of its own: a publication, notification or broadcast.
 
-    This is the first such error since the last flush; ``others`` holds those behind it, in their order, as far as they
-    were kept, and ``count`` is how many there were in all.
+    This is the first refusal since the last flush. ``others`` has later ones, in their order and up to a limit;
+    ``count`` is the total number.
     """
 
     others: "tuple[PublishFailed, ...]" = ()
@@ -86,10 +81,10 @@ def _titled(status: int) -> str:
 
 
 class Nacked(PublishFailed):
-    """The broker answered a publication, or an ACK, by a NACK (BlipMQ document, "Error Codes").
+    """The broker answered a publication or an ACK by a NACK (BlipMQ document, "Error Codes").
 
-    ``code`` and ``reason`` are the NACK's; ``number`` is what :meth:`publish` returned, None if it was an ACK, whose
-    delivery tag is ``tag``. ``topic`` is the publication's, "" where it is not known any more.
+    ``code`` and ``reason`` are the NACK's. ``number`` is the result of :meth:`publish`, or None for an ACK, whose
+    delivery tag is ``tag``. ``topic`` is the publication's, "" if unknown.
     """
 
     number: int | None = None
@@ -102,7 +97,7 @@ class Nacked(PublishFailed):
 
     @property
     def reason(self) -> str:
-        """The NACK's words."""
+        """The NACK's text."""
         return self.words
 
     @property
@@ -112,10 +107,9 @@ class Nacked(PublishFailed):
 
 
 class ProduceFailed(Answered):
-    """The broker did not take a message (MiniMQ document, section 7): it is not in the queue.
+    """The broker refused a message (MiniMQ document, section 7); it is not in the queue.
 
-    ``path`` is its topic, ``id`` its id. Of several that were produced together this is the first; ``others`` holds
-    those behind it.
+    ``path`` is its topic, ``id`` its id. Of several refused messages this is the first; ``others`` has the rest.
     """
 
     id: str = ""
@@ -123,4 +117,4 @@ class ProduceFailed(Answered):
 
 
 class ConsumeFailed(Answered):
-    """The broker does not let this client consume; ``path`` is the topic."""
+    """The broker refused a CONSUME; ``path`` is the topic."""

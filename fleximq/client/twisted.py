@@ -63,7 +63,7 @@ def connect(
     :raises SettingError: the URL or a setting is invalid. All errors are in the Deferred.
     :raises ConnectionLost: no FlexiMQ broker answers there.
     :raises Untrusted: one side does not trust the other's certificate.
-    :raises JoinRefused: the broker does not let this client in.
+    :raises JoinRefused: the broker refused to admit the client.
     """
 
     async def opened() -> Client:
@@ -89,7 +89,7 @@ def connect(
 class Client(DeferredClient[LoopClient]):
     """A connection to a broker, made by :func:`connect`; it reconnects by itself.
 
-    Values are anything that MessagePack, or the ``codec``, can encode; others raise TypeError, ValueError or
+    Values are of the types that MessagePack, or the ``codec``, can encode; others raise TypeError, ValueError or
     OverflowError. While the broker is unreachable, publications are buffered up to ``buffer`` bytes. When the
     connection is lost, calls that wait for an answer fail with :class:`~fleximq.client.errors.ConnectionLost`. All
     errors are in the Deferreds.

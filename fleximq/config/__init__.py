@@ -1,1 +1,1 @@
-"""What an operator writes, as frozen values."""
+"""The operator's configuration, as frozen values."""

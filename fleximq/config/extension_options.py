@@ -1,8 +1,8 @@
-"""Which extensions are turned on, and what was written for each: on the command line, or in a TOML file.
+"""Enabled extensions and their options, from the command line or a TOML file.
 
-Behind ``--extension`` stands ``NAME[:key=value,...]``; a key without a value is a switch that is on, and a backslash
-takes the meaning from a comma behind it. In a file there is a table ``[extension.NAME]`` for each. What the keys mean
-is the extension's own affair.
+The value of ``--extension`` is ``NAME[:key=value,...]``; a key without a value is a switch that is on, and a backslash
+before a comma makes it part of the value. In a file there is a table ``[extension.NAME]`` for each. The extension
+itself checks its keys.
 """
 
 import re
@@ -17,16 +17,16 @@ _COMMA = re.compile(r"(?<!\\),")
 
 
 class EnabledExtension(NamedTuple):
-    """One extension that is turned on, and its options as they were written."""
+    """One enabled extension, and its options as written."""
 
     name: str
     options: Mapping[str, object] = MappingProxyType({})
 
 
 def extensions(name: str, value: object) -> tuple[EnabledExtension, ...]:
-    """Read the extensions that are turned on: texts, or tables by name.
+    """Read the enabled extensions: texts, or tables by name.
 
-    :raises SettingError: it is neither, an option has no name, or one is there twice.
+    :raises SettingError: it is neither, an option has no name, or a name is used twice.
     """
     if isinstance(value, Mapping):
         return tuple(_ofTable(name, each, options) for each, options in value.items())
@@ -62,7 +62,7 @@ def _ofText(name: str, text: str) -> EnabledExtension:
     for each in _COMMA.split(rest) if colon else ():
         key, equals, value = each.partition("=")
         if not _KEY.fullmatch(key):
-            raise SettingError(f"{name} is {text!r}, but behind NAME: must stand key=value, separated by commas")
+            raise SettingError(f"{name} is {text!r}, but NAME: must be followed by key=value, separated by commas")
         if key in options:
             raise SettingError(f"{name} is {text!r}, but names {key} twice")
         options[key] = value.replace("\\,", ",") if equals else True

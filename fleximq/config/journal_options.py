@@ -1,7 +1,7 @@
-"""What an operator writes about durable topics: patterns, how long messages stay, and when they are safe.
+"""Options of durable topics: patterns, retention, time to live, and when messages are safe.
 
 Patterns are those of subscriptions: levels are separated by ``.`` or ``/``, a level ``*`` matches one level, a last
-level ``#`` any number of them (docs/dialects.rst). Where several lines match a topic, the first of them counts.
+level ``#`` any number of them (docs/dialects.rst). If several lines match a topic, the first applies.
 """
 
 import re
@@ -11,9 +11,9 @@ from fleximq.config.option_values import size
 from fleximq.errors import SettingError
 from fleximq.limits import TOPIC_BYTES
 
-#: No age that can be set is longer, in seconds: a hundred years.
+#: Maximum age, in seconds: a hundred years.
 MAX_AGE = 100 * 366 * 24 * 3600
-#: The longest time between two syncs, in milliseconds.
+#: Maximum interval of syncs, in milliseconds.
 MAX_INTERVAL = 60_000
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
@@ -23,7 +23,7 @@ _SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?", re.ASCII)
 
 
 class RetentionRule(NamedTuple):
-    """How long the messages of the topics that match are kept: seconds and bytes of each topic, 0 for no bound."""
+    """Retention of the topics that match: seconds and bytes of each topic, 0 for no bound."""
 
     pattern: str
     age: int
@@ -31,7 +31,7 @@ class RetentionRule(NamedTuple):
 
 
 class TimeToLive(NamedTuple):
-    """After how many seconds the messages of the topics that match are not delivered any more."""
+    """Messages of the topics that match expire after so many seconds."""
 
     pattern: str
     seconds: float
@@ -45,11 +45,11 @@ class Fsync(NamedTuple):
 
 
 def checkPattern(name: str, value: str, pattern: str) -> None:
-    """See that a pattern is one that topics of clients can match.
+    """Check that topics of clients can match a pattern.
 
-    :param value: the text of the option in which the pattern stands, for the sentence.
-    :raises SettingError: it is empty, too long, has a level ``#`` that is not the last, which would be one of that very
-        name, or begins with ``$sys``, where nothing is kept.
+    :param value: the option's full text, for the sentence.
+    :raises SettingError: it is empty, too long, has a level ``#`` before the last, or begins with ``$sys``, where
+        messages are never durable.
     """
     if not pattern or len(pattern.encode("utf-8", "surrogatepass")) > TOPIC_BYTES:
         raise SettingError(f"{name} is {value!r}, but needs a pattern of 1 to {TOPIC_BYTES} bytes, e.g. orders.#")
@@ -60,11 +60,11 @@ def checkPattern(name: str, value: str, pattern: str) -> None:
 
 
 def retentionOf(line: str) -> RetentionRule:
-    """Read ``PATTERN=AGE[,SIZE]``, or ``PATTERN=SIZE``: ``orders.#=7d,10GiB``.
+    """Parse ``PATTERN=AGE[,SIZE]``, or ``PATTERN=SIZE``: ``orders.#=7d,10GiB``.
 
     An age is a number and one of the letters s, m, h, d and w.
 
-    :raises SettingError: it is neither; the sentence says what it must be.
+    :raises SettingError: it is neither; the sentence names the valid forms.
     """
     found = _RETENTION.fullmatch(line)
     if not found:
@@ -81,9 +81,9 @@ def retentionOf(line: str) -> RetentionRule:
 
 
 def timeToLiveOf(line: str) -> TimeToLive:
-    """Read ``PATTERN=SECONDS``.
+    """Parse ``PATTERN=SECONDS``.
 
-    :raises SettingError: it is none; the sentence says what it must be.
+    :raises SettingError: it is malformed; the sentence names the valid form.
     """
     pattern, equals, rest = line.rpartition("=")
     if not equals or not _SECONDS.fullmatch(rest) or not 0 < float(rest) <= MAX_AGE:
@@ -96,7 +96,7 @@ def timeToLiveOf(line: str) -> TimeToLive:
 
 
 def fsyncOf(written: str) -> Fsync:
-    """Read ``always``, ``interval:MILLISECONDS`` or ``never``.
+    """Parse ``always``, ``interval:MILLISECONDS`` or ``never``.
 
     :raises SettingError: it is none of them, or the interval is 0 or over a minute.
     """

@@ -1,9 +1,6 @@
-"""How the value of one option is read, whether it was written on a command line or stands in a TOML file.
+"""Parses single option values, from the command line or a TOML file, and settings files.
 
-Each reader takes the option's name, for the sentence it may have to say, and what was written. Whether the value is in
-its range is not its affair.
-
-The settings file: TOML with the names of the command line.
+Each function takes the option's name, for its error sentence, and the value as written. Other modules check ranges.
 """
 
 import math
@@ -17,10 +14,10 @@ from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE
 
 
 def read(path: str) -> dict[str, object]:
-    """Return what is written in a file, by name; whether the names and values are settings is not looked at.
+    """Return the values of a settings file by name, not checked further.
 
-    :raises SettingError: the file is not there, cannot be read or is not TOML; the sentence names the file, and the
-        line where there is one.
+    :raises SettingError: the file is missing, unreadable or not TOML; the sentence names the file, and the line if
+        known.
     """
     try:
         written = Path(path).read_bytes()
@@ -45,7 +42,7 @@ _COUNT = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 def seconds(name: str, value: object) -> float:
-    """Read a time: a number of seconds, given as such or as text."""
+    """Parse a time in seconds: a number or a text."""
     try:
         if isinstance(value, int | float | str) and not isinstance(value, bool) and math.isfinite(float(value)):
             return float(value)
@@ -55,7 +52,7 @@ def seconds(name: str, value: object) -> float:
 
 
 def count(name: str, value: object) -> int:
-    """Read a whole number, given as such or as text."""
+    """Parse a whole number, or its text."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, str) and _COUNT.fullmatch(value):
@@ -64,7 +61,7 @@ def count(name: str, value: object) -> int:
 
 
 def size(name: str, value: object) -> int:
-    """Read a number of bytes, as a number or as text with a unit: ``65536``, ``64KiB``, ``16MiB``, ``1GiB``."""
+    """Parse a number of bytes, or a text with a unit: ``65536``, ``64KiB``, ``16MiB``, ``1GiB``."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     found = _SIZE.fullmatch(value) if isinstance(value, str) else None
@@ -83,14 +80,14 @@ def formattedSize(number: int) -> str:
 
 
 def flag(name: str, value: object) -> bool:
-    """Read a switch: true or false, nothing else."""
+    """Check a switch: true or false."""
     if isinstance(value, bool):
         return value
     raise SettingError(f"{name} is {value!r}, but must be true or false")
 
 
 def texts(name: str, value: object) -> tuple[str, ...]:
-    """Read one text, or any number of them."""
+    """Parse one text, or a list of texts."""
     if isinstance(value, str):
         return (value,)
     if isinstance(value, Iterable) and not isinstance(value, Mapping):
@@ -101,7 +98,7 @@ def texts(name: str, value: object) -> tuple[str, ...]:
 
 
 def text(name: str, value: object) -> str:
-    """Read one text."""
+    """Check a text."""
     if isinstance(value, str):
         return value
     raise SettingError(f"{name} is {value!r}, but must be a text")

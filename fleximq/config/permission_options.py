@@ -1,8 +1,8 @@
-"""What an operator writes about who may do what: the tables ``[roles.NAME]`` and ``[principals.NAME]`` of a file.
+"""The permission tables of a settings file: ``[roles.NAME]`` and ``[principals.NAME]``.
 
-In each, a key is something that can be done (:class:`fleximq.rights.Action`), and its value a list of topic patterns,
-or true for all topics but those that begin with ``$``; ``broadcast`` is true or false. ``roles`` in the table of a
-principal is a list of roles that it has, besides those that everybody has.
+A key is an action (:class:`fleximq.rights.Action`), and its value a list of topic patterns, or true for all topics
+except those that begin with ``$``; ``broadcast`` is true or false. ``roles`` in the table of a principal lists its
+roles, in addition to those of all clients.
 """
 
 import difflib
@@ -14,11 +14,11 @@ from fleximq.errors import SettingError
 from fleximq.limits import TOPIC_BYTES
 from fleximq.rights import Action
 
-#: The role of all clients, and of those that have shown who they are; nobody needs to be given them.
+#: The roles of all clients and of authenticated ones, assigned automatically.
 EVERYONE, AUTHENTICATED = "everyone", "authenticated"
-#: What stands for all topics but those that begin with ``$``.
+#: The pattern for all topics except those that begin with ``$``.
 ALL = ("#",)
-#: Stands in a pattern for the name of whom it is for.
+#: Placeholder in a pattern for the principal's name.
 PRINCIPAL = "{principal}"
 
 _ROLES = "roles"
@@ -26,7 +26,7 @@ _ACTIONS = tuple(action.value for action in Action)
 
 
 class PermissionTable(NamedTuple):
-    """One table: whose it is, pairs of an action and the patterns for which it is granted, and the roles named."""
+    """One table: its name, pairs of an action and its patterns, and the roles named."""
 
     name: str
     grants: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -34,9 +34,9 @@ class PermissionTable(NamedTuple):
 
 
 def tables(name: str, value: object) -> tuple[PermissionTable, ...]:
-    """Read all tables below ``roles`` or ``principals``.
+    """Parse all tables below ``roles`` or ``principals``.
 
-    :raises SettingError: something in them is wrong; the sentence is the first of :func:`faultsOf`.
+    :raises SettingError: a table is invalid; the sentence is the first of :func:`faultsOf`.
     """
     for sentence in faultsOf(name, value):
         raise SettingError(sentence)
@@ -46,7 +46,7 @@ def tables(name: str, value: object) -> tuple[PermissionTable, ...]:
 
 
 def faultsOf(name: str, value: object) -> Iterator[str]:
-    """Yield a sentence for everything that is wrong with these tables."""
+    """Yield a sentence for each fault of these tables."""
     if isinstance(value, tuple) and all(isinstance(each, PermissionTable) for each in value):
         return
     if not isinstance(value, Mapping):
@@ -66,7 +66,7 @@ def faultsOf(name: str, value: object) -> Iterator[str]:
 def unknownRoles(
     roles: tuple[PermissionTable, ...] | None, principals: tuple[PermissionTable, ...] | None
 ) -> Iterator[str]:
-    """Yield a sentence for every role that a principal has and nobody has described."""
+    """Yield a sentence for each role of a principal without a table."""
     known = {EVERYONE, AUTHENTICATED, *(each.name for each in roles or ())}
     for principal in principals or ():
         for role in principal.roles:

@@ -1,8 +1,7 @@
-"""What an operator writes about rates: so much a second, and how much may come at once.
+"""Parses rates: an amount per second, and a burst.
 
-A rate is ``RATE`` or ``RATE,BURST``: ``1000`` lets a thousand a second by, and a thousand at once; ``1000,5000`` five
-thousand at once, after which it takes five seconds until that is so again. Rates of bytes may have units:
-``10MiB,64MiB``. 0 is no limit.
+A rate is ``RATE`` or ``RATE,BURST``: ``1000`` permits a thousand a second, and a thousand at once; ``1000,5000`` five
+thousand at once, a burst that refills in five seconds. Rates of bytes may have units: ``10MiB,64MiB``. 0 is no limit.
 """
 
 import math
@@ -13,21 +12,21 @@ from typing import NamedTuple
 from fleximq.config.option_values import formattedSize, size
 from fleximq.errors import SettingError
 
-#: No rate that can be set is higher, in whatever it counts.
+#: Maximum rate, in any unit.
 MAX_RATE = 1e15
 
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,6})?", re.ASCII)
 
 
 class OverRate(Enum):
-    """What happens to a client that sends more than its rate."""
+    """The action against a client that exceeds its rate."""
 
     PAUSE = "pause"
     REFUSE = "refuse"
 
 
 class Rate(NamedTuple):
-    """So much a second; ``burst`` is what may come at once after a time in which nothing came."""
+    """An amount per second; ``burst`` is the amount permitted at once after an idle time."""
 
     perSecond: float
     burst: float
@@ -38,7 +37,7 @@ class Rate(NamedTuple):
 
 
 def rate(name: str, value: object) -> Rate | None:
-    """Read how many of something may come in a second; None if any number may.
+    """Parse a rate of messages, connections or the like; None if unlimited.
 
     :raises SettingError: it is no rate; the sentence names the option.
     """
@@ -52,7 +51,7 @@ def rate(name: str, value: object) -> Rate | None:
 
 
 def byteRate(name: str, value: object) -> Rate | None:
-    """Read how many bytes may come in a second; None if any number may.
+    """Parse a rate of bytes; None if unlimited.
 
     :raises SettingError: it is no rate; the sentence names the option.
     """
@@ -66,9 +65,9 @@ def byteRate(name: str, value: object) -> Rate | None:
 
 
 def overRate(name: str, value: object) -> OverRate:
-    """Read what happens over the rate.
+    """Parse the action over a rate.
 
-    :raises SettingError: it is none of the words for that.
+    :raises SettingError: it is unknown.
     """
     try:
         return OverRate(value)
@@ -100,7 +99,7 @@ def _number(part: object) -> float:
 def _rateOf(numbers: list[float]) -> Rate | None:
     """Return the rate of one or two numbers.
 
-    :raises ValueError: they make none.
+    :raises ValueError: they are out of range.
     """
     if len(numbers) == 1:
         numbers.append(max(1.0, numbers[0]))

@@ -1,10 +1,8 @@
-"""Everything an operator can set, under the names that the command line and a settings file share.
+"""The operator's settings, under the names that the command line and a settings file share.
 
-:data:`OPTIONS` is the one table of them; :meth:`Settings.of` turns what was written (text, or the values of a TOML
-file) into a :class:`Settings`, which checks itself when made. Whether a listener's endpoint can be understood is
-left to :mod:`fleximq.endpoints.listen`.
-
-How the log is written, as an operator sets it.
+:meth:`Settings.of` turns values as written (text, or the values of a TOML file) into a :class:`Settings`, which checks
+itself when made. :data:`OPTIONS` is the table of all options. :mod:`fleximq.endpoints.listen` checks listeners'
+endpoints.
 """
 
 import difflib
@@ -25,16 +23,16 @@ from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE, Limits, within
 
 
 class LogFormat(Enum):
-    """The two forms that there are."""
+    """The formats of the log."""
 
     TEXT = "text"
     JSON = "json"
 
 
 def logFormat(name: str, value: object) -> LogFormat:
-    """Read the name of a form.
+    """Parse the name of a log format.
 
-    :raises SettingError: it is none.
+    :raises SettingError: it is unknown.
     """
     try:
         return LogFormat(value)
@@ -43,18 +41,18 @@ def logFormat(name: str, value: object) -> LogFormat:
         raise SettingError(f"{name} is {value!r}, but must be one of {known}") from None
 
 
-#: No time that can be set is longer, in seconds.
+#: Maximum of all times, in seconds.
 MAX_SECONDS = 366 * 24 * 3600
 #: The smallest and the largest file of the journal, in bytes.
 SEGMENT_BYTES = 64 * KIBIBYTE, GIBIBYTE
-#: The longest history of a channel, in messages.
+#: Maximum history of a channel, in messages.
 MAX_HISTORY = 10_000
 
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+", re.IGNORECASE | re.ASCII)
 
 
 class SlowConsumer(Enum):
-    """What happens to the deliveries of a connection that does not read them in time."""
+    """The policy for deliveries to a connection that reads too slowly."""
 
     DISCONNECT = "disconnect"
     DROP = "drop"
@@ -63,33 +61,31 @@ class SlowConsumer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the broker is to run; times are in seconds.
+    """The settings of a broker; times are in seconds.
 
-    ``http`` holds endpoints that serve HTTP alone, and ``metricsTop`` is of how many topics and queues metrics tell the
-    names. ``listen`` holds texts of the form ``[DIALECT+]ENDPOINT``, ``auth`` those of the form ``SCHEME:ARGUMENT``,
-    which :mod:`fleximq.security.authentication.schemes` looks into. ``handshakeTimeout``: how long a connection may
-    take to say who
-    it is. ``keepalive``: how long it may be idle before the broker pings it; after three times that it is closed.
-    ``requestTimeout``: after it an unanswered REQ gets 504 (0: never). ``redelivery``, ``maxDeliveries``,
-    ``subscriptionGrace`` and ``queueExpiry`` rule the queues, ``consumeWait`` how long a MiniMQ CONSUME waits for a
-    message, ``drainTimeout`` how long connections have for their end when the broker stops. ``allowedOrigin`` names web
-    pages that may open a WebSocket beside those that always may. ``spawn`` holds command lines of stdio clients,
-    ``ipcDir`` is where relative ``ipc://`` paths begin, ``tlsCertificate`` and ``tlsKey`` are the PEM files behind
-    ``tls://`` and ``wss://``. ``extension`` names extensions that are turned on.
+    ``http``: endpoints that serve HTTP only. ``metricsTop``: the number of topics, queues and groups that metrics name.
+    ``listen``: texts ``[DIALECT+]ENDPOINT``. ``auth``: texts ``SCHEME:ARGUMENT``, parsed by
+    :mod:`fleximq.security.authentication.schemes`. ``handshakeTimeout``: the time a connection may take to
+    authenticate. ``keepalive``: its idle time before the broker pings it; after three times that it is closed.
+    ``requestTimeout``: the time until an unanswered REQ gets 504 (0: never). ``redelivery``, ``maxDeliveries``,
+    ``subscriptionGrace`` and ``queueExpiry`` control the queues. ``consumeWait``: the time a MiniMQ CONSUME waits for a
+    message. ``drainTimeout``: the time connections have to close when the broker stops. ``allowedOrigin``: additional
+    web origins that may open a WebSocket. ``spawn``: command lines of stdio clients. ``ipcDir``: the base of relative
+    ``ipc://`` paths. ``tlsCertificate`` and ``tlsKey``: the PEM files for ``tls://`` and ``wss://``. ``extension``: the
+    enabled extensions.
 
-    ``journal`` is the folder in which durable messages are kept (None: only in memory), ``durable`` the patterns of the
-    topics whose messages all are, ``fsync`` when they count as safe. ``retain``, ``retention`` and ``messageTtl`` hold
-    what :mod:`fleximq.config.journal_options` reads. ``journalMaxBytes`` bounds the folder (0: only the disk does),
-    ``journalSegment`` one file in it. ``idempotenceWindow``: for how long a message's id is remembered, so that a
-    repeat is not kept again; ``minimqIdempotent``: for MiniMQ too. ``durableGrace``: how long a durable BlipMQ
-    subscription outlives its last use. ``history``: how many messages an Identity subscriber gets of the past.
+    ``journal``: the folder of durable messages (None: only in memory). ``durable``: the patterns of durable topics.
+    ``fsync``: when their messages count as safe. ``retain``, ``retention`` and ``messageTtl`` are parsed by
+    :mod:`fleximq.config.journal_options`. ``journalMaxBytes``: the maximum size of the folder (0: the disk's),
+    ``journalSegment``: that of one file in it. ``idempotenceWindow``: how long a message's id is remembered, so that a
+    repeat is not stored again; ``minimqIdempotent``: for MiniMQ too. ``durableGrace``: how long a durable BlipMQ
+    subscription outlives its last use. ``history``: the number of past messages for a new Identity subscriber.
 
-    ``messageRate``, ``byteRate`` and ``subscribeRate`` are what a client may send, ``principal...Rate`` all clients of
-    one principal together; ``overRate`` is what happens to more. ``connectRate`` and ``joinRate`` count for one
-    address. Who left ``maxDisconnects`` times in a minute (0: however often) is not let in for ``flappingWait``.
+    ``messageRate``, ``byteRate`` and ``subscribeRate`` limit a client, ``principal...Rate`` all clients of one
+    principal together; ``overRate`` is the action over these rates. ``connectRate`` and ``joinRate`` limit one address.
+    After ``maxDisconnects`` disconnects in a minute (0: unlimited) a client is refused for ``flappingWait``.
 
-    ``roles`` and ``principals`` are the tables of who may do what, None where there are none: then everybody may do
-    everything.
+    ``roles`` and ``principals`` are the permission tables, None without any: then all clients have unrestricted rights.
 
     :raises SettingError: for a value outside its range; the sentence names the option.
     """
@@ -186,9 +182,9 @@ class Settings:
 
     @classmethod
     def of(cls, values: Mapping[str, object]) -> "Settings":
-        """Make settings of option names and what was written for them; what is not named keeps its default.
+        """Make settings from values by option name; the others have their defaults.
 
-        :raises SettingError: for an unknown name, or a value that cannot be read or is out of range.
+        :raises SettingError: for an unknown name, or a value that cannot be parsed or is out of range.
         """
         own: dict[str, Any] = {}
         limits: dict[str, Any] = {}
@@ -220,7 +216,7 @@ def _spelt(name: str) -> str:
 
 
 def slowConsumer(name: str, value: object) -> SlowConsumer:
-    """Read the name of a policy."""
+    """Parse the name of a policy."""
     try:
         return SlowConsumer(value)
     except ValueError:
@@ -231,7 +227,7 @@ def slowConsumer(name: str, value: object) -> SlowConsumer:
 def command(line: str) -> list[str]:
     """Split a command line of ``spawn`` into its words, as a shell does.
 
-    :raises SettingError: there are none, a quotation is not closed, or the line holds a NUL.
+    :raises SettingError: it is empty, has an open quotation, or contains a NUL.
     """
     try:
         words = shlex.split(line)
@@ -243,7 +239,7 @@ def command(line: str) -> list[str]:
 
 
 class Option(NamedTuple):
-    """One option: its name, the field it fills, how its value is read, what it is for."""
+    """One option: its name, its field, the parser of its value, its help text."""
 
     name: str
     field: str
@@ -253,25 +249,23 @@ class Option(NamedTuple):
 
     @property
     def default(self) -> Any:
-        """The value it has when it is not given."""
+        """Its default value."""
         settings = Settings()
         return getattr(settings.limits if self.isLimit else settings, self.field)
 
 
-#: Every option there is, in the order in which a reader would want to meet them.
+#: All options, in the order of the help text.
 OPTIONS = (
     Option("listen", "listen", texts, "Where to listen, as [DIALECT+]ENDPOINT or URL; may be given several times."),
     Option("http", "http", texts, "Where to serve HTTP alone: metrics, health, API; may be given several times."),
     Option("log-format", "logFormat", logFormat, "How the log is written: text, or lines of JSON."),
-    Option("metrics-top", "metricsTop", count, "Of how many topics, queues and groups metrics tell the names."),
-    Option(
-        "allow-anonymous", "allowAnonymous", flag, "Serve peers from everywhere, although they do not say who they are."
-    ),
+    Option("metrics-top", "metricsTop", count, "Number of topics, queues and groups that metrics name."),
+    Option("allow-anonymous", "allowAnonymous", flag, "Admit clients without credentials, from every address."),
     Option(
         "auth",
         "auth",
         texts,
-        "What checks the credentials of clients, as SCHEME:ARGUMENT, e.g. passwords:FILE; may be given several times.",
+        "How to check the credentials of clients, as SCHEME:ARGUMENT, e.g. passwords:FILE; may be given several times.",
     ),
     Option(
         "allowed-origin",
@@ -287,39 +281,44 @@ OPTIONS = (
         "A program and its arguments to run as a FlexiMQ client over its standard input and output; "
         "may be given several times.",
     ),
-    Option("ipc-dir", "ipcDir", text, "The folder in which relative ipc:// paths begin."),
+    Option("ipc-dir", "ipcDir", text, "The folder of relative ipc:// paths."),
     Option("tls-certificate", "tlsCertificate", text, "A PEM file with the certificate chain for tls:// and wss://."),
-    Option("tls-key", "tlsKey", text, "A PEM file with the key to it, if that is not in the same file."),
-    Option("handshake-timeout", "handshakeTimeout", seconds, "Seconds a connection may take to introduce itself."),
-    Option("keepalive", "keepalive", seconds, "Seconds of idleness before a PING; three times that ends it."),
+    Option("tls-key", "tlsKey", text, "A PEM file with its private key, if not in the same file."),
+    Option("handshake-timeout", "handshakeTimeout", seconds, "Seconds a connection may take for its handshake."),
+    Option(
+        "keepalive",
+        "keepalive",
+        seconds,
+        "Idle seconds before a PING; after three times that the connection is closed.",
+    ),
     Option("request-timeout", "requestTimeout", seconds, "Seconds until an unanswered REQ gets 504; 0 is never."),
-    Option("redelivery", "redelivery", seconds, "Seconds until an unacknowledged message comes again."),
+    Option("redelivery", "redelivery", seconds, "Seconds until an unacknowledged message is delivered again."),
     Option("max-deliveries", "maxDeliveries", count, "Deliveries after which a message becomes a dead letter."),
     Option("subscription-grace", "subscriptionGrace", seconds, "Seconds a BlipMQ subscription outlives its client."),
     Option("queue-expiry", "queueExpiry", seconds, "Seconds a MiniMQ queue lives without a CONSUME."),
-    Option("consume-wait", "consumeWait", seconds, "Seconds until a MiniMQ CONSUME says NO_MSG; 0 is at once."),
-    Option("drain-timeout", "drainTimeout", seconds, "Seconds that connections have for their end at a stop."),
+    Option("consume-wait", "consumeWait", seconds, "Seconds until a MiniMQ CONSUME gets NO_MSG; 0 is at once."),
+    Option("drain-timeout", "drainTimeout", seconds, "Seconds that connections have to close when the broker stops."),
     Option(
         "slow-consumer",
         "slowConsumer",
         slowConsumer,
-        "What happens to deliveries over outbox-bytes: disconnect, drop or block.",
+        "Policy for deliveries over outbox-bytes: disconnect, drop or block.",
     ),
     Option("bcast-echo", "bcastEcho", flag, "Send a BCAST back to its sender too."),
-    Option("strict-fleximq", "strictFleximq", flag, "Take FlexiMQ frames only in the document's own layout."),
-    Option("announce-channels", "announceChannels", flag, "Tell Identity clients whenever the channels change."),
+    Option("strict-fleximq", "strictFleximq", flag, "Accept FlexiMQ frames only in the document's own layout."),
+    Option("announce-channels", "announceChannels", flag, "Notify Identity clients when the list of channels changes."),
     Option(
         "extension",
         "extension",
         extensions,
-        "An extension to turn on, and its options, as NAME[:key=value,...]; may be given several times.",
+        "An extension to enable, and its options, as NAME[:key=value,...]; may be given several times.",
     ),
-    Option("journal", "journal", text, "The folder in which durable messages are kept; without it, in memory only."),
+    Option("journal", "journal", text, "The folder of durable messages; without it, messages are in memory only."),
     Option(
         "durable",
         "durable",
         texts,
-        "Keep what is published to topics that match this pattern, e.g. orders.#; may be given several times.",
+        "Store messages of topics that match this pattern durably, e.g. orders.#; may be given several times.",
     ),
     Option("fsync", "fsync", text, "When a message counts as safe: always (synced), interval:MS or never."),
     Option(
@@ -332,25 +331,27 @@ OPTIONS = (
         "retention",
         "retention",
         texts,
-        "How long messages are kept, as PATTERN=AGE[,SIZE], e.g. orders.#=7d,10GiB; may be given several times.",
+        "How long messages are stored, as PATTERN=AGE[,SIZE], e.g. orders.#=7d,10GiB; may be given several times.",
     ),
     Option(
         "message-ttl",
         "messageTtl",
         texts,
-        "Seconds after which a message is not delivered any more, as PATTERN=SECONDS; may be given several times.",
+        "Seconds after which a message expires, as PATTERN=SECONDS; may be given several times.",
     ),
-    Option("journal-max-bytes", "journalMaxBytes", size, "Bytes of the whole journal; 0 is what the disk has."),
+    Option(
+        "journal-max-bytes", "journalMaxBytes", size, "Maximum size of the journal in bytes; 0 is the size of the disk."
+    ),
     Option("journal-segment", "journalSegment", size, "Bytes of one file of the journal."),
-    Option("idempotence-window", "idempotenceWindow", seconds, "Seconds in which a repeated message id is known."),
-    Option("minimq-idempotent", "minimqIdempotent", flag, "Take a MiniMQ message with a known id as a repeat too."),
+    Option("idempotence-window", "idempotenceWindow", seconds, "Seconds in which a repeated message id is recognised."),
+    Option("minimq-idempotent", "minimqIdempotent", flag, "Treat a MiniMQ message with a known id as a repeat too."),
     Option("durable-grace", "durableGrace", seconds, "Seconds a durable BlipMQ subscription outlives its last use."),
-    Option("history", "history", count, "Messages of the past that a new Identity subscriber of a channel gets."),
-    Option("max-message", "message", size, "Bytes of a whole FlexiMQ message.", True),
+    Option("history", "history", count, "Past messages that a new Identity subscriber of a channel receives."),
+    Option("max-message", "message", size, "Bytes of a complete FlexiMQ message.", True),
     Option("max-line", "line", size, "Bytes of a MiniMQ line.", True),
     Option("max-text", "text", size, "Bytes of an Identity message, after inflation.", True),
-    Option("max-clients", "clients", count, "Connections that were let in.", True),
-    Option("max-waiting", "waiting", count, "Connections that were not let in yet.", True),
+    Option("max-clients", "clients", count, "Admitted connections.", True),
+    Option("max-waiting", "waiting", count, "Connections not admitted yet.", True),
     Option("max-clients-per-address", "clientsPerAddress", count, "Connections from one other machine.", True),
     Option("max-subscriptions", "subscriptions", count, "Subscriptions of one client.", True),
     Option("max-topics", "topics", count, "Idle topics that are remembered.", True),
@@ -377,21 +378,23 @@ OPTIONS = (
         rate,
         "Subscriptions a second of all clients of one principal together, as RATE[,BURST].",
     ),
-    Option("over-rate", "overRate", overRate, "What happens to a client over its rate: pause or refuse."),
+    Option("over-rate", "overRate", overRate, "Action against a client over its rate: pause or refuse."),
     Option("max-connect-rate", "connectRate", rate, "New connections a second from one address, as RATE[,BURST]."),
-    Option("max-join-rate", "joinRate", rate, "Attempts a second to be let in from one address, as RATE[,BURST]."),
-    Option("max-disconnects", "maxDisconnects", count, "Departures in a minute after which a client has to wait."),
-    Option("flapping-wait", "flappingWait", seconds, "Seconds that such a client has to wait."),
+    Option("max-join-rate", "joinRate", rate, "Join attempts a second from one address, as RATE[,BURST]."),
+    Option("max-disconnects", "maxDisconnects", count, "Disconnects in a minute after which a client must wait."),
+    Option("flapping-wait", "flappingWait", seconds, "Seconds that a client over max-disconnects must wait."),
     Option("queue-messages", "queueMessages", count, "Messages in one queue.", True),
     Option("queue-bytes", "queueBytes", size, "Bytes in one queue.", True),
-    Option("queue-memory", "queueMemory", size, "Bytes of a durable queue that are in memory, not only on disk.", True),
+    Option(
+        "queue-memory", "queueMemory", size, "Bytes of a durable queue that are in memory as well as on disk.", True
+    ),
     Option("outbox-bytes", "outboxBytes", size, "Bytes that one connection may leave unread.", True),
 )
 
-#: What only a settings file can hold: tables of tables.
+#: Options of settings files only: tables of tables.
 TABLES = (
-    Option("roles", "roles", tables, "What those may do who have a role: [roles.NAME]."),
-    Option("principals", "principals", tables, "What a principal may do, and its roles: [principals.NAME]."),
+    Option("roles", "roles", tables, "The permissions of a role: [roles.NAME]."),
+    Option("principals", "principals", tables, "The permissions of a principal, and its roles: [principals.NAME]."),
 )
 
 _BY_NAME = {option.name: option for option in (*OPTIONS, *TABLES)}

@@ -316,7 +316,6 @@ class Outbox:
             self._catchUp()
 
     def _catchUp(self, maximum: int = _CHUNK_BYTES) -> None:
-        """Pass the next chunk of the backlog to the transport."""
         chunk = self._held.take(maximum)
         self._unsent = len(chunk)
         self.waiting -= self._unsent
@@ -347,7 +346,6 @@ class Outbox:
         self._relieve()
 
     def _forget(self) -> None:
-        """Drop all pending output."""
         self._fresh = []
         self._deferred = []
         self.waiting = 0

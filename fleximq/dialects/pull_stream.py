@@ -28,7 +28,7 @@ class PullPause(Enum):
 class PullStreamProtocol(StreamProtocol):
     """Pauses reading instead of closing the connection of a slow reader."""
 
-    _look: IDelayedCall | None = None
+    _readTimer: IDelayedCall | None = None
     _space = 0
 
     def _slow(self) -> None:
@@ -36,7 +36,7 @@ class PullStreamProtocol(StreamProtocol):
 
     def waitForReader(self) -> None:
         """Pause reading until the peer has read all pending output, then call :meth:`readerCaughtUp`."""
-        if self._look is None:
+        if self._readTimer is None:
             self.readPauses.pause(PullPause.UNREAD)
             self._watch()
             self.outbox.whenRelieved(self._relieved)
@@ -52,17 +52,17 @@ class PullStreamProtocol(StreamProtocol):
 
     def _watch(self) -> None:
         self._space = self.outbox.space
-        self._look = self._context.clock.callLater(READ_TIMEOUT, self._lookAtReader)
+        self._readTimer = self._context.clock.callLater(READ_TIMEOUT, self._checkReader)
 
-    def _lookAtReader(self) -> None:
+    def _checkReader(self) -> None:
         if self.outbox.space > self._space:
             self._watch()
         else:
             self.session.slow()
 
     def _relieved(self) -> None:
-        if self._look is not None and self._look.active():
-            self._look.cancel()
-        self._look = None
+        if self._readTimer is not None and self._readTimer.active():
+            self._readTimer.cancel()
+        self._readTimer = None
         self.readPauses.resume(PullPause.UNREAD)
         self.readerCaughtUp()

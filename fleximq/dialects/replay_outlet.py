@@ -40,7 +40,7 @@ class ReplayOutlet:
     ) -> None:
         self.subscriber = subscriber
         self.form = form
-        self.portion = CHUNK_BYTES
+        self.chunkBytes = CHUNK_BYTES
         self.failed = failed
         self._outbox = outbox
         self._clock = clock

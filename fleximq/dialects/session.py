@@ -248,7 +248,6 @@ class Session(metaclass=ABCMeta):
         return self.admission.refusal(self.address)
 
     def _stopWatching(self) -> None:
-        """Stop the expiry timer and cancel a pending credential check."""
         if self._expiry is not None:
             self._expiry.stop()
             self._expiry = None
@@ -388,13 +387,11 @@ class Session(metaclass=ABCMeta):
             )  # fmt: skip
 
     def _flapped(self, client: ConnectedClient) -> None:
-        """Record that a client has left, if such clients are expected to stay."""
         if self.stays:
             who = clientKey(client.principal, self.address)
             self.context.flapping.left(who, self.context.clock.seconds() - client.joined)
 
     def _account(self) -> dict[str, object]:
-        """Return identity, duration and traffic for the log."""
         client, traffic = self.client, self.traffic
         return {
             "dialect": self.dialect,

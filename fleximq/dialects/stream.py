@@ -116,7 +116,7 @@ class StreamProtocol(Protocol):
     def _mayWork(self, data: bytes) -> bool:
         """Return whether a read may be processed now; it is buffered during a credential check."""
         if self._early is not None:
-            self._early.keep(data)
+            self._early.append(data)
             return False
         return self.session.state is ConnectionState.WAITING and self.session.mayReceive(self.buffered)
 

@@ -1,1 +1,1 @@
-"""Strings to endpoints: what may follow ``--listen``."""
+"""From endpoint strings, the values of ``--listen``, to listening ports."""

@@ -1,23 +1,23 @@
-r"""Server endpoint strings, taken apart as Twisted does it: a kind, then arguments with and without a name.
+r"""Parses server endpoint strings as Twisted does: a kind, then positional and named arguments.
 
-Fields are parted by colons, a name from its value by ``=``, and a backslash makes the character behind it an ordinary
-one. Endpoints within endpoints (``haproxy:tcp:7890``, ``fleximqtls:cert=FILE:inner=tcp\:7890``) are layers.
+Fields are separated by colons, a name from its value by ``=``, and a backslash escapes the next character. Endpoints
+within endpoints (``haproxy:tcp:7890``, ``fleximqtls:cert=FILE:inner=tcp\:7890``) are layers.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-#: What a listener behind a proxy begins with, and one of ours that adds TLS to another.
+#: The kind of a listener for a proxy, and ours that adds TLS to another.
 PROXY, TLS = "haproxy", "fleximqtls"
-#: The argument that holds the endpoint which TLS is added to.
+#: The argument with the endpoint to which TLS is added.
 INNER = "inner"
-#: Connections that may wait to be accepted: Twisted's own 50 are soon over when many clients come at once, and then a
-#: UNIX socket refuses and TCP lets wait for a second.
+#: Connections that may wait to be accepted. Twisted's default of 50 is too small for many concurrent clients: beyond it
+#: a UNIX socket refuses and TCP delays for a second.
 BACKLOG = 1024
 
 
 class EndpointString(NamedTuple):
-    """The parts of one; ``kind`` is as it was written, and ``text`` the whole."""
+    """The parts of one; ``kind`` is as written, and ``text`` the full string."""
 
     text: str
     kind: str
@@ -26,7 +26,7 @@ class EndpointString(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "EndpointString":
-        """Take a text apart. Every text has parts, if not those of an endpoint that there is."""
+        """Split a text into its parts. Never fails: the kind may be unknown."""
         arguments: list[str] = []
         named: dict[str, str] = {}
         for field in _fields(text):
@@ -38,7 +38,7 @@ class EndpointString(NamedTuple):
 
     @property
     def inner(self) -> str | None:
-        """The endpoint within this one, None if this is of a kind that has none."""
+        """The endpoint within this one, None if this kind has none."""
         kind = self.kind.lower()
         if kind == PROXY:
             return self.text.partition(":")[2]
@@ -55,9 +55,9 @@ def layersOf(text: str) -> Iterator[EndpointString]:
 
 
 def withBacklog(text: str) -> str:
-    """Return an endpoint of Twisted's own with our backlog, if it says nothing of one and has named arguments only.
+    """Return an endpoint of Twisted's own with our backlog, unless it sets one or has further positional arguments.
 
-    So it is with one that stands behind a proxy.
+    This includes one inside ``haproxy:``.
     """
     parsed = EndpointString.parse(text)
     if parsed.kind.lower() == PROXY:

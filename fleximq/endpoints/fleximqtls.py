@@ -1,8 +1,7 @@
 r"""``fleximqtls:cert=FILE:key=FILE[:clientCA=FILE][:clientRequired=yes|no][:crl=FILE]:inner=ENDPOINT``.
 
-TLS on any other endpoint, sockets that systemd passes included; the colons of the inner one have a backslash before
-them: ``inner=tcp\:7890``. What a client shows of itself is verified before the first byte of a dialect.
-docs/operating.rst, "TLS".
+TLS on any other endpoint, including sockets of systemd; the colons of the inner one are escaped by a backslash:
+``inner=tcp\:7890``. A client's certificate is verified before the first byte of a dialect. docs/operating.rst, "TLS".
 """
 
 import time
@@ -20,7 +19,7 @@ _NAMES = frozenset({"cert", "key", "clientCA", "clientRequired", "crl", INNER})
 
 
 def parseStreamServer(reactor: Any, *arguments: str, **named: str) -> TlsEndpoint:
-    """Return the endpoint, whose files have been read.
+    """Return the endpoint; reads its files.
 
     :raises SettingError: an argument is missing, unknown or wrong, or a file cannot be used.
     """
@@ -47,5 +46,5 @@ def _files(named: dict[str, str]) -> TlsFiles:
 
 
 def secondsOf(reactor: Any) -> Any:
-    """Return the reactor's clock, the system's where there is no reactor yet."""
+    """Return the reactor's clock, the system's without a reactor."""
     return time.monotonic if reactor is None else reactor.seconds

@@ -1,10 +1,8 @@
-"""What stands behind ``--listen``: ``[DIALECT+]ENDPOINT`` as a value.
+"""The values of ``--listen``, ``[DIALECT+]ENDPOINT``, and of ``--http``.
 
-The endpoint is a URL (:mod:`fleximq.values.urls`) or whatever Twisted's ``serverFromString`` takes. It is tried
-when the value is made, without a reactor and without binding anything, so that a mistake is one sentence before the
+The endpoint is a URL (:mod:`fleximq.values.urls`) or a string for Twisted's ``serverFromString``. It is tried when the
+value is made, without a reactor and without binding a port, so that a mistake is reported in one sentence before the
 broker starts. docs/dialects.rst, "One port".
-
-What stands behind ``--http``: a listener on which nothing but HTTP is spoken.
 """
 
 import os
@@ -26,19 +24,19 @@ from fleximq.endpoints.tls_endpoint import RenewingCertificate, TlsEndpoint
 from fleximq.errors import SettingError
 from fleximq.values.urls import Url, isUrl
 
-#: What may stand before the ``+`` where no plug-in adds to it.
+#: The dialects without plug-ins.
 DIALECTS = ("fleximq", "blipmq", "minimq", "identity")
-#: Those that are spoken over WebSocket.
+#: Dialects available over WebSocket.
 ON_WEB_SOCKETS = frozenset({"fleximq", "identity"})
 
 _FORM = re.compile(r"(?:([^+:/=]*)\+)?(.*)", re.DOTALL)
-#: Bytes that the path of a UNIX socket may have on Linux, whose structure for it ends with a NUL.
+#: Maximum size of a UNIX socket's path on Linux in bytes, without its final NUL.
 LONGEST_PATH = 107
 _STDIO, _SYSTEMD = "stdio", "systemd"
 
 
 class ListenDefaults(NamedTuple):
-    """What listeners build on: where relative ``ipc://`` paths begin, the PEM files for TLS, which dialects exist."""
+    """Settings shared by listeners: the folder of relative ``ipc://`` paths, the PEM files for TLS, the dialects."""
 
     ipcDir: str = "/tmp"
     certificate: str | None = None
@@ -47,28 +45,28 @@ class ListenDefaults(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings, dialects: Iterable[str] = DIALECTS) -> "ListenDefaults":
-        """Return what an operator has set, and installed."""
+        """Return the operator's settings with the installed dialects."""
         return cls(settings.ipcDir, settings.tlsCertificate, settings.tlsKey, tuple(dialects))
 
     @property
     def tlsFiles(self) -> TlsFiles:
-        """The files behind ``tls://`` and ``wss://``."""
+        """The files for ``tls://`` and ``wss://``."""
         return TlsFiles(self.certificate or "", self.key)
 
 
-#: What holds where nothing was set.
+#: The defaults without settings.
 NO_DEFAULTS = ListenDefaults()
 
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """One place to listen on.
+    """One listener.
 
-    ``dialect`` is the only one served there, None for all of them. ``endpoint`` is a URL or a Twisted server
-    endpoint string.
+    ``dialect`` is the only one it serves, None for all of them. ``endpoint`` is a URL or a Twisted server endpoint
+    string.
 
-    :raises SettingError: for a dialect that does not exist or is not spoken there, a URL that is wrong or lacks its
-        certificate, or an endpoint that Twisted does not understand.
+    :raises SettingError: for a dialect that does not exist or does not fit the endpoint, a URL that is wrong or lacks
+        its certificate, or an endpoint that Twisted does not accept.
     """
 
     dialect: str | None
@@ -81,7 +79,7 @@ class Listen:
             raise SettingError(f"listen names the dialect {self.dialect!r}, but must name one of {known}, or none")
         if not self.endpoint.strip():
             raise SettingError(f"listen is {str(self)!r}, but must name an endpoint, e.g. tcp:7890")
-        # The parsers of endpoints are plug-ins that raise whatever their authors liked.
+        # The parsers of endpoints are plug-ins that may raise any exception.
         try:
             self._check()
             self.open(None)
@@ -91,7 +89,7 @@ class Listen:
 
     @classmethod
     def parse(cls, text: str, ground: ListenDefaults = NO_DEFAULTS) -> "Listen":
-        """Read ``[DIALECT+]ENDPOINT``.
+        """Parse ``[DIALECT+]ENDPOINT``.
 
         :raises SettingError: as the class does.
         """
@@ -122,7 +120,7 @@ class Listen:
         return self.endpoint if self.dialect is None else f"{self.dialect}+{self.endpoint}"
 
     def open(self, reactor: Any) -> IStreamServerEndpoint:
-        """Return the endpoint, on which nothing is bound yet. A reactor of None is enough to see whether it could."""
+        """Return the endpoint, not bound yet. A reactor of None suffices to check it."""
         endpoint: IStreamServerEndpoint
         url = self.url
         if url is None and not (self.isStdio and reactor):
@@ -142,38 +140,38 @@ class Listen:
     def url(self) -> Url | None:
         """The endpoint as a URL, None if it is none.
 
-        :raises SettingError: it is a wrong one.
+        :raises SettingError: it is an invalid URL.
         """
         return Url.parse(self.endpoint) if isUrl(self.endpoint) else None
 
     @property
     def kind(self) -> str:
-        """What stands before the endpoint's arguments: ``tcp``, ``unix``, ``haproxy:tcp``, ``fleximqtls:tcp`` ..."""
+        """The kinds of all layers: ``tcp``, ``unix``, ``haproxy:tcp``, ``fleximqtls:tcp`` ..."""
         return ":".join(layer.kind for layer in self._layers)
 
     @property
     def served(self) -> str:
-        """What is served here, in words."""
+        """The dialects it serves, in words."""
         return self.dialect or ("WebSocket" if self.onlyWebSockets else "all dialects")
 
     @property
     def onlyWebSockets(self) -> bool:
-        """Whether nothing but HTTP and WebSocket is spoken here, because the URL says so."""
+        """Whether the URL restricts the listener to HTTP and WebSocket."""
         return isUrl(self.endpoint) and self.kind.lower() in ("ws", "wss")
 
     @property
     def isStdio(self) -> bool:
-        """Whether the one client is at the process's own standard input and output."""
+        """Whether its one client is the process's own standard input and output."""
         return self._kinds[-1] == _STDIO
 
     @property
     def proxied(self) -> bool:
-        """Whether the peers stand behind a proxy, so that even a local one speaks for somebody remote."""
+        """Whether the peers connect through a proxy, so that even a local one represents a remote peer."""
         return PROXY in self._kinds
 
     @property
     def socketPath(self) -> str | None:
-        """The path of the UNIX socket that will be made, None where there is none."""
+        """The path of the UNIX socket to create, None without one."""
         if self.url is not None:
             return self.url.socketPath(self.ground.ipcDir) if self.url.scheme == "ipc" else None
         made = self._layers[-1]
@@ -191,14 +189,14 @@ class Listen:
 
 
 def isPassedBySystemd(text: str) -> bool:
-    """Say whether the socket of ``[DIALECT+]ENDPOINT`` is one that systemd makes and passes to the broker."""
+    """Return whether systemd creates the socket of ``[DIALECT+]ENDPOINT`` and passes it to the broker."""
     found = _FORM.fullmatch(text)
     endpoint = found[2] if found else text
     return [layer.kind.lower() for layer in layersOf(endpoint)][-1] == _SYSTEMD
 
 
 def _reason(kind: str, error: Exception) -> str:
-    """Say in words what one of Twisted's endpoint parsers meant."""
+    """Return the cause of an error of Twisted's endpoint parsers in words."""
     if isinstance(error, TypeError):
         return f"{kind} endpoints take other arguments"
     unknown = re.match(r"Unknown endpoint type: ('.*')", str(error), re.DOTALL)
@@ -216,7 +214,7 @@ def _reason(kind: str, error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WebListen(Listen):
-    """One such place.
+    """A listener for HTTP only.
 
     :raises SettingError: as :class:`fleximq.endpoints.listen.Listen`, and for a dialect or standard input.
     """
@@ -233,5 +231,5 @@ class WebListen(Listen):
 
     @property
     def served(self) -> str:
-        """What is served here, in words."""
+        """The protocol it serves, in words."""
         return "HTTP"

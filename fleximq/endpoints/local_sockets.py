@@ -1,13 +1,10 @@
-"""Makes room for a UNIX socket where an earlier broker left one behind.
+r"""Removes stale UNIX sockets, and translates ``ipc://`` paths to names of Windows pipes.
 
-A process that was killed leaves its socket and Twisted's lock beside it; the lock names a process id that somebody
-else may have by now, as in a container, where it is always the same. So the socket itself is asked whether anybody
-listens.
+A killed process leaves its socket and Twisted's lock. The lock names a process id that another process may have by now,
+e.g. always the same one in a container. So a connection attempt decides whether the socket is in use.
 
-Names of Windows pipes: how an ``ipc://`` path reads there, FlexiMQ document 6.3.2 and 6.3.3.
-
-Pure text, the same on every platform. Simple names are kept, of file-style paths the base name without its extension
-stays: ``C:\temp\app.pipe`` is ``\\.\\pipe\app``.
+The names of pipes follow the FlexiMQ document 6.3.2 and 6.3.3, and are pure text on every platform. Simple names are
+unchanged, of file-style paths the base name without its extension remains: ``C:\temp\app.pipe`` is ``\\.\pipe\app``.
 """
 
 import errno
@@ -20,9 +17,9 @@ from contextlib import suppress
 
 from fleximq.errors import SettingError
 
-#: What all names of pipes begin with.
+#: Prefix of all names of pipes.
 NAMESPACE = "\\\\.\\pipe\\"
-#: Windows takes no longer names, the namespace included.
+#: Maximum length of a name on Windows, the namespace included.
 LONGEST_NAME = 256
 
 _WINDOWS = re.compile(r"[a-z]:[\\/]|\\\\", re.IGNORECASE)
@@ -31,8 +28,9 @@ _WINDOWS = re.compile(r"[a-z]:[\\/]|\\\\", re.IGNORECASE)
 def pipeName(path: str) -> str:
     r"""Return the full name of the pipe that an ``ipc://`` path means on Windows.
 
-    :param path: a simple name, a file-style path with either kind of slash, or a full name, which is returned as it is.
-    :raises SettingError: no name is left, or it is too long.
+    :param path: a simple name, a file-style path with either kind of slash, or a full name, which is returned
+        unchanged.
+    :raises SettingError: the name is empty or too long.
     """
     if path.lower().startswith(NAMESPACE):
         name = path[len(NAMESPACE) :]
@@ -48,27 +46,27 @@ def pipeName(path: str) -> str:
 
 
 def isWindowsPath(path: str) -> bool:
-    r"""Say whether a path can only be meant for Windows: it begins with a drive, or with two backslashes."""
+    r"""Return whether a path is for Windows only: it begins with a drive, or with two backslashes."""
     return _WINDOWS.match(path) is not None
 
 
-#: What Twisted's ``unix:`` endpoint puts beside the socket.
+#: Suffix of the lock that Twisted's ``unix:`` endpoint adds to a socket.
 LOCK = ".lock"
 
 
 def makeFolder(path: str) -> None:
-    """Make the folder of a socket if that is all that is missing (FlexiMQ document 6.3.1).
+    """Create the folder of a socket, but not its parents (FlexiMQ document 6.3.1).
 
-    :raises OSError: the folder above it is missing too, or cannot be written to.
+    :raises OSError: the parent folder is missing too, or not writable.
     """
     with suppress(FileExistsError):
         os.mkdir(os.path.dirname(path))
 
 
 def removeStaleSocket(path: str) -> None:
-    """Remove a stale socket and its lock; touch nothing else.
+    """Remove a stale socket and its lock, but no other file.
 
-    :raises OSError: EADDRINUSE if somebody listens there, or if something other than a socket is in the way.
+    :raises OSError: EADDRINUSE if the socket is in use, or if another kind of file has the name.
     """
     try:
         mode = os.stat(path).st_mode
@@ -86,7 +84,7 @@ def removeStaleSocket(path: str) -> None:
 
 
 def _answers(path: str) -> bool:
-    """Say whether somebody listens on a socket; only a refusal means that nobody does."""
+    """Return whether a socket is in use; only a refusal proves that it is not."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.setblocking(False)
         return asking.connect_ex(path) != errno.ECONNREFUSED

@@ -1,7 +1,7 @@
 """The process's own standard input and output as an endpoint that serves one client.
 
-Twisted's has no way to tell that the connection is over, nor to end it while the peer does not read. The descriptors
-themselves stay open for as long as the process lives, so that no file opened later is taken for one of them.
+Twisted's own endpoint neither reports the end of the connection nor can close it while the peer does not read. The
+descriptors stay open as long as the process, so that no file opened later reuses their numbers.
 """
 
 from typing import Any
@@ -13,12 +13,12 @@ from twisted.internet.stdio import PipeAddress, StandardIO
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-#: Seconds that a closing connection has for sending what waits.
+#: Seconds that a closing connection has to send pending output.
 CLOSE_TIMEOUT = 2.0
 
 
 class StandardAddress(PipeAddress):
-    """Where the client is."""
+    """The client's address."""
 
     def __str__(self) -> str:
         return "standard input"
@@ -34,28 +34,27 @@ class StandardStreams(StandardIO):
         super().__init__(*arguments, **more)
 
     def getPeer(self) -> StandardAddress:
-        """Return where the client is."""
+        """Return the client's address."""
         return StandardAddress()
 
     def loseConnection(self) -> None:
-        """Send what waits, then be done with both streams."""
+        """Send pending output, then close both streams."""
         super().loseConnection()
         if self._writer is None:
             self.connectionLost(Failure(ConnectionDone()))
 
     def connectionLost(self, reason: Failure) -> None:
-        """Be done with both streams."""
+        """Close both streams."""
         if not self.disconnected:
             super().connectionLost(reason)  # type: ignore[misc]  # untyped in Twisted
             self.ended.callback(None)
 
     def abortConnection(self) -> None:
-        """Be done with both streams now; what was not sent is dropped."""
+        """Close both streams now; unsent output is dropped."""
         self.connectionLost(Failure(ConnectionAborted()))
 
     def finish(self, clock: IReactorTime) -> "Deferred[None]":
-        """Send what waits, for :data:`CLOSE_TIMEOUT` seconds at most, then close; the result fires when that is
-        done."""
+        """Send pending output, for :data:`CLOSE_TIMEOUT` seconds at most, then close; fires when closed."""
         if not self.disconnected:
             self.loseConnection()
             late = clock.callLater(CLOSE_TIMEOUT, self.abortConnection)
@@ -65,7 +64,7 @@ class StandardStreams(StandardIO):
 
 @implementer(IStreamServerEndpoint)
 class StandardStreamsEndpoint:
-    """Listens by connecting the one client there is.
+    """Listens by connecting the only client.
 
     :param descriptors: the file descriptors to read from and write to.
     """
@@ -75,7 +74,7 @@ class StandardStreamsEndpoint:
         self._descriptors = descriptors
 
     def listen(self, factory: IProtocolFactory) -> "Deferred[Any]":
-        """Return the connection, which has begun."""
+        """Return the open connection."""
         factory.doStart()
         protocol = factory.buildProtocol(StandardAddress())
         connected: Deferred[StandardStreams] = Deferred()

@@ -1,7 +1,7 @@
-"""What a TLS server shows, and whose certificates it takes: files in PEM, and the context that is made of them.
+"""Files in PEM for a TLS server: its certificate and the authorities of its clients, and the context made of them.
 
-TLS 1.2 at least, and no sessions that are taken up again: every handshake is a whole one, so that what is taken back
-counts from the next one on. Endpoint strings of Twisted (``ssl:``, ``tls:``) have contexts of their own.
+At least TLS 1.2, and no session resumption: every handshake is complete, so a revocation applies from the next one on.
+Endpoint strings of Twisted (``ssl:``, ``tls:``) have contexts of their own.
 """
 
 import os
@@ -27,10 +27,10 @@ _PEM = 1
 class TlsFiles(NamedTuple):
     """The paths of one server's files.
 
-    ``certificate``: its certificate and, behind it, those up to its authority. ``key``: its private key; None if that
-    is in the same file. ``clientCA``: the authorities whose client certificates are taken; None if no client is asked
-    for one. ``clientRequired``: whether a client without one is refused. ``revoked``: the lists of those taken back,
-    one for every authority that signs clients' certificates; None if nobody looks.
+    ``certificate``: its certificate, followed by those up to its authority. ``key``: its private key; None if that is
+    in the same file. ``clientCA``: the authorities of accepted client certificates; None if clients are not asked for
+    one. ``clientRequired``: whether a client without one is refused. ``revoked``: the revocation lists, one for every
+    authority that signs clients' certificates; None if revocation is not checked.
     """
 
     certificate: str
@@ -40,14 +40,14 @@ class TlsFiles(NamedTuple):
     revoked: str | None = None
 
     def stamp(self) -> tuple[object, ...]:
-        """Return what differs when any of the files is changed, exchanged or removed. Cheap; raises nothing."""
+        """Return a value that differs after any of the files is changed, replaced or removed. Cheap; never raises."""
         return tuple(_stamp(path) for path in (self.certificate, self.key, self.clientCA, self.revoked) if path)
 
 
 def serverContext(files: TlsFiles) -> CertificateOptions:
-    """Return what a TLS server shows, and how it looks at its clients.
+    """Return the context of a TLS server with these files.
 
-    :raises SettingError: a file cannot be read, breaks off, holds none, or certificate and key do not belong together.
+    :raises SettingError: a file is unreadable, truncated or lacks its content, or certificate and key do not match.
     """
     own, *chain = _certificates(files.certificate)
     path = files.key or files.certificate
@@ -72,9 +72,9 @@ def serverContext(files: TlsFiles) -> CertificateOptions:
 
 
 class _Authorities:
-    """Whose client certificates are taken: what Twisted calls a trust root.
+    """The trusted authorities of client certificates: a trust root of Twisted.
 
-    Who stands in the file is trusted, be it an authority that another one signed or a single client.
+    Every certificate in the file is trusted, whether an intermediate authority or a single client.
     """
 
     def __init__(self, certificates: list[Any], lists: list[CertificateRevocationList]) -> None:
@@ -132,6 +132,6 @@ def _stamp(path: str) -> tuple[int, ...] | None:
 
 
 def _words(error: Exception) -> str:
-    """Return OpenSSL's own last words."""
+    """Return OpenSSL's last error as words."""
     queue = error.args[0] if error.args else None
     return str(queue[-1][-1]) if isinstance(queue, list) and queue else str(error) or type(error).__name__

@@ -1,13 +1,10 @@
-"""An endpoint that adds TLS to another one, with a certificate that renews itself.
+"""Adds TLS to another endpoint, with a certificate that is reloaded when its files change.
 
-Like Twisted's own, except that a connection which is closed is gone soon: Twisted waits for the peer's last word for
-as long as the peer likes.
+Unlike Twisted's, a closed connection ends soon: Twisted waits for the peer's close without a limit.
 
-A certificate that is renewed on disk while it is served.
-
-Connections that are there keep what they were made with; new handshakes get what the files hold. A look at the files
-costs 10 us, and is taken when somebody comes, at most once a second. Files that are missing, half-written or do not
-belong together change nothing: what was read last stays, the log says so once, and the next change is looked at again.
+Open connections keep their certificate; new handshakes use the files' present content. Checking the files costs 10 us,
+during a handshake, at most once a second. If files are missing, incomplete or do not match, the previous content stays
+in use, the log reports it once, and the next change is tried again.
 """
 
 import time
@@ -35,7 +32,7 @@ from fleximq.security.peer_address import peerAddress
 
 _renewalLog = Logger("fleximq.endpoints.renewal")
 
-#: Seconds between two looks at the files.
+#: Minimum interval of checks of the files, in seconds.
 PAUSE = 1.0
 
 
@@ -43,9 +40,7 @@ PAUSE = 1.0
 class RenewingCertificate:
     """Makes the server's side of TLS connections.
 
-    ``expires`` is the end of the present certificate, in seconds since 1970.
-
-    :param seconds: a clock that never goes back.
+    :param seconds: a monotonic clock.
     :raises SettingError: the files cannot be used, in the words of :func:`fleximq.endpoints.tls_context.serverContext`.
     """
 
@@ -53,16 +48,16 @@ class RenewingCertificate:
         self.files = files
         self._seconds = seconds
         self._lookedAt = seconds()
-        self._seen = files.stamp()  # before it is read: what is written meanwhile is a change
+        self._seen = files.stamp()  # before reading, so that a concurrent write counts as a change
         self._context = serverContext(files)
 
     @property
     def expires(self) -> float:
-        """When the certificate that is shown ends, in seconds since 1970."""
+        """The end of the present certificate, in seconds since 1970."""
         return _endOf(self._context).timestamp()
 
     def serverConnectionForTLS(self, tlsProtocol: Any) -> Any:
-        """Return a new connection with the newest certificate that can be used."""
+        """Return a new connection with the newest usable certificate."""
         now = self._seconds()
         if now - self._lookedAt >= PAUSE:
             self._lookedAt = now
@@ -70,9 +65,9 @@ class RenewingCertificate:
         return self._context.serverConnectionForTLS(tlsProtocol)
 
     def prepare(self, files: TlsFiles | None = None) -> Callable[[], None]:
-        """Read the files anew, and return what makes the next handshakes use them; nothing changes until it is called.
+        """Read the files, and return a function that puts them into use for new handshakes.
 
-        :param files: others than before; None: the same.
+        :param files: new paths; None: the same.
         :raises SettingError: they cannot be used.
         """
         wanted = files or self.files
@@ -85,9 +80,9 @@ class RenewingCertificate:
         return use
 
     def reload(self) -> None:
-        """Read the files anew for the next handshakes.
+        """Read the files again for new handshakes.
 
-        :raises SettingError: they cannot be used; what was read last stays.
+        :raises SettingError: they cannot be used; the previous content stays in use.
         """
         self.prepare()()
 
@@ -118,15 +113,15 @@ def _endOf(context: Any) -> datetime:
 
 _log = Logger("fleximq.endpoints.tls_endpoint")
 
-#: Seconds that a peer has for taking what waits and for saying that it has heard that the connection is closed.
+#: Seconds that a peer has to read pending output and to confirm the close.
 LINGER = 30.0
 
 
 @implementer(IStreamServerEndpoint)
 class TlsEndpoint:
-    """Listens where another endpoint does, and speaks TLS there.
+    """Listens with TLS where another endpoint listens.
 
-    :param clock: cuts connections that are closed but do not go.
+    :param clock: aborts connections that do not close in time.
     """
 
     def __init__(self, inner: IStreamServerEndpoint, certificate: RenewingCertificate, clock: Any) -> None:
@@ -135,7 +130,7 @@ class TlsEndpoint:
         self._clock = clock
 
     def listen(self, protocolFactory: IProtocolFactory) -> "Deferred[Any]":
-        """Listen; what the factory builds reads and writes inside TLS."""
+        """Listen; the factory's protocols read and write inside TLS."""
         return self._inner.listen(TlsFactory(self.certificate, False, protocolFactory, self._clock))
 
 
@@ -146,7 +141,7 @@ class TlsConnection(BufferingTLSTransport):
     _linger: IDelayedCall | None = None
 
     def loseConnection(self) -> None:
-        """Send what waits and say goodbye; then wait for the peer to do so too, for :data:`LINGER` seconds at most."""
+        """Send pending output and close; wait for the peer's close for :data:`LINGER` seconds at most."""
         if self.connected and self._linger is None:
             self._linger = self.factory.clock.callLater(LINGER, self._cut)
         super().loseConnection()
@@ -156,7 +151,7 @@ class TlsConnection(BufferingTLSTransport):
         self.abortConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Tell the protocol, and the log if TLS was the reason."""
+        """Notify the protocol, and log an error of TLS."""
         linger, self._linger = self._linger, None
         if linger is not None:
             linger.cancel()
@@ -178,6 +173,6 @@ class TlsFactory(TLSMemoryBIOFactory):
 
 
 def _words(error: Any) -> str:
-    """Return OpenSSL's last words."""
+    """Return OpenSSL's last error as words."""
     queue = error.args[0] if error.args else None
     return str(queue[-1][-1]) if isinstance(queue, list) and queue else type(error).__name__

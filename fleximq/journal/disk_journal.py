@@ -401,9 +401,9 @@ class DiskJournal:
         self._reader.fetch(offsets, most, found)
 
     def read(
-        self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[Sequence[Any], int], None]
+        self, offset: int, selected: Callable[[str], bool], most: int, found: Callable[[Sequence[Any], int], None]
     ) -> None:
-        self._reader.read(offset, wanted, most, found)
+        self._reader.read(offset, selected, most, found)
 
     def bounds(self) -> Mapping[str, TopicBounds]:
         return self._segments.bounds()

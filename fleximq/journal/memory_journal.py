@@ -47,7 +47,7 @@ class MemoryJournal:
         found([])
 
     def read(
-        self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[Sequence[Any], int], None]
+        self, offset: int, selected: Callable[[str], bool], most: int, found: Callable[[Sequence[Any], int], None]
     ) -> None:
         """Return no records."""
         found([], self.end)

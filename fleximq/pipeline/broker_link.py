@@ -29,9 +29,9 @@ from fleximq.values.urls import Url
 from fleximq.wire.large_value import unpackLarge
 
 #: Seconds to wait for a broker that is unreachable or temporarily unavailable.
-PATIENCE = 30.0
+TIMEOUT = 30.0
 #: Seconds until the next attempt: at first, and at most.
-_PAUSE, _LONGEST = 0.05, 1.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 #: A text of the connection's end that makes a second attempt useless.
 _TOO_LARGE = f"{int(Status.PAYLOAD_TOO_LARGE)} payload too large"
 _NO_JOURNAL = "there is no journal"
@@ -44,7 +44,7 @@ class Place:
     """The address of a broker, and the credentials for it.
 
     ``credentials`` is the map of the FlexiMQ document, section 5.2. ``authority``, ``certificate`` and ``key`` name PEM
-    files, which must exist where the tasks run. ``patience``: the timeout in seconds.
+    files, which must exist where the tasks run. ``timeout``: the timeout in seconds.
 
     :raises OptionRefused: the URL is invalid.
     """
@@ -54,7 +54,7 @@ class Place:
     authority: str | None = None
     certificate: str | None = None
     key: str | None = None
-    patience: float = PATIENCE
+    timeout: float = TIMEOUT
 
     def __post_init__(self) -> None:
         try:
@@ -133,7 +133,7 @@ def _credentials(options: Mapping[str, str]) -> Mapping[str, str] | None:
 def _seconds(options: Mapping[str, str]) -> float:
     written = options.get("brokerTimeout")
     if written is None:
-        return PATIENCE
+        return TIMEOUT
     try:
         seconds = float(written)
     except ValueError:
@@ -200,7 +200,7 @@ class BrokerLink:
         return unpackLarge(self._again(lambda client: client.ask_packed(path, arguments)))
 
     def _again(self, use: Callable[[Client], T]) -> T:
-        deadline, pause = self._now() + self.place.patience, _PAUSE
+        deadline, pause = self._now() + self.place.timeout, _FIRST_PAUSE
         while True:
             try:
                 if self._client is None:
@@ -214,7 +214,7 @@ class BrokerLink:
                 if self._now() + pause > deadline:
                     raise self._refused(error) from error
             self._sleep(pause)
-            pause = min(2 * pause, _LONGEST)
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _refused(self, error: Exception) -> PipelineError:
         url = self.place.url

@@ -72,7 +72,7 @@ def read(spark: SparkSession, journal: str | Sequence[str] | None, sealed: str, 
     return reduce(DataFrame.unionAll, parts)
 
 
-class _Whole(NamedTuple):
+class _SealedJournal(NamedTuple):
     """The bounds and times of a journal together with its sealed history."""
 
     files: Sequence[SealedFile]
@@ -80,9 +80,9 @@ class _Whole(NamedTuple):
 
     def bounds(self) -> TopicBounds:
         """Return the first sealed or retained offset, and the next one."""
-        kept = self.journal.bounds() if self.journal is not None else TopicBounds(FOREVER, 0)
+        retained = self.journal.bounds() if self.journal is not None else TopicBounds(FOREVER, 0)
         firsts, nexts = [file.first for file in self.files], [file.next for file in self.files]
-        return TopicBounds(min([kept.first, *firsts]), max([kept.next, *nexts]))
+        return TopicBounds(min([retained.first, *firsts]), max([retained.next, *nexts]))
 
     def offsetAt(self, time: int) -> int:
         """Return the offset of the first record of this time or later, or else the next one."""
@@ -95,7 +95,7 @@ class _Whole(NamedTuple):
 
 def _range(id: str, files: Sequence[SealedFile], journal: Journal | None, options: SourceOptions) -> Range:
     """Return the requested offsets of a journal."""
-    whole = _Whole(files, journal)
+    whole = _SealedJournal(files, journal)
     start = (options.start or Points(EARLIEST)).of(id)
     end = (options.end or Points(LATEST)).of(id)
     first = resolved(start, whole)
@@ -181,9 +181,9 @@ def _rest(
             continue
         # A segment without records may be between two sealed ones.
         bounds = journal.bounds()
-        kept = [_kept(id, each, bounds, options) for each in ranges]
+        retained = [_retained(id, each, bounds, options) for each in ranges]
         last = known[id][-1].next if known[id] else 0
-        for begin, until in [each for each in kept if each is not None]:
+        for begin, until in [each for each in retained if each is not None]:
             if until is None or begin >= last:
                 tails[id] = begin, until
             else:
@@ -191,7 +191,7 @@ def _rest(
     return [*between, _load(spark, tails, found, given)] if tails else between
 
 
-def _kept(id: str, wanted: Range, bounds: TopicBounds, options: SourceOptions) -> Range | None:
+def _retained(id: str, wanted: Range, bounds: TopicBounds, options: SourceOptions) -> Range | None:
     """Return the part of a range that the journal has; warn of records that were removed before they were sealed."""
     start, end = wanted
     if start < bounds.first:

@@ -27,7 +27,7 @@ from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused, PipelineError, sentenceOf
 
 
-def choose(parser: ArgumentParser, job: str, jobs: Sequence[str], arguments: Sequence[str]) -> Namespace:
+def mergeSettings(parser: ArgumentParser, job: str, jobs: Sequence[str], arguments: Sequence[str]) -> Namespace:
     """Return the merged settings of a job.
 
     :param parser: has all of its options, among them ``--config``, and those of the settings file.
@@ -39,16 +39,16 @@ def choose(parser: ArgumentParser, job: str, jobs: Sequence[str], arguments: Seq
     otherwise = {name: action.default for name, action in byName.items() if action.default is not argparse.SUPPRESS}
     for action in byName.values():
         action.default = argparse.SUPPRESS
-    said = vars(parser.parse_args(arguments))
-    filed = _filed(said["config"], job, jobs, byName) if said.get("config") else {}
+    given = vars(parser.parse_args(arguments))
+    filed = _fileSettings(given["config"], job, jobs, byName) if given.get("config") else {}
     for pair in INSTEAD:
-        if any(name in said for name in pair):
+        if any(name in given for name in pair):
             for name in pair:
                 filed.pop(name, None)
-    return Namespace(**(otherwise | filed | said))
+    return Namespace(**(otherwise | filed | given))
 
 
-def _filed(path: str, job: str, jobs: Sequence[str], options: Mapping[str, argparse.Action]) -> dict[str, Any]:
+def _fileSettings(path: str, job: str, jobs: Sequence[str], options: Mapping[str, argparse.Action]) -> dict[str, Any]:
     """Return the settings of the file for the job, by the names of the options."""
     sections: dict[str, dict[str, argparse.Action]] = {job: {}}
     for action in options.values():
@@ -81,11 +81,11 @@ def _value(action: argparse.Action, name: str, value: Any) -> Any:
     if not isinstance(action, argparse._AppendAction):
         return _one(action, name, value)
     if name == "conf" and isinstance(value, Mapping):
-        return [_one(action, name, f"{key}={_spelled(each)}") for key, each in value.items()]
+        return [_one(action, name, f"{key}={_formatted(each)}") for key, each in value.items()]
     return [_one(action, name, each) for each in (value if isinstance(value, list) else [value])]
 
 
-def _spelled(value: Any) -> str:
+def _formatted(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -143,7 +143,7 @@ def _run(name: str, words: Sequence[str]) -> int:
         parser = CommandParser(prog=f"{PROGRAM} {name}", description=job.words)
         job.prepare(parser)
         _addCommon(parser)
-        chosen = choose(parser, name, tuple(JOBS), words)
+        chosen = mergeSettings(parser, name, tuple(JOBS), words)
         verbose = chosen.verbose
         with JobRun(chosen, job.brief) as run:
             try:

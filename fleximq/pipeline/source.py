@@ -84,7 +84,7 @@ _TYPES: dict[str, DataType] = {
 
 
 class FlexiMQSource(DataSource):
-    """``format("fleximq")``; its options are in docs/pipeline.rst."""
+    """``format("fleximq")``; its options are in docs/reference/pipeline.rst."""
 
     @classmethod
     def name(cls) -> str:

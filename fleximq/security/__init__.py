@@ -1,1 +1,1 @@
-"""Who may come, who they are, what they may do."""
+"""Decides who may connect, as which principal, with which rights."""

@@ -1,6 +1,7 @@
-"""The broker's security: who comes in, and what they may do. One object, which takes over another's at a reload.
+"""Decides who may connect, as which principal, and with which rights.
 
-The rule of one listener: who comes in there, and as whom.
+One :class:`AccessPolicy` serves the broker, and a reload replaces its content. :class:`Admission` is its view for one
+listener.
 """
 
 from collections.abc import Callable
@@ -25,9 +26,9 @@ from fleximq.security.principal import SPAWN, Admitted, Principal
 
 @implementer(IAdmission)
 class Admission:
-    """Asks the broker's security, as it is at the time.
+    """The access policy for one listener; always asks the current policy.
 
-    :param protection: whether the listener's peers stand behind a proxy.
+    :param protection: the rule for unauthenticated peers; says whether the listener's peers connect through a proxy.
     """
 
     def __init__(self, security: "AccessPolicy", protection: AnonymousAccess) -> None:
@@ -36,11 +37,13 @@ class Admission:
 
     @property
     def required(self) -> bool:
-        """Whether nobody comes in without credentials."""
+        """Whether credentials are required."""
         return self._security.required
 
     def refusal(self, address: Any) -> str | None:
-        """Return the sentence for a peer that is turned away whatever it shows: only where nobody can show anything."""
+        """Return the sentence that refuses a peer, regardless of its credentials: only if no method checks
+        credentials.
+        """
         return self._security.refusal(self._protection, address)
 
     def admit(self, credentials: Any, address: Any) -> Deferred[Admitted]:
@@ -48,9 +51,9 @@ class Admission:
         return Deferred.fromCoroutine(self._security.admit(credentials, address))
 
     def renewed(self, admitted: Admitted) -> Admitted:
-        """Return who was admitted a while ago, with the roles and rights of today.
+        """Return an earlier admission with today's roles and rights.
 
-        :raises Unauthorized: it would not be admitted any more.
+        :raises Unauthorized: it would be refused now.
         """
         return self._security.renewed(admitted)
 
@@ -59,11 +62,11 @@ _log = Logger("fleximq.security.door.Security")
 
 
 class AccessPolicy:
-    """Holds the ways in and the permissions.
+    """Combines authentication methods and permissions.
 
-    :param authenticator: None if nothing checks credentials; then nobody has to show any.
-    :param allowAnonymous: whether who shows no credentials comes in, from everywhere.
-    :param attempts: what is known of wrong attempts, for the one that will take this one's place.
+    :param authenticator: None if no method checks credentials; then none are required.
+    :param allowAnonymous: whether peers without credentials may connect, from every address.
+    :param attempts: the delays after wrong credentials, which survive a reload.
     """
 
     def __init__(
@@ -86,11 +89,11 @@ class AccessPolicy:
         counted: Callable[[str, int], object] = lambda event, number: None,
         attempts: AttemptDelays | None = None,
     ) -> "AccessPolicy":
-        """Make what these settings ask for; their files are read now.
+        """Make the policy of these settings; reads their files.
 
-        :param counted: called with what happened, for counting, and how often.
-        :param attempts: what is known of wrong attempts so far; a reload hands on that of the one it replaces.
-        :raises SettingError: a scheme is unknown, or a file is not as it must be.
+        :param counted: called with the name of an event, for counting, and its number.
+        :param attempts: the delays of the previous policy, at a reload.
+        :raises SettingError: a scheme is unknown, or a file is invalid.
         """
         ways = methodsOf(settings.auth)
         for way in ways:
@@ -103,40 +106,40 @@ class AccessPolicy:
         return cls(authenticator, permissions, settings.allowAnonymous, attempts)
 
     def replace(self, other: "AccessPolicy") -> None:
-        """Become the other. Every admission that was made of this one asks the new ways from now on."""
+        """Take over the content of another policy. Every admission made by this one uses it from now on."""
         self._authenticator = other._authenticator
         self._permissions = other._permissions
         self._allowAnonymous = other._allowAnonymous
         self.attempts = other.attempts
 
     def admissionFor(self, protection: AnonymousAccess) -> Admission:
-        """Return the rule of a listener, which follows this object. Its ``allowAnonymous`` is not looked at."""
+        """Return the policy for a listener, which follows this object. Ignores the rule's ``allowAnonymous``."""
         return Admission(self, protection)
 
     @property
     def authenticates(self) -> bool:
-        """Whether anything checks credentials."""
+        """Whether any method checks credentials."""
         return self._authenticator is not None
 
     @property
     def required(self) -> bool:
-        """Whether nobody comes in without credentials."""
+        """Whether credentials are required."""
         return self._authenticator is not None and not self._allowAnonymous
 
     def refusal(self, protection: AnonymousAccess, address: object) -> str | None:
-        """Return the sentence for a peer that is turned away whatever it shows, None if there is none."""
+        """Return the sentence that refuses a peer regardless of its credentials, or None."""
         if self._authenticator is not None:
             return None
         return replace(protection, allowAnonymous=self._allowAnonymous).refusal(address)
 
     async def admit(self, credentials: Any, address: object) -> Admitted:
-        """Return who somebody is and what it may do.
+        """Return the principal of these credentials, and its rights.
 
-        Where nothing checks credentials, they are not looked at. Otherwise what is shown must be right, even where
-        nothing has to be shown.
+        Without an authentication method credentials are ignored. Otherwise they must be right, even if they are
+        optional.
 
-        :raises Unauthorized: there are none, or wrong ones.
-        :raises AuthenticationFailed: nothing checks credentials of that kind.
+        :raises Unauthorized: they are missing or wrong.
+        :raises AuthenticationFailed: no method checks credentials of that kind.
         :raises NoCapacity: they cannot be checked now.
         """
         if self._authenticator is None or credentials is None:
@@ -149,9 +152,9 @@ class AccessPolicy:
         return Admitted(principal, self.rightsOf(principal))
 
     def renewed(self, admitted: Admitted) -> Admitted:
-        """Return who was admitted a while ago, with the roles and rights of today.
+        """Return an earlier admission with today's roles and rights.
 
-        :raises Unauthorized: it would not be admitted any more.
+        :raises Unauthorized: it would be refused now.
         """
         who = admitted.principal
         principal = None if who is None else self.current(who)
@@ -160,15 +163,15 @@ class AccessPolicy:
         return Admitted(principal, self.rightsOf(principal))
 
     def rightsOf(self, principal: Principal | None) -> IRights:
-        """Return what somebody may do, None: who shows nothing."""
+        """Return the rights of a principal, None: of anonymous clients."""
         return self._permissions.rightsOf(principal)
 
     def current(self, principal: Principal) -> Principal | None:
-        """Return somebody who was let in as it would be let in now, with today's roles; None if it would not be."""
+        """Return an admitted principal with today's roles; None if it would be refused now."""
         if principal.name.startswith(SPAWN):
             return principal
         return None if self._authenticator is None else self._authenticator.vouch(principal)
 
     def vouchesFor(self, principal: Principal | None) -> bool:
-        """Say whether somebody who was let in still would be, as far as credentials go."""
+        """Return whether the credentials of an admitted principal are still valid."""
         return not self.required if principal is None else self.current(principal) is not None

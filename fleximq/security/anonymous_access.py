@@ -1,6 +1,6 @@
-"""Who may come at all while nobody is authenticated: peers on this machine, unless the operator opens the door.
+"""Restricts access until authentication is configured: only local clients may connect, unless the operator allows all.
 
-docs/dialects.rst, "One port". A peer that speaks through a proxy is never local, wherever the proxy stands.
+docs/dialects.rst, "One port". A peer that connects through a proxy is never local, even if the proxy is.
 """
 
 import ipaddress
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from twisted.internet.address import UNIXAddress
 from twisted.internet.stdio import PipeAddress
 
-#: What a peer is told that is not served; it names the option that would change it.
+#: The answer to a refused peer; it names the options that would admit it.
 REFUSAL = "this broker serves only its own machine unless it is started with --auth or --allow-anonymous"
 
 _PROXY_HEADERS = frozenset({"forwarded", "via", "x-real-ip"})
@@ -20,14 +20,14 @@ _PROXY_HEADERS = frozenset({"forwarded", "via", "x-real-ip"})
 class AnonymousAccess:
     """The rule for one listener.
 
-    ``allowAnonymous`` lets everybody in. ``proxied`` says that all peers of the listener stand behind a proxy.
+    ``allowAnonymous`` admits all peers. ``proxied``: all peers of the listener connect through a proxy.
     """
 
     allowAnonymous: bool = False
     proxied: bool = False
 
     def refusal(self, address: object) -> str | None:
-        """Return the sentence with which to refuse this peer, None if it may come.
+        """Return the sentence that refuses this peer, None if it may connect.
 
         :param address: the transport's ``getPeer()``. An address of an unknown kind counts as remote.
         """
@@ -36,12 +36,12 @@ class AnonymousAccess:
         return REFUSAL
 
     def behindProxy(self) -> "AnonymousAccess":
-        """Return the same rule for peers behind a proxy."""
+        """Return the same rule for peers that connect through a proxy."""
         return replace(self, proxied=True)
 
 
 def isLocal(address: object) -> bool:
-    """Say whether an address is loopback, a UNIX socket's or a pipe's."""
+    """Return whether an address is loopback, a UNIX socket's or a pipe's."""
     host = getattr(address, "host", None)
     if host is None:
         return isinstance(address, UNIXAddress | PipeAddress)
@@ -54,5 +54,5 @@ def isLocal(address: object) -> bool:
 
 
 def nameProxy(headers: Iterable[str]) -> bool:
-    """Say whether HTTP header names, in lower case, show that a proxy passed the request on."""
+    """Return whether HTTP header names, in lower case, show that a proxy forwarded the request."""
     return any(name in _PROXY_HEADERS or name.startswith("x-forwarded-") for name in headers)

@@ -1,6 +1,6 @@
-"""What peers show to say who they are, as credentials in the sense of ``twisted.cred``.
+"""Credentials of peers, in the sense of ``twisted.cred``.
 
-Each is a frozen value that a checker declares an interest in by its interface. None shows its secret in its ``repr``.
+Each is a frozen value; a checker selects the kinds it checks by their interfaces. No ``repr`` shows a secret.
 """
 
 from dataclasses import dataclass, field

@@ -1,9 +1,4 @@
-"""Where a peer comes from, as an operator reads it in the log and in lists of clients.
-
-What peers are counted by that have shown no credentials: where they come from.
-
-Which names of hosts need no trust, for nobody can bend them to another place: addresses, and this machine's own.
-"""
+"""The address of a peer: as text for logs, as key for counters, and checks for loopback names."""
 
 import ipaddress
 from collections.abc import Hashable
@@ -15,7 +10,7 @@ from fleximq.security.anonymous_access import isLocal
 
 
 def isAddress(name: str) -> bool:
-    """Say whether this is an IP address, and not a name that somebody resolves."""
+    """Return whether this is an IP address rather than a name to resolve."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -24,14 +19,14 @@ def isAddress(name: str) -> bool:
 
 
 def isOwnName(name: str) -> bool:
-    """Say whether a name, in lower case, always means this machine (RFC 6761, 6.3)."""
+    """Return whether a name, in lower case, always means this machine (RFC 6761, 6.3)."""
     return name == "localhost" or name.endswith(".localhost")
 
 
 def addressKey(address: object) -> Hashable | None:
-    """Return what a peer is counted by: its address, of IPv6 the first 64 bits; None for this machine's own.
+    """Return the key by which a peer is counted: its address, of IPv6 the first 64 bits; None for local peers.
 
-    Behind a local proxy that does not say for whom it speaks, everybody has the address of this machine.
+    Peers of a local proxy that does not send their addresses are all local.
     """
     host = getattr(address, "host", None)
     if host is None or isLocal(address):
@@ -46,15 +41,17 @@ def addressKey(address: object) -> Hashable | None:
 
 
 def clientKey(principal: str | None, address: object) -> Hashable | None:
-    """Return what a client is counted by: the principal that it is, else its place, None if it has neither."""
+    """Return the key by which a client is counted: its principal, else its address; None for local anonymous
+    clients.
+    """
     return addressKey(address) if principal is None else ("as", principal)
 
 
 def peerAddress(address: object) -> str:
-    """Return a peer's address in few words: ``127.0.0.1:50000``, ``[::1]:50000``, ``unix``, ``stdio``.
+    """Return a peer's address as text: ``127.0.0.1:50000``, ``[::1]:50000``, ``unix``, ``stdio``.
 
-    A UNIX socket has a path behind ``unix:`` only if the peer bound its own end. Addresses of other kinds speak for
-    themselves.
+    A UNIX socket has a path after ``unix:`` only if the peer bound its own end. Addresses of other kinds return their
+    ``str``.
     """
     host = getattr(address, "host", None)
     if host is not None:

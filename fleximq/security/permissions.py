@@ -1,13 +1,11 @@
-"""Who may do what, as an operator has written it: made once from the settings, asked for everyone who comes.
+"""The rights of principals, made from the permission tables of the settings.
 
-What somebody may do is what is granted to any of its roles and to itself; nobody is forbidden what somebody else has
-granted. Everybody has the role ``everyone``, those who have shown who they are ``authenticated`` besides, and those who
-have not are the principal ``anonymous``. As soon as anything is written, what is not granted is not permitted.
+A principal has the grants of its own table and of all its roles; there are no denials. All clients have the role
+``everyone``, authenticated ones also ``authenticated``; clients without credentials are the principal ``anonymous``.
+Once any table is written, everything not granted is denied.
 
-What one principal may do: patterns for each action, and what they have answered so far.
-
-A name is looked for among all patterns of an action at once, which takes about 1 us; an answer that was given before
-takes a tenth of that. Answers are shared out of one purse, so that nobody fills the memory by asking.
+A name is matched against all patterns of an action at once, about 1 us; a cached answer takes a tenth of that. All
+answers share one bounded cache, so clients cannot fill the memory with requests.
 """
 
 import re
@@ -21,22 +19,22 @@ from fleximq.rights import EVERYTHING, Action
 from fleximq.security.principal import ANONYMOUS, Principal
 from fleximq.values.patterns import anyOf, overlap
 
-#: So many answers are remembered for all together, and only for names of so many characters.
+#: Maximum number of cached answers, and maximum length of their names.
 MAX_ANSWERS, NAME_CHARACTERS = 16_384, 256
 
 #: Actions on paths, whose first slash does not count.
 _ON_PATHS = frozenset({Action.REQUEST, Action.NOTIFY, Action.READ, Action.ADMIN})
 
-#: The answers given so far, by whose they are, action and name.
+#: Cached answers by rights, action and name.
 Answers = dict[tuple["Rights", str, str], bool]
 
 
 @implementer(IRights)
 class Rights:
-    """What is granted, and nothing else. May be asked by several threads.
+    """Permits exactly the granted actions. May be used by several threads.
 
     :param grants: patterns by action.
-    :param answers: where answers are remembered, shared with others.
+    :param answers: a cache of answers, shared with other rights.
     """
 
     __slots__ = ("_answers", "_matches", "_patterns")
@@ -51,7 +49,7 @@ class Rights:
         self._answers = {} if answers is None else answers
 
     def may(self, action: str, name: str) -> bool:
-        """Tell whether a pattern for this action matches the name."""
+        """Return whether a pattern for this action matches the name."""
         key = (self, action, name)
         answer = self._answers.get(key)
         if answer is None:
@@ -64,11 +62,11 @@ class Rights:
         return answer
 
     def mayMatch(self, action: str, pattern: str) -> bool:
-        """Tell whether some name that the pattern matches is matched by one for this action."""
+        """Return whether some name matches both the pattern and a pattern for this action."""
         return any(overlap(pattern, granted) for granted in self._patterns.get(action, ()))
 
     def mayAll(self, action: str) -> bool:
-        """Tell whether one of the patterns for this action is ``#``."""
+        """Return whether one of the patterns for this action is ``#``."""
         return "#" in self._patterns.get(action, ())
 
 
@@ -76,7 +74,7 @@ def _bare(action: str, name: str) -> str:
     return name.removeprefix("/") if action in _ON_PATHS else name
 
 
-#: Of so many principals the rights are remembered, so that their connections share them.
+#: Rights of this many principals are cached, so that their connections share them.
 MAX_PRINCIPALS = 4096
 
 _Key = tuple[str, bool, frozenset[str], tuple[tuple[str, tuple[str, ...]], ...]]
@@ -84,7 +82,7 @@ _SPECIAL = re.compile(r"[./*#$%]")
 
 
 class Permissions:
-    """What the tables of the settings grant.
+    """The grants of the settings' tables.
 
     :param roles: the tables of roles; None: there are none.
     :param principals: the tables of principals; None: there are none.
@@ -100,11 +98,11 @@ class Permissions:
         self._known: dict[_Key, IRights] = {}
 
     def rightsOf(self, principal: Principal | None) -> IRights:
-        """Return what somebody may do; the same object for the same principal, as long as it is remembered.
+        """Return the rights of a principal; cached, so the same principal gets the same object.
 
-        Without any table that is everything, unless the principal's credentials say themselves what they are for.
+        Without any table the rights are unrestricted, unless the principal's credentials carry grants.
 
-        :param principal: None for those who have not shown who they are.
+        :param principal: None for anonymous clients.
         """
         grants = {} if principal is None else principal.grants
         if not (self.configured or grants):
@@ -136,9 +134,9 @@ class Permissions:
 
 
 def escapedName(name: str) -> str:
-    """Return what stands for a principal's name in patterns: always one level, and never a wildcard.
+    """Return a principal's name as one level of a pattern, never a wildcard.
 
-    The characters ``. / * # $ %`` in it are written ``%2E``, ``%2F`` and so on, so that no two names are spelt alike.
+    The characters ``. / * # $ %`` become ``%2E``, ``%2F`` and so on, so that different names stay different.
     """
     return _SPECIAL.sub(lambda found: f"%{ord(found[0]):02X}", name)
 

@@ -1,7 +1,4 @@
-"""Who a client is, once its credentials were checked.
-
-What a principal or a role may be called.
-"""
+"""The principal of an authenticated client, and the valid names of principals and roles."""
 
 import re
 from collections.abc import Mapping
@@ -12,26 +9,26 @@ from zope.interface import Attribute, Interface, implementer
 
 from fleximq.interfaces import IRights
 
-#: Who a client is that showed no credentials, in permissions.
+#: The name of clients without credentials in permissions.
 ANONYMOUS = "anonymous"
 
 
 class IPrincipal(Interface):
-    """What a login of ``twisted.cred`` ends with here."""
+    """The avatar that a login of ``twisted.cred`` returns."""
 
-    name = Attribute("""Who it is.""")
+    name = Attribute("""Its name.""")
 
 
 @implementer(IPrincipal)
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody whom a checker knows.
+    """An authenticated identity.
 
-    ``name`` is unique among all checkers of a broker by the operator's care. ``roles`` and ``grants`` (action -> topic
-    patterns) come with the credentials themselves, e.g. from a token's claims, beside what the settings say of the
-    name. ``scheme`` is the checker that vouched. ``expires`` is when the credentials end, in seconds since 1970; the
-    connection ends then too. ``proof`` is what the checker knows the credentials by when it is asked again whether it
-    vouches for them, e.g. after its file was changed; nothing that would let anybody in.
+    ``name``: the operator must make it unique among all checkers of a broker. ``roles`` and ``grants`` (action -> topic
+    patterns) are carried by the credentials, e.g. a token's claims, and add to those of the settings. ``scheme``: the
+    scheme of its checker. ``expires``: the end of the credentials, in seconds since 1970; the connection ends then too.
+    ``proof`` lets the checker recognise the credentials when it checks them again, e.g. after its file was changed; it
+    does not grant access.
     """
 
     name: str
@@ -43,15 +40,15 @@ class Principal:
 
 
 class Admitted(NamedTuple):
-    """A peer that may come in: who it is (None: anonymous), and what it may do."""
+    """An admitted peer: its principal (None: anonymous), and its rights."""
 
     principal: Principal | None
     rights: IRights
 
 
-#: Names may have so many characters.
+#: Maximum length of a name in characters.
 MAX_NAME_CHARACTERS = 256
-#: Before the names of programs that the broker runs itself; nobody else is called so.
+#: Prefix of the names of programs that the broker runs itself; reserved for them.
 SPAWN = "spawn:"
 
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -59,11 +56,10 @@ _ROLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 
 
 def isName(name: object) -> bool:
-    """Say whether somebody may have this name.
+    """Return whether a principal may have this name.
 
     It is a text of 1 to :data:`MAX_NAME_CHARACTERS` characters without control characters and without spaces at its
-    ends,
-    neither that of those who show nothing nor one of a program that the broker runs.
+    ends, other than ``anonymous`` and names that begin with ``spawn:``.
     """
     return (
         isinstance(name, str)
@@ -76,5 +72,5 @@ def isName(name: object) -> bool:
 
 
 def isRole(name: object) -> bool:
-    """Say whether a role may have this name: up to 64 letters, digits, ``_``, ``.`` and ``-``."""
+    """Return whether a role may have this name: up to 64 letters, digits, ``_``, ``.`` and ``-``."""
     return isinstance(name, str) and _ROLE.fullmatch(name) is not None

@@ -1,8 +1,7 @@
-"""Files with secrets in them: read whole, replaced whole, and nobody's business but their owner's.
+"""Files with secrets: read completely, replaced atomically, readable by their owner only.
 
-The lines of a file of passwords, keys or tokens: ``NAME:HASH`` or ``NAME:HASH:ROLE,ROLE``.
-
-Empty lines and those that begin with ``#`` say nothing, and stay where they are when the file is changed.
+Files of passwords, keys or tokens have lines ``NAME:HASH`` or ``NAME:HASH:ROLE,ROLE``. Empty lines and those that begin
+with ``#`` are ignored, and stay in place when the file is changed.
 """
 
 import fcntl
@@ -17,22 +16,22 @@ from fleximq.errors import SettingError
 from fleximq.limits import MEBIBYTE
 from fleximq.security.principal import isName, isRole
 
-#: A file with secrets may have so many bytes.
+#: Maximum size of a file with secrets in bytes.
 MAX_FILE_BYTES = 64 * MEBIBYTE
 
 
 class SecretFile(NamedTuple):
-    """The bytes of a file, and what its owner should be told about it."""
+    """The bytes of a file, and warnings for its owner."""
 
     content: bytes
     warnings: tuple[str, ...]
 
 
 def read(path: str, public: bool = False) -> SecretFile:
-    """Return what stands in a file.
+    """Return the content of a file.
 
-    :param public: nothing in it is secret, so that everybody may read it.
-    :raises SettingError: there is none, or it cannot be read.
+    :param public: it contains no secrets, so others may read it.
+    :raises SettingError: it does not exist or cannot be read.
     """
     if not path or "\0" in path:
         raise SettingError(f"{path!r} names no file")
@@ -50,13 +49,15 @@ def read(path: str, public: bool = False) -> SecretFile:
 
 
 def _isCredential(path: str) -> bool:
-    """Say whether systemd keeps this file, in a folder that is shut to others whatever the mode of the file."""
+    """Return whether this is a credential file of systemd, in a folder closed to others regardless of the file's
+    mode.
+    """
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     return bool(folder) and os.path.dirname(os.path.abspath(path)) == os.path.abspath(folder or "")
 
 
 def text(path: str, found: SecretFile) -> str:
-    """Return what was found in a file as text.
+    """Return the content of a file as text.
 
     :raises SettingError: it is not UTF-8; the sentence names the line.
     """
@@ -69,9 +70,9 @@ def text(path: str, found: SecretFile) -> str:
 
 @contextmanager
 def alone(path: str) -> Iterator[None]:
-    """Keep out, meanwhile, everybody else who changes a file in the same folder in this manner.
+    """Lock the folder of a file against other processes that use this function.
 
-    :raises SettingError: there is no such folder.
+    :raises SettingError: the folder does not exist.
     """
     folder = os.path.dirname(os.path.abspath(path))
     try:
@@ -86,9 +87,9 @@ def alone(path: str) -> Iterator[None]:
 
 
 def write(path: str, content: str) -> None:
-    """Put this in the place of a file, all at once. Only its owner may read it, and its group if that might before.
+    """Replace a file atomically. Its owner can read it, and its group if it could read the old one.
 
-    Whoever reads the file meanwhile finds the old content or the new one, also after a crash.
+    Concurrent readers see the old content or the new one, also after a crash.
 
     :raises SettingError: it cannot be written.
     """
@@ -113,7 +114,7 @@ def write(path: str, content: str) -> None:
 
 
 def _giveTo(path: str, descriptor: int) -> None:
-    """Let a new file belong to whom the old one belongs, and its group read it if that might; else it stays ours."""
+    """Give a new file the owner and group permission of the old one, if permitted."""
     with suppress(FileNotFoundError, PermissionError):
         old = os.stat(path)
         os.fchown(descriptor, old.st_uid, old.st_gid)
@@ -129,7 +130,7 @@ def _sync(folder: str) -> None:
 
 
 class CredentialEntry(NamedTuple):
-    """One line: who it is, the hash of what is shown, and the roles that come with it."""
+    """One line: the name, the hash of the secret, and the roles."""
 
     name: str
     hash: str
@@ -139,12 +140,12 @@ class CredentialEntry(NamedTuple):
         return f"Entry(name={self.name!r})"
 
     def line(self) -> str:
-        """Return the line as it stands in the file."""
+        """Return the line for the file."""
         return ":".join([self.name, self.hash, *([",".join(self.roles)] if self.roles else [])])
 
 
 class CredentialFile(NamedTuple):
-    """A file: its lines, entries among them, and what its owner should be told."""
+    """A file: its lines, entries among them, and warnings for its owner."""
 
     lines: tuple[CredentialEntry | str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -155,11 +156,11 @@ class CredentialFile(NamedTuple):
 
 
 def readEntries(path: str, fault: Callable[[str], str | None]) -> CredentialFile:
-    """Return what stands in a file.
+    """Return the lines of a file.
 
-    :param fault: returns what is wrong with a hash, as the end of a sentence, or None.
-    :raises SettingError: the file cannot be read, or a line is not of the form; the sentence names the line, and
-        nothing of what stands there but the name.
+    :param fault: returns the fault of a hash, as the end of a sentence, or None.
+    :raises SettingError: the file cannot be read, or a line is malformed; the sentence names the line's number and
+        name, never its secret.
     """
     found = read(path)
     lines = text(path, found).splitlines()
@@ -169,7 +170,7 @@ def readEntries(path: str, fault: Callable[[str], str | None]) -> CredentialFile
 
 
 def writeEntries(path: str, lines: tuple[CredentialEntry | str, ...]) -> None:
-    """Put these lines in the place of a file.
+    """Replace the lines of a file.
 
     :raises SettingError: it cannot be written.
     """
@@ -178,7 +179,7 @@ def writeEntries(path: str, lines: tuple[CredentialEntry | str, ...]) -> None:
 
 
 def faultOfName(name: str) -> str | None:
-    """Return what is wrong with a name that is to stand in a file, as the end of a sentence, or None."""
+    """Return the fault of a name for a file, as the end of a sentence, or None."""
     if not isName(name):
         return "a name of 1 to 256 characters, without control characters and other than anonymous and spawn:..."
     return "a name without a colon and not beginning with #" if ":" in name or name.startswith("#") else None

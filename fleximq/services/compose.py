@@ -123,7 +123,7 @@ def compose(
         child = ChildService(reactor, line, context, environment, security.rightsOf)
         contexts.append(child.context)
         child.setServiceParent(whole)
-    readiness = _tellServiceManager(reactor, whole, journal, NotifySocket(environment), watchdogInterval(environment))
+    readiness = _addReadiness(reactor, whole, journal, NotifySocket(environment), watchdogInterval(environment))
     reload.onBegin, reload.onEnd = readiness.reloading, readiness.reloaded
     reload.participants += [
         securityParticipant(security, broker, reactor, counted),
@@ -138,7 +138,7 @@ def compose(
     return whole
 
 
-def _tellServiceManager(
+def _addReadiness(
     reactor: Any, whole: MultiService, journal: Any, socket: NotifySocket, pause: float | None
 ) -> Readiness:
     """Report to the service manager when all services so far have started, and feed its watchdog."""
@@ -154,7 +154,6 @@ def _tellServiceManager(
 def _whole(
     reactor: Any, journal: Any, broker: Broker, abortStart: Callable[[str], NoReturn], wakeup: Wakeup
 ) -> MultiService:
-    """Return the service that holds all others."""
     if journal.onDisk:
         return JournalService(reactor, journal, partial(restore, broker, journal), abortStart, wakeup)
     return MultiService()

@@ -125,17 +125,16 @@ class ExtensionService(Service):
         self._inner = self.extension.makeService(self._context, self._configuration)
 
     def _try(self, step: Callable[[], object]) -> None:
-        """Run one step of the start; disable the extension if it fails."""
         try:
             step()
         except SettingError as error:
-            self._putAside()
+            self._disable()
             self._abortStart(f"extension {self.extension.name}: {error}")
         except Exception:
             self._failed(Failure(), "start: the broker runs without it")
-            self._putAside()
+            self._disable()
 
-    def _putAside(self) -> None:
+    def _disable(self) -> None:
         self._inner = None
         self._context.release()
 

@@ -12,16 +12,16 @@ from fleximq.values.histogram import Histogram
 from fleximq.web.health_pages import Check, Look
 
 #: Seconds between two measurements.
-EVERY = 1.0
+INTERVAL = 1.0
 #: The bounds of the histogram, in seconds.
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class LagService(Service):
     """Measures while it runs; ``histogram`` has the results."""
 
     def __init__(self, clock: IReactorTime) -> None:
-        self.histogram = Histogram(SECONDS)
+        self.histogram = Histogram(BUCKETS)
         self._clock = clock
         self._measured = 0.0
         self._due = 0.0
@@ -46,10 +46,10 @@ class LagService(Service):
             self._call = None
 
     def _again(self) -> None:
-        self._due = self._clock.seconds() + EVERY
-        self._call = self._clock.callLater(EVERY, self._look)
+        self._due = self._clock.seconds() + INTERVAL
+        self._call = self._clock.callLater(INTERVAL, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._measured = max(0.0, self._clock.seconds() - self._due)
         self.histogram.add(self._measured)
         self._again()

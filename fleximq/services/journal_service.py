@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _log = Logger("fleximq.services.journal")
 
 #: Seconds between two checks for expired records and for missing journal files.
-CLEANING = 60.0
+CLEANING_INTERVAL = 60.0
 
 
 def makeJournal(wakeup: Wakeup, settings: Settings, turn: WriteTurn, counted: Callable[[str, int], None]) -> IJournal:
@@ -63,7 +63,6 @@ def makeJournal(wakeup: Wakeup, settings: Settings, turn: WriteTurn, counted: Ca
 
 
 def _rulesOf(settings: Settings) -> RetentionPolicy:
-    """Return the retention rules in these settings."""
     return RetentionPolicy(
         durable=anyOf((*settings.durable, *settings.retain)),
         retained=anyOf(settings.retain),
@@ -120,7 +119,7 @@ class JournalService(MultiService):
             milliseconds=round((time.monotonic() - began) * 1000),
             records=state.records,
         )
-        self._cleaning.start(CLEANING).addErrback(_cleaningFailed)
+        self._cleaning.start(CLEANING_INTERVAL).addErrback(_cleaningFailed)
         super().startService()
 
     def stopService(self) -> "Deferred[None]":
@@ -169,7 +168,7 @@ def restore(broker: Broker, journal: "DiskJournal", state: "RecoveredJournal") -
     """Restore a broker's queues and their messages, and the next free client id."""
     journal.keeper = broker.checkpointer
     broker.checkpointer.restore(state)
-    broker.clients.goOn(state.nextClientId, lambda until: journal.appendState(ClientIdsReserved(until)))
+    broker.clients.continueFrom(state.nextClientId, lambda until: journal.appendState(ClientIdsReserved(until)))
 
 
 def _inTurn(turn: WriteTurn, call: Callable[..., object], *arguments: object) -> None:

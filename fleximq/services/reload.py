@@ -50,7 +50,7 @@ class Reload:
         """
         self.onBegin()
         try:
-            return self._take(self._again())
+            return self._apply(self._again())
         except SettingsRefused as refused:
             for sentence in refused.sentences:
                 _log.error("The settings stay as they are: {sentence}", sentence=sentence)
@@ -64,7 +64,7 @@ class Reload:
         finally:
             self.onEnd()
 
-    def signalled(self) -> None:
+    def reloadOnSignal(self) -> None:
         """Reload on a signal; errors are logged."""
         try:
             self.reload()
@@ -82,7 +82,7 @@ class Reload:
             raise Conflict(str(refused)) from refused
         return {"changed": list(changes.changed), "restart": list(changes.waiting)}
 
-    def _take(self, requested: Settings) -> Difference:
+    def _apply(self, requested: Settings) -> Difference:
         sentences = list(lostProtections(self.settings, requested))
         changes = difference(self.settings, requested)
         settings = merged(self.settings, requested)
@@ -102,11 +102,11 @@ class Reload:
                 step()
             except Exception:
                 _log.failure("A part of the broker could not follow the new settings")
-        _tell(changes)
+        _logChanges(changes)
         return changes
 
 
-def _tell(changes: Difference) -> None:
+def _logChanges(changes: Difference) -> None:
     _log.info("The settings were read again; changed: {names}", names=", ".join(changes.changed) or "nothing in them")
     if changes.waiting:
         _log.warn("These settings need a restart to change: {names}", names=", ".join(changes.waiting))

@@ -55,7 +55,6 @@ class Web:
         return WebSite(self._reactor, ways, self._pages, self._nobody, self._namesTrusted, self._origins, renewed)
 
     def _namesTrusted(self) -> bool:
-        """Return whether the broker serves other machines."""
         settings = self._settings()
         return settings.allowAnonymous or bool(settings.auth)
 

@@ -1,4 +1,4 @@
-"""Whether what an operator wrote makes sense, found out without opening or starting anything."""
+"""Finds faults of a configuration without opening or starting files, ports or services."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,11 +15,11 @@ _TABLES = frozenset(table.name for table in TABLES)
 
 
 def faults(values: Mapping[str, object], registry: Registry, elsewhere: bool = False) -> Iterator[str]:
-    """Yield a sentence for everything that is wrong with these settings, as far as each can be understood.
+    """Yield a sentence for each fault of these settings, as far as each can be parsed.
 
-    :param values: what was written, by the names of the options.
-    :param registry: the plug-ins there are.
-    :param elsewhere: the broker will run in another process, so that sockets which systemd passes to it are not here.
+    :param values: the values as written, by the names of the options.
+    :param registry: the installed plug-ins.
+    :param elsewhere: the broker will run in another process, so sockets of systemd cannot be checked here.
     """
     good = {}
     for name, value in values.items():
@@ -48,7 +48,7 @@ def faults(values: Mapping[str, object], registry: Registry, elsewhere: bool = F
 def configurationOf(chosen: EnabledExtension, registry: Registry) -> Any:
     """Return the options of an extension, checked by itself.
 
-    :raises SettingError: it is not installed, cannot be loaded, or finds something wrong with its options.
+    :raises SettingError: it is not installed, cannot be loaded, or refuses its options.
     """
     extension = registry.extensions.get(chosen.name)
     if extension is None:
@@ -84,7 +84,7 @@ def _faultsOfListeners(settings: Settings, registry: Registry, elsewhere: bool) 
 
 
 def _faultsOfJournal(settings: Settings) -> Iterator[str]:
-    """What asks for a journal needs one, and one that is full must be able to get rid of a file."""
+    """Settings of durable topics need a journal, and its size must permit removing a file."""
     if settings.journal is None:
         for name, given in (
             ("durable", settings.durable),

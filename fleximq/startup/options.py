@@ -1,4 +1,4 @@
-"""The command line of ``twistd fleximq``, made from the table of settings.
+"""The command line of ``twistd fleximq``, generated from the table of settings.
 
 A wrong value or an unknown option ends the program with one sentence on standard error and exit code 1.
 """
@@ -46,12 +46,12 @@ Examples:
 """
 
 
-#: How options are read that add up when they are given several times.
+#: The parsers of repeatable options.
 REPEATED = (texts, extensions)
 
 
 class Options(usage.Options):
-    """Reads the command line into :attr:`settings`."""
+    """Parses the command line into :attr:`settings`."""
 
     synopsis = "[--listen [DIALECT+]ENDPOINT] ..."
     longdesc = ""
@@ -62,19 +62,19 @@ class Options(usage.Options):
         super().__init__()
 
     def opt_version(self) -> None:
-        """Say which version this is, and exit."""
+        """Print the version, and exit."""
         print(f"FlexiMQ {__version__}")
         raise SystemExit(0)
 
     def parseArgs(self, *arguments: str) -> None:
-        """Take no bare words."""
+        """Refuse positional arguments."""
         if arguments:
             raise usage.UsageError(f"unexpected argument {arguments[0]!r}, all options begin with --")
 
     def parseOptions(self, options: Sequence[str] | None = None) -> None:
-        """Read the words of a command line.
+        """Parse the command line.
 
-        :raises SystemExit: with the sentence that says what is wrong; Python prints it and exits with 1.
+        :raises SystemExit: with a sentence about the error; Python prints it and exits with 1.
         """
         try:
             super().parseOptions(options)
@@ -84,7 +84,7 @@ class Options(usage.Options):
             raise SystemExit(f"fleximq: {error}") from None
 
     def postOptions(self) -> None:
-        """Turn what was given, here and in a settings file, into checked settings. What is given here wins."""
+        """Combine command line and settings file into checked settings. The command line takes precedence."""
         self._folder = os.getcwd()
         path = self.get("config")
         written = {} if path is None else read(path)
@@ -93,9 +93,9 @@ class Options(usage.Options):
         self.settings = Settings.of({**written, **self._given()})
 
     def again(self) -> Settings:
-        """Return the settings that a start of the broker would find now, with the same command line.
+        """Return the settings that a start of the broker would use now, with the same command line.
 
-        :raises SettingError: the settings file cannot be read, holds nothing, or something in it is wrong.
+        :raises SettingError: the settings file cannot be read, is empty, or is invalid.
         """
         path = self.get("config")
         written = {} if path is None else read(os.path.join(self._folder, path))
@@ -107,7 +107,7 @@ class Options(usage.Options):
         return Settings.of({**written, **self._given()})
 
     def _faults(self, written: Mapping[str, object]) -> Iterator[str]:
-        """Yield a sentence for all that is wrong in the settings file, else for all that is with the command line."""
+        """Yield a sentence for each fault of the settings file, or if it has none, of the command line."""
         registry = installed()
         good = True
         for sentence in faults(written, registry):
@@ -117,7 +117,7 @@ class Options(usage.Options):
             yield from faults({**written, **self._given()}, registry)
 
     def _given(self) -> dict[str, object]:
-        """Return what stands on the command line, by name."""
+        """Return the options of the command line, by name."""
         given: dict[str, object] = {name: tuple(values) for name, values in self._texts.items()}
         for option in OPTIONS:
             value = self.get(option.name)
@@ -133,7 +133,7 @@ class Options(usage.Options):
 
 
 def _described(option: Option) -> str:
-    """Return an option's words, with the value it has when it is not given."""
+    """Return an option's help text with its default."""
     if option.read is flag or not option.default:
         return option.words
     shown = ", ".join(option.default) if option.read is texts else _shown(option)
@@ -150,7 +150,7 @@ def _shown(option: Option) -> str:
 
 
 def _repeated(option: Option) -> Callable[[Options, str], None]:
-    """Return the method that Twisted calls each time when an option is given that adds up."""
+    """Return the method that Twisted calls for each occurrence of a repeatable option."""
 
     def take(self: Options, value: str) -> None:
         self._texts.setdefault(option.name, []).append(value)

@@ -1,7 +1,7 @@
-"""What becomes of settings that are read again while the broker runs: what changes, what waits, what is refused.
+"""Compares settings on reload: changed now, changed by a restart, or refused.
 
-:data:`LIVE` names the settings that a reload changes. All others keep their values until the broker is started anew; a
-reload names those that differ. docs/operating.rst, "Reloading".
+:data:`LIVE` names the settings that a reload changes. All others stay until the broker is restarted; a reload reports
+those that differ. docs/operating.rst, "Reloading".
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from fleximq.config.settings import OPTIONS, TABLES, Settings
 from fleximq.errors import SettingError
 
-#: The settings that a reload changes, by the names that an operator knows.
+#: The settings that a reload changes, by option name.
 LIVE = frozenset(
     {
         "auth",
@@ -53,14 +53,14 @@ LIVE = frozenset(
     }
 )
 
-#: Name -> where it stands in the settings: its field, and whether that is one of their limits.
+#: Name -> its field, and whether that is a field of the limits.
 _PLACES = {option.name: (option.field, option.isLimit) for option in OPTIONS} | {
     table.name: (table.field, False) for table in TABLES
 }
 
 
 class SettingsRefused(SettingError):
-    """New settings that are not taken; ``sentences`` say all that is wrong with them."""
+    """New settings with faults; ``sentences`` name all of them."""
 
     def __init__(self, sentences: Sequence[str]) -> None:
         super().__init__("\n".join(sentences))
@@ -68,7 +68,7 @@ class SettingsRefused(SettingError):
 
 
 class Difference(NamedTuple):
-    """The names of settings that a reload changes, and of those that a restart would change."""
+    """The names of settings that a reload changes, and of those that need a restart."""
 
     changed: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
@@ -81,9 +81,9 @@ def difference(old: Settings, new: Settings) -> Difference:
 
 
 def merged(old: Settings, new: Settings) -> Settings:
-    """Return the new settings with the old values of those that cannot change while the broker runs.
+    """Return the new settings with the old values of those that need a restart.
 
-    :raises SettingError: the two do not go together.
+    :raises SettingError: the combination is invalid.
     """
     waiting = [_PLACES[name] for name in _PLACES if name not in LIVE]
     limits = replace(new.limits, **{name: getattr(old.limits, name) for name, isLimit in waiting if isLimit})
@@ -92,9 +92,9 @@ def merged(old: Settings, new: Settings) -> Settings:
 
 
 def lostProtections(old: Settings, new: Settings) -> Iterator[str]:
-    """Yield a sentence for each door that the new settings would take away altogether.
+    """Yield a sentence for each protection that the new settings would remove completely.
 
-    A file that has lost its end, or all that was in it, still reads well; so this wants a restart.
+    A truncated or empty file is still valid TOML; so this needs a restart.
     """
     if old.auth and not new.auth:
         yield "auth is gone, but nobody would have to show credentials then: only a restart does that"

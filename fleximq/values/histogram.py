@@ -1,4 +1,4 @@
-"""How long commits take and how much is in one, as histograms; what an operator watches a disk by."""
+"""Histograms, and the statistics of commits made of them, by which an operator monitors a disk."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ BYTES = (1 << 8, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 
 
 
 class Histogram:
-    """Counts values by the first bound that they are not over; ``sum`` is that of all.
+    """Counts values by their bucket; ``sum`` is the sum of all.
 
-    :param bounds: ascending; above the last one there is one more count.
+    :param bounds: inclusive upper bounds, ascending; one more count is for values above the last.
     """
 
     __slots__ = ("bounds", "counts", "sum")
@@ -29,14 +29,14 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many values there were."""
+        """The number of values."""
         return sum(self.counts)
 
 
 class Commits:
-    """The commits of a journal since it was opened: ``seconds`` each took, ``messages`` and ``bytes`` in each.
+    """The commits of a journal since it was opened: ``seconds`` of each, ``messages`` and ``bytes`` in each.
 
-    The seconds are those that encoding, writing and syncing took on the writer's thread.
+    The seconds are those of encoding, writing and syncing on the writer's thread.
     """
 
     __slots__ = ("bytes", "messages", "seconds")
@@ -47,7 +47,7 @@ class Commits:
         self.bytes = Histogram(BYTES)
 
     def add(self, seconds: float, messages: int, size: int) -> None:
-        """Count a commit that was carried out."""
+        """Count a completed commit."""
         self.seconds.add(seconds)
         self.messages.add(messages)
         self.bytes.add(size)

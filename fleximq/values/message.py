@@ -1,8 +1,7 @@
-"""One publication as the rooms hand it to each other: its bytes, and what these bytes are.
+"""One publication as the rooms exchange it: its bytes, and their kind.
 
-The core never re-encodes a payload. A dialect that needs another form of it asks
-:mod:`fleximq.wire.payload_conversion`,
-which holds the table of DIALECTS, section 5.
+The core never re-encodes a payload. A dialect that needs another form calls :mod:`fleximq.wire.payload_conversion`,
+which implements the table of DIALECTS, section 5.
 """
 
 from enum import Enum
@@ -10,10 +9,10 @@ from typing import NamedTuple
 
 
 class Content(Enum):
-    """What the bytes of a payload are, told by the dialect they came from."""
+    """The kind of a payload's bytes, set by the publisher's dialect."""
 
     MESSAGEPACK = "messagepack"
-    """FlexiMQ: one MessagePack value, or nothing."""
+    """FlexiMQ: one MessagePack value, or no bytes."""
     BYTES = "bytes"
     """BlipMQ: opaque bytes."""
     TEXT = "text"
@@ -21,12 +20,12 @@ class Content(Enum):
 
 
 class Message(NamedTuple):
-    """One publication, taken out of its run; what queues hold and other dialects render.
+    """One publication, as queues store it and other dialects render it.
 
-    ``payload`` is in the form that ``content`` names. ``qos`` is the publisher's (0 or 1). The three ids are
-    MiniMQ's fields, which cross to FlexiMQ as header keys of the same names; None where there is none.
-    ``legacy`` marks a MiniMQ v1.0 message, which travels back without its last two fields; ``line`` whatever came as
-    a MiniMQ line, and so may go back as one verbatim. ``offset`` is its place in the journal, 0 where it has none.
+    ``payload`` is in the form that ``content`` names. ``qos`` is the publisher's (0 or 1). The three ids are MiniMQ's
+    fields, and header keys of the same names in FlexiMQ; None if absent. ``legacy``: a MiniMQ v1.0 message, returned to
+    MiniMQ without its last two fields. ``line``: received as a MiniMQ line, so it can be returned as one verbatim.
+    ``offset``: its offset in the journal, 0 without one.
     """
 
     payload: bytes

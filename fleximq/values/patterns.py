@@ -1,8 +1,8 @@
-"""Patterns of topics that are asked again and again: which topics are durable, which live only so long.
+"""Topic patterns compiled to one test, for durable topics, time to live and permissions.
 
-They mean what they mean in a subscription (docs/dialects.rst): the levels of a name are separated by ``.`` or ``/``, a
-level ``*`` matches one level, a last level ``#`` any number of levels, none included, and names that begin with ``$``
-match no wildcard at their first level. Compiled once, all patterns together cost one look, about 1 us.
+They mean the same as in a subscription (docs/dialects.rst): the levels of a name are separated by ``.`` or ``/``, a
+level ``*`` matches one level, a last level ``#`` any number of levels, including none, and names that begin with ``$``
+match no wildcard at their first level. All patterns together cost one match, about 1 us.
 """
 
 import re
@@ -14,7 +14,7 @@ _ORDINARY = r"(?!\$)"
 
 
 def anyOf(patterns: Iterable[str]) -> Callable[[str], bool]:
-    """Return what tells whether a name matches one of these patterns or is one of these names."""
+    """Return a function that tests whether a name matches one of these patterns."""
     expression = expressionOf(patterns)
     if not expression:
         return _none
@@ -23,15 +23,15 @@ def anyOf(patterns: Iterable[str]) -> Callable[[str], bool]:
 
 
 def expressionOf(patterns: Iterable[str]) -> str:
-    """Return a regular expression for the whole of a name that matches one of these patterns; empty without any.
+    """Return a regular expression for full names that match one of these patterns; empty without any.
 
-    Python and Java understand it alike; a dot in it means any character at all.
+    Python and Java interpret it alike; a dot in it must match every character.
     """
     return "|".join(map(_expression, patterns))
 
 
 def overlap(first: str, second: str) -> bool:
-    """Tell whether there is a name that both patterns match."""
+    """Return whether some name matches both patterns."""
     one, oneRest = _parts(first)
     other, otherRest = _parts(second)
     if (len(one) > len(other) and not otherRest) or (len(other) > len(one) and not oneRest):
@@ -39,7 +39,7 @@ def overlap(first: str, second: str) -> bool:
     if any(a != b and "*" not in (a, b) for a, b in zip(one, other, strict=False)):
         return False
     if one[1:] + other[1:] == [] and "" in one + other and not (oneRest and otherRest):
-        return False  # it would have to be the empty name, which is none
+        return False  # only the empty name would match, which is invalid
     heads = [levels[0] if levels else "*" for levels in (one, other)]
     return "*" not in heads or not any(head.startswith("$") for head in heads)
 

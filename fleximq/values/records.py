@@ -1,7 +1,7 @@
-"""What broker and journal hand each other: runs to keep, records that were kept, and notes about queues.
+"""Records that broker and journal exchange: runs to store, and stored batches.
 
-A *record* is a message in the journal: its bytes, its header without the topic, and its place. Records come in
-batches, whose columns are cut into single values only when somebody asks for them.
+A *record* is a message in the journal: its bytes, its header without the topic, and its offset. Records are returned in
+batches, whose columns are split into single values only on demand.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,16 +13,16 @@ import msgpack
 
 from fleximq.values.message import Content, Message
 
-#: How a record says which dialect it came from (docs/journal-format.rst, "Dialects").
+#: The codes of a record's dialect (docs/journal-format.rst, "Dialects").
 DIALECTS = {"broker": 0, "fleximq": 1, "blipmq": 2, "minimq": 3, "identity": 4}
-#: The dialect is a plug-in's; its name stands in the publisher's name, before the hyphen.
+#: The dialect is a plug-in's; its name is the part of the publisher's name before the hyphen.
 OTHER_DIALECT = 0xFFFF
 
-#: What the bits of a record's content say beside its low byte.
+#: Flags of a record's content, above its low byte.
 QOS1, LEGACY, LINE = 0x100, 0x200, 0x400
 _KINDS = (Content.MESSAGEPACK, Content.BYTES, Content.TEXT)
 _CODES = {kind: code for code, kind in enumerate(_KINDS)}
-#: What each possible content code means: content, qos, legacy, line.
+#: Content code -> content, qos, legacy, line.
 CONTENTS: dict[int, tuple[Content, int, bool, bool]] = {
     code | qos * QOS1 | legacy * LEGACY | line * LINE: (kind, qos, bool(legacy), bool(line))
     for code, kind in enumerate(_KINDS)
@@ -33,19 +33,19 @@ CONTENTS: dict[int, tuple[Content, int, bool, bool]] = {
 #: The ids that a header can carry, in the order of :class:`fleximq.values.message.Message`.
 _IDS = ("message_id", "correlation_id", "reply_to")
 _NO_IDS = (None, None, None)
-#: What stands before a message_id of so many bytes that is all there is in a header: MessagePack cut before its text.
+#: By length: the MessagePack of a header with only a message_id, up to its text.
 _ONLY_ID: list[bytes] = [msgpack.packb({"message_id": "x" * length})[: -length or None] for length in range(256)]
-#: Ids of longer headers are not remembered.
+#: Ids of longer headers are not cached.
 _REPEATED = 4096
 # Making a NamedTuple through its own constructor costs twice as much.
 _new = tuple.__new__
 
 
 class Run(NamedTuple):
-    """The messages of one run as the journal keeps them.
+    """The messages of one run in the journal's form.
 
     ``headers`` are MessagePack maps without the topic, no bytes for an empty one; ``contents`` are codes, see
-    :func:`contentOf`. Either is one value where all messages have the same.
+    :func:`contentOf`. Either is one value if all messages have the same.
     """
 
     headers: bytes | Sequence[bytes]
@@ -54,7 +54,8 @@ class Run(NamedTuple):
 
 
 class TopicBounds(NamedTuple):
-    """What the journal has of a topic: first and last offset, their times (microseconds since 1970), and how much.
+    """The records of a topic in the journal: first and last offset, their times (microseconds since 1970), and their
+    amount.
 
     ``bytes`` are those of headers and payloads.
     """
@@ -63,23 +64,22 @@ class TopicBounds(NamedTuple):
     last: int
     firstTime: int
     lastTime: int
-    count: int  # type: ignore[assignment]  # nobody counts the values of this tuple
+    count: int  # type: ignore[assignment]  # tuple.count is not used
     bytes: int
 
 
 class BacklogSize(NamedTuple):
-    """How much stands from an offset on, about; ``bytes`` are those of headers and payloads."""
+    """About how much is stored from an offset on; ``bytes`` are those of headers and payloads."""
 
     records: int
     bytes: int
 
 
 class Blobs:
-    """Byte strings that stand one behind the other, cut apart when they are asked for.
+    """Adjacent byte strings, split on demand.
 
     :param blob: all of them.
-    :param ends: where each begins and the last one ends, one number more than strings. The first is where ``blob``
-        itself begins.
+    :param ends: the start of the first and the end of each; the first is the position at which ``blob`` begins.
     """
 
     __slots__ = ("_blob", "_ends")
@@ -97,7 +97,7 @@ class Blobs:
         return len(self._blob)
 
     def cut(self) -> list[bytes]:
-        """Return the strings."""
+        """Return the strings as a list."""
         blob, ends = self._blob, self._ends
         if not blob:
             return [b""] * (len(ends) - 1)
@@ -107,12 +107,12 @@ class Blobs:
         return [blob[start:end] for start, end in pairwise(ends)]
 
     def at(self, place: int) -> bytes:
-        """Return one of them."""
+        """Return one string."""
         start = self._ends[0]
         return self._blob[self._ends[place] - start : self._ends[place + 1] - start]
 
     def part(self, start: int, stop: int) -> "Blobs":
-        """Return those from one place up to another, not cut apart either; fewer where there are not so many."""
+        """Return the strings from one index up to another, not split either; fewer if there are fewer."""
         start, stop = min(start, len(self)), min(stop, len(self))
         ends = self._ends[start : stop + 1]
         first = self._ends[0]
@@ -120,9 +120,9 @@ class Blobs:
 
 
 class StoredBatch:
-    """Records in the order of their offsets, as columns of equal length; making one costs little.
+    """Records in the order of their offsets, as columns of equal length; cheap to make.
 
-    ``topicOf`` and ``publisherOf`` are places in ``topics`` and ``publishers`` (pairs of client id and name), which
+    ``topicOf`` and ``publisherOf`` are indexes into ``topics`` and ``publishers`` (pairs of client id and name), which
     may hold more than the batch needs. ``timestamps`` are microseconds since 1970; ``dialects`` values of
     :data:`DIALECTS` or :data:`OTHER_DIALECT`; ``contents`` keys of :data:`CONTENTS`.
     """
@@ -183,7 +183,7 @@ class StoredBatch:
 
     @property
     def size(self) -> int:
-        """The bytes of all headers and payloads, known without cutting them apart."""
+        """The bytes of all headers and payloads, known without splitting them."""
         return sum(
             sum(map(len, column)) if isinstance(column, list) else column.size
             for column in (self._headers, self._payloads)
@@ -209,7 +209,7 @@ class StoredBatch:
         return [_message(code, header, payload, offset) for code, header, payload, offset in columns]
 
     def only(self, wanted: Callable[[str], bool]) -> "StoredBatch":
-        """Return a batch of those records whose topics are wanted."""
+        """Return a batch of the records with selected topics."""
         places = {place for place, topic in enumerate(self.topics) if wanted(topic)}
         if len(places) == len(self.topics):
             return self
@@ -217,7 +217,7 @@ class StoredBatch:
         return self.pick([place for place, topic in enumerate(topicOf) if topic in places] if places else range(0))
 
     def pick(self, places: Sequence[int]) -> "StoredBatch":
-        """Return a batch of the records at these places (ascending); a ``range`` without steps is cheap."""
+        """Return a batch of the records at these indexes (ascending); a ``range`` with step 1 is cheap."""
         if isinstance(places, range) and places.step == 1:
             start, stop = places.start, max(places.start, places.stop)
             return self._with(
@@ -263,18 +263,18 @@ def dialectCode(name: str) -> int:
 
 
 def contentOf(message: Message) -> int:
-    """Return the code for what a message is: one of :data:`CONTENTS`."""
+    """Return the code of a message's content, QoS and flags: one of :data:`CONTENTS`."""
     flags = QOS1 * bool(message.qos) | LEGACY * message.legacy | LINE * message.line
     return _CODES[message.content] | flags
 
 
 def headerOf(message: Message) -> bytes:
-    """Return the header in which a message's ids are kept; no bytes if it has none."""
+    """Return a message's ids as a stored header; no bytes if it has none."""
     _, _, _, id, correlation, replyTo, _, _, _ = message
     if correlation is None and replyTo is None:
         if id is None:
             return b""
-        # What nearly all headers of MiniMQ are, in a quarter of the time.
+        # The common header of MiniMQ, in a quarter of the time.
         text = id.encode()
         if len(text) < len(_ONLY_ID):
             return _ONLY_ID[len(text)] + text
@@ -284,7 +284,7 @@ def headerOf(message: Message) -> bytes:
 
 
 def runOf(messages: Sequence[Message]) -> Run:
-    """Return messages as the journal keeps them; for sources that have nothing quicker."""
+    """Return messages in the journal's form; for sources without a faster way."""
     headers = [headerOf(message) for message in messages]
     contents = [contentOf(message) for message in messages]
     return Run(
@@ -295,7 +295,7 @@ def runOf(messages: Sequence[Message]) -> Run:
 
 
 class _Pairs(list[tuple[Any, Any]]):
-    """A map as its pairs, since it may have keys that Python cannot hash."""
+    """A map as its pairs, since Python may be unable to hash its keys."""
 
 
 @lru_cache(maxsize=256)
@@ -314,7 +314,7 @@ def _readIds(header: bytes) -> tuple[str | None, ...]:
 
 
 def idsOf(header: bytes) -> tuple[str | None, ...]:
-    """Return message_id, correlation_id and reply_to of a header; None for what it has not.
+    """Return message_id, correlation_id and reply_to of a header; None for absent ones.
 
     A header that is no MessagePack map has none of them.
     """

@@ -1,18 +1,19 @@
-"""Consumer groups of the pipeline as a journal knows them: by name, the last word of each. Pure.
+"""State records of queues and consumer groups: the changes that a journal stores. Pure.
 
-A checkpoint holds all of them, and the notes behind it say what changed. docs/journal-format.rst.
+docs/journal-format.rst calls them notes. A checkpoint contains the state of all consumer groups, and later records
+change it.
 """
 
 from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-#: The most groups that a broker keeps, and the most bytes that the name of one may have.
+#: Maximum number of groups, and maximum size of a group's name in bytes.
 MAX_GROUPS, MAX_GROUP_NAME_BYTES = 1000, 256
 
 
 class QueueOpened(NamedTuple):
-    """A queue of this key takes what has this offset or a later one: ``s:<subscription id>`` or ``q:<topic>``."""
+    """A queue of this key receives messages from this offset on: ``s:<subscription id>`` or ``q:<topic>``."""
 
     key: str
     topic: str
@@ -23,40 +24,41 @@ class QueueOpened(NamedTuple):
 
 
 class QueueClosed(NamedTuple):
-    """The queue is gone, with all that it held."""
+    """The queue was deleted, with all its messages."""
 
     key: str
 
 
 class QueueDelivered(NamedTuple):
-    """The first ``count`` messages that ever came to a queue were handed out, those of the offsets ``again`` once more.
+    """The first ``count`` messages of a queue were delivered, those of the offsets ``again`` once more.
 
-    They wait for their acknowledgement until ``time`` (microseconds since 1970; 0: for as long as it takes).
+    They wait for their acknowledgement until ``time`` (microseconds since 1970; 0: without a limit).
     """
 
     key: str
-    count: int  # type: ignore[assignment]  # nobody counts the values of a note
+    count: int  # type: ignore[assignment]  # tuple.count is not used
     again: Sequence[int]
     time: int = 0
 
 
 class QueueAcknowledged(NamedTuple):
-    """A queue needs the messages of these offsets no more, whatever the reason; an ``array("Q")``."""
+    """A queue no longer needs the messages of these offsets; an ``array("Q")``."""
 
     key: str
     offsets: "array[int]"
 
 
 class ClientIdsReserved(NamedTuple):
-    """All client ids below ``until`` may have been given out."""
+    """All client ids below ``until`` may be in use."""
 
     until: int
 
 
 class GroupProgress(NamedTuple):
-    """A consumer group is done with all before the offset ``next``; it said so at ``time`` (microseconds since 1970).
+    """A consumer group has processed all records before the offset ``next``, reported at ``time`` (microseconds since
+    1970).
 
-    ``lost`` records it had to do without.
+    ``lost`` records could not be read.
     """
 
     group: str
@@ -66,7 +68,7 @@ class GroupProgress(NamedTuple):
 
 
 class GroupForgotten(NamedTuple):
-    """Nobody wants to know of a consumer group any more."""
+    """A consumer group was deleted."""
 
     group: str
 
@@ -77,7 +79,7 @@ StateRecord = (
 
 
 def follow(groups: dict[str, GroupProgress], note: StateRecord) -> None:
-    """Let a note change what is known; one that is of no group changes nothing."""
+    """Apply a record to the known groups; records of queues and clients change none."""
     if isinstance(note, GroupProgress):
         groups[note.group] = note
     elif isinstance(note, GroupForgotten):
@@ -85,11 +87,11 @@ def follow(groups: dict[str, GroupProgress], note: StateRecord) -> None:
 
 
 def dumped(groups: Iterable[GroupProgress]) -> list[list[Any]]:
-    """Return groups as a snapshot holds them."""
+    """Return groups in the form of a snapshot."""
     return [list(each) for each in groups]
 
 
 def groupsIn(snapshot: Any) -> dict[str, GroupProgress]:
-    """Return the groups of a broker's snapshot, none where it has none."""
+    """Return the groups of a broker's snapshot, none if it has none."""
     found = snapshot.get("groups") if isinstance(snapshot, dict) else None
     return {each[0]: GroupProgress(*each) for each in found or ()}

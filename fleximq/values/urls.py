@@ -1,6 +1,6 @@
-"""The URLs of the FlexiMQ document, section 6.2, as values: ``tcp://``, ``ipc://``, ``ws://``, ``wss://``, ``stdio://``.
+"""The URLs of the FlexiMQ document, section 6.2, parsed: ``tcp://``, ``ipc://``, ``ws://``, ``wss://``, ``stdio://``.
 
-``tls://`` is ours: ``tcp://`` inside TLS. No Twisted here: the client library reads the same URLs.
+``tls://`` is our addition: ``tcp://`` inside TLS. No Twisted here: the client library parses the same URLs.
 """
 
 import os
@@ -25,9 +25,9 @@ class Url:
     """One URL.
 
     ``host`` is a name or an address without brackets, "" for every address of the machine. ``path`` is that of a
-    WebSocket, from its slash on and with its query, or of an ``ipc://`` socket as it was written; "" if there is none.
+    WebSocket, from its slash on and with its query, or of an ``ipc://`` socket as written; "" if there is none.
 
-    :raises SettingError: a part is missing, out of range, or there where its scheme has none.
+    :raises SettingError: a part is missing, out of range, or not permitted by its scheme.
     """
 
     scheme: str
@@ -49,9 +49,9 @@ class Url:
 
     @classmethod
     def parse(cls, text: str) -> "Url":
-        """Read a URL; the scheme may be in any case.
+        """Parse a URL; the scheme may be in any case.
 
-        :raises SettingError: as the class does, and for what is no URL.
+        :raises SettingError: as the class does, and for text that is not a URL.
         """
         scheme, separator, rest = text.partition("://")
         scheme = scheme.lower()
@@ -82,23 +82,23 @@ class Url:
 
     @property
     def isWebSocket(self) -> bool:
-        """Whether WebSocket is what is spoken there."""
+        """Whether the protocol is WebSocket."""
         return self.scheme in ("ws", "wss")
 
     @property
     def isSecure(self) -> bool:
-        """Whether it is spoken inside TLS."""
+        """Whether the connection uses TLS."""
         return self.scheme in ("tls", "wss")
 
     def socketPath(self, folder: str) -> str:
         """Return the path of an ``ipc://`` socket (document 6.3.1).
 
-        :param folder: where relative paths begin; absolute ones are taken as they are.
+        :param folder: the base of relative paths.
         """
         return os.path.join(folder, self.path)
 
 
 def isUrl(text: str) -> bool:
-    """Say whether this begins with one of the schemes, so that it is meant to be a URL."""
+    """Return whether the text begins with one of the schemes, so that it is meant as a URL."""
     scheme, separator, _ = text.partition("://")
     return bool(separator) and scheme.lower() in _SCHEMES

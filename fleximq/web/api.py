@@ -86,7 +86,7 @@ class Api:
         acting = {
             "/api/clients/disconnect": self.disconnect,
             "/api/queues/purge": self.purge,
-            "/api/dead-letters/return": self.giveBack,
+            "/api/dead-letters/return": self.returnDeadLetters,
         }
         return {
             **{path: Page(answer) for path, answer in reading.items()},
@@ -131,7 +131,7 @@ class Api:
                 "topic": queue.name,
                 "dead_letters": queue.name.startswith(DEAD),
                 "consumers_waiting": queue.waiting,
-                **_load(queue, queue.queue, queue.kept),
+                **_load(queue, queue.queue, queue.durable),
             }
 
         return self._named(visit, "queues", self._broker.queues, lambda queue: queue.name, row)
@@ -150,7 +150,7 @@ class Api:
                 "topic": each.topic,
                 "qos": each.qos,
                 "connected": each.idleSince is None,
-                **_load(each, each.queue, each.kept),
+                **_load(each, each.queue, each.durable),
             }
 
         return jsonReply(listing("subscriptions", seen, lambda each: each.id, after, limit, row))
@@ -225,7 +225,7 @@ class Api:
         gone, reason = await done
         return jsonReply({"purged": gone, "reason": reason})
 
-    async def giveBack(self, visit: PageRequest) -> HttpReply:
+    async def returnDeadLetters(self, visit: PageRequest) -> HttpReply:
         """Publish at most ``limit`` dead letters of a ``topic`` to that topic again, and remove them from the dead
         letters.
         """
@@ -234,7 +234,7 @@ class Api:
         if not visit.sees(name) and not visit.sees(DEAD + name):
             raise NotFound(f"there are no dead letters of {name!r}")
         done: Deferred[tuple[int, str | None]] = Deferred()
-        self._broker.admin.giveBack(name, most, lambda given, reason: done.callback((given, reason)))
+        self._broker.admin.returnDeadLetters(name, most, lambda given, reason: done.callback((given, reason)))
         _acted(visit, "gives dead letters of {name} back", name=name)
         given, reason = await done
         return jsonReply({"returned": given, "reason": reason})

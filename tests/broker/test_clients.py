@@ -38,7 +38,7 @@ class ClientsTests(SynchronousTestCase):
     def test_goOn(self) -> None:
         """Ids that an earlier run may have given do not come again; those of this one are noted in blocks, ahead."""
         noted: list[int] = []
-        self.clients.goOn(0, noted.append)
+        self.clients.continueFrom(0, noted.append)
         given = []
         for _ in range(2 * BLOCK):
             given.append(self.clients.reserve())
@@ -46,23 +46,23 @@ class ClientsTests(SynchronousTestCase):
             self.assertLess(given[-1], noted[-1] - BLOCK + 1)
         self.assertEqual((given[0], given[-1]), (FIRST_CLIENT_ID, FIRST_CLIENT_ID + 2 * BLOCK - 1))
         self.assertEqual(noted, [3000, 4000])
-        self.clients.goOn(noted[-1], noted.append)
+        self.clients.continueFrom(noted[-1], noted.append)
         self.assertEqual((self.add(), noted[-1]), (5000, 7000))
 
     def test_lateNote(self) -> None:
         """If the last note was lost with the run that made it, its ids still do not come again."""
         noted: list[int] = []
-        self.clients.goOn(5000, noted.append)
+        self.clients.continueFrom(5000, noted.append)
         given = 0
         while len(noted) < 3:
             given = self.clients.reserve()
-        self.clients.goOn(noted[-2], noted.append)
+        self.clients.continueFrom(noted[-2], noted.append)
         self.assertGreater(self.add(), given)
 
     def test_goOnAtTheEnd(self) -> None:
         """Where an earlier run came to the last id, the first come again."""
         noted: list[int] = []
-        self.clients.goOn(LAST_CLIENT_ID - BLOCK + 1, noted.append)
+        self.clients.continueFrom(LAST_CLIENT_ID - BLOCK + 1, noted.append)
         self.assertEqual((self.add(), noted[0]), (FIRST_CLIENT_ID, 3000))
 
     def test_wraps(self) -> None:

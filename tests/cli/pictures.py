@@ -13,10 +13,10 @@ from rich.console import Console
 from fleximq.cli.bench.plan import Plan
 from fleximq.cli.bench.report import figures
 from fleximq.cli.bench.report import picture as benchPicture
-from fleximq.cli.bench.roles import Done
-from fleximq.cli.bench.run import Course
+from fleximq.cli.bench.roles import RoleResult
+from fleximq.cli.bench.run import BenchResults
 from fleximq.cli.client_commands.broker_options import Address
-from fleximq.cli.client_commands.top import Look, described, screen
+from fleximq.cli.client_commands.top import Snapshot, screen, summary
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 _WIDTH = 100
@@ -44,9 +44,9 @@ def _measured() -> dict[str, Any]:
     late = array("q", [int(1_300_000 * 1.00085**n) for n in range(3000)])
     return figures(
         plan,
-        Course(
-            [Done(100_000, 1.0, 1.61, array("q")), Done(100_000, 1.0, 1.64, array("q"))],
-            [Done(200_000, 1.002, 1.652, late), Done(200_000, 1.002, 1.655, late)],
+        BenchResults(
+            [RoleResult(100_000, 1.0, 1.61, array("q")), RoleResult(100_000, 1.0, 1.64, array("q"))],
+            [RoleResult(200_000, 1.002, 1.652, late), RoleResult(200_000, 1.002, 1.655, late)],
         ),
     )
 
@@ -64,8 +64,8 @@ def _seen() -> dict[str, Any]:
         for id, name, dialect, principal, connected, subscriptions in clients
     }  # fmt: skip
 
-    def look(time: float, isLater: bool) -> Look:
-        return Look(
+    def snapshot(time: float, isLater: bool) -> Snapshot:
+        return Snapshot(
             time,
             {"version": "1.0", "uptime": 4242, "clients": len(clients), "topics": len(topics)},
             rows,
@@ -76,7 +76,7 @@ def _seen() -> dict[str, Any]:
             },
         )  # fmt: skip
 
-    return described(look(1.0, False), look(2.0, True), 15)
+    return summary(snapshot(1.0, False), snapshot(2.0, True), 15)
 
 
 if __name__ == "__main__":

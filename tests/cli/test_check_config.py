@@ -47,7 +47,7 @@ class CheckConfigTests(SynchronousTestCase):
         self.assertEqual(
             out,
             [
-                f"# {self.path} is good. Beside the defaults, it sets:",
+                f"# {self.path} is good. Settings that differ from the defaults:",
                 'listen = ["tcp:0"]',
                 'allowed-origin = ["https://a.example", "*"]',
                 "keepalive = 5",
@@ -85,7 +85,7 @@ class CheckConfigTests(SynchronousTestCase):
     def test_defaultsOnly(self) -> None:
         """A file that changes nothing is good."""
         for content in ("", 'listen = "tcp:7890"'):
-            self.assertEqual(self.check(content), (0, [f"# {self.path} is good. It sets the defaults only."], []))
+            self.assertEqual(self.check(content), (0, [f"# {self.path} is good. It sets only defaults."], []))
 
     def test_notes(self) -> None:
         """What is not wrong, but should be known, is a comment."""

@@ -86,7 +86,7 @@ class PasswdTests(CommandCase):
         self.assertEqual(self.passwd("alice", "--delete"), (0, f"alice is not in {self.path} any more\n", ""))
         self.assertEqual(self.lines(), ["bob:one"])
         self.assertEqual(
-            self.passwd("alice", "--delete"), (1, "", f"fleximq: there is nobody named alice in {self.path}\n")
+            self.passwd("alice", "--delete"), (1, "", f"fleximq: there is no entry named alice in {self.path}\n")
         )
 
     def test_comments(self) -> None:
@@ -184,7 +184,7 @@ class KeysTests(CommandCase):
         for secret, warned in ((long, False), (long[1:], True)):
             code, out, err = self.run_("apikey", str(self.path), "alice", "--stdin", input=Input(f"{secret}\n"))
             self.assertEqual(
-                (code, out, "can guess it" in err), (0, f"the API key of alice is set in {self.path}\n", warned)
+                (code, out, "cannot be guessed" in err), (0, f"the API key of alice is set in {self.path}\n", warned)
             )
             self.assertEqual(self.lines(), [f"alice:{hashOf(secret)}"])
 
@@ -192,7 +192,7 @@ class KeysTests(CommandCase):
         """Nobody gets another's secret; none is empty or too long."""
         self.run_("token", str(self.path), "alice", "--stdin", input=Input("the very same secret, long\n"))
         for name, given, words in (
-            ("bob", "the very same secret, long\n", "alice has just this secret already"),
+            ("bob", "the very same secret, long\n", "alice already has this secret"),
             ("bob", "", "the token at standard input is empty"),
             ("bob", "x" * (LONGEST + 1) + "\n", f"the token has more than {LONGEST} characters"),
         ):

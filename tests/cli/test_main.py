@@ -27,7 +27,7 @@ class MainTests(SynchronousTestCase):
         ):
             self.assertEqual(
                 self.refused(*words),
-                f"fleximq: options stand behind the command: fleximq {place}; fleximq --help says more",
+                f"fleximq: options follow the command: fleximq {place}; fleximq --help says more",
             )
 
     def test_command(self) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.cli.check_config import asToml, spelled
+from fleximq.cli.check_config import asToml, tomlValue
 from fleximq.config.extension_options import EnabledExtension
 from fleximq.config.settings import Settings
 
@@ -24,12 +24,12 @@ class SpelledTests(SynchronousTestCase):
     @given(VALUES)
     def test_thereAndBack(self, value: object) -> None:
         """Whatever TOML can hold is read back as the same."""
-        self.assertEqual(tomllib.loads(f"x = {spelled(value)}")["x"], value)
+        self.assertEqual(tomllib.loads(f"x = {tomlValue(value)}")["x"], value)
 
     def test_dates(self) -> None:
-        """Dates and times are spelled as well."""
+        """Dates and times are tomlValue as well."""
         day = datetime.date(2026, 11, 21)
-        self.assertEqual(tomllib.loads(f"x = {spelled(day)}")["x"], day)
+        self.assertEqual(tomllib.loads(f"x = {tomlValue(day)}")["x"], day)
 
 
 class AsTomlTests(SynchronousTestCase):

@@ -11,7 +11,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import ConnectionLost, Untrusted
-from fleximq.client.sockets import dial, lostBy
+from fleximq.client.sockets import asConnectionLost, dial
 from fleximq.errors import SettingError
 from fleximq.values.urls import Url
 from tests.certificates import makeCertificate
@@ -79,13 +79,15 @@ class DialTests(SynchronousTestCase):
     def test_reasons(self) -> None:
         """A reason is never empty."""
         for error in (OSError(5, "broken"), OSError(), TimeoutError("late"), ValueError("odd")):
-            lost = lostBy(error, "it ended")
+            lost = asConnectionLost(error, "it ended")
             self.assertEqual(type(lost), ConnectionLost)
             self.assertGreater(len(str(lost)), len("it ended: "))
 
     def test_refused(self) -> None:
         """Where nobody listens, the reason is the system's, whoever has words of his own for it."""
-        lost = lostBy(ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)"), "it ended")
+        lost = asConnectionLost(
+            ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)"), "it ended"
+        )
         self.assertEqual(str(lost), f"it ended: {os.strerror(errno.ECONNREFUSED)}")
 
     def test_noTls(self) -> None:
@@ -96,7 +98,7 @@ class DialTests(SynchronousTestCase):
                 answering = InThread(partial(_answer, server, answer))
                 error = self.assertRaises(ConnectionLost, self.dial, f"tls://127.0.0.1:{server.getsockname()[1]}")
                 answering.result()
-            self.assertIn("the other side speaks no TLS there", str(error))
+            self.assertIn("the server does not use TLS", str(error))
 
 
 class CertificateTests(SynchronousTestCase):
@@ -146,5 +148,5 @@ class CertificateTests(SynchronousTestCase):
         """A certificate for another name than that in the URL is not trusted."""
         self.listen("elsewhere.example")
         error = self.assertRaises(Untrusted, dial, self.url, PATIENCE, self.made.trusting())
-        self.assertIn("not to be trusted", str(error))
+        self.assertIn("not trusted", str(error))
         self.assertRaises(OSError, self.accepting.result)

@@ -55,7 +55,7 @@ class ExtensionsTests(SynchronousTestCase):
         for text in ("a:", "a:=1", "a:x=1,", "a:1x=1", "a:x y=1"):
             self.assertEqual(
                 self.refused(text),
-                f"extension is {text!r}, but behind NAME: must stand key=value, separated by commas",
+                f"extension is {text!r}, but NAME: must be followed by key=value, separated by commas",
             )
         self.assertEqual(self.refused("a:x=1,x=2"), "extension is 'a:x=1,x=2', but names x twice")
 

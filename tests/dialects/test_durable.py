@@ -312,7 +312,7 @@ class FlexiDurableTests(FlexiCase):
             self.alice.publish("d", said.to_bytes(4, "big") + bytes(size))
             self.commit()
             said += 1
-        self.assertTrue(16_384 < broker.transactions.held < 16_384 + 4 * size)
+        self.assertTrue(16_384 < broker.transactions.waitingBytes < 16_384 + 4 * size)
         self.assertEqual((1 < said <= 17, self.bob.messages(), self.bob.paused), (True, [], False))
         self.bob.publish("t", 1)
         self.assertFalse(self.bob.paused)
@@ -321,7 +321,7 @@ class FlexiDurableTests(FlexiCase):
         self.clock.advance(0)
         got = [int.from_bytes(each.value[:4], "big") for each in self.bob.messages()[1:]]
         self.assertEqual(got, list(range(said)))
-        self.assertEqual((broker.transactions.held, self.alice.paused), (0, False))
+        self.assertEqual((broker.transactions.waitingBytes, self.alice.paused), (0, False))
 
     def test_blocked(self) -> None:
         """A consumer that does not keep up holds up its publisher also where the messages came through the journal."""

@@ -301,10 +301,10 @@ class RunTests(IdentityCase):
         runs: list[tuple[str, list[bytes]]] = []
         publish = self.broker.publish
 
-        def note(envelope: Envelope, body: Any, count: int, kept: Any = None) -> None:
+        def note(envelope: Envelope, body: Any, count: int, onDecided: Any = None) -> None:
             self.assertEqual(len(body), count)
             runs.append((envelope.topic.name, body))
-            publish(envelope, body, count, kept)
+            publish(envelope, body, count, onDecided)
 
         self.broker.publish = note  # type: ignore[method-assign]
         return runs

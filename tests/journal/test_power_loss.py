@@ -33,8 +33,8 @@ NEEDED: dict[str, dict[str, Any]] = {
         "weights": (30, 30, 0, 0, 0, 0, 20, 0, 0),
     },
     "syncFolder in CommitWriter._settle for CommitWriter._carryOut": _PLAIN,
-    "sync in putWhole for identify": {**_PLAIN, "again": 1},
-    "syncFolder in putWhole for identify": {**_PLAIN, "again": 1},
+    "sync in replaceFile for identify": {**_PLAIN, "again": 1},
+    "syncFolder in replaceFile for identify": {**_PLAIN, "again": 1},
     "syncFolder in checkFolder for DiskJournal.open": _PLAIN,
     "sync in verifyTail for DiskJournal._verify": {
         **_PLAIN,
@@ -51,17 +51,20 @@ NEEDED: dict[str, dict[str, Any]] = {
         "again": 1,
         "every": 3,
     },
-    "sync in Rewriting.write for Retention._cleanOne": {"again": 1000, "weights": (60, 40, 5, 3, 0, 0, 4, 0, 30)},
-    "syncFolder in Retention._removeIndex for Retention._replace": {
+    "sync in SegmentRewrite.write for SegmentRemoval._cleanOne": {
+        "again": 1000,
+        "weights": (60, 40, 5, 3, 0, 0, 4, 0, 30),
+    },
+    "syncFolder in SegmentRemoval._removeIndex for SegmentRemoval._replace": {
         "again": 1000,
         "weights": (60, 40, 5, 3, 0, 0, 4, 0, 30),
         "steps": 40,
     },
-    "syncFolder in Retention._replace for Retention._cleanOne.<locals>.<lambda>": {
+    "syncFolder in SegmentRemoval._replace for SegmentRemoval._cleanOne.<locals>.<lambda>": {
         "again": 1000,
         "weights": (60, 40, 5, 3, 0, 0, 4, 0, 30),
     },
-    "syncFolder in Retention._remove for Retention._cleanOne.<locals>.<lambda>": {
+    "syncFolder in SegmentRemoval._remove for SegmentRemoval._cleanOne.<locals>.<lambda>": {
         "again": 1000,
         "weights": (60, 60, 0, 0, 0, 0, 0, 0, 6),
         "topics": EXPIRING,

@@ -42,8 +42,8 @@ class PlaceTests(SynchronousTestCase):
 
     def test_seconds(self) -> None:
         """How long it waits, within limits."""
-        self.assertEqual(Place.of({"url": URL, "brokerTimeout": "0"}).patience, 0)
-        self.assertEqual(Place.of({"url": URL, "brokerTimeout": "86400"}).patience, 86_400)
+        self.assertEqual(Place.of({"url": URL, "brokerTimeout": "0"}).timeout, 0)
+        self.assertEqual(Place.of({"url": URL, "brokerTimeout": "86400"}).timeout, 86_400)
         for bad in ("-1", "86401", "nan", "soon"):
             self.refuses("'brokerTimeout'", brokerTimeout=bad)
 
@@ -86,7 +86,7 @@ class FakePlace:
     """Connects as often as asked, to clients that share their answers."""
 
     url = URL
-    patience = 10.0
+    timeout = 10.0
 
     def __init__(self, answers: list[Any], connecting: list[Exception | None] | None = None) -> None:
         self.answers = answers
@@ -178,7 +178,7 @@ class RealBrokerTests(SynchronousTestCase):
     def test_aboutAndGone(self) -> None:
         """A broker answers while it is there, and is missed afterwards; without a journal it has none to be read."""
         with BrokerProcess() as broker:
-            place = Place(f"tcp://127.0.0.1:{broker.port()}", patience=0.2)
+            place = Place(f"tcp://127.0.0.1:{broker.port()}", timeout=0.2)
             with BrokerLink(place) as link:
                 self.assertIsNone(link.ask("/broker/about")["journal"])
                 self.assertRaises(NotJournalled, link.ask, "/journal/bounds")

@@ -10,7 +10,7 @@ from fleximq.config.argument_parser import CommandParser
 from fleximq.errors import SettingError
 from fleximq.pipeline.command.job import addSource, option, sourceOptions
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.main import _addCommon, choose
+from fleximq.pipeline.main import _addCommon, mergeSettings
 
 
 class SettingsCase(SynchronousTestCase):
@@ -29,7 +29,7 @@ class SettingsCase(SynchronousTestCase):
 
     def choose(self, *words: str) -> Namespace:
         """Return what is chosen by words of the command line."""
-        return choose(self.parser(), "job", ("job", "other"), words)
+        return mergeSettings(self.parser(), "job", ("job", "other"), words)
 
     def file(self, text: str) -> tuple[str, str]:
         """Write a settings file, and return the words that name it."""

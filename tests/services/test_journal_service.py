@@ -16,7 +16,7 @@ from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.errors import JournalError
 from fleximq.journal.memory_journal import MemoryJournal
 from fleximq.journal.retention.segment_removal import FreedSpace
-from fleximq.services.journal_service import CLEANING, JournalService, makeJournal, restore
+from fleximq.services.journal_service import CLEANING_INTERVAL, JournalService, makeJournal, restore
 from fleximq.services.process.wakeup import Wakeup
 from fleximq.values.state_records import ClientIdsReserved
 from tests.broker.parts import makeBroker
@@ -202,12 +202,12 @@ class JournalServiceTests(SynchronousTestCase):
         service.startService()
         kept: Any = service.journal
         kept.freed = 4096
-        self.reactor.advance(CLEANING)
+        self.reactor.advance(CLEANING_INTERVAL)
         self.assertEqual(self.steps.count("clean"), 2)
         self.assertEqual(self.texts[-1], "Expired records were removed from the journal: 4096 bytes")
         service.stopService()
         self.inner.ended.callback(None)
-        self.reactor.advance(3 * CLEANING)
+        self.reactor.advance(3 * CLEANING_INTERVAL)
         self.assertEqual(self.steps.count("clean"), 2)
 
     def test_clientIds(self) -> None:

@@ -105,5 +105,5 @@ class ReloadTests(SynchronousTestCase):
     def test_signalled(self) -> None:
         """A signal is answered in the log only."""
         self.wanted = SettingsRefused(["one"])
-        self.reload.signalled()
+        self.reload.reloadOnSignal()
         self.assertIs(self.reload.settings, OLD)

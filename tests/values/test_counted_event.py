@@ -20,5 +20,5 @@ class CountedEventTests(SynchronousTestCase):
     def test_counted(self) -> None:
         """Events with one text are counted together, and are text in MessagePack."""
         counts = Counter(CountedEvent(EventFamily.ERROR, "404") for _ in range(2))
-        self.assertEqual((dict(counts), counts["error: 404"]), ({"error: 404": 2}, 2))
+        self.assertEqual(dict(counts), {"error: 404": 2})
         self.assertEqual(msgpack.unpackb(msgpack.packb(dict(counts))), {"error: 404": 2})

@@ -1,6 +1,4 @@
-"""The ways to check credentials that FlexiMQ brings along. Twisted reads this file whenever it looks for plug-ins:
-names only.
-"""
+"""The credential checkers of FlexiMQ. Twisted reads this file when it searches plug-ins, so it holds names only."""
 
 from fleximq.plugin import Checker
 

@@ -1,6 +1,6 @@
-"""The dialects that FlexiMQ brings along. Twisted reads this file whenever it looks for plug-ins: names only.
+"""The dialects of FlexiMQ. Twisted reads this file when it searches plug-ins, so it holds names only.
 
-How their first bytes differ is the rule of :mod:`fleximq.dialects.sniffing`, which comes before all others.
+:mod:`fleximq.dialects.connection.protocol_detection` distinguishes them by their first bytes, before those of plug-ins.
 """
 
 from fleximq.plugin import Dialect

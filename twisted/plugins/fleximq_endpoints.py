@@ -1,4 +1,4 @@
-"""The kinds of endpoints that FlexiMQ adds to Twisted's. Twisted reads this file whenever it looks for plug-ins."""
+"""Endpoint types that FlexiMQ adds to those of Twisted, which reads this file when it searches plug-ins."""
 
 from fleximq.plugin import ServerEndpoint
 

@@ -1,4 +1,4 @@
-"""The extensions that FlexiMQ brings along. Twisted reads this file whenever it looks for plug-ins: names only."""
+"""The extensions of FlexiMQ. Twisted reads this file when it searches plug-ins, so it holds names only."""
 
 from fleximq.plugin import Extension
 

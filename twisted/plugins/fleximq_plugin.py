@@ -1,4 +1,4 @@
-"""Makes ``twistd fleximq`` known. Twisted reads this file for every ``twistd --help``, so it holds names only."""
+"""Registers ``twistd fleximq``. Twisted reads this file for every ``twistd --help``, so it holds names only."""
 
 from twisted.application.service import ServiceMaker
 

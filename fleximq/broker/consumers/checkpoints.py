@@ -1,9 +1,8 @@
-"""What outlives the broker of its queues: put into checkpoints, and brought back from them and what came after.
+"""Checkpoints of durable queues: snapshots for the journal, and recovery from a snapshot and the later log.
 
-A start gives the last checkpoint's snapshot, then all records and notes behind it, in the order of the log. A queue
-counts a record from the offset on at which it was opened, although the note of that may stand behind the record.
-
-What a start remembers of the records that it goes through: enough to put them into queues that were opened late.
+On start the journal passes the last checkpoint's snapshot, then all later records and state records in log order. A
+queue counts records from the offset at which it was opened, although the state record of the opening may have been
+written after them. Recovery therefore remembers recent records, so that queues opened late receive them.
 """
 
 from array import array
@@ -26,10 +25,10 @@ from fleximq.values.state_records import QueueAcknowledged, QueueClosed, QueueDe
 
 
 class Arrival(NamedTuple):
-    """What queues need of a batch; it holds none of its bytes.
+    """The fields of a batch that queues need, without its contents.
 
-    ``topicOf`` is None where all records are of the first topic, ``contents`` None where all are of QoS1. ``time`` is
-    that of the last record.
+    ``topicOf`` is None if all records are of the first topic, ``contents`` None if all are of QoS1. ``time`` is the
+    time of the last record.
     """
 
     topics: Sequence[str]
@@ -40,7 +39,7 @@ class Arrival(NamedTuple):
 
     @classmethod
     def of(cls, batch: StoredBatch) -> "Arrival":
-        """Return this of a batch."""
+        """Return the arrival of a batch."""
         topics, offsets, contents = batch.topics, batch.offsets, batch.contents
         tracked = all(code & QOS1 for code in set(contents))
         return cls(
@@ -52,11 +51,11 @@ class Arrival(NamedTuple):
         )
 
     def places(self) -> Sequence[int]:
-        """Return the places of the topics that have records."""
+        """Return the indexes of the topics that have records."""
         return (0,) if self.topicOf is None else sorted(set(self.topicOf))
 
     def only(self, place: int) -> "Arrival":
-        """Return what is of one topic."""
+        """Return the part of one topic."""
         topicOf, contents = self.topicOf, self.contents
         if topicOf is None:
             return self
@@ -73,13 +72,13 @@ class Arrival(NamedTuple):
         return [offset for offset, code in zip(self.offsets, self.contents, strict=True) if code & QOS1]
 
 
-#: After a crash, so many messages of a queue may have been handed out behind those of which it is known, and so many in
-#: all: what a consumer is given while the notes of it wait for the disk. Of more of them it is not found out.
-_PRESUMED, _PRESUMED_IN_ALL = 256, 8192
+#: After a crash, this many messages may have been delivered after the last known delivery, in one queue and in all:
+#: those sent while state records awaited the disk. More are not assumed.
+_MAX_ASSUMED, _MAX_ASSUMED_IN_ALL = 256, 8192
 
 
 class RestoredQueues(Protocol):
-    """What a journal found when it was opened: the last snapshot, and how to go through what came after it."""
+    """The result of opening a journal: the last snapshot, and access to the later log."""
 
     @property
     def snapshot(self) -> Mapping[str, Any] | None:
@@ -87,32 +86,32 @@ class RestoredQueues(Protocol):
 
     @property
     def clean(self) -> bool:
-        """Whether the last stop was an orderly one, so that nothing was left to be noted."""
+        """Whether the last stop was orderly, so that all state records were written."""
 
     def replay(self, batches: Callable[[StoredBatch], None], notes: Callable[[StateRecord], None]) -> None:
-        """Give all records and notes behind the snapshot, in order."""
+        """Pass all records and state records after the snapshot, in order."""
 
 
 class Checkpointer:
-    """Makes snapshots of all kept queues, and the queues out of snapshots."""
+    """Makes snapshots of all durable queues, and restores the queues from them."""
 
     def __init__(
         self,
-        noting: StateLog,
-        openings: OpeningLog,
+        stateLog: StateLog,
+        openingLog: OpeningLog,
         topics: TopicTable,
         subscriptions: PolledSubscriptions,
         queues: WorkQueues,
-        idempotence: RecentIds,
+        recentIds: RecentIds,
         timesToLive: TimesToLive,
         groups: ConsumerGroups,
     ) -> None:
-        self._noting = noting
-        self._openings = openings
+        self._stateLog = stateLog
+        self._openingLog = openingLog
         self._topics = topics
         self._subscriptions = subscriptions
         self._queues = queues
-        self._idempotence = idempotence
+        self._recentIds = recentIds
         self._timesToLive = timesToLive
         self._groups = groups
         self._states: dict[str, QueueState] = {}
@@ -122,19 +121,19 @@ class Checkpointer:
     # -- while the broker runs ---------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Tell the journal what became of messages so far."""
-        self._noting.flush()
+        """Append all outstanding state records to the journal."""
+        self._stateLog.flush()
 
     def needed(self) -> dict[str, int]:
-        """Return the lowest offset that a queue of each topic needs; ``end`` where it needs nothing yet."""
-        end = self._noting.journal.end
+        """Return the lowest offset that the queues of each topic need; ``end`` if they need none."""
+        end = self._stateLog.journal.end
         needed: dict[str, int] = {}
         for topic, queue in self._kept():
             needed[topic] = min(needed.get(topic, end), queue.lowest() or end)
         return needed
 
     def reading(self) -> dict[str, int]:
-        """Return the offset that each consumer group reads next; nothing is kept for them."""
+        """Return the offset that each consumer group reads next; records are not retained for groups."""
         return self._groups.reading()
 
     def _kept(self) -> list[tuple[str, DurableQueue]]:
@@ -146,14 +145,14 @@ class Checkpointer:
     # -- snapshots ---------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """Return all that a restart needs and cannot find in what comes after, as values that MessagePack has."""
+        """Return the state that a restart cannot derive from the later log, as MessagePack values."""
         self.flush()
-        states = [self._stateOfSubscription(each) for each in self._subscriptions if each.kept]
-        states += [self._stateOfQueue(each) for each in self._queues if each.kept]
+        states = [self._stateOfSubscription(each) for each in self._subscriptions if each.durable]
+        states += [self._stateOfQueue(each) for each in self._queues if each.durable]
         return {
-            "lastId": max(self._subscriptions.lastId, self._openings.lastId),
+            "lastId": max(self._subscriptions.lastId, self._openingLog.lastId),
             "queues": [state.dump() for state in states],
-            "idempotence": self._idempotence.snapshot(),
+            "idempotence": self._recentIds.snapshot(),
             "groups": self._groups.snapshot(),
         }
 
@@ -167,7 +166,7 @@ class Checkpointer:
         return self._described(state, each, round(each.lastUsed * 1_000_000))
 
     def _described(self, state: QueueState, each: PolledSubscription | WorkQueue, used: int) -> QueueState:
-        state.seen = self._noting.journal.end
+        state.seen = self._stateLog.journal.end
         state.used = used
         if isinstance(each.queue, DurableQueue):
             each.queue.describe(state)
@@ -176,18 +175,18 @@ class Checkpointer:
     # -- a start -----------------------------------------------------------------------------------
 
     def restore(self, found: RestoredQueues) -> None:
-        """Make all queues what they were, before anybody is there to use them."""
+        """Restore all queues; call this before clients can use them."""
         self.begin(found.snapshot)
         found.replay(self.restored, self.noted)
         self.finish(found.clean)
 
     def begin(self, snapshot: Mapping[str, Any] | None) -> None:
-        """Take in a snapshot; None: there is none."""
+        """Load a snapshot; None if it does not exist."""
         if snapshot:
             self._idsGiven(snapshot["lastId"])
             for dumped in snapshot["queues"]:
                 self._know(QueueState.load(dumped))
-            self._idempotence.restore(snapshot["idempotence"])
+            self._recentIds.restore(snapshot["idempotence"])
             self._groups.restore(snapshot)
 
     def restored(self, batch: StoredBatch) -> None:
@@ -196,7 +195,7 @@ class Checkpointer:
             return
         arrival = Arrival.of(batch)
         self._recent.append(arrival)
-        self._idempotence.restored(batch)
+        self._recentIds.learn(batch)
         self._arrive(arrival, self._byTopic)
 
     def noted(self, note: StateRecord) -> None:
@@ -217,28 +216,28 @@ class Checkpointer:
             self._groups.noted(note)
 
     def finish(self, clean: bool = True) -> None:
-        """Make the queues of what was taken in.
+        """Make the queues from the loaded state.
 
-        :param clean: whether all that was handed out is known to be.
+        :param clean: whether state records of all deliveries were written.
         """
         states, self._states, self._byTopic, self._recent = self._states, {}, {}, []
-        wall = self._noting.wall()
+        wall = self._stateLog.wall()
         for state in states.values():
-            state.settle()
+            state.markGaps()
         if not clean:
-            presume(states.values(), wall)
+            assumeDelivered(states.values(), wall)
         for state in states.values():
             idle = max(0, wall - state.used) / 1_000_000 if state.used else 0.0
             if state.isSubscription:
                 subscription = self._subscriptions.restore(state, idle)
-                self._topics.subscribe(subscription, state.topic, guard=subscription, kept=True)
+                self._topics.subscribe(subscription, state.topic, guard=subscription, durable=True)
             else:
                 queue = self._queues.restore(state, idle)
-                self._topics.subscribe(queue, state.topic, queue=True, kept=True)
-        self._noting.soon(lambda: self._queues.learn(self._noting.journal))
+                self._topics.subscribe(queue, state.topic, queue=True, durable=True)
+        self._stateLog.soon(lambda: self._queues.learn(self._stateLog.journal))
 
     def _idsGiven(self, last: int) -> None:
-        self._subscriptions.lastId = self._openings.lastId = max(self._subscriptions.lastId, last)
+        self._subscriptions.lastId = self._openingLog.lastId = max(self._subscriptions.lastId, last)
 
     def _know(self, state: QueueState) -> None:
         self._states[state.key] = state
@@ -259,7 +258,7 @@ class Checkpointer:
                 self._arrive(arrival, {note.topic: [state]})
 
     def _arrive(self, arrival: Arrival, byTopic: Mapping[str, Sequence[QueueState]]) -> None:
-        """Let the records arrive in the queues of their topics."""
+        """Add records to the queues of their topics."""
         for place in arrival.places():
             topic = arrival.topics[place]
             states = byTopic.get(topic)
@@ -270,13 +269,16 @@ class Checkpointer:
                     state.arrive(mine.tracked() if state.isSubscription else mine.offsets, age)
 
 
-def presume(states: Iterable[QueueState], now: int, ofOne: int = _PRESUMED, inAll: int = _PRESUMED_IN_ALL) -> None:
-    """Let those messages be acknowledged that may have been handed out in the moment before a crash.
+def assumeDelivered(
+    states: Iterable[QueueState], now: int, ofOne: int = _MAX_ASSUMED, inAll: int = _MAX_ASSUMED_IN_ALL
+) -> None:
+    """Mark messages as delivered that a consumer may have received just before a crash, so that it can acknowledge
+    them.
 
-    Queues that were used last come first: that is where it matters, if there are too many.
+    Queues used last are handled first, as the total is limited.
     """
     left = inAll
     for state in sorted(states, key=lambda state: state.used or now, reverse=True):
         if left <= 0:
             return
-        left -= state.presume(min(left, ofOne))
+        left -= state.assumeDelivered(min(left, ofOne))

@@ -1,4 +1,4 @@
-"""Messages that nobody acknowledged: each goes to the topic ``$dead/<its topic>``, and to the work queue there."""
+"""Dead letters: messages that were not acknowledged move to ``$dead/<their topic>`` and to the work queue there."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,23 +14,23 @@ from fleximq.limits import DEAD
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Message
 
-#: What is counted when there are too many queues to make one for a dead letter.
+#: Counted if there are too many queues to make one for a dead letter.
 DROPPED_UNDELIVERABLE = CountedEvent(EventFamily.DROPPED, "no queue for a dead letter")
 
 
 class DeadLetters:
     """Publishes dead letters as the broker.
 
-    :param ensure: lets a topic have a work queue, or raises :exc:`~fleximq.errors.NoCapacity`.
-    :param retryAfter: seconds until a letter is tried again that could not be kept.
-    :param counted: is told of :data:`DROPPED_UNDELIVERABLE` letters.
+    :param ensure: makes the work queue of a topic, or raises :exc:`~fleximq.errors.NoCapacity`.
+    :param retryAfter: seconds until a dead letter that could not be stored is tried again.
+    :param counted: called with :data:`DROPPED_UNDELIVERABLE` and a number.
     """
 
     def __init__(
         self,
         broker: ConnectedClient,
         topics: TopicTable,
-        publishing: SlowPath,
+        slowPath: SlowPath,
         ensure: Callable[[str], object],
         deadlines: Deadlines,
         retryAfter: float,
@@ -38,7 +38,7 @@ class DeadLetters:
     ) -> None:
         self._broker = broker
         self._topics = topics
-        self._publishing = publishing
+        self._slowPath = slowPath
         self._ensure = ensure
         self._deadlines = deadlines
         self._retryAfter = retryAfter
@@ -46,24 +46,26 @@ class DeadLetters:
         self._source = OwnMessages()
 
     def add(self, name: str, message: Message) -> None:
-        """Bring a message of this topic to the dead letters; what cannot be kept is tried again later."""
+        """Publish a message of this topic as a dead letter, and retry until it is stored."""
         self.deadLetter(name, message, partial(self._buried, name, message))
 
     def _buried(self, name: str, message: Message, reason: str | None) -> None:
         if reason is not None:
             self._deadlines.call(self._retryAfter, partial(self.add, name, message))
 
-    def deadLetter(self, name: str, message: Message, kept: Callable[[str | None], None]) -> None:
-        """Bring a message to the dead letters, and tell if it went through the journal: None, or why not."""
+    def deadLetter(self, name: str, message: Message, onDecided: Callable[[str | None], None]) -> None:
+        """Publish a dead letter once; ``onDecided`` receives None if it is stored or dropped, else the reason of the
+        failure.
+        """
         topic = DEAD + name
         try:
             self._ensure(topic)
         except NoCapacity:
             self._counted(DROPPED_UNDELIVERABLE, 1)
-            kept(None)
+            onDecided(None)
             return
         envelope = Envelope(self._topics.get(topic), self._broker, self._source)
         try:
-            self._publishing.bring(envelope, message, 1, costOf(message) - OVERHEAD, kept)
+            self._slowPath.deliver(envelope, message, 1, costOf(message) - OVERHEAD, onDecided)
         except NotRecorded as error:
-            kept(error.reason)
+            onDecided(error.reason)

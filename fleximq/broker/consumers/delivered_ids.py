@@ -1,7 +1,7 @@
-"""Which delivered message an acknowledgement by id means, when ids are the clients' own and need not differ.
+"""Finds the delivered message that an acknowledgement by id means; ids are chosen by clients and need not differ.
 
-Of several messages with one id the one longest in flight is meant; if none is in flight, one that returned. Most
-ids are used once, so a single message costs one dict entry, and only namesakes have an order to keep.
+Of several messages with one id the one longest in flight is meant; if none is in flight, one that returned. Most ids
+are used once, so a single message costs one dict entry, and only duplicates have an order.
 """
 
 from collections import OrderedDict
@@ -18,7 +18,7 @@ _new = tuple.__new__
 
 
 class DeliveryIndex(NamedTuple):
-    """Where a delivered message is: its queue, and its tag there."""
+    """The queue of a delivered message, and its tag there."""
 
     queue: Queue
     tag: int
@@ -39,7 +39,7 @@ class _Namesakes:
 
 
 class DeliveredIds:
-    """Finds delivered messages by id, over all queues, in O(1) whatever the number of namesakes."""
+    """Finds delivered messages by id, over all queues, in O(1) for any number of duplicates."""
 
     def __init__(self) -> None:
         self._places: dict[str, DeliveryIndex | _Namesakes] = {}
@@ -86,9 +86,10 @@ class DeliveredIds:
         self._places.pop(id, None)
 
     def meant(self, id: str, may: Callable[[str], bool] | None = None) -> DeliveryIndex | None:
-        """Return the place of the message that an acknowledgement of ``id`` means; None if there is none.
+        """Return the queue and tag of the message that an acknowledgement of ``id`` means; None if the id is unknown.
 
-        :param may: tells whether it may be in the queue of this name; then only so many namesakes are looked at.
+        :param may: tells if the client may acknowledge in a queue of this name; then the number of duplicates examined
+            is limited.
         """
         known = self._places.get(id)
         if may is not None:

@@ -1,12 +1,12 @@
-"""One subscription that outlives connections: its own copy of a topic's messages, to be polled one by one.
+"""A polled subscription: its own copy of a topic's messages, independent of connections.
 
-The rules are those of the BlipMQ document and of docs/dialects.rst: the delivered QoS is the lower of the
-publisher's and the subscription's. QoS1 messages are tracked until they are acknowledged and never dropped: who
-publishes asks :meth:`PolledSubscription.admits` of all subscriptions before any is filled. QoS0 messages are handed out
-once and forgotten; they make room for others, oldest first. Both kinds come in their common order.
+The rules are those of the BlipMQ document and of docs/dialects.rst: the delivered QoS is the lower of the publisher's
+and the subscription's. QoS1 messages are tracked until they are acknowledged and never dropped: publishing asks
+:meth:`PolledSubscription.admits` of all subscriptions before any receives a message. QoS0 messages are delivered once;
+if the queue is full, the oldest of them are dropped. Both are delivered in their common order.
 
-A subscription belongs to an owner, not to a connection. Connections of the owner attach and detach; when the last
-one is gone, a grace time runs, and after it the subscription expires.
+A subscription belongs to an owner, not to a connection. Connections of the owner attach and detach; after the last one
+a grace time runs, then the subscription expires.
 """
 
 from collections import deque
@@ -24,17 +24,17 @@ from fleximq.values.message import Message
 
 @implementer(ISubscriber, IGuard)
 class PolledSubscription:
-    """One subscription: a queue for what is tracked, and beside it the messages that are not.
+    """A queue of tracked messages, and the untracked messages among them.
 
     :param id: its number, from 1.
-    :param owner: who may poll it, e.g. an API key; None for anybody without a name.
-    :param qos: 0 or 1, the most that its deliveries have.
+    :param owner: who may poll it, e.g. an API key; None for all anonymous clients.
+    :param qos: 0 or 1, the maximum of its deliveries.
     :param queue: for the tracked messages; must leave the bounds to :meth:`admits` (``dropsOldest=False``).
-    :param kept: whether it outlives the process: its queue is one of the journal's.
-    :param grace: seconds that it lives on after its last connection.
-    :param counted: is told of :data:`fleximq.broker.queues.queue.DROPPED` messages.
-    :param onAttached: is told of each holder that was attached.
-    :param onGraceOver: is called when the grace time is over.
+    :param durable: whether it survives a restart: its queue is a durable one.
+    :param grace: seconds that it outlives its last connection.
+    :param counted: called with :data:`fleximq.broker.queues.queue.DROPPED` and a number.
+    :param onAttached: called with each attached holder.
+    :param onGraceOver: called when the grace time is over.
     """
 
     form = QUEUED
@@ -49,7 +49,7 @@ class PolledSubscription:
         *,
         deadlines: Deadlines,
         grace: float,
-        kept: bool = False,
+        durable: bool = False,
         counted: Callable[[str, int], None],
         onAttached: Callable[[object, "PolledSubscription"], None],
         onGraceOver: Callable[["PolledSubscription"], None],
@@ -58,7 +58,7 @@ class PolledSubscription:
         self.owner = owner
         self.topic = topic
         self.qos = qos
-        self.kept = kept
+        self.durable = durable
         self._queue = queue
         self._deadlines = deadlines
         self._grace = grace
@@ -90,7 +90,7 @@ class PolledSubscription:
 
     @property
     def queue(self) -> Queue:
-        """The queue of what is tracked."""
+        """The queue of tracked messages."""
         return self._queue
 
     @property
@@ -100,25 +100,25 @@ class PolledSubscription:
 
     @property
     def loading(self) -> bool:
-        """Whether the next message cannot be polled before it was read, see :meth:`whenLoaded`."""
+        """Whether the next message must first be read from the journal, see :meth:`whenLoaded`."""
         return self._queue.loading and not self._isUntrackedNext()
 
     def whenLoaded(self, call: Callable[[], object]) -> None:
-        """Call once what is being read has come; to be asked for while ``loading``."""
+        """Call once after the current read; only while ``loading``."""
         self._queue.whenLoaded(call)
 
     def admits(self, count: int, size: int) -> str | None:
-        """Return None if ``count`` QoS1 messages with ``size`` bytes in them can be kept, else why not.
+        """Return None if ``count`` QoS1 messages with ``size`` bytes fit, else the reason of the refusal.
 
-        A QoS0 subscription keeps no promises and admits everything. Messages of QoS0 are no obstacle, they make
-        room; for publications of QoS0 there is nothing to ask.
+        A QoS0 subscription admits all. Untracked messages do not count, since they are dropped for tracked ones;
+        publications of QoS0 need not ask.
         """
         return self._queue.admits(count, size) if self.qos else None
 
     def deliver(self, rendered: Sequence[Message], count: int) -> None:
-        """Put in one run, whose messages all have the QoS of its envelope.
+        """Add one run, whose messages all have the QoS of its envelope.
 
-        Over the bounds, QoS0 messages are dropped and counted, oldest first; tracked ones are kept in any case.
+        Over the bounds, the oldest QoS0 messages are dropped and counted; tracked ones are never dropped.
         """
         if self._closed or not rendered:
             return
@@ -130,7 +130,7 @@ class PolledSubscription:
             self._deliverUntracked(rendered)
 
     def poll(self, holder: object) -> QueueDelivery | None:
-        """Hand out the next message, with the QoS it is delivered with; None if there is none.
+        """Deliver the next message, with the QoS it is delivered with; None if the queue is empty.
 
         A tag of 0 means that no acknowledgement is expected. The holder is attached by this.
         """
@@ -140,9 +140,9 @@ class PolledSubscription:
         return self._queue.take(holder)
 
     def pollMany(self, holder: object, number: int, most: int = ANY) -> list[QueueDelivery]:
-        """Hand out ``number`` messages or as many as there are; as :meth:`poll` for each, but quicker.
+        """Deliver up to ``number`` messages; as :meth:`poll` for each, but quicker.
 
-        :param most: no more are handed out when these cost so many bytes.
+        :param most: stop when the messages cost so many bytes.
         """
         self._use(holder)
         if not self._untracked:
@@ -162,18 +162,18 @@ class PolledSubscription:
         return deliveries + self._queue.takeMany(holder, number - len(deliveries), most)
 
     def acknowledge(self, tag: int) -> bool:
-        """Remove the message with this tag for good, also after it has returned; False if it is unknown."""
+        """Remove the message with this tag, even if it has returned; False if it is unknown."""
         return self._queue.acknowledge(tag)
 
     def deadLetter(self, delivery: QueueDelivery) -> None:
-        """Take out what was just handed out but cannot be sent: to the dead letters, or dropped if untracked."""
+        """Remove a delivery that cannot be sent: to the dead letters, or dropped if untracked."""
         if delivery.tag:
             self._queue.deadLetter(delivery.tag)
         else:
             self._counted(DROPPED, 1)
 
     def discard(self, number: int) -> int:
-        """Throw away what waits, so many messages or as many as can be taken now, and return how many those were."""
+        """Drop up to so many waiting messages, as far as they are loaded, and return how many."""
         gone = 0
         while self._untracked and gone < number:
             self._pollUntracked()
@@ -184,7 +184,7 @@ class PolledSubscription:
         return gone + len(deliveries)
 
     def attach(self, holder: object) -> None:
-        """Note that this connection uses the subscription; the grace time stops."""
+        """Register a connection that uses the subscription; the grace time stops."""
         if self._closed or holder in self._holders:
             return
         self._holders.add(holder)
@@ -194,9 +194,9 @@ class PolledSubscription:
         self._onAttached(holder, self)
 
     def detach(self, holder: object) -> None:
-        """Note that this connection is gone: what it has in flight returns at once, in order.
+        """Unregister a connection: its messages in flight return at once, in order.
 
-        If it was the last one, the grace time begins. Does nothing for a connection that is not attached.
+        After the last one the grace time begins. A no-op for a connection that is not attached.
         """
         if holder not in self._holders:
             return
@@ -206,14 +206,14 @@ class PolledSubscription:
         self._queue.release(holder)
 
     def rest(self, seconds: float) -> None:
-        """Begin the grace time, of which so much is over already."""
+        """Begin the grace time, of which so many seconds have passed."""
         self._idleSince = self._deadlines.seconds() - seconds
         self._graceTime = self._deadlines.call(max(0.0, self._grace - seconds), self._expire)
 
     def close(self) -> int:
-        """Drop everything and take nothing in any more.
+        """Drop all messages and refuse new ones.
 
-        :return: how many messages were dropped, those in flight included.
+        :return: how many messages were dropped, including those in flight.
         """
         self._closed = True
         if self._graceTime is not None:
@@ -255,10 +255,10 @@ class PolledSubscription:
     def _makeRoom(self) -> None:
         """Drop untracked messages, oldest first, as far as the bounds ask for it."""
         queue = self._queue
-        kept = queue.depth + queue.inFlight
+        durable = queue.depth + queue.inFlight
         dropped = 0
         while self._untracked and (
-            kept + len(self._untracked) > queue.maxMessages or queue.weight + self._untracked.size > queue.maxBytes
+            durable + len(self._untracked) > queue.maxMessages or queue.weight + self._untracked.size > queue.maxBytes
         ):
             self._untracked.dropOldest()
             self._after.popleft()

@@ -1,8 +1,7 @@
-"""All subscriptions that are polled, by id and by the connections that use them.
+"""All polled subscriptions, by id and by the connections that use them.
 
-What one of them does is in :mod:`fleximq.broker.consumers.polled_subscription`; here they get their numbers, are found
-by their
-owners only, and end when their grace time is over.
+They get their ids here, only their owners can find them, and they end after their grace time. The rules of one of them
+are in :mod:`fleximq.broker.consumers.polled_subscription`.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ __all__ = ["DROPPED_EXPIRED", "UNKNOWN", "PolledSubscription", "PolledSubscripti
 
 #: BlipMQ document, "Error Codes", 404.
 UNKNOWN = "unknown subscription or delivery tag"
-#: What is counted when a subscription takes messages with it.
+#: Counted for the messages dropped with a subscription.
 DROPPED_EXPIRED = CountedEvent(EventFamily.DROPPED, "subscription expired")
 
 
@@ -28,14 +27,12 @@ def keyOf(id: int) -> str:
 
 
 class PolledSubscriptions:
-    """All subscriptions of a broker, by id and by the connections that use them.
+    """All polled subscriptions of a broker. ``lastId`` is the last id given.
 
     :param makeQueue: makes the queue of a subscription.
-    :param grace: seconds that a subscription lives on after its last connection.
-    :param keptGrace: the same for those that outlive the process.
-    :param onExpired: is given a subscription whose grace time is over, when it is closed and no longer found.
-
-    ``lastId`` is the latest id that was given.
+    :param grace: seconds that a subscription outlives its last connection.
+    :param durableGrace: the same for durable subscriptions.
+    :param onExpired: called with a subscription after its grace time, when it is closed and removed.
     """
 
     def __init__(
@@ -44,14 +41,14 @@ class PolledSubscriptions:
         *,
         grace: float,
         onExpired: Callable[[PolledSubscription], None],
-        keptGrace: float = 86400.0,
+        durableGrace: float = 86400.0,
     ) -> None:
         self.lastId = 0
         self._makeQueue = makeQueue
         self._deadlines = makeQueue.deadlines
         self._counted = makeQueue.counted
         self._grace = grace
-        self._keptGrace = keptGrace
+        self._durableGrace = durableGrace
         self._onExpired = onExpired
         self._byId: dict[int, PolledSubscription] = {}
         self._byHolder: dict[object, dict[int, PolledSubscription]] = {}
@@ -64,22 +61,24 @@ class PolledSubscriptions:
         """Iterate over all subscriptions in order of their ids; the loop may close them."""
         return iter(list(self._byId.values()))
 
-    def open(self, holder: object, owner: str | None, topic: str, qos: int, kept: bool = False) -> PolledSubscription:
-        """Make a new subscription and attach the holder, any hashable object that stands for a connection.
+    def open(
+        self, holder: object, owner: str | None, topic: str, qos: int, durable: bool = False
+    ) -> PolledSubscription:
+        """Make a subscription and attach the holder, any hashable object that identifies a connection.
 
-        The caller subscribes it to the topic. The same topic twice gives two subscriptions.
+        The caller subscribes it to the topic. Opening a topic twice gives two subscriptions.
 
-        :param kept: let it outlive the process, if there is a journal for that.
+        :param durable: make it durable, if the broker has a journal.
         """
         self.lastId += 1
-        subscription = self._add(self.lastId, owner, topic, qos, kept)
+        subscription = self._add(self.lastId, owner, topic, qos, durable)
         subscription.attach(holder)
         return subscription
 
     def restore(self, state: QueueState, idle: float) -> PolledSubscription:
-        """Make a subscription what the journal knows of it, and let its grace time run.
+        """Restore a subscription from the journal's state and start its grace time.
 
-        :param idle: seconds that it was not used.
+        :param idle: seconds for which it was not used.
         """
         self.lastId = max(self.lastId, state.id)
         subscription = self._add(state.id, state.owner, state.topic, state.qos, True)
@@ -88,9 +87,9 @@ class PolledSubscriptions:
         subscription.rest(idle)
         return subscription
 
-    def _add(self, id: int, owner: str | None, topic: str, qos: int, kept: bool) -> PolledSubscription:
-        kept = kept and self._makeQueue.keeps
-        queue = self._makeQueue(topic, keyOf(id) if kept else "", dropsOldest=False)
+    def _add(self, id: int, owner: str | None, topic: str, qos: int, durable: bool) -> PolledSubscription:
+        durable = durable and self._makeQueue.makesDurable
+        queue = self._makeQueue(topic, keyOf(id) if durable else "", dropsOldest=False)
         subscription = self._byId[id] = PolledSubscription(
             id,
             owner,
@@ -98,8 +97,8 @@ class PolledSubscriptions:
             qos,
             queue,
             deadlines=self._deadlines,
-            grace=self._keptGrace if kept else self._grace,
-            kept=kept,
+            grace=self._durableGrace if durable else self._grace,
+            durable=durable,
             counted=self._counted,
             onAttached=self._attached,
             onGraceOver=self._graceOver,
@@ -109,14 +108,14 @@ class PolledSubscriptions:
     def find(self, id: int, owner: str | None) -> PolledSubscription:
         """Return the subscription with this id.
 
-        :raises NotFound: when there is none, or it is another owner's: which of the two is not told.
+        :raises NotFound: it does not exist, or has another owner; the error does not reveal which.
         """
         subscription = self._byId.get(id)
         if subscription is None or subscription.owner != owner:
             raise NotFound(UNKNOWN)
         return subscription
 
-    def heldBy(self, holder: object) -> int:
+    def subscriptionCount(self, holder: object) -> int:
         """Return to how many subscriptions this connection is attached, by opening or by polling them."""
         return len(self._byHolder.get(holder, ()))
 
@@ -126,14 +125,14 @@ class PolledSubscriptions:
             subscription.detach(holder)
 
     def detach(self, holder: object, wanted: Callable[[str], bool]) -> None:
-        """Detach this connection from its subscriptions to topics of which this is wanted."""
+        """Detach this connection from its subscriptions to topics for which ``wanted`` returns True."""
         held = self._byHolder.get(holder, {})
         for subscription in [each for each in held.values() if wanted(each.topic)]:
             del held[subscription.id]
             subscription.detach(holder)
 
     def close(self) -> None:
-        """Close all subscriptions, without a word to ``onExpired``."""
+        """Close all subscriptions without calling ``onExpired``."""
         for subscription in self._byId.values():
             subscription.close()
         self._byId.clear()

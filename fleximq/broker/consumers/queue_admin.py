@@ -1,6 +1,6 @@
-"""What an operator does to queues: throws away what waits in one, or gives dead letters another try.
+"""Operations on queues for an operator: purge a queue, return dead letters to their topic.
 
-Both work in portions, a few messages in each turn, for a queue may hold a million and some of it may be on disk.
+Both work in slices, one per reactor turn, since a queue may hold a million messages, partly on disk.
 """
 
 from collections.abc import Callable
@@ -17,12 +17,12 @@ from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import BrokerError, NotFound, NotKept
 from fleximq.limits import DEAD
 
-#: So many messages are thrown away, or so many dead letters published, in one turn.
-PORTION, LETTERS = 1000, 100
-#: So often the journal may give nothing back before a message is left where it is.
+#: Messages dropped, and dead letters published, in one turn.
+SLICE, LETTERS = 1000, 100
+#: Attempts to read from the journal before a message is left in place.
 MAX_READS = 3
 
-#: Is given how many messages it was, and why it were not more, if that was not all.
+#: Receives the number of messages, and the reason if the operation is incomplete.
 Done = Callable[[int, str | None], None]
 
 
@@ -35,19 +35,19 @@ class Purged(Protocol):
 
     @property
     def loading(self) -> bool:
-        """Whether the next one has to be read first."""
+        """Whether the next message must first be read."""
 
     def whenLoaded(self, call: Callable[[], object]) -> None:
-        """Call when it was."""
+        """Call after it was read."""
 
     def discard(self, number: int) -> int:
-        """Throw the oldest away, and return how many those were."""
+        """Drop the oldest messages, and return how many."""
 
 
 class QueueAdmin:
     """Acts for an operator.
 
-    :param broker: who publishes dead letters once more.
+    :param broker: the publisher of returned dead letters.
     """
 
     def __init__(
@@ -55,22 +55,22 @@ class QueueAdmin:
         broker: ConnectedClient,
         topics: TopicTable,
         workQueues: WorkQueueAccess,
-        publishing: SlowPath,
+        slowPath: SlowPath,
         deadlines: Deadlines,
     ) -> None:
         self._broker = broker
         self._topics = topics
         self._workQueues = workQueues
-        self._publishing = publishing
+        self._slowPath = slowPath
         self._deadlines = deadlines
         self._source = OwnMessages()
 
     def purge(self, queue: Purged, done: Done) -> None:
-        """Throw away what waits in a queue now; what is in flight stays, and so does what comes meanwhile."""
+        """Drop the messages waiting now; those in flight and those that arrive meanwhile remain."""
         self._discard(queue, queue.depth, 0, MAX_READS, done)
 
     def _discard(self, queue: Purged, left: int, gone: int, patience: int, done: Done) -> None:
-        thrown = queue.discard(min(left, PORTION))
+        thrown = queue.discard(min(left, SLICE))
         left, gone = left - thrown, gone + thrown
         if left > 0 and thrown:
             self._deadlines.call(0, partial(self._discard, queue, left, gone, MAX_READS, done))
@@ -79,26 +79,26 @@ class QueueAdmin:
         else:
             done(gone, "the rest cannot be read" if left > 0 and queue.loading else None)
 
-    def giveBack(self, topic: str, number: int, done: Done) -> None:
-        """Publish dead letters to the topic that they were for, oldest first, and take those away that were kept there.
+    def returnDeadLetters(self, topic: str, number: int, done: Done) -> None:
+        """Publish dead letters to their original topic, oldest first, and remove those that were stored.
 
-        Where nobody subscribes to it, it gets a work queue. A crash in between leaves a letter in both places.
+        A topic without subscribers gets a work queue. After a crash in between, a letter may be in both queues.
 
-        :param topic: without what stands before the names of dead-letter topics.
-        :param number: at most so many; those that come meanwhile are not among them.
-        :raises NotFound: there are none of this topic.
+        :param topic: without the prefix of dead-letter topics.
+        :param number: maximum number; letters that arrive meanwhile are not included.
+        :raises NotFound: the topic has no dead letters.
         """
         queue = self._workQueues.queues.get(DEAD + topic)
         if queue is None:
             raise NotFound(f"there are no dead letters of {topic!r}")
-        _GivingBack(self, queue, topic, min(number, queue.depth), self._deadlines, done).goOn()
+        _DeadLetterReturn(self, queue, topic, min(number, queue.depth), self._deadlines, done).goOn()
 
     def publishAgain(
-        self, topic: str, delivery: QueueDelivery, durable: bool, told: Callable[[str | None], None]
+        self, topic: str, delivery: QueueDelivery, durable: bool, onDecided: Callable[[str | None], None]
     ) -> None:
-        """Publish one dead letter; ``told`` is given None when it is kept, as far as it is to be, or why it is not.
+        """Publish one dead letter; ``onDecided`` receives None if it is published, else the reason of the failure.
 
-        :raises BrokerError: it is not taken at all.
+        :raises BrokerError: it is refused.
         """
         found = self._topics.get(topic)
         if not self._topics.subscribers(found):
@@ -109,14 +109,14 @@ class QueueAdmin:
         refusal = None if queue is None else self._workQueues.refusal(queue, envelope, message, 1)
         if refusal is not None:
             raise NotKept(refusal)
-        recorded = self._publishing.isRecorded(envelope)
-        self._publishing.publish(envelope, message, 1, lambda reason, places: told(reason))
+        recorded = self._slowPath.isRecorded(envelope)
+        self._slowPath.publish(envelope, message, 1, lambda reason, places: onDecided(reason))
         if not recorded:
-            told(None)
+            onDecided(None)
 
 
-class _GivingBack:
-    """One such act, from its first letter to its last."""
+class _DeadLetterReturn:
+    """One operation, from its first letter to its last."""
 
     def __init__(
         self, admin: QueueAdmin, queue: WorkQueue, topic: str, number: int, deadlines: Deadlines, done: Done
@@ -133,7 +133,7 @@ class _GivingBack:
 
     def goOn(self) -> None:
         """Publish the next few."""
-        deliveries = self._queue.handTo(self, min(self._left, LETTERS)) if self._left else []
+        deliveries = self._queue.takeForOperator(self, min(self._left, LETTERS)) if self._left else []
         if not deliveries and self._left and self._queue.loading and self._patience:
             self._patience -= 1
             self._queue.whenLoaded(self.goOn)
@@ -142,32 +142,32 @@ class _GivingBack:
         self._untold = len(deliveries) + 1
         for delivery in deliveries:
             self._publish(delivery)
-        self._told()
+        self._oneDecided()
 
     def _publish(self, delivery: QueueDelivery) -> None:
         if self._reason is not None:
-            self._told()
+            self._oneDecided()
             return
         try:
-            self._admin.publishAgain(self._topic, delivery, self._queue.kept, partial(self._kept, delivery))
+            self._admin.publishAgain(self._topic, delivery, self._queue.durable, partial(self._kept, delivery))
         except BrokerError as error:
             self._reason = str(error)
-            self._told()
+            self._oneDecided()
 
     def _kept(self, delivery: QueueDelivery, reason: str | None) -> None:
         if reason is None:
-            self._queue.settle(delivery)
+            self._queue.forgetDelivery(delivery)
             self._given += 1
         else:
             self._reason = reason
-        self._told()
+        self._oneDecided()
 
-    def _told(self) -> None:
+    def _oneDecided(self) -> None:
         self._untold -= 1
         if self._untold:
             return
         if self._left and self._reason is None:
             self._deadlines.call(0, self.goOn)
         else:
-            self._queue.giveUp(self)
+            self._queue.returnAll(self)
             self._done(self._given, self._reason)

@@ -1,6 +1,5 @@
-"""What becomes of the messages of kept queues, told to the journal: once a turn, whatever happened in it.
-
-Which subscriptions and work queues there are, told to the journal as they begin and end.
+"""Appends state records to the journal: deliveries and acknowledgements of durable queues, once per reactor turn, and
+openings and ends of subscriptions and work queues.
 """
 
 from collections.abc import Callable
@@ -22,9 +21,9 @@ _BLOCK = 1000
 
 
 class OpeningLog:
-    """Notes what is to be there again after a restart.
+    """Records the queues to restore after a restart.
 
-    ``lastId`` is the last id of a subscription that may have been given, as far as the journal knows.
+    ``lastId`` is the last subscription id that may have been given, as far as the journal knows.
     """
 
     def __init__(self, journal: IJournal) -> None:
@@ -32,8 +31,8 @@ class OpeningLog:
         self._journal = journal
 
     def subscribed(self, subscription: PolledSubscription) -> None:
-        """Note that a subscription was opened, or at least that its id was given."""
-        if subscription.kept:
+        """Record an opened subscription, or at least its id."""
+        if subscription.durable:
             key, owner = keyOfSubscription(subscription.id), subscription.owner
             self._opened(key, subscription.topic, subscription.qos, subscription.id, owner)
         elif subscription.id > self.lastId:
@@ -41,18 +40,18 @@ class OpeningLog:
             self._opened(IDS, "", 0, self.lastId, None)
 
     def subscriptionExpired(self, subscription: PolledSubscription) -> None:
-        """Note that a subscription has expired."""
-        if subscription.kept:
+        """Record that a subscription has expired."""
+        if subscription.durable:
             self._journal.appendState(QueueClosed(keyOfSubscription(subscription.id)))
 
     def queueOpened(self, queue: WorkQueue) -> None:
-        """Note that a topic has a queue."""
-        if queue.kept:
+        """Record that a topic has a queue."""
+        if queue.durable:
             self._opened(keyOfQueue(queue.name), queue.name, 1, 0, None)
 
     def queueExpired(self, queue: WorkQueue) -> None:
-        """Note that a topic's queue has expired."""
-        if queue.kept:
+        """Record that a topic's queue has expired."""
+        if queue.durable:
             self._journal.appendState(QueueClosed(keyOfQueue(queue.name)))
 
     def _opened(self, key: str, topic: str, qos: int, id: int, owner: str | None) -> None:
@@ -63,10 +62,9 @@ DeadLetter = Callable[[str, Message, Callable[[str | None], None]], None]
 
 
 class StateLog:
-    """Gathers the queues of which something is to be noted; provides
-    :class:`fleximq.broker.queues.durable_queue.QueueLog`.
+    """Collects the queues with new state records; provides :class:`fleximq.broker.queues.durable_queue.QueueLog`.
 
-    :param bury: brings a message to the dead letters and tells whether it is kept there, or why not.
+    :param bury: publishes a dead letter and reports None if it is stored, else the reason of the failure.
     """
 
     def __init__(self, journal: IJournal, deadlines: Deadlines, deadLetter: DeadLetter) -> None:
@@ -84,13 +82,13 @@ class StateLog:
         self._deadlines.call(0, call)
 
     def changed(self, queue: DurableQueue) -> None:
-        """Ask this queue for its notes when the turn is over, or before somebody asks what is safe."""
+        """Collect this queue's state records at the end of the turn, or before the next wait for commits."""
         if not self._changed:
             self._deadlines.call(0, self.flush)
         self._changed[queue] = None
 
     def flush(self) -> None:
-        """Tell the journal now."""
+        """Append the state records now."""
         if self._changed:
             changed, self._changed = self._changed, {}
             for queue in changed:

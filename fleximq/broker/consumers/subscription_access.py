@@ -1,6 +1,6 @@
-"""What belongs to subscriptions that are polled: how they meet topics, clients and the journal.
+"""Polled subscriptions as clients use them: rights, limits, topics and the journal.
 
-The rules of each are in :mod:`fleximq.broker.consumers.polled_subscription`, which of them there are in
+The rules of each subscription are in :mod:`fleximq.broker.consumers.polled_subscription`, their register is in
 :mod:`fleximq.broker.consumers.polled_subscriptions`.
 """
 
@@ -18,27 +18,27 @@ from fleximq.interfaces import IJournal
 from fleximq.rights import Action
 
 
-def reasonOf(journal: IJournal) -> str | None:
-    """Return why the journal keeps nothing at present; None if it does."""
+def journalFault(journal: IJournal) -> str | None:
+    """Return the reason why the journal is read-only; None if it is writable."""
     health = journal.health()
     return None if health["state"] == "ok" else str(health["reason"])
 
 
 class SubscriptionAccess:
-    """Opens subscriptions, lets clients take from them, and ends them; ``subscriptions`` are all there are.
+    """Opens, polls and ends polled subscriptions; ``subscriptions`` are all of them.
 
-    ``limits`` says how many there may be; those that are there stay when it becomes less.
+    ``limits`` may be changed; existing subscriptions over a reduced limit remain.
     """
 
     def __init__(
-        self, rules: BrokerRules, journal: IJournal, topics: TopicTable, openings: OpeningLog, makeQueue: QueueFactory
+        self, rules: BrokerRules, journal: IJournal, topics: TopicTable, openingLog: OpeningLog, makeQueue: QueueFactory
     ) -> None:
         self.limits = rules.limits
         self._journal = journal
         self._topics = topics
-        self._openings = openings
+        self._openingLog = openingLog
         self.subscriptions = PolledSubscriptions(
-            makeQueue, grace=rules.grace, keptGrace=rules.durableGrace, onExpired=self._expired
+            makeQueue, grace=rules.grace, durableGrace=rules.durableGrace, onExpired=self._expired
         )
 
     def open(self, client: ConnectedClient, owner: str | None, name: str, qos: int) -> PolledSubscription:
@@ -47,22 +47,22 @@ class SubscriptionAccess:
         subscriptions = self.subscriptions
         if len(subscriptions) >= self.limits.queues:
             raise NoCapacity(f"there are {len(subscriptions)} subscriptions already")
-        if subscriptions.heldBy(client) >= self.limits.subscriptions:
+        if subscriptions.subscriptionCount(client) >= self.limits.subscriptions:
             raise SubscriptionFailed(f"more than {self.limits.subscriptions} subscriptions")
         topic = self._topics.get(name)
-        subscription = subscriptions.open(client, owner, topic.name, qos, kept=self._keeps(qos, topic.name))
-        self._openings.subscribed(subscription)
-        self._topics.subscribe(subscription, name, guard=subscription if qos else None, kept=subscription.kept)
+        subscription = subscriptions.open(client, owner, topic.name, qos, durable=self._keeps(qos, topic.name))
+        self._openingLog.subscribed(subscription)
+        self._topics.subscribe(subscription, name, guard=subscription if qos else None, durable=subscription.durable)
         return subscription
 
     def _keeps(self, qos: int, name: str) -> bool:
-        """Tell whether a subscription outlives the broker.
+        """Tell whether a new subscription is durable.
 
-        :raises SubscriptionFailed: it should, but nothing can be kept at present.
+        :raises SubscriptionFailed: it should be, but the journal is read-only.
         """
         if not qos or not self._journal.onDisk or name.startswith(SYSTEM):
             return False
-        reason = reasonOf(self._journal)
+        reason = journalFault(self._journal)
         if reason is not None:
             raise SubscriptionFailed(f"the subscription cannot be kept: {reason}")
         return True
@@ -75,7 +75,7 @@ class SubscriptionAccess:
         permit(client, Action.SUBSCRIBE, subscription.topic)
         subscription.attach(client)
         deliveries = subscription.pollMany(client, number, most)
-        if deliveries and subscription.kept:
+        if deliveries and subscription.durable:
             client.consumed = True
         return deliveries
 
@@ -93,9 +93,9 @@ class SubscriptionAccess:
         return subscription.acknowledge(tag)
 
     def narrow(self, client: ConnectedClient) -> None:
-        """Let go of the subscriptions that a client may not poll any more, as if it had left."""
+        """Detach a client from the subscriptions that it may not poll any more, as if it had left."""
         self.subscriptions.detach(client, lambda topic: not permits(client, Action.SUBSCRIBE, topic))
 
     def _expired(self, subscription: PolledSubscription) -> None:
-        self._openings.subscriptionExpired(subscription)
+        self._openingLog.subscriptionExpired(subscription)
         self._topics.unsubscribe(subscription, subscription.topic)

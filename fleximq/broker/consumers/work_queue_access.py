@@ -1,6 +1,5 @@
-"""What belongs to work queues: how they meet topics, clients and the journal.
-
-The rules of each, and which of them there are, are in :mod:`fleximq.broker.consumers.work_queues`.
+"""Work queues as clients use them: rights, topics and the journal. The rules are in
+:mod:`fleximq.broker.consumers.work_queues`.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.waiting_messages import weigh
 from fleximq.broker.rules import BrokerRules
-from fleximq.broker.topics.names import isOwn
+from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import InvalidTopic, NoCapacity
 from fleximq.interfaces import IJournal
@@ -24,9 +23,9 @@ from fleximq.values.message import Message
 
 
 class WorkQueueAccess:
-    """Lets topics have queues, lets clients take from them, and ends them; ``queues`` are all there are.
+    """Makes, consumes and ends work queues; ``queues`` are all of them.
 
-    :param idOf: returns the id a message has in a queue, a new one where it brought none.
+    :param idOf: returns a message's id in a queue: its own, or a new one.
     :param lasts: tells whether the queue of this topic never expires.
     """
 
@@ -35,14 +34,14 @@ class WorkQueueAccess:
         rules: BrokerRules,
         journal: IJournal,
         topics: TopicTable,
-        openings: OpeningLog,
+        openingLog: OpeningLog,
         makeQueue: QueueFactory,
         idOf: Callable[[Message], str],
         lasts: Callable[[str], bool],
     ) -> None:
         self._journal = journal
         self._topics = topics
-        self._openings = openings
+        self._openingLog = openingLog
         self.queues = WorkQueues(
             makeQueue,
             expiry=rules.queueExpiry,
@@ -53,29 +52,31 @@ class WorkQueueAccess:
         )
 
     def ensure(self, name: str) -> WorkQueue:
-        """Return the queue of a topic, which it has from now on.
+        """Return the queue of a topic, made if need be.
 
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
-        :raises NoCapacity: there are as many queues as there may be.
+        :raises NoCapacity: the broker has the maximum number of queues.
         """
         queue = self.queues.get(name)
         if queue is None:
             self._topics.get(name)
             queue, _ = self.queues.ensure(name)
-            self._openings.queueOpened(queue)
-            self._topics.subscribe(queue, name, queue=True, kept=queue.kept)
+            self._openingLog.queueOpened(queue)
+            self._topics.subscribe(queue, name, queue=True, durable=queue.durable)
         return queue
 
     def refusal(self, queue: WorkQueue, envelope: Envelope, body: Any, count: int) -> str | None:
-        """Return why a queue does not take what MiniMQ produces; None if it does. The topic is in the table."""
+        """Return the reason why a queue refuses a MiniMQ PRODUCE; None if it accepts it. The topic must be in the
+        table.
+        """
         size = weigh(envelope.source.messages(body))
         if queue.everConsumed:
-            return queue.admits(envelope.topic.owed + count, envelope.topic.owedBytes + size)
+            return queue.admits(envelope.topic.pendingCount + count, envelope.topic.pendingBytes + size)
         return queue.admits(count, size)
 
     def expectReplies(self, client: ConnectedClient, name: str) -> None:
         """See :meth:`fleximq.broker.broker.Broker.expectReplies`."""
-        if not isOwn(name) and permits(client, Action.CONSUME, name):
+        if not isBrokerTopic(name) and permits(client, Action.CONSUME, name):
             with suppress(InvalidTopic, NoCapacity):
                 self.ensure(name)
 
@@ -84,7 +85,7 @@ class WorkQueueAccess:
         permit(client, Action.CONSUME, name)
         queue = self.ensure(name)
         delivery = self.queues.consume(name, client)
-        if delivery is not None and queue.kept:
+        if delivery is not None and queue.durable:
             client.consumed = True
         return delivery
 
@@ -93,7 +94,7 @@ class WorkQueueAccess:
         permit(client, Action.CONSUME, name)
         queue = self.ensure(name)
         deliveries = self.queues.consumeMany(name, number, client, most)
-        if deliveries and queue.kept:
+        if deliveries and queue.durable:
             client.consumed = True
         return deliveries
 
@@ -115,5 +116,5 @@ class WorkQueueAccess:
         self.queues.acknowledge(id, partial(client.rights.may, Action.CONSUME) if client and restricted else None)
 
     def _expired(self, queue: WorkQueue) -> None:
-        self._openings.queueExpired(queue)
+        self._openingLog.queueExpired(queue)
         self._topics.unsubscribe(queue, queue.name, queue=True)

@@ -1,9 +1,8 @@
-"""One queue per topic, shared by all its consumers, as MiniMQ has it.
+"""Work queues: one queue per topic, shared by all its consumers, as in MiniMQ.
 
-The rules are those of the MiniMQ document and of docs/dialects.rst: a message is hidden from its delivery until it
-is acknowledged by its id, from whatever connection, or until the time is over; a consumer that leaves returns
-nothing earlier. A queue that nobody consumes is no place to lose disk or memory to: full, it drops its oldest, and
-after a while it expires.
+The rules are those of the MiniMQ document and of docs/dialects.rst: a delivered message is hidden until it is
+acknowledged by its id, by any connection, or until the time is over, even if the consumer leaves earlier. A queue that
+was never consumed must not fill disk or memory: when full it drops its oldest messages, and after a while it expires.
 """
 
 from collections import deque
@@ -27,11 +26,11 @@ from fleximq.limits import DEAD
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Message
 
-#: What is counted when a queue takes messages with it.
+#: Counted for the messages dropped with a queue.
 DROPPED_EXPIRED = CountedEvent(EventFamily.DROPPED, "queue expired")
 
 
-#: So many ids are read back at once.
+#: Ids read from the journal at once.
 _LEARNT = 4096
 _LEARNT_BYTES = 4 << 20
 
@@ -43,10 +42,10 @@ def keyOf(topic: str) -> str:
 
 @implementer(ISubscriber)
 class WorkQueue:
-    """The queue of one topic. Every message in it has a ``message_id`` that MiniMQ can spell.
+    """The queue of one topic. Every message delivered from it has a ``message_id`` that is valid in MiniMQ.
 
-    ``name`` is its topic. ``everConsumed`` tells whether anybody ever asked it for a message, ``lastUsed`` the
-    clock's seconds when somebody last did, or when it was made.
+    ``name`` is its topic. ``everConsumed`` tells whether a consumer has ever asked for a message, ``lastUsed`` the
+    clock's seconds of the last time, or of its creation.
     """
 
     form = QUEUED
@@ -89,40 +88,40 @@ class WorkQueue:
         return self._queue.waiting
 
     @property
-    def kept(self) -> bool:
-        """Whether it outlives the process."""
+    def durable(self) -> bool:
+        """Whether it survives a restart."""
         return isinstance(self._queue, DurableQueue)
 
     @property
     def queue(self) -> Queue:
-        """The queue behind it."""
+        """The queue that stores the messages."""
         return self._queue
 
     @property
     def loading(self) -> bool:
-        """Whether the next message cannot be consumed before it was read, see :meth:`whenLoaded`."""
+        """Whether the next message must first be read, see :meth:`whenLoaded`."""
         return self._queue.loading
 
     def whenLoaded(self, call: Callable[[], object]) -> None:
-        """Call once what is being read has come; to be asked for while ``loading``."""
+        """Call once after the current read; only while ``loading``."""
         self._queue.whenLoaded(call)
 
     def admits(self, count: int, size: int) -> str | None:
-        """Return why ``count`` more messages with ``size`` bytes in them are refused; None if they are not.
+        """Return the reason why ``count`` more messages with ``size`` bytes are refused; None if they are accepted.
 
-        Asked for what MiniMQ itself produces. A queue that was ever consumed refuses when it is full; one that
-        never was only refuses what would be too much for it alone, since all else in it can make room.
+        For publications of MiniMQ only. A queue that was ever consumed refuses when it is full; any other drops its
+        oldest messages, so it refuses only a run that exceeds the bounds alone.
         """
         if self.everConsumed:
             return self._queue.admits(count, size)
         return self._queue.admitsAlone(count, size)
 
     def deliver(self, rendered: Sequence[Message], count: int) -> None:
-        """Put all of these in; those without an id get one when they are handed out. Overflow drops the oldest."""
+        """Add messages; those without an id get one when they are delivered. Overflow drops the oldest."""
         self._queue.deliver(rendered, count)
 
     def consume(self) -> QueueDelivery | None:
-        """Hand out the oldest message, None if there is none; either way the queue is in use now."""
+        """Deliver the oldest message, None if the queue is empty; either way the queue counts as used."""
         self._use()
         delivery = self._queue.take()
         if delivery is not None:
@@ -130,9 +129,9 @@ class WorkQueue:
         return delivery
 
     def consumeMany(self, number: int, most: int = ANY) -> list[QueueDelivery]:
-        """Hand out the oldest messages, ``number`` of them or as many as there are; as :meth:`consume` for each.
+        """Deliver up to ``number`` of the oldest messages; as :meth:`consume` for each.
 
-        :param most: no more are handed out when these cost so many bytes.
+        :param most: stop when the messages cost so many bytes.
         """
         self._use()
         deliveries = self._queue.takeMany(None, number, most)
@@ -142,47 +141,48 @@ class WorkQueue:
     def whenReady(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call ``callback`` once when a message can be consumed and its turn has come.
 
-        Who waits uses the queue: it does not expire meanwhile. See :meth:`fleximq.broker.queues.queue.Queue.whenReady`.
+        A waiting consumer uses the queue, so it does not expire. See
+        :meth:`fleximq.broker.queues.queue.Queue.whenReady`.
         """
         return self._queue.whenReady(callback)
 
-    def handTo(self, holder: object, number: int) -> list[QueueDelivery]:
-        """Hand the oldest messages to an operator, which is no use of the queue: as many as can be taken now."""
+    def takeForOperator(self, holder: object, number: int) -> list[QueueDelivery]:
+        """Deliver up to ``number`` loaded messages to an operator; the queue does not count as used."""
         return self._queue.takeMany(holder, number)
 
-    def settle(self, delivery: QueueDelivery) -> None:
-        """Be done with what was handed to an operator."""
+    def forgetDelivery(self, delivery: QueueDelivery) -> None:
+        """Remove a message delivered to an operator."""
         self._moved(delivery, True)
         self._queue.acknowledge(delivery.tag)
 
-    def giveUp(self, holder: object) -> None:
-        """Take back at once what an operator has and is not done with."""
+    def returnAll(self, holder: object) -> None:
+        """Return an operator's remaining messages to the queue."""
         self._queue.release(holder)
 
     def discard(self, number: int) -> int:
-        """Throw the oldest messages away, so many or as many as can be taken now, and return how many those were."""
-        deliveries = self.handTo(None, number)
+        """Drop up to ``number`` of the oldest messages, as far as they are loaded, and return how many."""
+        deliveries = self.takeForOperator(None, number)
         for delivery in deliveries:
-            self.settle(delivery)
+            self.forgetDelivery(delivery)
         return len(deliveries)
 
     def close(self) -> int:
-        """Drop everything and take nothing in any more; return how many messages were dropped."""
+        """Drop all messages and refuse new ones; return how many were dropped."""
         for delivery in self._queue.delivered():
             self._moved(delivery, True)
         return self._queue.close()
 
     def restore(self, state: QueueState, idle: float) -> list[QueueDelivery]:
-        """Become what the journal knows of it, and return what was handed out once, without their ids.
+        """Restore the queue from the journal's state, and return its deliveries, still without their ids.
 
-        :param idle: seconds that nobody consumed.
+        :param idle: seconds without a consumer.
         """
         self.everConsumed = state.consumed
         self.lastUsed = self._seconds() - idle
         return self._queue.restore(state) if isinstance(self._queue, DurableQueue) else []
 
     def know(self, tag: int, message: Message) -> None:
-        """Learn the id of what was handed out with this tag before a restart."""
+        """Set the id of a message delivered with this tag before a restart."""
         named = self._named(message)
         if isinstance(self._queue, DurableQueue) and self._queue.know(tag, named):
             self._ids.delivered(named.message_id or "", DeliveryIndex(self._queue, tag))
@@ -203,15 +203,15 @@ class WorkQueue:
 
 
 class WorkQueues:
-    """All topic queues of a broker.
+    """All work queues of a broker.
 
-    :param makeQueue: makes the queue behind each of them.
-    :param maxQueues: how many queues there may be, and how many more of dead letters, for a dead letter must not
-        get lost because somebody else made too many queues.
-    :param expiry: seconds without a consumer after which a queue expires; those of dead letters never do.
-    :param idOf: returns a message's own id if MiniMQ can use it, otherwise a new one.
+    :param makeQueue: makes the queue inside each of them.
+    :param maxQueues: maximum number of queues, and of dead-letter queues in addition, so that too many other queues do
+        not lose dead letters.
+    :param expiry: seconds without a consumer after which a queue expires; dead-letter queues never do.
+    :param idOf: returns a message's own id if it is valid in MiniMQ, otherwise a new one.
     :param lasts: tells whether the queue of this topic never expires.
-    :param onExpired: is given a queue that expired, when it is closed and no longer found.
+    :param onExpired: called with an expired queue, when it is closed and removed.
     """
 
     def __init__(
@@ -254,9 +254,9 @@ class WorkQueues:
         return self._byTopic.get(topic)
 
     def ensure(self, topic: str) -> tuple[WorkQueue, bool]:
-        """Return the queue of this topic, and whether it was made just now; then the caller subscribes it.
+        """Return the queue of this topic, and whether it was made by this call; then the caller subscribes it.
 
-        :raises NoCapacity: when there are too many queues to make one more.
+        :raises NoCapacity: the broker has the maximum number of queues.
         """
         queue = self._byTopic.get(topic)
         if queue is not None:
@@ -267,9 +267,9 @@ class WorkQueues:
         return self._add(topic), True
 
     def restore(self, state: QueueState, idle: float) -> WorkQueue:
-        """Make a queue what the journal knows of it; :meth:`learn` is called when all are there.
+        """Restore a queue from the journal's state; call :meth:`learn` after all of them.
 
-        :param idle: seconds that nobody consumed from it.
+        :param idle: seconds without a consumer.
         """
         queue = self._add(state.topic, idle)
         self._unknown.extend([(queue, delivery) for delivery in queue.restore(state, idle)])
@@ -277,7 +277,7 @@ class WorkQueues:
         return queue
 
     def learn(self, journal: IJournalRead) -> None:
-        """Read back the ids of what was handed out before a restart; acknowledgements are remembered until then."""
+        """Read the ids of messages delivered before a restart; acknowledgements are postponed until then."""
         portion = [self._unknown.popleft() for _ in range(min(_LEARNT, len(self._unknown)))]
         if not portion:
             self._learning = False
@@ -291,8 +291,8 @@ class WorkQueues:
         offsets = sorted(delivery.message.offset for _, delivery in portion)
         journal.fetch(offsets, _LEARNT_BYTES, partial(self._learnt, journal, portion))
 
-    def whenLearnt(self, call: Callable[[], None]) -> bool:
-        """Call when acknowledgements that came too early were taken; False if there are none such."""
+    def whenIdsRead(self, call: Callable[[], None]) -> bool:
+        """Call after postponed acknowledgements were handled; False if none were postponed."""
         if self._early:
             self._afterwards.append(call)
             return True
@@ -322,27 +322,27 @@ class WorkQueues:
         return queue
 
     def consume(self, topic: str, holder: object = None) -> QueueDelivery | None:
-        """Hand out the oldest message of this topic's queue; None if there is none, or no queue.
+        """Deliver the oldest message of this topic's queue; None if it is empty or does not exist.
 
-        The message has the id by which it is acknowledged as its ``message_id``. ``holder`` does not matter:
-        what a consumer has in flight stays hidden when it leaves.
+        The message's ``message_id`` is the id by which it is acknowledged. ``holder`` is ignored, since messages in
+        flight stay hidden when a consumer leaves.
         """
         queue = self._byTopic.get(topic)
         return None if queue is None else queue.consume()
 
     def consumeMany(self, topic: str, number: int, holder: object = None, most: int = ANY) -> list[QueueDelivery]:
-        """Hand out ``number`` messages or as many as there are; as :meth:`consume` for each, but quicker.
+        """Deliver up to ``number`` messages; as :meth:`consume` for each, but quicker.
 
-        :param most: no more are handed out when these cost so many bytes.
+        :param most: stop when the messages cost so many bytes.
         """
         queue = self._byTopic.get(topic)
         return [] if queue is None else queue.consumeMany(number, most)
 
     def acknowledge(self, id: str, may: Callable[[str], bool] | None = None) -> bool:
-        """Remove a delivered message with this id for good: the one longest in flight, else one that returned.
+        """Remove a delivered message with this id: the one longest in flight, else one that returned.
 
-        :param may: tells whether it may be one of this topic's; None: of any.
-        :return: whether there was one; MiniMQ's clients are not told.
+        :param may: tells whether messages of this topic may be removed; None: all may.
+        :return: whether it existed; MiniMQ clients do not learn this.
         """
         place = self._ids.meant(id, may)
         if place is None:
@@ -353,7 +353,7 @@ class WorkQueues:
         return place.queue.acknowledge(place.tag)
 
     def close(self) -> None:
-        """Close all queues, without a word to ``onExpired``."""
+        """Close all queues without calling ``onExpired``."""
         for expiry in self._expiries.values():
             expiry.cancel()
         for queue in self._byTopic.values():
@@ -367,7 +367,7 @@ class WorkQueues:
         self._expiries[queue.name] = self._deadlines.call(delay, partial(self._comeUp, queue))
 
     def _comeUp(self, queue: WorkQueue) -> None:
-        """Let the queue expire, or come again when it may: consuming moves no deadline, so this one is early."""
+        """Expire the queue, or set a new deadline: consuming moves no deadline, so this one may be early."""
         now = self._deadlines.seconds()
         if queue.waiting:
             queue.lastUsed = now

@@ -1,4 +1,4 @@
-"""Shared by all broker paths: what they read of the broker, checks of arguments, and paged listings."""
+"""Shared by all broker paths: the view of the broker, checks of arguments, and paged listings."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nsmallest
@@ -21,7 +21,7 @@ Arguments = Mapping[str, Any]
 
 
 class IBrokerView(Protocol):
-    """What paths read and call of :class:`fleximq.broker.broker.Broker`."""
+    """The attributes and methods of :class:`fleximq.broker.broker.Broker` that paths use."""
 
     clock: Clock
     journal: IJournal
@@ -55,7 +55,7 @@ _MAX_NUMBER = (1 << 63) - 1
 
 
 def page(arguments: Arguments, kind: type, first: Any) -> tuple[Any, int]:
-    """Return after which key a listing is to go on, and how many rows are wanted.
+    """Return the key after which a listing continues, and its number of rows.
 
     :raises BadRequest: one of the two has a wrong type or value.
     """
@@ -71,7 +71,7 @@ def page(arguments: Arguments, kind: type, first: Any) -> tuple[Any, int]:
 def listing(
     title: str, rows: Iterable[Any], key: Callable[[Any], Any], after: Any, limit: int, show: Callable[[Any], Any]
 ) -> dict[str, Any]:
-    """Return one page of rows, and under ``next`` the key to go on after, or nil."""
+    """Return one page of rows, and as ``next`` the key after which to continue, or nil."""
     found = nsmallest(limit + 1, (row for row in rows if key(row) > after), key)
     more = len(found) > limit
     return {title: [show(row) for row in found[:limit]], "next": key(found[limit - 1]) if more else None}
@@ -80,8 +80,8 @@ def listing(
 def number(arguments: Arguments, name: str, otherwise: int | None = None, most: int = _MAX_NUMBER) -> int:
     """Return an argument that is a whole number from 0 on.
 
-    :param otherwise: what it is if it is left out; None: it may not be.
-    :raises BadRequest: it is missing, or something else.
+    :param otherwise: the default; None: the argument is required.
+    :raises BadRequest: it is missing, or has a wrong type or value.
     """
     value = arguments.get(name, otherwise)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
@@ -92,7 +92,7 @@ def number(arguments: Arguments, name: str, otherwise: int | None = None, most: 
 def text(arguments: Arguments, name: str, most: int) -> str:
     """Return an argument that is a string, not empty, of at most so many bytes.
 
-    :raises BadRequest: it is missing, or something else.
+    :raises BadRequest: it is missing, or has a wrong type or value.
     """
     value = arguments.get(name)
     if not isinstance(value, str) or not 0 < _bytesOf(value) <= most:
@@ -101,7 +101,7 @@ def text(arguments: Arguments, name: str, most: int) -> str:
 
 
 def _bytesOf(value: str) -> int:
-    """Return how long a text is in UTF-8; 0 if it is none, as half a pair that JSON has spelt."""
+    """Return the size of a text in UTF-8; 0 if it cannot be encoded, like half a surrogate pair from JSON."""
     try:
         return len(value.encode())
     except UnicodeEncodeError:
@@ -111,7 +111,7 @@ def _bytesOf(value: str) -> int:
 def array(arguments: Arguments, name: str) -> list[Any]:
     """Return an argument that is an array.
 
-    :raises BadRequest: it is missing, or something else.
+    :raises BadRequest: it is missing, or has a wrong type.
     """
     value = arguments.get(name)
     if not isinstance(value, list):
@@ -122,7 +122,7 @@ def array(arguments: Arguments, name: str) -> list[Any]:
 def journalOf(broker: IBrokerView) -> Any:
     """Return the journal.
 
-    :raises NoCapacity: there is none on disk.
+    :raises NoCapacity: the broker has none on disk.
     """
     if not broker.journal.onDisk:
         raise NoCapacity("there is no journal")

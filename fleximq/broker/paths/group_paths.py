@@ -1,6 +1,6 @@
-"""The broker's paths for consumer groups of the pipeline: they say how far they are, and whoever asks is told.
+"""``/pipeline`` paths: consumer groups report their progress, and clients list it.
 
-Groups are of one journal, so without a journal on disk there are none and all is answered with 503.
+Progress belongs to one journal, so without one on disk all requests are answered with 503.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,16 +14,16 @@ from fleximq.values.records import StoredBatch
 from fleximq.values.state_records import MAX_GROUP_NAME_BYTES, MAX_GROUPS, GroupProgress
 
 Answer = Callable[[Any], None]
-#: The latest time in milliseconds that is one in microseconds, too.
+#: The maximum time in milliseconds that fits in microseconds, too.
 _MAX_MILLISECONDS = ((1 << 63) - 1) // 1000
 
 
 def lag(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    """Answer ``/pipeline/lag``: the ``journal``'s id, and how many of the words were ``taken``, as they are about it.
+    """Answer ``/pipeline/lag``: the ``journal``'s id, and how many of the reports were ``taken``, as they are about it.
 
-    ``groups`` are maps with ``group``, ``journal`` and ``next``, the offset before which the group is done with
-    everything; perhaps with ``lost``, how many records it had to do without (what was said last, without it), and
-    ``time``, milliseconds since 1970 (now, without it).
+    ``groups`` are maps with ``group``, ``journal`` and ``next``, the offset before which the group has finished;
+    optionally ``lost``, how many records it had to skip (default: as in the last report), and ``time``, milliseconds
+    since 1970 (default: now).
     """
     journal = journalOf(broker)
     words = array(arguments, "groups")
@@ -36,7 +36,7 @@ def lag(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answ
 
 
 def _word(broker: IBrokerView, word: Any) -> tuple[str, GroupProgress]:
-    """Return the journal that a word is about, and the word."""
+    """Return the journal of a report, and the report."""
     if not isinstance(word, dict):
         raise BadRequest("'groups' must be maps")
     name = text(word, "group", MAX_GROUP_NAME_BYTES)
@@ -47,9 +47,9 @@ def _word(broker: IBrokerView, word: Any) -> tuple[str, GroupProgress]:
 
 
 def groups(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    """Answer ``/pipeline/groups``: every group by name, and how far it is behind the ``end`` of the ``journal``.
+    """Answer ``/pipeline/groups``: every group by name, and its distance to the ``end`` of the ``journal``.
 
-    That is about so many ``records`` and ``bytes``, and so many ``seconds`` that the oldest of these has waited; nil if
+    The distance is about so many ``records`` and ``bytes``, and ``seconds`` since the oldest of them was stored; nil if
     it cannot be read.
     """
     after, limit = page(arguments, str, "")
@@ -61,7 +61,7 @@ def groups(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, a
 
 
 def forget(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    """Answer ``/pipeline/forget``: whether there was a ``group`` of this name, which is ``forgotten`` now."""
+    """Answer ``/pipeline/forget``: whether a ``group`` of this name existed, which is ``forgotten`` now."""
     journalOf(broker)
     answer({"forgotten": broker.groups.forget(text(arguments, "group", MAX_GROUP_NAME_BYTES))})
 
@@ -90,7 +90,7 @@ def _row(broker: IBrokerView) -> Callable[[GroupProgress], dict[str, Any]]:
 
 
 def _ages(broker: IBrokerView, rows: Sequence[dict[str, Any]], done: Callable[[], None]) -> None:
-    """Fill in how long the oldest record has waited that each of these groups has not read."""
+    """Fill in the ages of the oldest records that these groups have not read."""
     byOffset: dict[int, list[dict[str, Any]]] = {}
     for row in rows:
         byOffset.setdefault(row["next"], []).append(row)
@@ -107,7 +107,7 @@ def _ages(broker: IBrokerView, rows: Sequence[dict[str, Any]], done: Callable[[]
 
     if not byOffset:
         done()
-    # In their order, so that the journal takes each stretch apart once for all who are there.
+    # In order, so that the journal decodes each range once for all.
     for offset in sorted(byOffset):
         broker.journal.read(offset, _all, 1, partial(found, offset))
 

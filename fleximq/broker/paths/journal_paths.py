@@ -1,7 +1,7 @@
-"""The broker's paths for programs that read the journal, or write to it in transactions.
+"""``/journal`` and ``/sink`` paths: programs read the journal, or write to it in transactions.
 
-They answer when the journal has. Without a journal on disk, or while it is read-only, what would have to be kept is
-answered with 503.
+Answers arrive when the journal has finished. Without a journal on disk, or while it is read-only, requests that need to
+store data are answered with 503.
 """
 
 from collections.abc import Callable
@@ -21,26 +21,27 @@ from fleximq.rights import EVERYTHING, Action
 from fleximq.values.message import Content, Message
 from fleximq.values.records import CONTENTS, StoredBatch, TopicBounds, contentOf
 
-#: The most bytes that are read at once.
+#: Maximum bytes of one read.
 MAX_READ_BYTES = 4 * MEBIBYTE
-#: The most bytes of the names that a sink gives to its queries and parts.
+#: Maximum bytes of the names of queries and parts.
 NAME_BYTES = 256
-#: The most records of one part, and tokens of one batch.
+#: Maximum records of one part, and tokens of one batch.
 MAX_RECORDS, MAX_TOKENS = 100_000, 1_000_000
 
 Answer = Callable[[Any], None]
 _AFTER_ALL = (1 << 63) - 1
 _CONTENT = contentOf(Message(b"", Content.MESSAGEPACK))
-#: Keys of a header that a record has already, or that no PUB may have.
+#: Keys of a header that a record has already, or that a PUB must not have.
 _OTHERS = frozenset({"topic", "offset", "routing", "reqrep", "status", "auth", "keepalive"})
 
 
 def bounds(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    """Answer ``/journal/bounds``: of each topic its first and last offset, their times in milliseconds, and how much.
+    """Answer ``/journal/bounds``: first and last offset of each topic, their times in milliseconds, and the topic's
+    size.
 
-    Beside them the ``journal``'s own id, and its ``end``: the offset and ``position`` behind all that is committed.
-    Who needs only that says so with ``topics``, which is false then: a page costs up to 0.2 us for each topic there is.
-    Left out are topics with which the asker may do nothing.
+    Also the ``journal``'s id, and its ``end``: offset and ``position`` after the last commit. With ``topics`` false the
+    answer has only these: a page costs up to 0.2 us for each topic of the journal. Topics without any right for the
+    client are left out.
     """
     after, limit = page(arguments, str, "")
     wanted = arguments.get("topics", True)
@@ -57,10 +58,10 @@ def bounds(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, a
         found["next"] = names[limit - 1] if len(names) > limit else None
     end = journal.end
 
-    def told(position: int, content: bytes | memoryview, endPosition: int) -> None:
+    def done(position: int, content: bytes | memoryview, endPosition: int) -> None:
         answer(found | {"end": end, "position": endPosition})
 
-    journal.readBytes(_AFTER_ALL, 1, told)
+    journal.readBytes(_AFTER_ALL, 1, done)
 
 
 def _bounds(topic: str, kept: TopicBounds) -> dict[str, Any]:
@@ -76,11 +77,11 @@ def _bounds(topic: str, kept: TopicBounds) -> dict[str, Any]:
 
 
 def read(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    """Answer ``/journal/read``: whole frames as they stand in the journal, at most ``most`` bytes from ``position`` on.
+    """Answer ``/journal/read``: complete frames from ``position`` on, unchanged, at most ``most`` bytes.
 
-    ``position`` in the answer is that of the first, ``next`` what to ask for next, ``end`` where all ends, ``journal``
-    the journal's own id. A frame that is larger comes alone. As everything is in there, only those are answered who may
-    subscribe to all topics.
+    In the answer ``position`` is that of the first frame, ``next`` the one to ask for next, ``end`` the end of the
+    journal, ``journal`` its id. A frame that is larger is sent alone. The data includes all topics, so the client must
+    have the right to subscribe to all.
     """
     position = number(arguments, "position")
     most = number(arguments, "most", MAX_READ_BYTES, MAX_READ_BYTES)
@@ -88,20 +89,20 @@ def read(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, ans
 
     _permitAll(broker, client)
 
-    def told(first: int, content: bytes | memoryview, end: int) -> None:
+    def done(first: int, content: bytes | memoryview, end: int) -> None:
         try:
-            _permitAll(broker, client)  # there may be other topics in it by now, or other rights
+            _permitAll(broker, client)  # topics or rights may have changed meanwhile in it by now, or other rights
         except NotPermitted as error:
             answer(error)
             return
         next = first + len(content)
         answer({"position": first, "end": end, "next": next, "journal": journal.id, "data": content})
 
-    journal.readBytes(position, most, told)
+    journal.readBytes(position, most, done)
 
 
 def _permitAll(broker: IBrokerView, client: ConnectedClient) -> None:
-    """Let a client go on that may have everything that is in the journal.
+    """Check that a client may read the whole journal.
 
     :raises NotPermitted: it may not.
     """
@@ -115,38 +116,38 @@ def _permitAll(broker: IBrokerView, client: ConnectedClient) -> None:
 def advance(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/journal/advance``: up to which ``offset`` to read from ``start`` for so many ``records`` and ``bytes``.
 
-    Beside it how many these are; nothing from the offset ``end`` on counts. A limit that is left out is none. It may be
-    less than the limits allow, but there is at least one record before ``end``, if there is any.
+    Also their actual numbers; records from the offset ``end`` on do not count. A missing limit is unlimited. The range
+    may be smaller than the limits allow, but has at least one record if any exists before ``end``.
     """
     start, end = number(arguments, "start"), number(arguments, "end")
     records, size = (
         max(1, number(arguments, name)) if arguments.get(name) is not None else None for name in ("records", "bytes")
     )
 
-    def told(offset: int, records: int, size: int) -> None:
+    def done(offset: int, records: int, size: int) -> None:
         if offset == start < end:
             answer(NoCapacity("the journal cannot be read"))
         else:
             answer({"offset": offset, "records": records, "bytes": size})
 
-    journalOf(broker).advance(start, end, records, size, told)
+    journalOf(broker).advance(start, end, records, size, done)
 
 
 def reopen(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    """Answer ``/journal/reopen``, when the journal keeps things again after a fault: its health."""
+    """Answer ``/journal/reopen``, after the journal is writable again: its health."""
 
-    def told(reason: str | None) -> None:
+    def done(reason: str | None) -> None:
         answer(broker.journalHealth() if reason is None else NoCapacity(reason))
 
-    journalOf(broker).reopen(told)
+    journalOf(broker).reopen(done)
 
 
 def stage(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    """Answer ``/sink/stage``, when the records are on disk, where nobody sees them: ``token``, which stands for them.
+    """Answer ``/sink/stage``, after the records are on disk, still invisible: their ``token``.
 
-    ``records`` are maps with ``topic``, ``value`` (any MessagePack value) and perhaps ``headers``, a map of further
-    keys for the header; ``query``, ``batch`` and ``part`` say whose they are. In place of a value a record may have a
-    ``payload``, bytes that are kept as they are, and ``content``, the journal's code for what they are.
+    ``records`` are maps with ``topic``, ``value`` (any MessagePack value) and optionally ``headers``, a map of further
+    keys for the header; ``query``, ``batch`` and ``part`` name their origin. In place of a value a record may have a
+    ``payload``, bytes to store unchanged, and ``content``, the journal's code for their format.
     """
     query, batch = _batch(arguments)
     part = text(arguments, "part", NAME_BYTES)
@@ -156,16 +157,16 @@ def stage(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, an
     journal = journalOf(broker)
     runs = _runs(broker, client, records)
 
-    def told(token: str | None, reason: str | None) -> None:
+    def done(token: str | None, reason: str | None) -> None:
         answer({"token": token} if reason is None else _refusal(broker, reason))
 
-    journal.stage(query, batch, part, runs, told)
+    journal.stage(query, batch, part, runs, done)
 
 
 def commit(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    """Answer ``/sink/commit``, when what the ``tokens`` stand for is published: ``offset`` of the first record.
+    """Answer ``/sink/commit``, after the records of the ``tokens`` are published: ``offset`` of the first record.
 
-    A repeat for the same ``query`` and ``batch`` is answered likewise, and publishes nothing.
+    A repeat for the same ``query`` and ``batch`` gets the same answer without publishing again.
     """
     query, batch = _batch(arguments)
     tokens = array(arguments, "tokens")
@@ -173,17 +174,17 @@ def commit(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, a
         raise BadRequest(f"'tokens' must be strings, at most {MAX_TOKENS}")
     _permitStaged(broker, client, query, batch)
 
-    def told(offset: int, reason: str | None) -> None:
+    def done(offset: int, reason: str | None) -> None:
         answer({"offset": offset} if reason is None else _refusal(broker, reason))
 
     try:
-        broker.transactions.commit(query, batch, tokens, told)
+        broker.transactions.commit(query, batch, tokens, done)
     except NotKept as error:
         raise NoCapacity(error.reason) from error
 
 
 def abort(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
-    """Answer ``/sink/abort``: what was staged for this ``query`` and ``batch``, and not committed, is forgotten."""
+    """Answer ``/sink/abort``: delete uncommitted staged records of this ``query`` and ``batch``."""
     query, batch = _batch(arguments)
     _permitStaged(broker, client, query, batch)
     broker.journal.abortStaged(query, batch)
@@ -202,10 +203,10 @@ JOURNAL_PATHS: dict[str, Path] = {
 
 
 def _permitStaged(broker: IBrokerView, client: ConnectedClient, query: str, batch: int) -> None:
-    """Let a client go on that may publish all that is staged for a batch, whoever has staged it.
+    """Check that a client may publish all staged records of a batch, whichever client staged them.
 
     :raises NotPermitted: it may not.
-    :raises NoCapacity: there is no journal on disk.
+    :raises NoCapacity: the broker has no journal on disk.
     """
     journal = journalOf(broker)
     if client.rights is not EVERYTHING:
@@ -214,7 +215,7 @@ def _permitStaged(broker: IBrokerView, client: ConnectedClient, query: str, batc
 
 
 def _refusal(broker: IBrokerView, reason: str) -> BrokerError:
-    """Return the error for what the journal refused: 503 if it keeps nothing now, else 409, for the asker is wrong."""
+    """Return the error for a refusal of the journal: 503 if it is read-only, else 409, a mistake of the client."""
     return (Conflict if broker.journal.health()["state"] == "ok" else NoCapacity)(reason)
 
 
@@ -225,7 +226,8 @@ def _runs(broker: IBrokerView, client: ConnectedClient, records: list[Any]) -> l
     :raises Forbidden: only the broker publishes to its topic.
     :raises NotPermitted: the client may not.
     """
-    # One for all, for to make one takes longer than most records do; and not for longer, for it keeps its memory.
+    # One packer for all records, since making one takes longer than packing most records; not stored, since it retains
+    # its memory.
     pack = msgpack.Packer().pack
     checked = [_record(record, pack) for record in records]
     runs: list[tuple[Envelope, StoredBatch, int]] = []
@@ -247,7 +249,7 @@ def _record(record: Any, pack: Callable[[Any], bytes]) -> tuple[str, bytes, byte
 
 
 def _header(headers: Any, pack: Callable[[Any], bytes]) -> bytes:
-    """Return the further keys of a record's header, packed; nothing where there are none."""
+    """Return the further keys of a record's header, packed; empty without any."""
     if not isinstance(headers, dict) or not all(isinstance(key, str) for key in headers):
         raise BadRequest("'headers' of a record must be a map whose keys are strings")
     kept = {key: value for key, value in headers.items() if key not in _OTHERS}
@@ -261,7 +263,7 @@ def _header(headers: Any, pack: Callable[[Any], bytes]) -> bytes:
 
 
 def _payload(record: dict[Any, Any], pack: Callable[[Any], bytes]) -> tuple[bytes, int]:
-    """Return a record's payload and the code of its content: of its value, or as it says itself."""
+    """Return a record's payload and the code of its content, from its value or as given."""
     if ("value" in record) == ("payload" in record):
         raise BadRequest("a record must have a 'value', or a 'payload' in its place")
     if "value" in record:

@@ -1,9 +1,8 @@
-"""What the broker answers to REQs on its own paths, and what it tells there about itself.
+"""The table of the broker's own request paths.
 
-Each path takes a map of arguments and gives a value for MessagePack; those of :mod:`fleximq.broker.paths.journal_paths`
-give
-it later. Listings are paged: ``limit`` (1 to 1,000,
-100 by default) entries that come ``after`` a key, and in the answer ``next``, the key to go on after, or nil.
+Each path takes a map of arguments and answers with a MessagePack value; those of
+:mod:`fleximq.broker.paths.journal_paths` answer later. Listings are paged: ``limit`` (1 to 1,000, 100 by default)
+entries ``after`` a key; ``next`` in the answer is the key after which to continue, or nil.
 """
 
 import time
@@ -20,12 +19,12 @@ from fleximq.errors import BadRequest, NotFound
 from fleximq.limits import KIBIBYTE
 from fleximq.rights import Action
 
-#: The longest arguments of most paths.
+#: Maximum bytes of the arguments of most paths.
 ARGUMENT_BYTES = 64 * KIBIBYTE
 
 
 def about(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -> dict[str, Any]:
-    """Answer ``/broker/about``: :func:`overview`, and which dialects are spoken, and the time in milliseconds."""
+    """Answer ``/broker/about``: :func:`overview`, the installed dialects, and the time in milliseconds."""
     return {
         **overview(broker),
         "dialects": list(broker.dialects),
@@ -34,7 +33,7 @@ def about(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) ->
 
 
 def clients(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -> dict[str, Any]:
-    """Answer ``/broker/clients``: who is connected, by id."""
+    """Answer ``/broker/clients``: the connected clients, by id."""
     after, limit = page(arguments, int, 0)
     return listing("clients", broker.clients, lambda client: client.id, after, limit, clientRow(broker))
 
@@ -42,7 +41,7 @@ def clients(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) 
 def topics(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -> dict[str, Any]:
     """Answer ``/broker/topics``: every topic by name, with its subscribers, messages and queue.
 
-    Left out are those with which the asker may do nothing.
+    Topics without any right for the client are left out.
     """
     after, limit = page(arguments, str, "")
     seen = (topic for topic in broker.topics if sees(client, topic.name))
@@ -50,17 +49,17 @@ def topics(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -
 
 
 def reload(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -> Any:
-    """Answer ``/broker/reload``: let the broker read its settings again.
+    """Answer ``/broker/reload``: read the settings again.
 
-    The answer names the settings that have ``changed``, and those that need a ``restart`` to change.
+    The answer names the ``changed`` settings, and those that need a ``restart`` to change.
 
-    :raises Conflict: something is wrong with them, and nothing has changed; a sentence for each such thing, one a line.
+    :raises Conflict: they are invalid, and unchanged; one sentence per line.
     """
     return broker.reload()
 
 
 def _atOnce(tell: Callable[[IBrokerView, ConnectedClient, Arguments], Any]) -> Path:
-    """Return a path that gives what this returns."""
+    """Return a path that answers with the function's result."""
     return lambda broker, client, arguments, answer: answer(tell(broker, client, arguments))
 
 
@@ -74,15 +73,15 @@ PATHS: dict[str, Path] = {
 }
 
 
-#: Paths that change what others meet: who asks them needs the right to ``admin``.
+#: Paths that affect other clients; they need the right to ``admin``.
 CHANGING = frozenset({"/broker/reload", "/journal/reopen", "/pipeline/forget"})
 
 
 def find(client: ConnectedClient, path: str) -> Path:
-    """Return what answers a broker path.
+    """Return the function of a path.
 
-    :raises NotFound: there is no such path.
-    :raises NotPermitted: the client may not ask it.
+    :raises NotFound: the path does not exist.
+    :raises NotPermitted: the client may not request it.
     """
     tell = PATHS.get(path)
     if tell is None:

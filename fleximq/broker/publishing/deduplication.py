@@ -1,17 +1,12 @@
-"""Messages with ids of their own: published once, however often a publisher that knows no better sends them.
+"""Deduplication: messages with ids are stored once, even if a publisher repeats them.
 
-Which ids were there is kept by :mod:`fleximq.broker.publishing.deduplication`; here is decided what of a run is
-published, and the
-publisher is told of repeats as of the rest.
+A publisher that lost its connection does not know which of its last messages were stored and sends them again. A
+message with an id for a durable topic is stored again only if the first one was refused or is older than the window. A
+repeat that arrives while the first is being committed waits for the same commit, and is refused with it. Repeats are
+confirmed like other messages.
 
-Which messages were published lately, by their ids, so that a repeated publication is stored once.
-
-A publisher that lost its connection cannot know what became of its last messages and sends them again. Those that
-have an id and are for a durable topic are stored again only if the first was refused, or is longer ago than the window.
-A repeat that comes while the first is on its way to the disk waits for the same commit, and is refused with it.
-
-What is remembered is bounded: beyond :data:`MAX_IDS` or :data:`MAX_BYTES` the oldest ids are forgotten before their
-time, which is counted. An id costs 3 us.
+Memory is bounded: beyond :data:`MAX_IDS` or :data:`MAX_BYTES` the oldest ids are forgotten early, and counted. An id
+costs 3 us.
 """
 
 from array import array
@@ -30,20 +25,20 @@ from fleximq.values.records import DIALECTS, StoredBatch, idsOf
 
 MAX_IDS = 1_000_000
 MAX_BYTES = 64 << 20
-#: What an id takes besides its letters (measured on CPython 3.11).
+#: Bytes of an id besides its letters (measured on CPython 3.11).
 ENTRY_BYTES = 224
-#: What is counted when ids are forgotten because there are too many.
+#: Counted when ids are forgotten before their time.
 FORGOTTEN = "ids forgotten early"
-#: What is counted when a repeat is not stored again.
+#: Counted when a repeat is not stored again.
 REPEATED = CountedEvent(EventFamily.REPEATED)
 
 Key = tuple[str, str]
 
 
 class PublicationKeys:
-    """One run's ids, from the moment they are seen until the run is committed or refused.
+    """One run's new ids, until the run is committed or refused.
 
-    ``places`` are those of the messages that are new, ``number`` is the run's in the journal.
+    ``places`` are the indexes of the new messages in the run, ``number`` is the run's number in the journal.
     """
 
     __slots__ = ("_waiting", "ids", "number", "places", "time", "topic")
@@ -56,24 +51,24 @@ class PublicationKeys:
         self.places: list[int] = []
         self._waiting: dict[str, list[tuple[OnDecided, int]]] = {}
 
-    def wait(self, id: str, kept: OnDecided | None, place: int) -> None:
-        """Tell what becomes of a message to somebody who repeats it, in a run of his own at this place."""
-        if kept is not None:
-            self._waiting.setdefault(id, []).append((kept, place))
+    def wait(self, id: str, onDecided: OnDecided | None, place: int) -> None:
+        """Report this message's decision to the publisher of a repeat, too, for this index of its run."""
+        if onDecided is not None:
+            self._waiting.setdefault(id, []).append((onDecided, place))
 
-    def tell(self, id: str, reason: str | None) -> None:
-        """Tell it to all who wait for it."""
-        for kept, place in self._waiting.pop(id, ()):
-            kept(reason, (place,))
+    def report(self, id: str, reason: str | None) -> None:
+        """Report a decision to all publishers of repeats."""
+        for onDecided, place in self._waiting.pop(id, ()):
+            onDecided(reason, (place,))
 
 
 class RecentIds:
-    """The ids of the window.
+    """The ids published within the window.
 
     :param window: microseconds for which an id is remembered.
     :param now: returns the microseconds since 1970.
-    :param dialects: codes of the dialects whose records are learnt from the journal, see :mod:`fleximq.values.records`.
-    :param counted: is told what is worth counting.
+    :param dialects: codes of the dialects whose records in the journal have ids, see :mod:`fleximq.values.records`.
+    :param counted: called with an event and a number.
     """
 
     def __init__(
@@ -99,10 +94,11 @@ class RecentIds:
         """Return how many ids are remembered."""
         return len(self._entries)
 
-    def claim(self, topic: str, ids: Sequence[str], kept: OnDecided | None) -> tuple[PublicationKeys, int]:
-        """Take hold of those of a run's ids that are new; return the claim, and the last run that repeats wait for.
+    def register(self, topic: str, ids: Sequence[str], onDecided: OnDecided | None) -> tuple[PublicationKeys, int]:
+        """Register the new ids of a run; return them, and the number of the last pending run that has one of the
+        others.
 
-        :param kept: told of repeats of what is not decided yet, when it is.
+        :param onDecided: called with the decisions on messages that repeat pending ones.
         """
         now = self._now()
         self._expire(now - self._window)
@@ -115,22 +111,22 @@ class RecentIds:
                 claim.places.append(place)
                 self._add((topic, id), claim)
             elif isinstance(found, PublicationKeys):
-                found.wait(id, kept, place)
+                found.wait(id, onDecided, place)
                 number = max(number, found.number)
         if len(claim.places) < len(ids):
             self._counted(REPEATED, len(ids) - len(claim.places))
         return claim, number
 
     def committed(self, claim: PublicationKeys) -> None:
-        """Remember a run that was stored."""
+        """Remember the ids of a stored run."""
         for place in claim.places:
             key = claim.topic, claim.ids[place]
             if self._entries.get(key) is claim:
                 self._entries[key] = claim.time
-            claim.tell(key[1], None)
+            claim.report(key[1], None)
 
     def refused(self, claim: PublicationKeys, places: Sequence[int], reason: str) -> None:
-        """Let messages of these places be stored when they come again."""
+        """Forget the ids of refused messages, so that repeats of them are stored."""
         for place in reversed(places):
             key = claim.topic, claim.ids[place]
             if self._entries.get(key) is claim:
@@ -140,10 +136,10 @@ class RecentIds:
         gone = set(places)
         claim.places = [place for place in claim.places if place not in gone]
         for place in places:
-            claim.tell(claim.ids[place], reason)
+            claim.report(claim.ids[place], reason)
 
     def remember(self, topic: str, id: str, time: int) -> None:
-        """Know a message that was stored at this time (microseconds since 1970); they come in the order of times."""
+        """Add the id of a message stored at this time (microseconds since 1970); times must ascend."""
         key = topic, id
         if time < self._now() - self._window:
             return
@@ -153,7 +149,7 @@ class RecentIds:
             self._add(key, time)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what is remembered, of what is stored already, as values that MessagePack has."""
+        """Return the ids of stored messages as MessagePack values."""
         self._expire(self._now() - self._window)
         found: dict[str, tuple[list[str], array[int]]] = {}
         entries = self._entries
@@ -166,15 +162,15 @@ class RecentIds:
         return {topic: [ids, times.tolist()] for topic, (ids, times) in found.items()}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Know what :meth:`snapshot` returned."""
+        """Add the ids of a :meth:`snapshot`."""
         known = [
             (time, topic, id) for topic, (ids, times) in snapshot.items() for id, time in zip(ids, times, strict=True)
         ]
         for time, topic, id in sorted(known):
             self.remember(topic, id, time)
 
-    def restored(self, batch: StoredBatch) -> None:
-        """Know the ids of what stands in the journal."""
+    def learn(self, batch: StoredBatch) -> None:
+        """Add the ids of records read from the journal."""
         since = self._now() - self._window
         if not len(batch) or batch.timestamps[-1] < since or self._dialects.isdisjoint(batch.dialects):
             return
@@ -198,7 +194,7 @@ class RecentIds:
                 self._counted(event, 1)
 
     def _expire(self, until: int) -> None:
-        """Forget what is older; keys of what was refused may still stand in the order."""
+        """Forget older ids; ``_order`` may still contain keys of refused messages."""
         order, entries = self._order, self._entries
         while order:
             entry = entries.get(order[0])
@@ -207,12 +203,12 @@ class RecentIds:
             self._remove(order.popleft())
 
 
-#: Brings a run on its way, as :meth:`fleximq.broker.broker.Broker.publish` does.
-Deliver = Callable[[Envelope, Any, int, OnDecided | None], None]
+#: Publishes a run, as :meth:`fleximq.broker.broker.Broker.publish` does.
+Publish = Callable[[Envelope, Any, int, OnDecided | None], None]
 
 
 def recentIdsOf(rules: BrokerRules, seconds: Callable[[], float], counted: Callable[[str, int], None]) -> RecentIds:
-    """Return the memory for ids that these rules ask for; ``seconds`` are those since 1970."""
+    """Return the ids memory for these rules; ``seconds`` returns the seconds since 1970."""
     return RecentIds(
         round(rules.idempotenceWindow * 1_000_000),
         lambda: round(seconds() * 1_000_000),
@@ -222,32 +218,32 @@ def recentIdsOf(rules: BrokerRules, seconds: Callable[[], float], counted: Calla
 
 
 class Deduplication:
-    """Leaves out of runs what was published lately.
+    """Removes repeated messages from runs.
 
-    :param active: False: nothing is left out.
+    :param active: False: pass all runs unchanged.
     """
 
-    def __init__(self, active: bool, idempotence: RecentIds, delivering: FanOut, publishing: SlowPath) -> None:
+    def __init__(self, active: bool, idempotence: RecentIds, fanOut: FanOut, slowPath: SlowPath) -> None:
         self._active = active
         self._idempotence = idempotence
-        self._delivering = delivering
-        self._publishing = publishing
+        self._fanOut = fanOut
+        self._slowPath = slowPath
 
     def publish(
-        self, envelope: Envelope, body: Any, ids: Sequence[str], kept: OnDecided | None, bring: Deliver
+        self, envelope: Envelope, body: Any, ids: Sequence[str], onDecided: OnDecided | None, publish: Publish
     ) -> None:
-        """Let ``bring`` have those messages of a run that are no repeats.
+        """Call ``publish`` with the messages of a run that are not repeats.
 
         :param ids: one for each message.
-        :param kept: told of repeats when what they repeat is decided, and of the others as ``bring`` is told to.
-        :raises NotKept: as ``bring`` does; ``refused`` are places in the whole run.
+        :param onDecided: called with the decisions on repeats, and passed on to ``publish`` for the others.
+        :raises NotKept: as ``publish`` does; ``refused`` are indexes of the original run.
         """
-        envelope = self._delivering.present(envelope)
-        if not (self._active and envelope.topic.durable and self._publishing.isRecorded(envelope)):
-            bring(envelope, body, len(ids), kept)
+        envelope = self._fanOut.present(envelope)
+        if not (self._active and envelope.topic.durable and self._slowPath.isRecorded(envelope)):
+            publish(envelope, body, len(ids), onDecided)
             return
         publisher = envelope.publisher
-        claim, number = self._idempotence.claim(envelope.topic.name, ids, kept)
+        claim, number = self._idempotence.register(envelope.topic.name, ids, onDecided)
         publisher.lastRun = max(publisher.lastRun, number)
         places = claim.places
         if not places:
@@ -255,7 +251,7 @@ class Deduplication:
         if len(places) < len(ids):
             body = envelope.source.pick(body, places)
         try:
-            bring(envelope, body, len(places), partial(self._decided, claim, places, kept))
+            publish(envelope, body, len(places), partial(self._decided, claim, places, onDecided))
         except NotKept as error:
             refused = [places[place] for place in error.refused]
             self._idempotence.refused(claim, refused, error.reason)
@@ -270,13 +266,13 @@ class Deduplication:
         self,
         claim: PublicationKeys,
         places: Sequence[int],
-        kept: OnDecided | None,
+        onDecided: OnDecided | None,
         reason: str | None,
         decided: Sequence[int],
     ) -> None:
-        """The journal's word on claimed messages, whose places are those among the ones that were not repeats."""
-        if kept is not None:
-            kept(reason, [places[place] for place in decided])
+        """Translate the journal's decision on the new messages into indexes of the original run."""
+        if onDecided is not None:
+            onDecided(reason, [places[place] for place in decided])
         if reason is None:
             self._idempotence.committed(claim)
         else:

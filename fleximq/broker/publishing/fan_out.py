@@ -1,7 +1,6 @@
-"""Runs on their last few steps: to those who take what is published to their topic. Hot.
+"""Fan-out: passes runs to the subscribers of their topic. Hot.
 
-A run costs one look at its topic's routes, one rendering for each form that somebody takes it in, and one call for each
-subscriber; 0.3 us for one of each.
+A run costs one look at its topic's routes, one rendering per form, and one call per subscriber; 0.3 us for one of each.
 """
 
 from collections.abc import Iterable
@@ -15,18 +14,18 @@ _NOBODY: tuple[None, None] = (None, None)
 
 
 class FanOut:
-    """Hands runs to subscribers, now and without asking whether they want them."""
+    """Delivers runs at once, without asking guards."""
 
     def __init__(self, topics: TopicTable, clients: Clients) -> None:
         self._topics = topics
         self._clients = clients
 
     def present(self, envelope: Envelope) -> Envelope:
-        """Return an envelope whose topic is in the table, though it was forgotten since."""
+        """Return the envelope, with the current topic of its name if its own was removed from the table."""
         return envelope._replace(topic=self._topics.get(envelope.topic.name)) if envelope.topic.gone else envelope
 
     def deliver(self, envelope: Envelope, body: Any, count: int) -> None:
-        """Bring a run of ``count`` messages to everybody who subscribes to its topic."""
+        """Deliver a run of ``count`` messages to all subscribers of its topic."""
         topic = envelope.topic
         if topic.gone:
             envelope = self.present(envelope)
@@ -41,12 +40,12 @@ class FanOut:
                 deliver(rendered, count)
 
     def deliverTo(self, audience: Iterable[int], envelope: Envelope, body: Any, count: int) -> None:
-        """Bring a run only to those subscribers that take direct messages and have one of these ids.
+        """Deliver a run to those subscribers that accept direct messages and have one of these ids.
 
-        Its topic is in the table.
+        The topic must be in the table.
         """
         subscribers = self._topics.subscribers(envelope.topic)
         for id in audience:
             _, peer = self._clients.peers.get(id, _NOBODY)
-            if peer is not None and self._topics.listens(peer, envelope.topic, subscribers):
+            if peer is not None and self._topics.isSubscribed(peer, envelope.topic, subscribers):
                 peer.deliver(peer.form.render(envelope, body, count), count)

@@ -1,8 +1,8 @@
-"""Publications on their way to the disk, and what waits behind them.
+"""Publications that await a commit, and later ones of the same topics.
 
-What goes through the journal is delivered when it is committed, not before. All else that is published to the same
-topic meanwhile stands in the topic's line behind it, so that a topic keeps its order; a line is empty most of the time,
-and other topics do not know of it. A run costs 2 us here besides what the journal takes.
+A durable run is delivered after its commit. Volatile runs published to the same topic meanwhile wait in the topic's
+``pendingRuns``, which preserves the order; other topics are not affected. A run costs 2 us here, plus the journal's
+time.
 """
 
 from collections.abc import Callable
@@ -17,33 +17,34 @@ from fleximq.errors import NotKept, NotRecorded
 from fleximq.interfaces import IJournalAppend
 from fleximq.values.counted_event import CountedEvent, EventFamily
 
-#: When so many bytes wait that are not recorded themselves, those who publish them should not be read.
+#: Pending volatile bytes above which their publishers should not be read.
 OVERLOAD_BYTES = 32 << 20
-#: What the journal refused is counted under this name.
+#: Counted when the journal refuses messages.
 REFUSED = CountedEvent(EventFamily.REFUSED_MESSAGES)
 
 Deliver = Callable[[Envelope, Any, int], None]
 
 
 class _Run(NamedTuple):
-    """A run in a topic's line; ``told`` is called with what became of it, where it goes through the journal."""
+    """A run in a topic's ``pendingRuns``; ``onDecided`` is called with the journal's decision if the run is durable."""
 
     envelope: Envelope
     body: Any
     number: int
     size: int
     recorded: bool
-    bring: Deliver
-    told: Callable[[str | None], None] | None = None
+    deliver: Deliver
+    onDecided: Callable[[str | None], None] | None = None
 
 
 class PendingCommits:
-    """The way of publications through the journal.
+    """Appends runs to the journal and delivers them after their commits.
 
-    :param deliver: brings a run to its topic's subscribers.
-    :param counted: is told what is worth counting.
-    :param publishing: is told whose publications are brought while nobody is read, and None behind them.
-    :param watchers: look on.
+    :param deliver: delivers a run to its topic's subscribers.
+    :param counted: called with an event and a number.
+    :param publishing: called with the publisher before its publications are delivered after a commit, and with None
+        after that.
+    :param watchers: called before and after the commit of each run.
     """
 
     def __init__(
@@ -66,34 +67,40 @@ class PendingCommits:
 
     @property
     def overloaded(self) -> bool:
-        """Whether so much waits for the disk that those who publish should not be read."""
+        """Whether so many bytes await the disk that publishers should not be read."""
         return self._waiting > OVERLOAD_BYTES or self._journal.overloaded
 
     def whenRelieved(self, call: Callable[[], None]) -> None:
-        """Call when it is worth looking again whether it is crowded."""
+        """Call when ``overloaded`` should be checked again."""
         if self._waiting > OVERLOAD_BYTES:
             self._journal.whenCommitted(call)
         else:
             self._journal.whenRelieved(call)
 
-    def keep(
-        self, envelope: Envelope, body: Any, count: int, size: int = 0, told: Callable[[str | None], None] | None = None
+    def append(
+        self,
+        envelope: Envelope,
+        body: Any,
+        count: int,
+        size: int = 0,
+        onDecided: Callable[[str | None], None] | None = None,
     ) -> None:
-        """Give a run to the journal and deliver it when it is committed. Its topic is in the table.
+        """Append a run to the journal and deliver it after its commit. Its topic must be in the table.
 
-        :param size: the bytes in its messages, if anybody will ask how many are to come.
-        :param told: called with None then, or with the reason why it is not kept; perhaps before this returns.
-        :raises NotRecorded: nothing is kept at present; nothing was published.
+        :param size: the bytes of its messages, if guards are asked about pending bytes.
+        :param onDecided: called with None after the commit, or with the reason of the refusal; perhaps before this
+            returns.
+        :raises NotRecorded: the journal stores nothing at present; the run is not published.
         """
         topic = envelope.topic
-        line = topic.line
+        line = topic.pendingRuns
         if not line:
-            self._topics.hold(topic)
-        run = _Run(envelope, body, count, size, True, self._deliver, told)
+            self._topics.beginPending(topic)
+        run = _Run(envelope, body, count, size, True, self._deliver, onDecided)
         line.append(run)
         if envelope.qos:
-            topic.owed += count
-            topic.owedBytes += size
+            topic.pendingCount += count
+            topic.pendingBytes += size
         if self._watchers:
             self._watchers.appended(envelope, body, count)
         self._appending = True
@@ -101,7 +108,7 @@ class PendingCommits:
             topic.last = number = self._journal.append(envelope, body, count, partial(self._committed, run))
         except Exception as error:
             line.pop()
-            self._settle(topic, run)
+            self._resolve(topic, run)
             if self._watchers:
                 self._watchers.decided(envelope, body, count, str(error))
             if isinstance(error, NotKept):
@@ -112,47 +119,47 @@ class PendingCommits:
             self._appending = False
         envelope.publisher.lastRun = number
 
-    def wait(self, envelope: Envelope, body: Any, count: int, bring: Deliver) -> None:
-        """Let ``bring`` have a run that is not kept when all before it in its topic's line was decided."""
+    def wait(self, envelope: Envelope, body: Any, count: int, deliver: Deliver) -> None:
+        """Call ``deliver`` with a volatile run after all earlier pending runs of its topic are decided."""
         topic = envelope.topic
         size = len(body) if isinstance(body, bytes) else weigh(envelope.source.messages(body))
-        topic.line.append(_Run(envelope, body, count, size, False, bring))
+        topic.pendingRuns.append(_Run(envelope, body, count, size, False, deliver))
         self._waiting += size
         envelope.publisher.lastRun = max(envelope.publisher.lastRun, topic.last)
 
     def _committed(self, run: _Run, offset: int, reason: str | None) -> None:
-        """The journal's word on the first run in a line; in a topic as in the journal, runs are in order."""
+        """Handle the journal's decision on a topic's first pending run; decisions arrive in the order of runs."""
         envelope = run.envelope
-        envelope.topic.line.popleft()
+        envelope.topic.pendingRuns.popleft()
         if self._watchers:
             self._watchers.decided(envelope._replace(offset=offset), run.body, run.number, reason)
-        self._bringing(envelope.publisher)
+        self._announce(envelope.publisher)
         try:
             if reason is None:
                 self._deliver(envelope._replace(offset=offset), run.body, run.number)
             else:
                 self._counted(REFUSED, run.number)
         finally:
-            self._settle(envelope.topic, run)
-            self._bringing(None)
-            if run.told is not None:
-                run.told(reason)
+            self._resolve(envelope.topic, run)
+            self._announce(None)
+            if run.onDecided is not None:
+                run.onDecided(reason)
 
-    def _bringing(self, client: ConnectedClient | None) -> None:
-        """Say whose publications come next, unless it is he who is read."""
+    def _announce(self, client: ConnectedClient | None) -> None:
+        """Announce the publisher of the next deliveries, unless it is the client being read."""
         if not self._appending:
             self._publishing(client)
 
-    def _settle(self, topic: Topic, run: _Run) -> None:
-        """A run is decided: bring what waited for nothing else."""
+    def _resolve(self, topic: Topic, run: _Run) -> None:
+        """Remove a decided run, and deliver the volatile runs after it."""
         if run.envelope.qos:
-            topic.owed -= run.number
-            topic.owedBytes -= run.size
-        line = topic.line
+            topic.pendingCount -= run.number
+            topic.pendingBytes -= run.size
+        line = topic.pendingRuns
         while line and not line[0].recorded:
             next = line.popleft()
             self._waiting -= next.size
-            self._bringing(next.envelope.publisher)
-            next.bring(next.envelope, next.body, next.number)
+            self._announce(next.envelope.publisher)
+            next.deliver(next.envelope, next.body, next.number)
         if not line:
-            self._topics.release(topic)
+            self._topics.endPending(topic)

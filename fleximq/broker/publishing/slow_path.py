@@ -1,10 +1,9 @@
-"""The careful way of publications: past guards that may refuse them, and through the journal or behind what is there.
+"""The slow path of publications: past guards that may refuse them, through the journal, or after pending ones.
 
-What needs no care is delivered at once (:mod:`fleximq.broker.publishing.fan_out`) and never comes by here.
+Other publications go straight to :mod:`fleximq.broker.publishing.fan_out`.
 
-Whether those subscribers that lose nothing have room for a run; all of them are asked before any is filled.
-
-They do not know yet what is on its way to them through the journal, so that is added to what they are asked for.
+Guards are subscribers that must not lose messages, such as full queues. All of them are asked before any receives a
+message. Pending messages have not reached them yet, so these are added to the numbers they are asked about.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,9 +21,9 @@ from fleximq.interfaces import IJournal
 
 
 class GuardResult(NamedTuple):
-    """What fits of a run: places of its messages.
+    """The indexes of a run's messages that guards accept, and of those they refuse.
 
-    ``size`` are the bytes in those that do, ``words`` say why others do not.
+    ``size`` are the bytes of the accepted messages, ``words`` is the reason for refusing others.
     """
 
     taken: list[int]
@@ -34,14 +33,14 @@ class GuardResult(NamedTuple):
 
 
 def admitsAll(topic: Topic, count: int, size: int) -> bool:
-    """Tell whether a run of so many messages, with so many bytes in them, fits as a whole."""
-    count += topic.owed
-    size += topic.owedBytes
+    """Tell whether the guards accept a run of so many messages with so many bytes."""
+    count += topic.pendingCount
+    size += topic.pendingBytes
     return all(guard.admits(count, size) is None for guard in topic.guards.values())
 
 
 def admitted(envelope: Envelope, body: Any) -> GuardResult:
-    """Return which messages of a run fit: each one that still has room beside those before it."""
+    """Ask the guards about each message of a run."""
     topic = envelope.topic
     taken: list[int] = []
     refused: list[int] = []
@@ -49,7 +48,7 @@ def admitted(envelope: Envelope, body: Any) -> GuardResult:
     size = 0
     for place, message in enumerate(envelope.source.messages(body)):
         more = size + costOf(message) - OVERHEAD
-        reason = _reason(topic, topic.owed + len(taken) + 1, topic.owedBytes + more)
+        reason = _reason(topic, topic.pendingCount + len(taken) + 1, topic.pendingBytes + more)
         if reason is None:
             taken.append(place)
             size = more
@@ -65,24 +64,24 @@ def _reason(topic: Topic, count: int, size: int) -> str | None:
 
 
 class SlowPath:
-    """Takes runs that something may refuse, that are to be kept, or that wait for others."""
+    """Publishes runs that guards may refuse, that are durable, or that must wait for pending ones."""
 
     def __init__(
-        self, journal: IJournal, delivering: FanOut, transactions: Transactions, recording: PendingCommits
+        self, journal: IJournal, fanOut: FanOut, transactions: Transactions, pendingCommits: PendingCommits
     ) -> None:
         self._onDisk: bool = journal.onDisk
-        self._delivering = delivering
+        self._fanOut = fanOut
         self._transactions = transactions
-        self._recording = recording
+        self._pendingCommits = pendingCommits
 
-    def publish(self, envelope: Envelope, body: Any, count: int, kept: OnDecided | None) -> None:
+    def publish(self, envelope: Envelope, body: Any, count: int, onDecided: OnDecided | None) -> None:
         """See :meth:`fleximq.broker.broker.Broker.publish`."""
         topic = envelope.topic
         if topic.gone:
-            envelope = self._delivering.present(envelope)
+            envelope = self._fanOut.present(envelope)
             topic = envelope.topic
         if not (topic.guards or self._onDisk):
-            self._delivering.deliver(envelope, body, count)
+            self._fanOut.deliver(envelope, body, count)
             return
         taken: Sequence[int] = range(count)
         refused: Sequence[int] = ()
@@ -96,7 +95,7 @@ class SlowPath:
                     body = envelope.source.pick(body, taken)
         if taken:
             try:
-                self.bring(envelope, body, len(taken), size, kept and partial(_tell, kept, taken))
+                self.deliver(envelope, body, len(taken), size, onDecided and partial(_tell, onDecided, taken))
             except NotRecorded as error:
                 raise NotRecorded(error.reason, range(count)) from error
         if refused:
@@ -104,36 +103,36 @@ class SlowPath:
 
     def narrowed(self, envelope: Envelope, body: Any, count: int, audience: Iterable[int]) -> None:
         """See :meth:`fleximq.broker.broker.Broker.publishNarrowed`."""
-        envelope = self._delivering.present(envelope)
-        bring = partial(self._delivering.deliverTo, tuple(audience))
-        if envelope.topic.line:
-            self._recording.wait(envelope, body, count, bring)
+        envelope = self._fanOut.present(envelope)
+        deliver = partial(self._fanOut.deliverTo, tuple(audience))
+        if envelope.topic.pendingRuns:
+            self._pendingCommits.wait(envelope, body, count, deliver)
         else:
-            bring(envelope, body, count)
+            deliver(envelope, body, count)
 
-    def bring(
-        self, envelope: Envelope, body: Any, count: int, size: int, told: Callable[[str | None], None] | None
+    def deliver(
+        self, envelope: Envelope, body: Any, count: int, size: int, onDecided: Callable[[str | None], None] | None
     ) -> None:
-        """Bring a run, which nobody refuses, through the journal, behind what goes through it, or at once.
+        """Append an accepted run to the journal, or deliver it after pending runs, or at once.
 
-        :param size: the bytes in its messages, if anybody will ask how many are to come.
-        :param told: called when it is committed (None), or with the reason why it is not kept, if it is to be kept.
-        :raises NotRecorded: the journal takes nothing at present.
+        :param size: the bytes of its messages, if guards are asked about pending bytes.
+        :param onDecided: for durable runs: called with None after the commit, or with the reason of the refusal.
+        :raises NotRecorded: the journal stores nothing at present.
         """
         if self.isRecorded(envelope):
-            self._recording.keep(envelope, body, count, size, told)
-        elif envelope.topic.line:
-            self._recording.wait(envelope, body, count, self._transactions.deliver)
+            self._pendingCommits.append(envelope, body, count, size, onDecided)
+        elif envelope.topic.pendingRuns:
+            self._pendingCommits.wait(envelope, body, count, self._transactions.deliver)
         else:
             self._transactions.deliver(envelope, body, count)
 
     def isRecorded(self, envelope: Envelope) -> bool:
-        """Tell whether a run goes through the journal."""
+        """Tell whether the journal stores a run."""
         if not self._onDisk:
             return False
         topic = envelope.topic
-        return envelope.durable or topic.always or bool(topic.keepers and envelope.qos)
+        return envelope.durable or topic.alwaysDurable or bool(topic.durableQueues and envelope.qos)
 
 
-def _tell(kept: OnDecided, places: Sequence[int], reason: str | None) -> None:
-    kept(reason, places)
+def _tell(onDecided: OnDecided, places: Sequence[int], reason: str | None) -> None:
+    onDecided(reason, places)

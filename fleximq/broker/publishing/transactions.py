@@ -1,8 +1,7 @@
-"""What was staged and is committed: published all at once, and brought to subscribers in its place in the order.
+"""Transactions: staged records are published together, and delivered in order with other publications.
 
-The broker does not hold what is staged. So after a commit it is read back, which takes a moment, and what is committed
-behind it waits for so long. That moment is a few milliseconds for a thousand records. For the longer ones there is a
-bound on what waits: beyond it those who publish are not read.
+The broker does not buffer staged records. After a commit it reads them back, a few milliseconds for a thousand records;
+later commits wait meanwhile. The waiting bytes are bounded: above the bound publishers are not read.
 """
 
 from bisect import bisect_left
@@ -21,8 +20,8 @@ from fleximq.values.message import Message
 from fleximq.values.records import Run, StoredBatch
 
 #: So many bytes are read at a time.
-PORTION = 1 << 20
-#: When runs of so many bytes wait, those who publish such should not be read.
+CHUNK_BYTES = 1 << 20
+#: Waiting bytes above which publishers should not be read.
 OVERLOAD_BYTES = 32 << 20
 #: Of so many queries the last batch is remembered.
 _QUERIES = 10_000
@@ -32,14 +31,14 @@ Deliver = Callable[[Envelope, Any, int], None]
 
 @implementer(IRunSource)
 class RecordSource:
-    """The source of records that were read back: a body is a batch of them."""
+    """The source of records read back from the journal: a body is a batch of them."""
 
     def messages(self, body: StoredBatch) -> Sequence[Message]:
         """Return the records as messages."""
         return body.messages()
 
     def run(self, body: StoredBatch) -> Run:
-        """Return the records as they were kept."""
+        """Return the records as stored."""
         return Run(body.headers, body.payloads, body.contents)
 
     def pick(self, body: StoredBatch, places: Sequence[int]) -> StoredBatch:
@@ -48,21 +47,21 @@ class RecordSource:
 
 
 class _Waiting(NamedTuple):
-    """A run, or a transaction, that was committed at this offset and is to be brought; 0: whoever waits for that.
+    """A run or transaction committed at this offset, or with offset 0 a callback that waits for earlier ones.
 
-    ``size`` is what it takes in memory, about.
+    ``size`` is its approximate size in memory.
     """
 
     offset: int
-    bring: Callable[[], None]
+    deliver: Callable[[], None]
     size: int = 0
 
 
 class Transactions:
-    """Commits what was staged, and keeps the order behind it.
+    """Commits staged records and preserves the order of publications after them.
 
-    :param deliver: brings a run that was committed to those who subscribe.
-    :param unread: called when a transaction cannot be read back, so that nobody gets it now.
+    :param deliver: delivers a committed run to its subscribers.
+    :param unread: called when a transaction cannot be read back, so that its delivery fails.
     """
 
     def __init__(self, journal: IJournal, topics: TopicTable, deliver: Deliver, unread: Callable[[], None]) -> None:
@@ -72,71 +71,71 @@ class Transactions:
         self._unread = unread
         self._source = RecordSource()
         self._reading = False
-        self._brought: dict[str, int] = {}
+        self._lastBatches: dict[str, int] = {}
         self._waiting: deque[_Waiting] = deque()
         self._publishers: set[ConnectedClient] = set()
-        self._room: list[Callable[[], None]] = []
-        self.held = 0
+        self._onRelief: list[Callable[[], None]] = []
+        self.waitingBytes = 0
 
     @property
     def overloaded(self) -> bool:
-        """Whether so much waits for a transaction that those who publish should not be read.
+        """Whether so many bytes wait for a transaction that publishers should not be read.
 
-        They have one read each before they notice, and what is on its way to the disk then comes as well; so ``held``,
-        the bytes that wait, is never much more than :data:`OVERLOAD_BYTES` and what the journal lets wait.
+        Each publisher's current read and the runs being committed are added after that; so ``waitingBytes`` never
+        exceeds :data:`OVERLOAD_BYTES` by much more than the journal's own bound.
         """
-        return self.held > OVERLOAD_BYTES
+        return self.waitingBytes > OVERLOAD_BYTES
 
     def holds(self, publisher: ConnectedClient) -> bool:
-        """Tell whether something that a client published may wait here."""
+        """Tell whether publications of this client may wait here."""
         return publisher in self._publishers
 
     def whenRelieved(self, call: Callable[[], None]) -> None:
         """Call once it is not ``overloaded``; at once if it is not."""
         if self.overloaded:
-            self._room.append(call)
+            self._onRelief.append(call)
         else:
             call()
 
     def waits(self, call: Callable[[], None]) -> bool:
-        """Tell whether something that was committed is still to be brought, and call when it was."""
+        """Tell whether committed publications wait for delivery; if so, call when they are delivered."""
         if self._reading:
             self._waiting.append(_Waiting(0, call))
         return self._reading
 
     def deliver(self, envelope: Envelope, body: Any, count: int) -> None:
-        """Bring a run that was committed, behind the transactions that were committed before it."""
+        """Deliver a committed run after the transactions committed before it."""
         if not self._reading:
             self._deliver(envelope, body, count)
             return
         size = _sizeOf(envelope, body)
         self._waiting.append(_Waiting(envelope.offset, partial(self._deliver, envelope, body, count), size))
-        self.held += size
+        self.waitingBytes += size
         self._publishers.add(envelope.publisher)
 
     def commit(
         self, query: str, batch: int, tokens: Sequence[str], committed: Callable[[int, str | None], None]
     ) -> None:
-        """Publish what these tokens stand for; a repeat for the same query and batch is told the same, and no more.
+        """Publish the records of these tokens; a repeat for the same query and batch only returns the same result.
 
-        :param committed: given the offset of the first record, or 0 and why it cannot be.
-        :raises NotKept: the journal takes nothing at present.
+        :param committed: called with the offset of the first record and None, or with 0 and the reason of a failure.
+        :raises NotKept: the journal stores nothing at present.
         """
         behind = self._journal.end
 
         def told(offset: int, reason: str | None) -> None:
-            # A repeat was brought before, or has an offset from before the broker was started.
-            if reason is None and offset >= behind and self._brought.get(query) != batch:
-                self._brought.pop(query, None)
-                self._brought[query] = batch
-                if len(self._brought) > _QUERIES:
-                    del self._brought[next(iter(self._brought))]
-                self._bring(offset)
+            # A repeat was delivered before, or has an offset from before the broker was started.
+            if reason is None and offset >= behind and self._lastBatches.get(query) != batch:
+                self._lastBatches.pop(query, None)
+                self._lastBatches[query] = batch
+                if len(self._lastBatches) > _QUERIES:
+                    del self._lastBatches[next(iter(self._lastBatches))]
+                self._deliverTransaction(offset)
             committed(offset, reason)
 
         self._journal.commitStaged(query, batch, tokens, told)
 
-    def _bring(self, offset: int) -> None:
+    def _deliverTransaction(self, offset: int) -> None:
         end = self._journal.end
         if self._reading:
             self._waiting.append(_Waiting(offset, partial(self._begin, offset, end)))
@@ -148,14 +147,14 @@ class Transactions:
         self._read(offset, end)
 
     def _read(self, offset: int, end: int) -> None:
-        self._journal.read(offset, lambda name: True, PORTION, partial(self._found, offset, end))
+        self._journal.read(offset, lambda name: True, CHUNK_BYTES, partial(self._found, offset, end))
 
     def _found(self, offset: int, end: int, batches: Sequence[StoredBatch], next: int) -> None:
-        """Bring what was read; it ends where what was committed behind it begins."""
+        """Deliver the records read; the transaction ends before the offset of the next waiting commit."""
         until = self._until(end)
         for batch in batches:
             for run in _runs(batch.pick(range(bisect_left(batch.offsets, until)))):
-                self._bringRun(run)
+                self._deliverRun(run)
         if offset < next < until:
             self._read(next, end)
             return
@@ -164,15 +163,15 @@ class Transactions:
         self._reading = False
         while self._waiting and not self._reading:
             waiting = self._waiting.popleft()
-            self.held -= waiting.size
-            waiting.bring()
-        self._makeRoom()
+            self.waitingBytes -= waiting.size
+            waiting.deliver()
+        self._relieve()
 
-    def _makeRoom(self) -> None:
+    def _relieve(self) -> None:
         if not self._waiting:
             self._publishers.clear()
         if not self.overloaded:
-            calls, self._room = self._room, []
+            calls, self._onRelief = self._onRelief, []
             for call in calls:
                 call()
 
@@ -180,7 +179,7 @@ class Transactions:
         """Return the offset of the first that waits, at most ``end``; they wait in their order."""
         return next((min(waiting.offset, end) for waiting in self._waiting if waiting.offset), end)
 
-    def _bringRun(self, run: StoredBatch) -> None:
+    def _deliverRun(self, run: StoredBatch) -> None:
         id, name = run.publishers[run.publisherOf[0]]
         topic = self._topics.get(run.topics[run.topicOf[0]])
         publisher = ConnectedClient(id, "fleximq", name)

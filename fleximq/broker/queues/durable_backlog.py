@@ -1,7 +1,7 @@
-"""What waits in a queue that is kept in the journal: the near end as messages, the far end as places there.
+"""The waiting messages of a durable queue: the first ones in memory, the others as offsets in the journal.
 
-The near end is filled up again with what the queue reads back. A message that turns out to be lost leaves a hole, for
-its arrival number stays its own. What came without a place in the journal (QoS0) stays in memory, wherever it stands.
+The part in memory is refilled with messages that the queue reads from the journal. A lost message leaves a gap, since
+arrival numbers never change. Volatile messages (QoS0) stay in memory wherever they are in the queue.
 """
 
 from collections import deque
@@ -16,111 +16,124 @@ from fleximq.values.message import Message
 class DurableBacklog:
     """Messages in order of arrival; ``size`` is the cost of those in memory.
 
-    ``unkept`` is how many of them are not in the journal; who takes them out counts them down.
+    ``volatile`` is how many of them are not in the journal; the caller subtracts the ones it takes out.
 
-    :param room: the near end takes new messages while it costs no more than this.
+    :param room: new messages stay in memory while those there cost no more than this.
     """
 
-    __slots__ = ("_far", "_farHoles", "_holes", "_near", "_nextKey", "_room", "_unkept", "size", "unkept", "unkeptSize")
+    __slots__ = (
+        "_onDisk",
+        "_onDiskGaps",
+        "_gaps",
+        "_inMemory",
+        "_nextKey",
+        "_room",
+        "_volatile",
+        "size",
+        "volatile",
+        "volatileSize",
+    )
 
     def __init__(self, room: int) -> None:
         self.size = 0
-        self.unkept = 0
-        self.unkeptSize = 0
+        self.volatile = 0
+        self.volatileSize = 0
         self._room = room
-        self._near: deque[Message | None] = deque()
-        self._holes = 0
-        self._far = OffsetRanges()
-        self._farHoles = 0
-        self._unkept: dict[int, Message] = {}
+        self._inMemory: deque[Message | None] = deque()
+        self._gaps = 0
+        self._onDisk = OffsetRanges()
+        self._onDiskGaps = 0
+        self._volatile: dict[int, Message] = {}
         self._nextKey = FIRST_VOLATILE
 
     def __len__(self) -> int:
-        """Return the number of messages, holes included."""
-        return len(self._near) + len(self._far)
+        """Return the number of messages, including gaps."""
+        return len(self._inMemory) + len(self._onDisk)
 
     @property
-    def holes(self) -> int:
-        """The number of places whose messages are gone."""
-        return self._holes + self._farHoles
+    def gaps(self) -> int:
+        """The number of lost messages."""
+        return self._gaps + self._onDiskGaps
 
     @property
-    def near(self) -> int:
-        """The number of messages and holes in memory."""
-        return len(self._near)
+    def inMemory(self) -> int:
+        """The number of messages and gaps in memory."""
+        return len(self._inMemory)
 
     @property
-    def far(self) -> int:
-        """The number of places that are not in memory."""
-        return len(self._far)
+    def onDisk(self) -> int:
+        """The number of messages that are not in memory."""
+        return len(self._onDisk)
 
     @property
     def isShort(self) -> bool:
-        """Whether the near end should be filled up."""
-        return bool(self._far) and (not self._near or (self.size - self.unkeptSize) * 2 <= self._room)
+        """Whether the part in memory should be refilled."""
+        return bool(self._onDisk) and (not self._inMemory or (self.size - self.volatileSize) * 2 <= self._room)
 
     def append(self, messages: Sequence[Message]) -> int:
-        """Put one run at the end, and return what it costs in memory.
+        """Append one run, and return its cost in memory.
 
-        A run's messages have no places in the journal, or neighbouring ones.
+        A run's messages have neighbouring offsets, or none.
         """
         first = messages[0].offset
         if not first:
-            self.unkept += len(messages)
-        if not self._far:
+            self.volatile += len(messages)
+        if not self._onDisk:
             size = cost(messages)
             if self.size + size <= self._room:
-                self._near.extend(messages)
+                self._inMemory.extend(messages)
                 self.size += size
                 return size
         if first:
-            self._far.append(first, len(messages))
+            self._onDisk.append(first, len(messages))
             return 0
-        return self._appendUnkept(messages)
+        return self._appendVolatile(messages)
 
-    def _appendUnkept(self, messages: Sequence[Message]) -> int:
+    def _appendVolatile(self, messages: Sequence[Message]) -> int:
         size = cost(messages)
-        self._far.append(self._nextKey, len(messages))
+        self._onDisk.append(self._nextKey, len(messages))
         for message in messages:
-            self._unkept[self._nextKey] = message
+            self._volatile[self._nextKey] = message
             self._nextKey += 1
         self.size += size
-        self.unkeptSize += size
+        self.volatileSize += size
         return size
 
     def restore(self, far: OffsetRanges) -> None:
         """Begin with messages that are all in the journal."""
-        self._far = far
-        self._farHoles = far.holes()
+        self._onDisk = far
+        self._onDiskGaps = far.gaps()
 
     def popleft(self) -> Message | None:
-        """Take the oldest one out if it is in memory and no holes are; else return None, and try :meth:`popMany`."""
-        if self._holes or not self._near:
+        """Remove and return the oldest message if it is in memory without gaps; else return None, and try
+        :meth:`popMany`.
+        """
+        if self._gaps or not self._inMemory:
             return None
-        message = self._near.popleft()
+        message = self._inMemory.popleft()
         if message is not None:
             self.size -= costOf(message)
         return message
 
     def popMany(self, number: int, most: int = ANY) -> list[Message | None]:
-        """Take the oldest ones out that are in memory, until ``number`` messages are taken, or they cost ``most``.
+        """Remove and return the oldest messages in memory: at most ``number``, until they cost ``most``.
 
-        Holes are taken out on the way, and do not count.
+        Gaps between them are removed and returned too, and do not count.
         """
-        if self._holes:
+        if self._gaps:
             return self._popWithHoles(number, most)
-        count, size = measure(islice(self._near, number), most)  # type: ignore[arg-type]  # there are no holes
+        count, size = measure(islice(self._inMemory, number), most)  # type: ignore[arg-type]  # there are no holes
         self.size -= size
-        popleft = self._near.popleft
+        popleft = self._inMemory.popleft
         return [popleft() for _ in range(count)]
 
     def _popWithHoles(self, number: int, most: int) -> list[Message | None]:
         taken: list[Message | None] = []
-        while self._near and (self._near[0] is None or (number > 0 and most > 0)):
-            message = self._near.popleft()
+        while self._inMemory and (self._inMemory[0] is None or (number > 0 and most > 0)):
+            message = self._inMemory.popleft()
             taken.append(message)
             if message is None:
-                self._holes -= 1
+                self._gaps -= 1
                 continue
             number -= 1
             most -= costOf(message)
@@ -128,76 +141,81 @@ class DurableBacklog:
         return taken
 
     def dropOldest(self) -> tuple[int, int]:
-        """Throw the oldest away: returns its offset, 0 if it has none, and what memory it cost. There must be one."""
-        if self._near:
-            message = self._near.popleft()
+        """Drop the oldest message; return its offset, 0 if it has none, and its cost in memory. The backlog must not be
+        empty.
+        """
+        if self._inMemory:
+            message = self._inMemory.popleft()
             if message is None:
-                self._holes -= 1
+                self._gaps -= 1
                 return GAP, 0
             size = costOf(message)
             self.size -= size
             return message.offset, size
-        key = self._far.take(1)[0]
-        unkept = self._takeUnkept(key)
-        if unkept is None:
-            self._farHoles -= key == GAP
+        key = self._onDisk.take(1)[0]
+        volatile = self._takeVolatile(key)
+        if volatile is None:
+            self._onDiskGaps -= key == GAP
             return key, 0
-        size = costOf(unkept)
+        size = costOf(volatile)
         self.size -= size
         return 0, size
 
-    def _takeUnkept(self, key: int) -> Message | None:
-        message = self._unkept.pop(key, None) if key >= FIRST_VOLATILE else None
+    def _takeVolatile(self, key: int) -> Message | None:
+        message = self._volatile.pop(key, None) if key >= FIRST_VOLATILE else None
         if message is not None:
-            self.unkeptSize -= costOf(message)
+            self.volatileSize -= costOf(message)
         return message
 
     def wanted(self, most: int) -> list[int]:
-        """Return the offsets to read next, at most so many; what needs no reading comes near at once."""
-        for key in self._far.peek(most):
+        """Return up to ``most`` offsets to read next; volatile messages and gaps before them move to the part in
+        memory.
+        """
+        for key in self._onDisk.peek(most):
             if GAP < key < FIRST_VOLATILE:
                 break
-            self._far.take(1)
-            message = self._takeUnkept(key)
-            self._near.append(message)
+            self._onDisk.take(1)
+            message = self._takeVolatile(key)
+            self._inMemory.append(message)
             if message is None:
-                self._holes += 1
-                self._farHoles -= 1
+                self._gaps += 1
+                self._onDiskGaps -= 1
         wanted = []
-        for key in self._far.peek(most):
+        for key in self._onDisk.peek(most):
             if not GAP < key < FIRST_VOLATILE:
                 break
             wanted.append(key)
         return wanted
 
-    def came(self, wanted: Sequence[int], messages: Sequence[Message]) -> tuple[int, list[int]]:
-        """Put what was read at the near end: returns what it costs, and the offsets of those that are lost.
+    def addLoaded(self, wanted: Sequence[int], messages: Sequence[Message]) -> tuple[int, list[int]]:
+        """Add read messages to the part in memory; return their cost, and the offsets of lost messages.
 
-        :param wanted: what :meth:`wanted` returned; what was dropped meanwhile is passed over.
-        :param messages: of these, in order; those that are missing before the last one are lost, all if there are none.
+        :param wanted: the result of :meth:`wanted`; messages dropped since are ignored.
+        :param messages: those of them that were read, in order; missing ones before the last are lost, all if it is
+            empty.
         """
         until = messages[-1].offset if messages else wanted[-1]
         due = 0
-        for key in self._far.peek(len(wanted)):
+        for key in self._onDisk.peek(len(wanted)):
             if not GAP < key <= until:
                 break
             due += 1
-        keys = self._far.take(due)
+        keys = self._onDisk.take(due)
         if due == len(messages):
-            self._near.extend(messages)
+            self._inMemory.extend(messages)
             size = cost(messages)
             self.size += size
             return size, []
-        return self._cameInPart(keys, {message.offset: message for message in messages})
+        return self._addLoadedInPart(keys, {message.offset: message for message in messages})
 
-    def _cameInPart(self, keys: Sequence[int], messages: dict[int, Message]) -> tuple[int, list[int]]:
+    def _addLoadedInPart(self, keys: Sequence[int], messages: dict[int, Message]) -> tuple[int, list[int]]:
         lost = []
         size = 0
         for key in keys:
             message = messages.get(key)
-            self._near.append(message)
+            self._inMemory.append(message)
             if message is None:
-                self._holes += 1
+                self._gaps += 1
                 lost.append(key)
             else:
                 size += costOf(message)
@@ -205,27 +223,27 @@ class DurableBacklog:
         return size, lost
 
     def offsets(self) -> OffsetRanges:
-        """Return the places of all that are in the journal, and holes for those that were."""
+        """Return the offsets of all messages in the journal, with gaps for lost ones."""
         offsets = OffsetRanges()
-        for message in self._near:
+        for message in self._inMemory:
             if message is None or message.offset:
                 offsets.append(GAP if message is None else message.offset)
-        for part in self._far.parts():
-            if not self._unkept or (isinstance(part, range) and part[0] < FIRST_VOLATILE):
+        for part in self._onDisk.parts():
+            if not self._volatile or (isinstance(part, range) and part[0] < FIRST_VOLATILE):
                 offsets.extend(part)
             else:
                 offsets.extend([key for key in part if key < FIRST_VOLATILE])
         return offsets
 
     def lowest(self) -> int:
-        """Return the lowest offset in here, 0 if there is none."""
-        near = (message.offset for message in self._near if message is not None and message.offset)
-        far = (key for key in self._far if GAP < key < FIRST_VOLATILE)
-        return next(near, 0) or next(far, 0)
+        """Return the lowest offset, 0 if no message is in the journal."""
+        inMemory = (message.offset for message in self._inMemory if message is not None and message.offset)
+        far = (key for key in self._onDisk if GAP < key < FIRST_VOLATILE)
+        return next(inMemory, 0) or next(far, 0)
 
     def clear(self) -> None:
-        """Throw everything away."""
-        self._near.clear()
-        self._far.clear()
-        self._unkept.clear()
-        self._holes = self._farHoles = self.size = self.unkept = self.unkeptSize = 0
+        """Remove all messages."""
+        self._inMemory.clear()
+        self._onDisk.clear()
+        self._volatile.clear()
+        self._gaps = self._onDiskGaps = self.size = self.volatile = self.volatileSize = 0

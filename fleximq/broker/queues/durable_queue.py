@@ -1,10 +1,10 @@
-"""A queue that outlives the process: its messages are in the journal, and so is what became of them.
+"""A queue that survives a restart: its messages and its state are in the journal.
 
-It keeps little in memory: what is near its head, and what was handed out as long as there is room. Of all else it knows
-only the place in the journal, and reads it back in time. Who asks for a message that is not read yet finds the queue
-``loading`` and asks again when it was (:meth:`DurableQueue.whenLoaded`).
+Memory is limited: the queue holds the messages near its head, and delivered ones while they fit. Of all others it knows
+only the offset and reads them in time. If the next message is not read yet, the queue is ``loading``, and
+:meth:`DurableQueue.whenLoaded` calls the consumer after the read.
 
-A message's tag is its arrival number, whatever happens, so tags are the same after a restart.
+A message's tag is always its arrival number, so tags are the same after a restart.
 """
 
 from array import array
@@ -23,12 +23,12 @@ from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Content, Message
 from fleximq.values.state_records import QueueAcknowledged, QueueDelivered, StateRecord
 
-#: What is counted when the journal does not give a message back.
+#: Counted when the journal cannot return a message.
 LOST = CountedEvent(EventFamily.LOST, "damaged journal")
-#: What is counted when a dead letter cannot be kept, so that the message stays where it is.
+#: Counted when a dead letter cannot be stored, so that the message stays in its queue.
 DEAD_LETTERS_REFUSED = "dead letters that could not be kept"
 
-#: Bytes and messages that are read back at once.
+#: Bytes and messages read at once.
 READ_BYTES = 1 << 20
 READ_MESSAGES = 4096
 
@@ -38,7 +38,7 @@ _new = tuple.__new__
 
 
 class QueueLog(Protocol):
-    """What a kept queue needs of who keeps it."""
+    """The log of the state of durable queues."""
 
     journal: IJournal
 
@@ -46,10 +46,10 @@ class QueueLog(Protocol):
         """Return the microseconds since 1970."""
 
     def changed(self, queue: "DurableQueue") -> None:
-        """Ask the queue for its notes soon."""
+        """Collect the queue's state records soon."""
 
     def deadLetter(self, name: str, message: Message, kept: Callable[[str | None], None]) -> None:
-        """Bring a message to the dead letters; tell whether it is kept there, or why not."""
+        """Publish a dead letter; report None if it is stored, else the reason of the failure."""
 
 
 def _asItIs(message: Message) -> Message:
@@ -59,12 +59,12 @@ def _asItIs(message: Message) -> Message:
 class DurableQueue(Queue):
     """As :class:`fleximq.broker.queues.queue.Queue`, in the journal.
 
-    ``maxBytes`` bounds only what is not in the journal; for all else the bound is ``maxMessages``, and the journal's
-    own. ``size`` is the cost of what is in memory.
+    ``maxBytes`` bounds only volatile messages; all others are bounded by ``maxMessages``, and by the journal's own
+    limits. ``size`` is the cost of the messages in memory.
 
-    :param key: by which the journal knows it.
-    :param memory: bytes that its messages may take; beyond it there are only their places.
-    :param named: gives a message that was read back what it had when it came.
+    :param key: the queue's key in the journal.
+    :param memory: bytes that its messages may take; of messages beyond it only the offsets are in memory.
+    :param named: restores the id of a message that was read from the journal.
     """
 
     _backlog: DurableBacklog  # type: ignore[assignment]  # it takes the place of the other
@@ -73,69 +73,69 @@ class DurableQueue(Queue):
         self,
         *,
         key: str,
-        keeping: QueueLog,
+        queueLog: QueueLog,
         memory: int,
         named: Callable[[Message], Message] = _asItIs,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
         self.key = key
-        self._keeping = keeping
+        self._queueLog = queueLog
         self._memory = memory
         self._named = named
         self._backlog = DurableBacklog(memory // 2)
-        self._buried: dict[int, QueueDelivery] = {}
+        self._dead: dict[int, QueueDelivery] = {}
         self._reading = False
         self._whenLoaded: list[Callable[[], object]] = []
         self._noted = 0
-        self._unkept = 0
+        self._volatile = 0
         self._used = False
         self._telling = False
         self._again = array("Q")
         self._acknowledged = array("Q")
 
-    # -- what is here and what is not --------------------------------------------------------------
+    # -- in memory and on disk -----------------------------------------------------------------------
 
     @property
     def depth(self) -> int:
-        """The number of messages that wait."""
-        return super().depth - self._backlog.holes
+        """The number of waiting messages."""
+        return super().depth - self._backlog.gaps
 
     @property
     def loading(self) -> bool:
-        """Whether a message waits that cannot be taken before it was read."""
+        """Whether the next message must first be read."""
         again = self._returned.first()
         if again is not None:
             return again.message.payload is _ELSEWHERE
-        return not self._backlog.near and len(self._backlog) > 0
+        return not self._backlog.inMemory and len(self._backlog) > 0
 
     def whenLoaded(self, call: Callable[[], object]) -> None:
-        """Call once what is being read has come; to be asked for while ``loading``."""
+        """Call once after the current read; only while ``loading``."""
         self._whenLoaded.append(call)
         self._load()
 
     def admits(self, count: int, size: int) -> str | None:
-        """Return None if ``count`` more messages fit, else why they do not."""
+        """Return None if ``count`` more messages fit, else the reason of the refusal."""
         return super().admits(count, 0)
 
     def admitsAlone(self, count: int, size: int) -> str | None:
-        """Return None if so many would fit were nothing else here, else why they would not."""
+        """Return None if so many messages would fit into an empty queue, else the reason of the refusal."""
         return FULL if count > self.maxMessages else None
 
     def _exceeds(self, count: int, size: int) -> bool:
-        kept = self.depth + len(self._inFlight) + len(self._buried)
-        return kept + count > self.maxMessages or self._backlog.unkeptSize > self.maxBytes
+        kept = self.depth + len(self._inFlight) + len(self._dead)
+        return kept + count > self.maxMessages or self._backlog.volatileSize > self.maxBytes
 
     def _available(self) -> int:
-        return 0 if self.loading else len(self._returned) + self._backlog.near
+        return 0 if self.loading else len(self._returned) + self._backlog.inMemory
 
     # -- in and out --------------------------------------------------------------------------------
 
     def deliver(self, rendered: Sequence[Message], count: int) -> None:
-        """Put all of these in, in order; what is too much then is dropped, oldest first, and counted."""
+        """Add messages in order; overflow drops the oldest ones and counts them."""
         if self._closed or not rendered:
             return
-        if self._named is not _asItIs and not (rendered[0].offset and self._backlog.far):
+        if self._named is not _asItIs and not (rendered[0].offset and self._backlog.onDisk):
             rendered = [self._named(message) for message in rendered]
         self.size += self._backlog.append(rendered)
         if self._ages is not None:
@@ -149,7 +149,7 @@ class DurableQueue(Queue):
             self._waiters.wake(self._available)
 
     def take(self, holder: object = None) -> QueueDelivery | None:
-        """Hand out the oldest message; None if there is none, or none that was read yet."""
+        """Deliver the oldest message; None if the queue is empty or the message is not read yet."""
         if self._ages is None and not self._left and not self._returned:
             message = self._backlog.popleft()
             if message is not None:
@@ -158,13 +158,13 @@ class DurableQueue(Queue):
         return deliveries[0] if deliveries else None
 
     def _takeFirst(self, message: Message, holder: object) -> QueueDelivery:
-        """Hand out what was the first of the backlog; the quick way of :meth:`takeMany` for a single message."""
+        """Deliver the backlog's first message; the fast path of :meth:`takeMany` for a single message."""
         self.lastTag = tag = self.lastTag + 1
         delivery: QueueDelivery = _new(QueueDelivery, (tag, message, 1))
         if not message.offset:
-            self._takenUnkept(1)
+            self._countVolatileTaken(1)
         kept = delivery if self.size <= self._memory else self._placesOf([delivery])[0]
-        self._inFlight.hand(kept, self._seconds() + self._retryAfter, holder)
+        self._inFlight.add(kept, self._seconds() + self._retryAfter, holder)
         if self._deadline is None:
             self._arm(self._retryAfter)
         self._used = True
@@ -175,9 +175,9 @@ class DurableQueue(Queue):
         return delivery
 
     def takeMany(self, holder: object, number: int, most: int = ANY) -> list[QueueDelivery]:
-        """Hand out the oldest messages, ``number`` of them or as many as there are and were read.
+        """Deliver up to ``number`` of the oldest messages that are read.
 
-        :param most: no more are handed out when these cost so many bytes.
+        :param most: stop when the messages cost so many bytes.
         """
         if self._ages is not None:
             self._expire(self._ages)
@@ -198,8 +198,8 @@ class DurableQueue(Queue):
             if message is not None
         ]
         self.lastTag += len(entries)
-        if self._backlog.unkept:
-            self._takenUnkept(sum(1 for delivery in first if not delivery.message.offset))
+        if self._backlog.volatile:
+            self._countVolatileTaken(sum(1 for delivery in first if not delivery.message.offset))
         self._hide(first, holder)
         if self._backlog.isShort:
             self._load()
@@ -224,36 +224,36 @@ class DurableQueue(Queue):
         if not deliveries:
             return
         kept = deliveries if self.size <= self._memory else self._placesOf(deliveries)
-        self._inFlight.handMany(kept, self._seconds() + self._retryAfter, holder)
+        self._inFlight.addMany(kept, self._seconds() + self._retryAfter, holder)
         if self._deadline is None:
             self._arm(self._retryAfter)
         self._used = True
         self._tell()
 
     def _placesOf(self, deliveries: list[QueueDelivery]) -> list[QueueDelivery]:
-        """Return deliveries that take little memory, of those that can be read back."""
+        """Return the deliveries with only the offsets of those messages that can be read again."""
         places = [_new(QueueDelivery, (tag, _placeOf(message), attempts)) for tag, message, attempts in deliveries]
         self.size += cost([each.message for each in places]) - cost([each.message for each in deliveries])
         return places
 
-    def _takenUnkept(self, number: int) -> None:
-        """Count what was never in the journal: it must not count there either."""
-        self._backlog.unkept -= number
-        self._unkept += number
+    def _countVolatileTaken(self, number: int) -> None:
+        """Count delivered volatile messages: the journal's numbers must not include them."""
+        self._backlog.volatile -= number
+        self._volatile += number
 
     def use(self) -> None:
-        """Note that somebody asked for a message, though there may be none."""
+        """Record that a consumer asked for a message, even if the queue is empty."""
         self._used = True
         self._tell()
 
     def _tell(self) -> None:
-        """Have the journal told at the end of the turn."""
+        """Write state records at the end of the turn."""
         if not self._telling:
             self._telling = True
-            self._keeping.changed(self)
+            self._queueLog.changed(self)
 
     def acknowledge(self, tag: int) -> bool:
-        """Remove the message with this tag for good, also if it has returned meanwhile."""
+        """Remove the message with this tag, even if it has returned."""
         delivery = self._inFlight.remove(tag) or self._returned.remove(tag)
         if delivery is None:
             return False
@@ -266,19 +266,19 @@ class DurableQueue(Queue):
         return True
 
     def _forget(self, offset: int) -> None:
-        """Note that a message is not needed any more."""
+        """Record that a message is not needed any more."""
         if offset:
             self._acknowledged.append(offset)
         self._tell()
 
     def close(self) -> int:
-        """Drop everything, forget who waits, take nothing in any more."""
-        dropped = super().close() + len(self._buried)
-        self._buried.clear()
+        """Drop all messages and waiting consumers, and refuse new ones."""
+        dropped = super().close() + len(self._dead)
+        self._dead.clear()
         self._whenLoaded.clear()
         return dropped
 
-    # -- what goes without being handed out --------------------------------------------------------
+    # -- dropped and expired messages, dead letters --------------------------------------------------
 
     def _drop(self, delivery: QueueDelivery) -> None:
         super()._drop(delivery)
@@ -295,12 +295,12 @@ class DurableQueue(Queue):
         return False
 
     def _dropFirst(self) -> bool:
-        """Throw away the first of the backlog; False if that is a hole. Its tag is not given."""
+        """Drop the backlog's first message; False if it is a gap. Its tag is not used."""
         offset, size = self._backlog.dropOldest()
         self.size -= size
         self.lastTag += 1
         if size and not offset:
-            self._takenUnkept(1)
+            self._countVolatileTaken(1)
         self._forget(offset)
         return bool(offset or size)
 
@@ -310,26 +310,30 @@ class DurableQueue(Queue):
             expired += self._dropFirst()
         return expired
 
-    def _bury(self, dead: list[QueueDelivery]) -> None:
-        """Bring messages to the dead letters, read back if need be; they stay here until they are kept there."""
+    def _deadLetterAll(self, dead: list[QueueDelivery]) -> None:
+        """Publish dead letters, read from the journal if need be; the messages stay here until the dead letters are
+        stored.
+        """
         if self._onDead is None:
             self._counted(DROPPED, len(dead))
             for delivery in dead:
                 self._forget(delivery.message.offset)
             return
-        self._buried.update({delivery.tag: delivery for delivery in dead})
+        self._dead.update({delivery.tag: delivery for delivery in dead})
         for delivery in dead:
             if delivery.message.payload is not _ELSEWHERE:
-                self._buryOne(delivery.tag, delivery.message)
-        self._readBuried([delivery for delivery in dead if delivery.message.payload is _ELSEWHERE])
+                self._deadLetterOne(delivery.tag, delivery.message)
+        self._readDead([delivery for delivery in dead if delivery.message.payload is _ELSEWHERE])
 
-    def _readBuried(self, dead: Sequence[QueueDelivery]) -> None:
+    def _readDead(self, dead: Sequence[QueueDelivery]) -> None:
         if dead and not self._closed:
             portion = sorted(dead[:READ_MESSAGES], key=lambda delivery: delivery.message.offset)
             offsets = [delivery.message.offset for delivery in portion]
-            self._keeping.journal.fetch(offsets, READ_BYTES, partial(self._buriedCame, portion, dead[READ_MESSAGES:]))
+            self._queueLog.journal.fetch(
+                offsets, READ_BYTES, partial(self._deadLettersRead, portion, dead[READ_MESSAGES:])
+            )
 
-    def _buriedCame(
+    def _deadLettersRead(
         self, portion: Sequence[QueueDelivery], rest: Sequence[QueueDelivery], messages: list[Message]
     ) -> None:
         if self._closed:
@@ -342,21 +346,21 @@ class DurableQueue(Queue):
             if offset > until:
                 later.append(delivery)
             elif offset in found:
-                self._buryOne(delivery.tag, self._named(found[offset]))
-            elif self._buried.pop(delivery.tag, None) is not None:
+                self._deadLetterOne(delivery.tag, self._named(found[offset]))
+            elif self._dead.pop(delivery.tag, None) is not None:
                 self._counted(LOST, 1)
                 self._forget(offset)
-        self._readBuried([*later, *rest])
+        self._readDead([*later, *rest])
 
-    def _buryOne(self, tag: int, message: Message) -> None:
+    def _deadLetterOne(self, tag: int, message: Message) -> None:
         try:
-            self._keeping.deadLetter(self.name, message, partial(self._isBuried, tag))
+            self._queueLog.deadLetter(self.name, message, partial(self._deadLettered, tag))
         except Exception as error:
-            self._isBuried(tag, str(error))
+            self._deadLettered(tag, str(error))
             self._deadlines.onError(error)
 
-    def _isBuried(self, tag: int, reason: str | None) -> None:
-        delivery = self._buried.pop(tag, None)
+    def _deadLettered(self, tag: int, reason: str | None) -> None:
+        delivery = self._dead.pop(tag, None)
         if delivery is None:
             return
         if reason is None:
@@ -373,7 +377,7 @@ class DurableQueue(Queue):
     # -- reading back ------------------------------------------------------------------------------
 
     def _load(self) -> None:
-        """Read what is due next, unless something is being read already."""
+        """Start the next read, unless one is running."""
         if self._reading or self._closed:
             return
         again = self._returned.first()
@@ -381,12 +385,12 @@ class DurableQueue(Queue):
             self._reading = True
             places = [each for each in self._returned.firsts(READ_MESSAGES) if each.message.payload is _ELSEWHERE]
             offsets = [each.message.offset for each in places]
-            self._keeping.journal.fetch(offsets, READ_BYTES, partial(self._returnedCame, places))
+            self._queueLog.journal.fetch(offsets, READ_BYTES, partial(self._returnedCame, places))
         elif self._backlog.isShort:
             wanted = self._backlog.wanted(READ_MESSAGES)
             if wanted:
                 self._reading = True
-                self._keeping.journal.fetch(wanted, READ_BYTES, partial(self._backlogCame, wanted))
+                self._queueLog.journal.fetch(wanted, READ_BYTES, partial(self._backlogCame, wanted))
             else:
                 self._loaded()
 
@@ -414,7 +418,7 @@ class DurableQueue(Queue):
             return
         if self._named is not _asItIs:
             messages = [self._named(message) for message in messages]
-        size, lost = self._backlog.came(wanted, messages)
+        size, lost = self._backlog.addLoaded(wanted, messages)
         self.size += size
         self._lost(lost)
         self._loaded()
@@ -442,17 +446,17 @@ class DurableQueue(Queue):
         if self._waiters:
             self._waiters.wake(self._available)
 
-    # -- what the journal is told ------------------------------------------------------------------
+    # -- state records -------------------------------------------------------------------------------
 
     def notes(self) -> list[StateRecord]:
-        """Return what has happened since the last call."""
+        """Return the state records since the last call."""
         self._telling = False
         if self._closed:
             return []
         notes: list[StateRecord] = []
         if self._used or self.lastTag != self._noted or self._again:
-            until = self._keeping.wall() + round(self._retryAfter * 1_000_000)
-            notes.append(QueueDelivered(self.key, self.lastTag - self._unkept, self._again, until))
+            until = self._queueLog.wall() + round(self._retryAfter * 1_000_000)
+            notes.append(QueueDelivered(self.key, self.lastTag - self._volatile, self._again, until))
             self._noted, self._used, self._again = self.lastTag, False, array("Q")
         if self._acknowledged:
             notes.append(QueueAcknowledged(self.key, self._acknowledged))
@@ -460,18 +464,18 @@ class DurableQueue(Queue):
         return notes
 
     def lowest(self) -> int:
-        """Return the lowest offset that is needed, 0 if there is none."""
-        offsets = [delivery.message.offset for delivery in (*self.delivered(), *self._buried.values())]
+        """Return the lowest offset that is needed, 0 if the queue needs none."""
+        offsets = [delivery.message.offset for delivery in (*self.delivered(), *self._dead.values())]
         low = min((offset for offset in offsets if offset), default=0)
         return low or self._backlog.lowest()
 
     def describe(self, state: QueueState) -> None:
-        """Put into a state what of this queue is in the journal."""
-        wall, now = self._keeping.wall(), self._seconds()
-        state.lastTag = self.lastTag - self._unkept
-        state.far = self._backlog.offsets()
-        delivered = [each for each in (*self.delivered(), *self._buried.values()) if each.message.offset]
-        tags = self._tagsWithoutUnkept(delivered)
+        """Write the part of this queue that is in the journal into a state."""
+        wall, now = self._queueLog.wall(), self._seconds()
+        state.lastTag = self.lastTag - self._volatile
+        state.onDisk = self._backlog.offsets()
+        delivered = [each for each in (*self.delivered(), *self._dead.values()) if each.message.offset]
+        tags = self._tagsWithoutVolatile(delivered)
         state.handed = {each.message.offset: tag for each, tag in zip(delivered, tags, strict=True)}
         state.attempts = {tag: each.attempts for each, tag in zip(delivered, tags, strict=True) if each.attempts != 1}
         if not state.isSubscription:
@@ -482,27 +486,27 @@ class DurableQueue(Queue):
                 if each.tag in due
             }
         if self._ages is not None:
-            fewer = self._unkept + self._backlog.unkept
+            fewer = self._volatile + self._backlog.volatile
             state.ages.extend((tag - fewer, wall - round((now - time) * 1e6)) for tag, time in self._ages)
 
-    def _tagsWithoutUnkept(self, delivered: Sequence[QueueDelivery]) -> list[int]:
-        """Return the tags of these as they would be, had all messages been in the journal.
+    def _tagsWithoutVolatile(self, delivered: Sequence[QueueDelivery]) -> list[int]:
+        """Return the tags that these deliveries would have if all messages had been in the journal.
 
-        They are any that keep the order and leave room for what comes, for nobody saw them: only work queues, in which
-        messages have ids, take what is not in the journal.
+        They may be any that preserve the order and leave room for later ones, since clients never see them: only work
+        queues, where messages have ids, contain volatile messages.
         """
         tags = [each.tag for each in delivered]
-        if not self._unkept:
+        if not self._volatile:
             return tags
-        first = self.lastTag - self._unkept - len(tags) + 1
+        first = self.lastTag - self._volatile - len(tags) + 1
         new = {tag: place for place, tag in enumerate(sorted(tags), first)}
         return [new[tag] for tag in tags]
 
     def restore(self, state: QueueState) -> list[QueueDelivery]:
-        """Become what a state says, and return what is in flight again: what its state has a time for."""
-        wall, now = self._keeping.wall(), self._seconds()
+        """Restore a state, and return its deliveries; those whose hidden time has not ended are in flight again."""
+        wall, now = self._queueLog.wall(), self._seconds()
         self.lastTag = self._noted = state.lastTag
-        self._backlog.restore(state.far)
+        self._backlog.restore(state.onDisk)
         again, flying = [], []
         for offset, tag in state.handed.items():
             message = _new(Message, (_ELSEWHERE, Content.BYTES, 1, None, None, None, False, False, offset))
@@ -514,7 +518,7 @@ class DurableQueue(Queue):
                 again.append(delivery)
         flying.sort()
         for due, _, delivery in flying:
-            self._inFlight.hand(delivery, now + (due - wall) / 1e6, None)
+            self._inFlight.add(delivery, now + (due - wall) / 1e6, None)
         if flying:
             self._arm((flying[0][0] - wall) / 1e6)
         if self._ages is not None:
@@ -526,7 +530,7 @@ class DurableQueue(Queue):
         return [*again, *found]
 
     def know(self, tag: int, message: Message) -> bool:
-        """Give what was restored with this tag its id, which was read back meanwhile; False if it is gone."""
+        """Set the id of a delivery restored with this tag; False if it is not in the queue any more."""
         place = _placeOf(message)
         deliveries: InFlight | Returned = self._inFlight if tag in self._inFlight else self._returned
         delivery = deliveries.get(tag)
@@ -537,7 +541,7 @@ class DurableQueue(Queue):
 
 
 def _placeOf(message: Message) -> Message:
-    """Return what is remembered of a message that can be read back, else the message itself."""
+    """Return a message without contents if it can be read again, else the message itself."""
     if not message.offset:
         return message
     return _new(

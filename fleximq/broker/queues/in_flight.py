@@ -1,14 +1,12 @@
-"""What a queue has handed out and not heard of again.
+"""Deliveries of a queue: those in flight, and those that returned.
 
-Every delivery of a queue is hidden for the same time, so the order of handing out is the order of the deadlines:
-the first entry is always the first one due. An OrderedDict rather than a dict, because finding the first entry of
-a dict whose front was emptied is linear.
+Every delivery of a queue is hidden for the same time, so deliveries are in the order of their deadlines: the first
+entry is the next one due. An OrderedDict rather than a dict, because finding the first entry of a dict whose front was
+emptied takes linear time.
 
-What a queue had handed out and got back: to be given again before all else, in the original order.
-
-Tags count up in order of arrival, so the lowest tag is the oldest message. A heap finds it; a dict lets an
-acknowledgement that comes late take any of them out, which the heap learns of only when the tag comes up, or when
-most of its tags are such leftovers.
+Returned deliveries are delivered again before all other messages, in the original order. Tags count up in order of
+arrival, so the lowest tag is the oldest message. A heap finds it; a dict lets late acknowledgements remove any of them,
+which leaves tags in the heap until they reach its top, or until most of its tags are left over.
 """
 
 from collections import OrderedDict
@@ -34,7 +32,7 @@ class Returned:
         return len(self._byTag)
 
     def add(self, deliveries: Sequence[QueueDelivery]) -> None:
-        """Take these back, in whatever order."""
+        """Add deliveries, in any order."""
         for delivery in deliveries:
             self._byTag[delivery.tag] = delivery
             self.size += costOf(delivery.message)
@@ -55,7 +53,7 @@ class Returned:
         return None
 
     def firsts(self, number: int) -> list[QueueDelivery]:
-        """Return the oldest ones, so many or as many as there are."""
+        """Return up to ``number`` of the oldest ones."""
         found: list[QueueDelivery] = []
         while self._heap and len(found) < number:
             delivery = self._byTag.get(heappop(self._heap))
@@ -66,7 +64,7 @@ class Returned:
         return found
 
     def replace(self, delivery: QueueDelivery) -> bool:
-        """Put this in the place of the one with the same tag; False if that is not here any more."""
+        """Replace the delivery with the same tag; False if it is not here any more."""
         before = self._byTag.get(delivery.tag)
         if before is None:
             return False
@@ -79,7 +77,7 @@ class Returned:
         return self._byTag.get(tag)
 
     def popleft(self) -> QueueDelivery | None:
-        """Take the oldest one out, or return None if there is none."""
+        """Remove and return the oldest one, or return None if empty."""
         while self._heap:
             delivery = self.remove(heappop(self._heap))
             if delivery is not None:
@@ -100,55 +98,55 @@ class Returned:
         return list(self._byTag.values())
 
     def clear(self) -> None:
-        """Throw everything away."""
+        """Remove all deliveries."""
         self._byTag.clear()
         self._heap.clear()
         self.size = 0
 
 
-#: The tags of what one holder has in flight.
+#: The tags of one holder's deliveries.
 HeldTags = set[int]
 
 
 class InFlight:
     """Deliveries by tag, in order of their deadlines, and by the holder they were given to."""
 
-    __slots__ = ("_handed", "_held")
+    __slots__ = ("_delivered", "_held")
 
     def __init__(self) -> None:
-        self._handed: OrderedDict[int, tuple[QueueDelivery, float, HeldTags | None]] = OrderedDict()
+        self._delivered: OrderedDict[int, tuple[QueueDelivery, float, HeldTags | None]] = OrderedDict()
         self._held: dict[object, HeldTags] = {}
 
     def __len__(self) -> int:
         """Return the number of deliveries."""
-        return len(self._handed)
+        return len(self._delivered)
 
     def __contains__(self, tag: int) -> bool:
         """Tell whether the delivery with this tag is in flight."""
-        return tag in self._handed
+        return tag in self._delivered
 
-    def hand(self, delivery: QueueDelivery, due: float, holder: object) -> None:
-        """Note a delivery that is due back at ``due``, never earlier than the one before.
+    def add(self, delivery: QueueDelivery, due: float, holder: object) -> None:
+        """Add a delivery that is due back at ``due``, never earlier than the one before.
 
-        ``holder`` is any hashable object; it is remembered until :meth:`leave`. None is nobody.
+        ``holder`` is any hashable object, remembered until :meth:`leave`, or None.
         """
         held = self._heldBy(holder)
         if held is not None:
             held.add(delivery.tag)
-        self._handed[delivery.tag] = (delivery, due, held)
+        self._delivered[delivery.tag] = (delivery, due, held)
 
-    def handMany(self, deliveries: Sequence[QueueDelivery], due: float, holder: object) -> None:
-        """Note deliveries that are due back together; as :meth:`hand` for each."""
+    def addMany(self, deliveries: Sequence[QueueDelivery], due: float, holder: object) -> None:
+        """Add deliveries that are due back together; as :meth:`add` for each."""
         held = self._heldBy(holder)
         if held is not None:
             held.update([delivery.tag for delivery in deliveries])
-        handed = self._handed
+        handed = self._delivered
         for delivery in deliveries:
             handed[delivery.tag] = (delivery, due, held)
 
     def remove(self, tag: int) -> QueueDelivery | None:
         """Forget a delivery and return it; None if it is not in flight."""
-        handed = self._handed.pop(tag, None)
+        handed = self._delivered.pop(tag, None)
         if handed is None:
             return None
         delivery, _, held = handed
@@ -157,57 +155,58 @@ class InFlight:
         return delivery
 
     def leave(self, holder: object) -> tuple[HeldTags, list[int]]:
-        """Forget a holder; what it held stays in flight, and is told by :meth:`isHeld` from what others are given.
+        """Forget a holder; its deliveries stay in flight, and :meth:`isHeld` tells them from later deliveries of the
+        same tags.
 
-        :return: what to ask :meth:`isHeld` with, and the tags of what it held, ascending.
+        :return: the argument for :meth:`isHeld`, and the tags of its deliveries, ascending.
         """
         held = self._held.pop(holder, set())
         return held, sorted(held)
 
     def isHeld(self, tag: int, held: HeldTags) -> bool:
-        """Tell whether the delivery with this tag is in flight and still that of a holder who left."""
-        return tag in held and tag in self._handed and self._handed[tag][2] is held
+        """Tell whether the delivery with this tag is in flight and still that of a holder that left."""
+        return tag in held and tag in self._delivered and self._delivered[tag][2] is held
 
     def due(self, now: float, most: int) -> list[int]:
         """Return the tags of deliveries that are due by ``now``, first due first, at most so many."""
         tags: list[int] = []
-        for tag, (_, due, _) in self._handed.items():
+        for tag, (_, due, _) in self._delivered.items():
             if due > now or len(tags) >= most:
                 break
             tags.append(tag)
         return tags
 
     def firstDue(self) -> float | None:
-        """Return when the next delivery is due, None if nothing is in flight."""
-        for _, due, _ in self._handed.values():
+        """Return when the next delivery is due, None if none is in flight."""
+        for _, due, _ in self._delivered.values():
             return due
         return None
 
     def dues(self) -> list[tuple[int, float]]:
         """Return the tags of all deliveries with the time when each is due, first due first."""
-        return [(tag, due) for tag, (_, due, _) in self._handed.items()]
+        return [(tag, due) for tag, (_, due, _) in self._delivered.items()]
 
     def get(self, tag: int) -> QueueDelivery | None:
         """Return the delivery with this tag; None if it is not in flight."""
-        handed = self._handed.get(tag)
+        handed = self._delivered.get(tag)
         return None if handed is None else handed[0]
 
     def replace(self, delivery: QueueDelivery) -> None:
-        """Put this in the place of the one in flight with the same tag."""
-        _, due, held = self._handed[delivery.tag]
-        self._handed[delivery.tag] = (delivery, due, held)
+        """Replace the delivery with the same tag, which must be in flight."""
+        _, due, held = self._delivered[delivery.tag]
+        self._delivered[delivery.tag] = (delivery, due, held)
 
     def deliveries(self) -> list[QueueDelivery]:
         """Return all deliveries, first due first."""
-        return [delivery for delivery, _, _ in self._handed.values()]
+        return [delivery for delivery, _, _ in self._delivered.values()]
 
     def clear(self) -> None:
-        """Forget everything, the holders included."""
-        self._handed.clear()
+        """Remove all deliveries and holders."""
+        self._delivered.clear()
         self._held.clear()
 
     def _heldBy(self, holder: object) -> HeldTags | None:
-        """Return the tags of what a holder has, which grow with it; None for nobody."""
+        """Return the set of a holder's tags, which grows later; None without a holder."""
         if holder is None:
             return None
         held = self._held.get(holder)

@@ -1,6 +1,6 @@
-"""Places in the journal, first in first out, in little memory: neighbours as ranges, all else as plain numbers.
+"""Offsets in the journal, first in first out, in little memory: neighbours as ranges, others as plain numbers.
 
-A million places that follow each other take as much as one, a million scattered ones 8 MB.
+A million neighbouring offsets take as much as one, a million scattered ones 8 MB.
 """
 
 from array import array
@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-#: From here on numbers are no offsets: they stand for messages that are not in the journal.
+#: Numbers from here on are not offsets but keys of volatile messages.
 FIRST_VOLATILE = 1 << 63
-#: Stands for a place whose message is gone; offsets count from 1.
+#: The number of a lost message; offsets count from 1.
 GAP = 0
-#: So many numbers are kept as a range at least.
+#: Minimum length of a range.
 _RANGE = 4
-#: So many single numbers are one part at most: taking one out moves all behind it.
+#: Maximum length of an array: removing its first number moves all others.
 _SINGLES = 1024
 
 
@@ -42,7 +42,7 @@ class OffsetRanges:
         return self._parts[0][0]
 
     def append(self, first: int, count: int = 1) -> None:
-        """Put ``count`` numbers at the end, from ``first`` on."""
+        """Append ``count`` numbers, from ``first`` on."""
         self._count += count
         parts = self._parts
         if parts:
@@ -56,7 +56,7 @@ class OffsetRanges:
         parts.append(range(first, first + count))
 
     def extend(self, numbers: Sequence[int]) -> None:
-        """Put these at the end, which ascend but for holes; those that follow each other cost as much as one."""
+        """Append ascending numbers, with gaps perhaps; neighbours cost as much as one."""
         if not numbers:
             return
         if type(numbers) is range or _areNeighbours(numbers):
@@ -70,16 +70,16 @@ class OffsetRanges:
             previous = number
         self.append(start, previous - start + 1)
 
-    def holes(self) -> int:
-        """Return how many of them are holes."""
+    def gaps(self) -> int:
+        """Return how many of them are gaps."""
         return sum(part.count(GAP) for part in self._parts)
 
     def parts(self) -> Iterator[Sequence[int]]:
-        """Iterate over all of them in pieces, which are not to be changed."""
+        """Iterate over all of them in ranges and arrays; callers must not change these."""
         return iter(self._parts)
 
     def peek(self, number: int) -> list[int]:
-        """Return the first ones, so many or as many as there are, and leave them here."""
+        """Return up to ``number`` of the first ones, without removing them."""
         found: list[int] = []
         for part in self._parts:
             found += part[: number - len(found)]
@@ -88,7 +88,7 @@ class OffsetRanges:
         return found
 
     def take(self, number: int) -> list[int]:
-        """Take the first ones out, so many or as many as there are."""
+        """Remove and return up to ``number`` of the first ones."""
         found: list[int] = []
         parts = self._parts
         while parts and len(found) < number:
@@ -108,12 +108,12 @@ class OffsetRanges:
         self._count = 0
 
     def dump(self) -> list[Any]:
-        """Return them as values that MessagePack has."""
+        """Return them as MessagePack values."""
         return [[part.start, len(part)] if isinstance(part, range) else part.tobytes() for part in self._parts]
 
     @classmethod
     def load(cls, dumped: Sequence[Any]) -> "OffsetRanges":
-        """Return what :meth:`dump` was called on."""
+        """Return the ranges from a :meth:`dump`."""
         offsets = cls()
         for part in dumped:
             if isinstance(part, bytes):
@@ -126,7 +126,7 @@ class OffsetRanges:
         return offsets
 
     def without(self, gone: set[int]) -> "OffsetRanges":
-        """Return the same with holes in the places of some numbers."""
+        """Return a copy with gaps in place of some numbers."""
         if not gone:
             return self
         offsets = OffsetRanges()
@@ -148,6 +148,6 @@ class OffsetRanges:
 
 
 def _areNeighbours(numbers: Sequence[int]) -> bool:
-    """Tell whether ascending numbers, with holes perhaps, are all that there are from the first to the last."""
+    """Tell whether ascending numbers, with gaps perhaps, contain every number from the first to the last."""
     first, last = numbers[0], numbers[-1]
     return last - first + 1 == len(numbers) == len(set(numbers)) and min(numbers) == first

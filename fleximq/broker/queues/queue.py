@@ -1,13 +1,13 @@
-"""A bounded first-in first-out queue that hands messages out, hides them, and takes them back.
+"""A bounded first-in first-out queue that delivers messages, hides them, and takes them back.
 
-What is handed out is *in flight*: hidden from others until it is acknowledged, until its holder is gone, or until
-``retryAfter`` seconds have passed. Then it returns to the head, in the original order and with the same tag. What
-came back too often goes to the dead letters. Nothing here knows a dialect: BlipMQ's subscriptions and MiniMQ's
-topic queues are built on it, in files of their own.
+A delivered message is *in flight*: hidden until it is acknowledged, until its holder leaves, or until ``retryAfter``
+seconds have passed. Then it returns to the head, in the original order and with the same tag. After too many deliveries
+it becomes a dead letter. The queue knows no dialect: BlipMQ's subscriptions and MiniMQ's work queues use it in files of
+their own.
 
-Measured on Python 3.11 and one core: taking and acknowledging a message cost 0.9 us together, in batches of 100
-0.6 us; putting one in costs 0.03 us in runs of 1000. There is one deadline per queue, armed by a delivery and
-left standing until it comes up, since arming it anew for each message would cost more than all the rest.
+Measured on Python 3.11 and one core: taking and acknowledging a message cost 0.9 us together, in batches of 100 0.6 us;
+adding one costs 0.03 us in runs of 1000. A queue has one deadline, set by a delivery and not moved before it is due,
+since setting it for each message would cost more than all the rest.
 """
 
 from collections import deque
@@ -36,23 +36,23 @@ from fleximq.values.message import Message
 
 #: Why a queue refuses.
 FULL = "queue is full"
-#: What is counted.
+#: Counted events.
 DROPPED = CountedEvent(EventFamily.DROPPED, "queue full")
 DEAD_LETTERS = CountedEvent(EventFamily.DEAD_LETTERS)
 EXPIRED = CountedEvent(EventFamily.EXPIRED, "time to live")
 REDELIVERED = CountedEvent(EventFamily.REDELIVERED)
-#: So many deliveries are taken back at once when their time is over: about 5 ms.
-PORTION = 10_000
+#: Deliveries taken back at once when they are due: about 5 ms.
+SLICE = 10_000
 
 _new = tuple.__new__
 
 
 @implementer(IForm)
 class _Queued:
-    """The form of queues: single messages, each with the QoS of its envelope and its place in the journal."""
+    """The form of queues: single messages, each with the QoS of its envelope and its offset in the journal."""
 
     def render(self, envelope: Envelope, body: Any, count: int) -> Sequence[Message]:
-        """Return the run's messages; only those are made anew that have another QoS, or a place in the journal."""
+        """Return the run's messages; only those that need another QoS or an offset are copied."""
         messages = envelope.source.messages(body)
         qos = envelope.qos
         if envelope.offset:
@@ -73,29 +73,29 @@ QUEUED = _Queued()
 
 
 def _ignore(delivery: QueueDelivery, gone: bool) -> None:
-    """Nobody wants to know."""
+    """Ignore the delivery."""
 
 
 @implementer(ISubscriber)
 class Queue:
-    """Messages waiting for consumers who take and acknowledge them.
+    """Messages for consumers that take and acknowledge them.
 
-    :param name: the topic; queues whose name begins with :data:`DEAD` have no dead letters of their own.
+    :param name: the topic; queues whose name begins with :data:`DEAD` make no dead letters.
     :param retryAfter: seconds for which a delivery is hidden.
-    :param maxDeliveries: how often a message is handed out before it is dead; 0 for no end.
-    :param maxMessages: bound of what is waiting and in flight together.
+    :param maxDeliveries: deliveries after which a message becomes a dead letter; 0: unlimited.
+    :param maxMessages: maximum number of messages waiting and in flight together.
     :param maxBytes: the same in bytes, as :mod:`fleximq.broker.queues.waiting_messages` counts them.
-    :param onDead: is given the queue's name and the message that is dead; None for no end to deliveries.
-    :param counted: is told what is worth counting: :data:`DROPPED`, :data:`DEAD_LETTERS` ...
-    :param dropsOldest: whether :meth:`deliver` keeps the bounds by dropping; if not, the caller keeps them by
-        asking :meth:`admits` first.
-    :param lives: seconds after which a message that waits is not worth handing out any more; None for no end.
-    :param moved: is told of each delivery that is in flight no longer though nobody acknowledged it: waiting
-        again (False) or gone (True: dead, or dropped while it waited again). Closing tells nobody.
-    :param named: gives a message the id that it is handed out with, and keeps; None if none is needed.
+    :param onDead: called with the queue's name and the dead message; None: deliveries are unlimited.
+    :param counted: called with an event and a number: :data:`DROPPED`, :data:`DEAD_LETTERS` ...
+    :param dropsOldest: whether :meth:`deliver` enforces the bounds by dropping; if not, callers ask :meth:`admits`
+        first.
+    :param lives: seconds after which a waiting message expires; None: never.
+    :param moved: called with each delivery that ends without acknowledgement, and with False if it waits again, True if
+        it was removed: dead, or dropped while it waited again. Not called by :meth:`close`.
+    :param named: sets a message's id at its first delivery; None if ids are not needed.
 
-    ``size`` is the cost in bytes of everything waiting and in flight; ``lastTag`` the tag of the latest first
-    delivery, 0 before it. Errors of callbacks go to the deadlines' ``onError``.
+    ``size`` is the cost in bytes of all messages waiting and in flight; ``lastTag`` the tag of the latest first
+    delivery, 0 before it. Errors of callbacks are passed to the deadlines' ``onError``.
     """
 
     form = QUEUED
@@ -147,32 +147,32 @@ class Queue:
 
     @property
     def weight(self) -> int:
-        """What counts against ``maxBytes``: ``size``, and :data:`IN_FLIGHT_OVERHEAD` for each message in flight."""
+        """The part of ``maxBytes`` in use: ``size``, and :data:`IN_FLIGHT_OVERHEAD` for each message in flight."""
         return self.size + IN_FLIGHT_OVERHEAD * len(self._inFlight)
 
     @property
     def inFlight(self) -> int:
-        """The number of messages that are handed out and hidden."""
+        """The number of messages that are delivered and hidden."""
         return len(self._inFlight)
 
     @property
     def returned(self) -> int:
-        """The number of messages that were handed out and wait again."""
+        """The number of messages that were delivered and wait again."""
         return len(self._returned)
 
     @property
     def untried(self) -> int:
-        """The number of messages that were never handed out."""
+        """The number of messages that were never delivered."""
         return len(self._backlog)
 
     @property
     def arrived(self) -> int:
-        """How many messages have come so far, about: what was thrown away and had no tag yet is among them."""
+        """About how many messages have arrived; includes messages dropped before they had a tag."""
         return self.lastTag + len(self._backlog) + self._thrown
 
     @property
     def oldest(self) -> int | None:
-        """The how-manieth message that came is the oldest that waits; None if none does."""
+        """The arrival number of the oldest waiting message; None if the queue is empty."""
         returned = self._returned.first()
         if returned is not None:
             return returned.tag
@@ -180,40 +180,40 @@ class Queue:
 
     @property
     def loading(self) -> bool:
-        """Whether a message waits that cannot be taken before it was read, see :meth:`whenLoaded`; never here."""
+        """Whether the next message must first be read, see :meth:`whenLoaded`; always False here."""
         return False
 
     def whenLoaded(self, call: Callable[[], object]) -> None:
-        """Call once what is read for this queue has come; here at once."""
+        """Call once after the current read; here at once."""
         call()
 
     @property
     def waiting(self) -> int:
-        """The number of callbacks that wait for a message."""
+        """The number of waiting callbacks."""
         return len(self._waiters)
 
     def isInFlight(self, tag: int) -> bool:
-        """Tell whether the message with this tag is handed out and hidden."""
+        """Tell whether the message with this tag is delivered and hidden."""
         return tag in self._inFlight
 
     def delivered(self) -> list[QueueDelivery]:
-        """Return what was handed out and not acknowledged, whether in flight or waiting again."""
+        """Return the deliveries that are not acknowledged, in flight or waiting again."""
         return self._inFlight.deliveries() + self._returned.deliveries()
 
     def admits(self, count: int, size: int) -> str | None:
-        """Return None if ``count`` more messages with ``size`` bytes in them fit, else why they do not."""
+        """Return None if ``count`` more messages with ``size`` bytes fit, else the reason of the refusal."""
         return FULL if self._exceeds(count, size + OVERHEAD * count) else None
 
     def admitsAlone(self, count: int, size: int) -> str | None:
-        """Return None if so much would fit were nothing else here, else why it would not."""
+        """Return None if so many messages would fit into an empty queue, else the reason of the refusal."""
         alone = count <= self.maxMessages and size + OVERHEAD * count <= self.maxBytes
         return None if alone else FULL
 
     def deliver(self, rendered: Sequence[Message], count: int) -> None:
-        """Put all of these in, in order; what is too much then is dropped, oldest first, and counted.
+        """Add messages in order; overflow drops the oldest ones and counts them.
 
-        What is in flight is never dropped. A message that would not even fit if nothing else were waiting is
-        dropped itself and leaves the others alone.
+        Messages in flight are never dropped. A message that is too large for the free bytes even without waiting ones
+        is dropped itself.
         """
         if self._closed:
             return
@@ -229,9 +229,9 @@ class Queue:
             self._waiters.wake(self._available)
 
     def take(self, holder: object = None) -> QueueDelivery | None:
-        """Hand out the oldest message and hide it for ``retryAfter`` seconds; None if there is none.
+        """Deliver the oldest message and hide it for ``retryAfter`` seconds; None if the queue is empty.
 
-        :param holder: who takes it, any hashable object, remembered until :meth:`release`; None for nobody.
+        :param holder: the consumer, any hashable object, remembered until :meth:`release`, or None.
         """
         if self._ages is not None:
             self._expire(self._ages)
@@ -247,15 +247,15 @@ class Queue:
             (message,) = self._withIds(self._naming, [message])
         self.lastTag = tag = self.lastTag + 1
         delivery: QueueDelivery = _new(QueueDelivery, (tag, message, 1))
-        self._inFlight.hand(delivery, self._seconds() + self._retryAfter, holder)
+        self._inFlight.add(delivery, self._seconds() + self._retryAfter, holder)
         if self._deadline is None:
             self._arm(self._retryAfter)
         return delivery
 
     def takeMany(self, holder: object, number: int, most: int = ANY) -> list[QueueDelivery]:
-        """Hand out the oldest messages, ``number`` of them or as many as there are; as :meth:`take` for each.
+        """Deliver up to ``number`` of the oldest messages; as :meth:`take` for each.
 
-        :param most: no more are handed out when these cost so many bytes.
+        :param most: stop when the messages cost so many bytes.
         """
         if self._ages is not None:
             self._expire(self._ages)
@@ -274,22 +274,22 @@ class Queue:
             messages = self._withIds(self._naming, messages)
         first = [_new(QueueDelivery, (tag, message, 1)) for tag, message in enumerate(messages, self.lastTag + 1)]
         self.lastTag += len(first)
-        self._inFlight.handMany(first, self._seconds() + self._retryAfter, holder)
+        self._inFlight.addMany(first, self._seconds() + self._retryAfter, holder)
         deliveries += first
         if self._deadline is None and deliveries:
             self._arm(self._retryAfter)
         return deliveries
 
     def _withIds(self, naming: Callable[[Message], Message], messages: list[Message]) -> list[Message]:
-        """Give messages their ids, which count from now on; those that are dropped before never need one."""
+        """Set the ids of messages, which add to their cost; messages dropped earlier never need one."""
         named = [naming(message) for message in messages]
         self.size += cost(named) - cost(messages)
         return named
 
     def acknowledge(self, tag: int) -> bool:
-        """Remove the message with this tag for good, also if it has returned meanwhile.
+        """Remove the message with this tag, even if it has returned.
 
-        :return: False if there is no such delivery (any more).
+        :return: False if the tag is unknown.
         """
         delivery = self._inFlight.remove(tag)
         if delivery is None:
@@ -300,17 +300,17 @@ class Queue:
         return True
 
     def deadLetter(self, tag: int) -> None:
-        """Move what is in flight with this tag to the dead letters, however often it was handed out."""
+        """Make a dead letter of the message in flight with this tag, however often it was delivered."""
         delivery = self._inFlight.remove(tag)
         if delivery is not None:
             self.size -= costOf(delivery.message)
             self._moved(delivery, True)
-            self._bury([delivery])
+            self._deadLetterAll([delivery])
 
     def release(self, holder: object) -> None:
-        """Take back at once what this holder has in flight: to the head, in order, or to the dead letters.
+        """Take back all deliveries of this holder at once: to the head, in order, or to the dead letters.
 
-        Very much is taken back in portions, in turns of their own.
+        Many deliveries are taken back in slices, one per turn.
         """
         held, tags = self._inFlight.leave(holder)
         if tags:
@@ -319,25 +319,25 @@ class Queue:
                 self._takeBackLeft()
 
     def _takeBackLeft(self) -> None:
-        """Take back a portion of what those had who left, and the rest in a moment."""
+        """Take back a slice of the deliveries of holders that left, and schedule the next one."""
         self._takeBackPortion()
         if self._left:
             self._deadlines.call(0, self._takeBackLeft)
 
     def whenReady(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback`` once, the next time that something becomes available and its turn has come.
+        """Call ``callback`` once when a message arrives and its turn has come.
 
-        Who waits longest is called first, one for each message there is. It is not called for what is available
-        already, and never after :meth:`close`.
+        Callbacks are called in the order of their requests, one for each message. They are not called for messages that
+        are available already, and never after :meth:`close`.
 
-        :return: a function that gives the waiting up.
+        :return: a function that cancels the request.
         """
         return self._waiters.add(callback)
 
     def close(self) -> int:
-        """Drop everything, forget who waits, take nothing in any more.
+        """Drop all messages and waiting callbacks, and refuse new ones.
 
-        :return: how many messages were dropped, those in flight included.
+        :return: how many messages were dropped, including those in flight.
         """
         dropped = self.depth + len(self._inFlight)
         self._closed = True
@@ -357,7 +357,7 @@ class Queue:
         if delivery is None:
             return None
         delivery = _new(QueueDelivery, (delivery.tag, delivery.message, delivery.attempts + 1))
-        self._inFlight.hand(delivery, self._seconds() + self._retryAfter, holder)
+        self._inFlight.add(delivery, self._seconds() + self._retryAfter, holder)
         if self._deadline is None:
             self._arm(self._retryAfter)
         return delivery
@@ -366,33 +366,33 @@ class Queue:
         self._deadline = self._deadlines.call(delay, self._comeUp)
 
     def _comeUp(self) -> None:
-        """Take back what is due and stand by for what comes next; with nothing in flight the deadline rests.
+        """Take back due deliveries, and set the next deadline if any message is in flight.
 
-        Very much at once is taken back in portions, between which the broker does other things.
+        Many deliveries are taken back in slices, between which the broker does other work.
         """
         self._deadline = None
         now = self._seconds()
-        due = self._remove(self._inFlight.due(now + TOLERANCE, PORTION))
+        due = self._remove(self._inFlight.due(now + TOLERANCE, SLICE))
         first = self._inFlight.firstDue()
         if first is not None:
             self._arm(max(0.0, first - now))
         self._takeBack(due)
 
     def _takeBackPortion(self) -> None:
-        """Take back a portion of what those had who left; what others were given meanwhile is theirs."""
+        """Take back a slice of the deliveries of holders that left, except messages delivered to others since."""
         if not self._left:
             return
         held, tags = self._left[0]
-        if len(tags) > PORTION:
-            self._left[0] = held, tags[PORTION:]
+        if len(tags) > SLICE:
+            self._left[0] = held, tags[SLICE:]
         else:
             self._left.popleft()
         inFlight = self._inFlight
-        mine = [tag for tag in tags[:PORTION] if inFlight.isHeld(tag, held)]
+        mine = [tag for tag in tags[:SLICE] if inFlight.isHeld(tag, held)]
         self._takeBack(self._remove(mine))
 
     def _expire(self, ages: MessageAges) -> None:
-        """Throw away what waits and is too old; the tags of what is thrown away are not given."""
+        """Drop waiting messages that are too old; their tags are not used."""
         until = ages.before(self._seconds())
         expired = self._expireReturned(until) + self._expireBacklog(until)
         if expired:
@@ -414,7 +414,7 @@ class Queue:
         return expired
 
     def _drop(self, delivery: QueueDelivery) -> None:
-        """Throw away what waits again."""
+        """Drop a returned message."""
         self._returned.remove(delivery.tag)
         self.size -= costOf(delivery.message)
         self._moved(delivery, True)
@@ -424,7 +424,7 @@ class Queue:
         return [delivery for delivery in deliveries if delivery is not None]
 
     def _takeBack(self, deliveries: list[QueueDelivery]) -> None:
-        """Put what was in flight back at the head, or bury it; callbacks find the queue consistent."""
+        """Return deliveries to the head, or make dead letters of them; callbacks find the queue consistent."""
         again, dead = deliveries, []
         if self._maxDeliveries:
             again = [delivery for delivery in deliveries if delivery.attempts < self._maxDeliveries]
@@ -436,11 +436,11 @@ class Queue:
         for delivery in dead:
             self._moved(delivery, True)
         if dead:
-            self._bury(dead)
+            self._deadLetterAll(dead)
         if self._waiters:
             self._waiters.wake(self._available)
 
-    def _bury(self, dead: list[QueueDelivery]) -> None:
+    def _deadLetterAll(self, dead: list[QueueDelivery]) -> None:
         self._counted(DROPPED if self._onDead is None else DEAD_LETTERS, len(dead))
         if self._onDead is None:
             return
@@ -454,12 +454,12 @@ class Queue:
         return self.depth
 
     def _exceeds(self, count: int, size: int) -> bool:
-        """Tell whether that much more would be over a bound."""
+        """Tell whether so many more messages and bytes would exceed a bound."""
         kept = len(self._backlog) + len(self._returned) + len(self._inFlight)
         return kept + count > self.maxMessages or self.weight + size > self.maxBytes
 
     def _squeezeIn(self, messages: Sequence[Message]) -> None:
-        """Put in what can fit at all, then drop the oldest until the bounds hold again."""
+        """Add the messages that can fit at all, then drop the oldest until the bounds hold again."""
         room = self._backlog.size + self._returned.size + self.maxBytes - self.weight
         fitting, size = messages, cost(messages)
         if size > room:
@@ -473,7 +473,7 @@ class Queue:
         self._counted(DROPPED, dropped + self._dropUntried())
 
     def _dropUntried(self) -> int:
-        """Drop what was never handed out, oldest first, until the bounds hold; return how many."""
+        """Drop messages that were never delivered, oldest first, until the bounds hold; return how many."""
         backlog = self._backlog
         before = backlog.size
         excess = self.weight - self.maxBytes
@@ -489,7 +489,7 @@ class Queue:
         return dropped
 
     def _dropOldest(self) -> bool:
-        """Drop the oldest of what waits; False if nothing does."""
+        """Drop the oldest waiting message; False if the queue is empty."""
         delivery = self._returned.first()
         if delivery is not None:
             self._drop(delivery)

@@ -1,4 +1,4 @@
-"""One place that knows how a broker's queues are made: their times and bounds, and whether they outlive the process."""
+"""Makes a broker's queues with their times and bounds, in memory or durable."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,11 +16,11 @@ def _forEver(topic: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class QueueFactory:
-    """Makes queues that differ in their names, and in what is given to :meth:`__call__`.
+    """Makes queues that differ in their names and in the arguments of :meth:`__call__`.
 
-    The first six are those of :class:`fleximq.broker.queues.queue.Queue`. ``livesOf`` returns after how many seconds a
-    topic's messages expire, None for never. ``keeping`` keeps queues in the journal, those that have a key; ``memory``
-    is how many bytes of messages each of them may have in memory.
+    The first six fields are those of :class:`fleximq.broker.queues.queue.Queue`. ``livesOf`` returns after how many
+    seconds a topic's messages expire, None for never. ``queueLog`` makes queues with a key durable; ``memory`` is how
+    many bytes of messages each of them may hold in memory.
     """
 
     deadlines: Deadlines
@@ -31,19 +31,19 @@ class QueueFactory:
     onDead: Callable[[str, Message], object] | None
     counted: Callable[[str, int], None]
     livesOf: Callable[[str], float | None] = _forEver
-    keeping: QueueLog | None = None
+    queueLog: QueueLog | None = None
     memory: int = 16 << 20
 
     @property
-    def keeps(self) -> bool:
-        """Whether queues that have a key outlive the process."""
-        return self.keeping is not None
+    def makesDurable(self) -> bool:
+        """Whether queues with a key are durable."""
+        return self.queueLog is not None
 
     def __call__(self, name: str, key: str = "", **others: Any) -> Queue:
         """Return a new queue.
 
-        :param key: by which the journal knows it; without one, or without a journal, it lives in memory.
-        :param others: what else the queue is given, see there.
+        :param key: its key in the journal; without one, or without a journal, the queue is volatile.
+        :param others: further arguments of the queue's class.
         """
         settings = {
             "name": name,
@@ -57,10 +57,10 @@ class QueueFactory:
             "lives": self.livesOf(name),
             **others,
         }
-        if self.keeping is not None and key:
-            return DurableQueue(key=key, keeping=self.keeping, memory=self.memory, **settings)
+        if self.queueLog is not None and key:
+            return DurableQueue(key=key, queueLog=self.queueLog, memory=self.memory, **settings)
         return Queue(**settings)
 
     def but(self, **fields: Any) -> "QueueFactory":
-        """Return one that differs in some fields."""
+        """Return a factory that differs in some fields."""
         return replace(self, **fields)

@@ -1,7 +1,7 @@
-"""What a restart brings back of one queue: its messages' places, what was handed out, and who may ask for it.
+"""The state of one durable queue as a checkpoint stores it: its offsets, its deliveries, and its owner.
 
-It is what a checkpoint holds, and what the records and notes behind the checkpoint are applied to. All of it may be
-applied again to a state that knows it already, and an acknowledgement may come before the note of the delivery.
+Records and state records after the checkpoint are applied to it. All of them may be applied again to a state that
+includes them already, and an acknowledgement may precede the record of its delivery.
 """
 
 from array import array
@@ -19,12 +19,12 @@ from fleximq.values.state_records import QueueDelivered, QueueOpened
 class QueueState:
     """One queue as the journal knows it. Times are microseconds since 1970.
 
-    ``lastTag`` is the arrival number of the latest message that was handed out, or left the queue without that;
-    ``far`` has the offsets of all that came after it. ``handed`` has the tag of each offset that was handed out and
-    not acknowledged; ``attempts`` is how often, by tag, where that is not once: 0 where it is only presumed. ``due`` is
-    until when it is hidden. Records from the offset ``seen`` on have not arrived yet. ``ages`` are tags and the time
-    when they were the latest to arrive. ``used`` is when somebody last used the queue, 0 for just now; ``consumed``
-    whether somebody ever did.
+    ``lastTag`` is the arrival number of the latest message that was delivered, or dropped before that; ``onDisk`` has
+    the offsets of all later ones. ``handed`` maps the offsets of unacknowledged deliveries to their tags; ``attempts``
+    is the number of deliveries by tag, where it is not 1: 0 if the delivery is only assumed. ``due`` is the time until
+    which it is hidden. Records from the offset ``seen`` on have not arrived yet. ``ages`` are tags and the times when
+    they were the latest to arrive. ``used`` is the time of the last use, 0 for now; ``consumed`` tells whether a
+    consumer ever used the queue.
     """
 
     key: str
@@ -34,7 +34,7 @@ class QueueState:
     owner: str | None
     seen: int
     lastTag: int = 0
-    far: OffsetRanges = field(default_factory=OffsetRanges)
+    onDisk: OffsetRanges = field(default_factory=OffsetRanges)
     handed: dict[int, int] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
     due: dict[int, int] = field(default_factory=dict)
@@ -50,31 +50,31 @@ class QueueState:
 
     @property
     def isSubscription(self) -> bool:
-        """Whether this is one subscriber's queue: it takes only messages of QoS1."""
+        """Whether this is a subscription's queue, which accepts only messages of QoS1."""
         return self.key.startswith("s:")
 
     def arrive(self, offsets: Sequence[int], time: int | None = None) -> None:
-        """Take in what was published at these offsets (ascending).
+        """Add publications at these offsets (ascending).
 
-        :param time: when the last one was, for topics whose messages do not live for ever.
+        :param time: the time of the last one, for topics whose messages expire.
         """
         if not len(offsets) or offsets[-1] < self.seen:
             return
         if offsets[0] < self.seen:
             offsets = offsets[bisect_left(offsets, self.seen) :]
         self.seen = offsets[-1] + 1
-        self.far.extend(offsets)
+        self.onDisk.extend(offsets)
         if time is not None:
-            self.ages.append((self.lastTag + len(self.far), time))
+            self.ages.append((self.lastTag + len(self.onDisk), time))
 
     def handedOut(self, note: QueueDelivered) -> None:
-        """Note that messages were handed out."""
+        """Apply a record of deliveries."""
         self.used = 0
         self.consumed = True
-        # Of a subscription nothing stays hidden over a restart, for no connection does.
+        # Messages of a subscription are not hidden after a restart, which ends all connections.
         time = 0 if self.isSubscription else note.time
         if note.count > self.lastTag:
-            offsets = self.far.take(note.count - self.lastTag)
+            offsets = self.onDisk.take(note.count - self.lastTag)
             tags = range(self.lastTag + 1, self.lastTag + 1 + len(offsets))
             if self.gone or GAP in offsets:
                 self._hand([pair for pair in zip(offsets, tags, strict=True) if not self._isGone(pair[0])], time)
@@ -102,12 +102,12 @@ class QueueState:
         return offset == GAP
 
     def acknowledged(self, offsets: Sequence[int]) -> None:
-        """Note that these messages are not needed any more."""
+        """Apply a record of acknowledgements."""
         self.used = 0
         pop, attempts, due = self.handed.pop, self.attempts, self.due
-        if self.far:
-            # What lies behind these was handed out long ago, and is acknowledged twice.
-            first = self.far.first or 1
+        if self.onDisk:
+            # Earlier offsets were delivered long ago and are acknowledged twice.
+            first = self.onDisk.first or 1
             unknown = [offset for offset in offsets if offset not in self.handed and first <= offset < self.seen]
             self.gone.update(unknown)
         for offset in offsets:
@@ -116,19 +116,19 @@ class QueueState:
                 attempts.pop(tag, None)
                 due.pop(tag, None)
 
-    def settle(self) -> None:
-        """Leave holes where messages were acknowledged that the notes do not say were handed out."""
+    def markGaps(self) -> None:
+        """Replace messages by gaps that were acknowledged though no record says they were delivered."""
         if self.gone:
-            self.far = self.far.without(self.gone)
+            self.onDisk = self.onDisk.without(self.gone)
             self.gone = set()
 
-    def presume(self, most: int) -> int:
-        """Take the next messages for handed out and given back, though no note says so, and return how many.
+    def assumeDelivered(self, most: int) -> int:
+        """Assume that the next messages were delivered and returned, though no record says so, and return how many.
 
-        A crash takes the last notes with it; what they told of can be acknowledged nevertheless. Such a message was
-        delivered 0 times.
+        A crash loses the last records, but clients may acknowledge the messages of these deliveries. Their number of
+        deliveries is 0.
         """
-        offsets = self.far.take(most)
+        offsets = self.onDisk.take(most)
         first = self.lastTag + 1
         self.lastTag += len(offsets)
         for tag, offset in enumerate(offsets, first):
@@ -138,7 +138,7 @@ class QueueState:
         return len(offsets)
 
     def dump(self) -> dict[str, Any]:
-        """Return the state as values that MessagePack has."""
+        """Return the state as MessagePack values."""
         tags = array("Q", self.handed.values())
         return {
             "key": self.key,
@@ -148,7 +148,7 @@ class QueueState:
             "owner": self.owner,
             "seen": self.seen,
             "tag": self.lastTag,
-            "far": self.far.dump(),
+            "far": self.onDisk.dump(),
             "offsets": array("Q", self.handed).tobytes(),
             "tags": tags.tobytes(),
             "attempts": [list(self.attempts), list(self.attempts.values())],
@@ -160,7 +160,7 @@ class QueueState:
 
     @classmethod
     def load(cls, dumped: Mapping[str, Any]) -> "QueueState":
-        """Return what :meth:`dump` was called on."""
+        """Return the state from a :meth:`dump`."""
         offsets, tags, due = array("Q"), array("Q"), array("q")
         offsets.frombytes(dumped["offsets"])
         tags.frombytes(dumped["tags"])
@@ -173,7 +173,7 @@ class QueueState:
             owner=dumped["owner"],
             seen=dumped["seen"],
             lastTag=dumped["tag"],
-            far=OffsetRanges.load(dumped["far"]),
+            onDisk=OffsetRanges.load(dumped["far"]),
             handed=dict(zip(offsets, tags, strict=True)),
             attempts=dict(zip(*dumped["attempts"], strict=True)),
             due=dict(zip(tags, due, strict=True)) if due else {},

@@ -1,13 +1,13 @@
-"""Consumers that wait for a queue to have something, served first come, first served."""
+"""Consumers that wait for a queue's messages, served in the order of their requests."""
 
 from collections import OrderedDict
 from collections.abc import Callable
 
 
 class WaitingConsumers:
-    """Callbacks to be called once each, in the order in which they came.
+    """Callbacks, each called once, in the order in which they were added.
 
-    :param onError: is given what a callback raises; the queue and the other waiters go on.
+    :param onError: called with exceptions of callbacks; the queue and the other callbacks continue.
     """
 
     __slots__ = ("_calls", "_onError", "_toWake", "_waking")
@@ -23,7 +23,7 @@ class WaitingConsumers:
         return len(self._calls)
 
     def add(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Let ``callback`` wait; call what is returned to give that up, which is harmless once it was called."""
+        """Add a callback; return a function that removes it, a no-op after the callback was called."""
         place = object()
         self._calls[place] = callback
 
@@ -33,11 +33,11 @@ class WaitingConsumers:
         return cancel
 
     def wake(self, available: Callable[[], int]) -> None:
-        """Call one waiter for each message, as long as there are both.
+        """Call one callback for each message, while both last.
 
-        :param available: returns how many messages can be taken at that moment; it is asked again before each
-            call, since the one before may have taken several. Called from within a callback, the outer call does
-            the work, so that a chain of consumers does not become a recursion.
+        :param available: returns the number of messages that can be taken now; checked before each call, since a
+            callback may take several. If a callback calls this method, the outer call continues the work, so a chain of
+            consumers does not become a recursion.
         """
         self._toWake = available()
         if self._waking:
@@ -51,7 +51,7 @@ class WaitingConsumers:
             self._waking = False
 
     def clear(self) -> None:
-        """Forget all who wait, without calling them."""
+        """Remove all callbacks without calling them."""
         self._calls.clear()
 
     def _callFirst(self) -> None:

@@ -1,11 +1,8 @@
-"""What waits in a queue and was never handed out: the seam behind which a queue stores its far end.
+"""Messages of a queue that were never delivered, their cost, and their ages.
 
-Here it is a deque in memory. What the queue asks of it is little enough for something that keeps only the near
-messages in memory and reads the others back from where they were written.
-
-How old the messages of a queue are: not each of them, but those that came within a hundredth of their time to live.
-
-Messages have arrival numbers, so the age of all is told by a few of them.
+Here they are a deque in memory; :mod:`fleximq.broker.queues.durable_backlog` has the same few methods and leaves most
+messages on disk. Ages are not stored for each message, but for those that arrive within a hundredth of their time to
+live, by arrival numbers.
 """
 
 from collections import deque
@@ -14,7 +11,7 @@ from itertools import islice
 
 from fleximq.values.message import Message
 
-#: The time to live is told apart in so many steps; a message may live one step longer.
+#: Steps of the time to live; a message may live one step longer.
 STEPS = 100
 # Sums of floats are not exact.
 _TOLERANCE = 1e-6
@@ -38,7 +35,7 @@ class MessageAges:
         return iter(self._marks)
 
     def add(self, number: int, time: float) -> None:
-        """Note that all messages up to this arrival number have come by now."""
+        """Record that all messages up to this arrival number have arrived by now."""
         marks = self._marks
         if len(marks) > 1 and time - marks[-2][1] < self._lives / STEPS:
             marks[-1] = number, time
@@ -53,17 +50,17 @@ class MessageAges:
         return self._expired
 
 
-#: Bytes that a message costs besides what is in it, for the bounds of queues. Measured on CPython 3.11: 170 in a
+#: Bytes that a message costs in addition to its contents, for the bounds of queues. Measured on CPython 3.11: 170 in a
 #: backlog, 216 with an id.
 OVERHEAD = 256
-#: What it costs more while it is handed out and not acknowledged: measured 350 to 460.
+#: Additional cost of a message in flight: measured 350 to 460.
 IN_FLIGHT_OVERHEAD = 448
-#: More than anything costs.
+#: More than any cost.
 ANY = 1 << 62
 
 
 def measure(messages: Iterable[Message], most: int = ANY) -> tuple[int, int]:
-    """Return how many messages, from the first, it takes to cost ``most``, and what these cost. 0.07 us a message.
+    """Return how many of the first messages it takes to cost ``most``, and their cost. 0.07 us a message.
 
     A message costs its payload, its ids and :data:`OVERHEAD`.
     """
@@ -83,17 +80,17 @@ def measure(messages: Iterable[Message], most: int = ANY) -> tuple[int, int]:
 
 
 def cost(messages: Sequence[Message]) -> int:
-    """Return what these messages count against a queue's bytes."""
+    """Return the cost of these messages in a queue's bytes."""
     return measure(messages)[1]
 
 
 def weigh(messages: Sequence[Message]) -> int:
-    """Return the bytes that are in these messages: what they cost without :data:`OVERHEAD`."""
+    """Return the bytes of these messages: their cost without :data:`OVERHEAD`."""
     return measure(messages)[1] - OVERHEAD * len(messages)
 
 
 def costOf(message: Message) -> int:
-    """Return what one message counts against a queue's bytes; twice as quick for it as :func:`measure`."""
+    """Return the cost of one message; twice as fast for it as :func:`measure`."""
     payload, _, _, id, correlation, replyTo, _, _, _ = message
     size = len(payload) + OVERHEAD
     if id is not None:

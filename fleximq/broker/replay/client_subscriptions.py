@@ -1,6 +1,6 @@
-"""What clients subscribed to: names and patterns, live or from a place in the past on.
+"""Subscriptions of clients to names and patterns, live or starting in the past.
 
-A pattern is not permitted as a whole: who may not subscribe to all that it matches is brought the rest.
+A client that may not subscribe to every topic of a pattern receives the permitted ones.
 """
 
 from collections.abc import Callable
@@ -18,9 +18,9 @@ from fleximq.rights import EVERYTHING, Action
 
 
 class ClientSubscriptions:
-    """Puts the subscriptions of clients into the topic table, and takes them out.
+    """Adds clients' subscriptions to the topic table, and removes them.
 
-    ``most`` is how many one client may have; those that are there stay when it becomes less.
+    ``most`` is the maximum per client; existing subscriptions over a reduced maximum remain.
     """
 
     def __init__(self, topics: TopicTable, replays: Replays, most: int) -> None:
@@ -44,13 +44,13 @@ class ClientSubscriptions:
     def follow(self, client: ConnectedClient, outlet: Outlet, name: str, start: Start) -> None:
         """See :meth:`fleximq.broker.broker.Broker.follow`."""
         self.check(client, name, False)
-        cover = self._replays.check(client, name, start)
-        feed = self._replays.lasting(client, outlet)
+        feedRange = self._replays.check(client, name, start)
+        feed = self._replays.permanent(client, outlet)
         held = client.patterns.get(name)
         if held is None or held.subscriber is not feed:
             self.unsubscribe(client, name)
             self._add(client, feed, name, False)
-        self._replays.follow(feed, cover, start)
+        self._replays.follow(feed, feedRange, start)
 
     def _add(self, client: ConnectedClient, subscriber: ISubscriber, name: str, literal: bool) -> None:
         if literal or not isPattern(name):
@@ -74,7 +74,7 @@ class ClientSubscriptions:
         self._replays.drop(client, name)
 
     def changeRights(self, client: ConnectedClient, rights: IRights) -> list[str]:
-        """Let a client have other rights, end what it may not subscribe to any more, and return the names of that."""
+        """Change a client's rights, end the subscriptions that they do not permit, and return the names of these."""
         if client.rights is not EVERYTHING:
             for pattern in client.patterns.values():
                 self._topics.free(pattern.subscriber)
@@ -87,7 +87,7 @@ class ClientSubscriptions:
         for name in lost:
             self.unsubscribe(client, name)
         if client.patterns:
-            self._topics.rearranged()
+            self._topics.reroute()
             self._replays.narrow(client)
         return lost
 
@@ -96,7 +96,7 @@ class ClientSubscriptions:
             self._topics.restrict(subscriber, _mayHear(client))
 
     def leave(self, client: ConnectedClient) -> None:
-        """Take back all that a client subscribed to."""
+        """End all subscriptions of a client."""
         for name in tuple(client.patterns):
             self.unsubscribe(client, name)
         self._replays.leave(client)

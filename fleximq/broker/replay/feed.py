@@ -1,12 +1,13 @@
-"""What brings the journal to one connection: what was kept, in order, then what comes, without gap or duplicate.
+"""A feed: delivers the journal to one connection, first stored records in order, then live runs, without gap or
+duplicate.
 
-A feed reads in portions, the next one only when its connection has taken the last. What is published meanwhile is not
-queued for it: it is in the journal, and read when its turn comes. Once a reading has come to the end the feed is live:
-it takes runs as they are committed. When its connection falls behind it goes back to reading, so it holds little
-however slow the connection is.
+A feed reads in chunks, the next one after its connection has taken the last. Publications meanwhile are not queued for
+it, since it reads them from the journal later. At the end of the journal the feed is live: it passes on runs as they
+are committed. When its connection is overloaded it reads again, so it uses little memory however slow the connection
+is.
 
-One feed serves all such subscriptions of a connection, each of which *covers* topics from an offset on. It reads once
-for all of them, in the order of offsets, and so brings each message once.
+One feed serves all subscriptions of a connection that need the journal; each has a range of topics from an offset on.
+It reads once for all of them, in the order of offsets, so it delivers each message once.
 """
 
 from bisect import bisect_left
@@ -28,7 +29,7 @@ SEARCH_BYTES = 1 << 16
 
 
 class DeferredRun:
-    """A run that is rendered when the first feed takes it, for many may be still reading what came before it."""
+    """A run that is rendered when the first feed sends it, since many feeds may still be reading earlier records."""
 
     __slots__ = ("_body", "_envelope", "_form", "_rendered", "count", "offset")
 
@@ -41,7 +42,7 @@ class DeferredRun:
         self._rendered: Any = None
 
     def rendered(self) -> Any:
-        """Return the run in its form."""
+        """Return the rendered run."""
         if self._rendered is None:
             self._rendered = self._form.render(self._envelope, self._body, self.count)
         return self._rendered
@@ -49,52 +50,52 @@ class DeferredRun:
 
 @implementer(IForm)
 class DeferredForm:
-    """The form of feeds: runs that know their offsets, and are rendered in another form when they are taken."""
+    """The form of feeds: runs with their offsets, rendered in another form when they are sent."""
 
     def __init__(self, form: IForm) -> None:
         self._form = form
 
     def render(self, envelope: Envelope, body: Any, count: int) -> DeferredRun:
-        """Return the run, not rendered yet."""
+        """Return the run without rendering it."""
         return DeferredRun(self._form, envelope, body, count)
 
 
 class Outlet(Protocol):
     """The connection's side of a feed; its dialect makes it.
 
-    ``form`` is one object for all connections that take the same bytes, ``subscriber`` the connection's own, whose
-    place the feed takes in what it covers, ``portion`` about how many bytes to read at a time.
+    ``form`` is one object for all connections that receive the same bytes, ``subscriber`` is the connection's own
+    subscriber, which the feed replaces for topics in its ranges, ``chunkBytes`` about how many bytes to read at a time.
     """
 
     form: DeferredForm
     subscriber: ISubscriber
-    portion: int
+    chunkBytes: int
 
     @property
     def full(self) -> bool:
-        """Whether the connection has so much left to take that it should get no more for now."""
+        """Whether the connection has so much unsent output that it should get no more for now."""
 
     def whenRelieved(self, call: Callable[[], None]) -> None:
         """Call once it is not full any more; never, if the connection ends."""
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Call when others had their turn."""
+        """Call in a later reactor turn."""
 
     def send(self, rendered: Any) -> None:
-        """Send a run; it does not count against what the connection may leave unread."""
+        """Send a run; it does not count as unread output of a slow consumer."""
 
     def sendBatches(self, batches: Sequence[StoredBatch]) -> None:
         """Send records, likewise."""
 
     def failed(self, error: BrokerError, name: str) -> None:
-        """Say that the subscription of this name has ended."""
+        """Report that the subscription of this name has ended."""
 
     def close(self) -> None:
-        """Nothing more will be sent."""
+        """End the output."""
 
 
 class FeedRange:
-    """The topics that one subscription covers, from an offset on; None while that is being looked up.
+    """The topics of one subscription, from an offset on; ``start`` is None while the offset is looked up.
 
     ``known`` are the bounds of these topics when it was made.
     """
@@ -111,14 +112,15 @@ class FeedRange:
         self.known = known
 
     def accepts(self, topic: Topic) -> bool:
-        """Tell whether publications to a topic come this way; a pattern covers durable topics only."""
+        """Tell whether the feed delivers publications to a topic; a pattern covers durable topics only."""
         return (self.literal or topic.durable) and self.matches(topic.name)
 
     def missed(self, position: int, bounds: Callable[[str], TopicBounds | None]) -> int | None:
-        """Return the first offset that is left of a topic that has lost messages at this position or behind it."""
+        """Return the first remaining offset of a topic that lost messages from this position on; None without
+        losses."""
         for name, known in tuple(self.known.items()):
             if known.last < position:
-                del self.known[name]  # all that could be lost was read
+                del self.known[name]  # all records that could be lost were read was read
                 continue
             now = bounds(name)
             if now is None:
@@ -132,91 +134,91 @@ class FeedRange:
 class Feed:
     """Follows the journal for one connection.
 
-    :param lasting: it stays when it is live; otherwise ``done`` is called then, and the connection's own subscriptions
-        take over.
-    :param alive: leaves out what has expired.
-    :param elsewhere: tells of a topic's name that another feed of the connection brings it.
-    :param waits: tells whether something that was committed is still to be brought, and calls when it was; a feed that
-        does not last waits for that.
-    :param lost: called with a cover's name and the error that ended it.
+    :param permanent: the feed stays when it is live; otherwise it calls ``done`` then, and the connection's own
+        subscriptions take over.
+    :param alive: removes expired messages.
+    :param coveredElsewhere: tells whether another feed of the connection delivers a topic.
+    :param waits: returns whether committed publications wait for delivery, and if so calls after it; a feed that is not
+        permanent waits for them.
+    :param lost: called with a range's name and the error that ended it.
     """
 
     def __init__(
         self,
         journal: IJournalRead,
         outlet: Outlet,
-        lasting: bool,
+        permanent: bool,
         alive: Callable[[Sequence[StoredBatch]], Sequence[StoredBatch]],
-        elsewhere: Callable[[str], bool],
+        coveredElsewhere: Callable[[str], bool],
         waits: Callable[[Callable[[], None]], bool],
         done: Callable[[], None],
         lost: Callable[[str, BrokerError], None],
     ) -> None:
         self.form = outlet.form
-        self.lasting = lasting
+        self.permanent = permanent
         self.outlet = outlet
-        self.covers: dict[str, FeedRange] = {}
+        self.ranges: dict[str, FeedRange] = {}
         self._journal = journal
         self._alive = alive
-        self._elsewhere = elsewhere
+        self._coveredElsewhere = coveredElsewhere
         self._waits = waits
         self._done = done
         self._lost = lost
         self._singles: deque[tuple[int, str]] = deque()
         self._live = False
         self._busy = False
-        self._round = 0  # a reading that was begun in an earlier one is thrown away
+        self._round = 0  # results of reads started in an earlier round are ignored in an earlier one is thrown away
         self._position = 0  # while it is live: all before this was delivered
 
-    # -- what it covers ----------------------------------------------------------------------------
+    # -- ranges --------------------------------------------------------------------------------------
 
-    def cover(self, cover: FeedRange, singles: Iterable[tuple[int, str]] = ()) -> None:
-        """Bring what this covers from its start on; one of the same name begins anew there.
+    def addRange(self, feedRange: FeedRange, singles: Iterable[tuple[int, str]] = ()) -> None:
+        """Deliver a range from its start on; one of the same name restarts.
 
-        :param singles: offsets and topics of single messages that come first.
+        :param singles: offsets and topics of single messages to deliver first.
         """
-        self._goBack()
-        self.covers[cover.name] = cover
+        self._leaveLive()
+        self.ranges[feedRange.name] = feedRange
         self._singles = deque(sorted({*self._singles, *singles}))
         self._proceed()
 
-    def place(self, cover: FeedRange, start: int) -> None:
-        """Let a cover begin at the offset that was looked up; nothing happens if it is gone."""
-        if self.covers.get(cover.name) is cover:
-            self._goBack()
-            cover.start = start
+    def place(self, feedRange: FeedRange, start: int) -> None:
+        """Start a range at the offset that was looked up; a no-op if it was removed."""
+        if self.ranges.get(feedRange.name) is feedRange:
+            self._leaveLive()
+            feedRange.start = start
             self._proceed()
 
-    def uncover(self, name: str) -> bool:
-        """Bring what this covered no more; False if there was no such."""
-        if self.covers.pop(name, None) is None:
+    def removeRange(self, name: str) -> bool:
+        """Stop delivering a range; False if it does not exist."""
+        if self.ranges.pop(name, None) is None:
             return False
-        self._goBack()
+        self._leaveLive()
         self._proceed()
         return True
 
     def accepts(self, topic: Topic) -> bool:
-        """Tell whether publications to a topic come this way."""
-        return any(cover.accepts(topic) for cover in self.covers.values())
+        """Tell whether this feed delivers publications to a topic."""
+        return any(feedRange.accepts(topic) for feedRange in self.ranges.values())
 
-    def brings(self, name: str) -> bool:
-        """Tell whether what the journal has of a topic comes this way."""
-        return any(cover.matches(name) for cover in self.covers.values())
+    def covers(self, name: str) -> bool:
+        """Tell whether this feed delivers the journal's records of a topic."""
+        return any(feedRange.matches(name) for feedRange in self.ranges.values())
 
     def readAgain(self) -> None:
-        """Look into the journal for what was not brought."""
-        self._goBack()
+        """Read publications from the journal that were not delivered."""
+        self._leaveLive()
         self._proceed()
 
     def narrow(self) -> None:
-        """Forget what its covers match no more, and read again what was not brought yet."""
-        for cover in self.covers.values():
-            cover.known = {name: kept for name, kept in cover.known.items() if cover.matches(name)}
+        """Forget topics that the ranges do not match any more, and read undelivered records again."""
+        for feedRange in self.ranges.values():
+            feedRange.known = {name: kept for name, kept in feedRange.known.items() if feedRange.matches(name)}
         self.readAgain()
 
     def close(self) -> None:
-        """Stop for good."""
-        self.covers.clear()
+        """Stop permanently."""
+        self.ranges.clear()
         self._singles.clear()
         self._live = False
         self._round += 1
@@ -225,34 +227,34 @@ class Feed:
     # -- live --------------------------------------------------------------------------------------
 
     def deliver(self, run: DeferredRun, count: int) -> None:
-        """Take a run that was committed, unless it is still to be read, or was read already.
+        """Send a committed run, unless it is still to be read, or was read already.
 
-        What is not in the journal is sent at once.
+        Volatile runs are sent at once.
         """
         if not run.offset:
             self.outlet.send(run.rendered())
         elif self._live and run.offset + count > self._position:
             if self.outlet.full or run.offset < self._position:
-                self._goBack()
+                self._leaveLive()
                 self._proceed()
             else:
                 self._position = run.offset + count
                 self.outlet.send(run.rendered())
 
-    def _goBack(self) -> None:
-        """Stop taking runs; what is behind the last one has to be read."""
+    def _leaveLive(self) -> None:
+        """Stop sending live runs; later ones have to be read."""
         self._round += 1
         if self._live:
             self._live = False
-            for cover in self.covers.values():
-                if cover.start is not None:
-                    cover.start = max(cover.start, self._position)
+            for feedRange in self.ranges.values():
+                if feedRange.start is not None:
+                    feedRange.start = max(feedRange.start, self._position)
 
     # -- reading -----------------------------------------------------------------------------------
 
     def _proceed(self) -> None:
-        """Do what is next, unless it is being done."""
-        starts = [cover.start for cover in self.covers.values()]
+        """Start the next step, unless one is running."""
+        starts = [feedRange.start for feedRange in self.ranges.values()]
         places = [start for start in starts if start is not None]
         if self._busy or self._live or not starts or len(places) < len(starts):
             return
@@ -267,10 +269,12 @@ class Feed:
             self._caughtUp(min(places))
         else:
             position = min(places)
-            matching = tuple(cover.matches for cover in self.covers.values() if (cover.start or 0) <= position)
+            matching = tuple(
+                feedRange.matches for feedRange in self.ranges.values() if (feedRange.start or 0) <= position
+            )
             ahead = min((start for start in places if start > position), default=0)
             found = partial(self._found, position, ahead)
-            self._read(position, lambda name: any(matches(name) for matches in matching), self.outlet.portion, found)
+            self._read(position, lambda name: any(matches(name) for matches in matching), self.outlet.chunkBytes, found)
 
     def _room(self) -> None:
         self._busy = False
@@ -305,55 +309,55 @@ class Feed:
             batches = _before(batches, ahead)
             next = ahead
         self._send(batches)
-        for cover in self.covers.values():
-            if cover.start is not None and cover.start <= position:
-                cover.start = next
+        for feedRange in self.ranges.values():
+            if feedRange.start is not None and feedRange.start <= position:
+                feedRange.start = next
         self.outlet.soon(self._proceed)
 
     def _foundSingles(self, batches: Sequence[StoredBatch], next: int) -> None:
         singles = self._singles
         offset = singles[0][0]
-        wanted = {offset for offset, name in singles if self.brings(name)}
+        wanted = {offset for offset, name in singles if self.covers(name)}
         self._send([_those(batch, wanted) for batch in batches])
         while singles and singles[0][0] < max(next, offset + 1):
             singles.popleft()
         self.outlet.soon(self._proceed)
 
     def _send(self, batches: Sequence[StoredBatch]) -> None:
-        if not self.lasting:
-            batches = [batch.only(lambda name: not self._elsewhere(name)) for batch in batches]
+        if not self.permanent:
+            batches = [batch.only(lambda name: not self._coveredElsewhere(name)) for batch in batches]
         batches = [batch for batch in self._alive(batches) if len(batch)]
         if batches:
             self.outlet.sendBatches(batches)
 
     def _caughtUp(self, position: int) -> None:
-        if not self.lasting and self._waits(self._proceed):
+        if not self.permanent and self._waits(self._proceed):
             return
         self._live = True
         self._position = position
-        if not self.lasting:
+        if not self.permanent:
             self._done()
 
     def _overtaken(self, position: int) -> bool:
-        """End the covers that retention has taken something from before it was read; True if there were any."""
+        """End the ranges that lost records to retention before they were read; True if any did."""
         bounds = self._journal.bounds()
         overtaken = False
-        for cover in tuple(self.covers.values()):
-            first = cover.missed(position, bounds.get)
-            if first is not None and self.lasting:
+        for feedRange in tuple(self.ranges.values()):
+            first = feedRange.missed(position, bounds.get)
+            if first is not None and self.permanent:
                 overtaken = True
-                self._lost(cover.name, NoLongerKept(first))
+                self._lost(feedRange.name, NoLongerKept(first))
         return overtaken
 
     def _fail(self, error: BrokerError) -> None:
         self._busy = True  # ending one must not make the others read again
-        for name in tuple(self.covers):
+        for name in tuple(self.ranges):
             self._lost(name, error)
         self._busy = False
 
 
 def _before(batches: Sequence[StoredBatch], offset: int) -> list[StoredBatch]:
-    """Return what is before an offset."""
+    """Return the records before an offset."""
     return [batch.pick(range(bisect_left(batch.offsets, offset))) for batch in batches]
 
 

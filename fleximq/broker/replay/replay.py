@@ -1,11 +1,8 @@
-"""Subscriptions that begin in the past: at a place in the journal, with a topic's latest message, or with its history.
+"""Subscriptions that start in the past: at an offset or time, with a topic's latest message, or with its history.
 
-What brings them is :mod:`fleximq.broker.replay.feed`; here is decided where they begin, and which feeds a client has:
-one
-that lasts, for subscriptions which ask for a place and get offsets, and one for what a new subscriber is given of the
-past, which goes when it has caught up.
-
-Where in the journal the last messages of topics are.
+Decides where they start, and manages a client's two feeds (:mod:`fleximq.broker.replay.feed`): a permanent one for
+subscriptions that ask for a start and get offsets, and a temporary one for past messages of new subscriptions, which
+ends when it has reached the end of the journal.
 """
 
 from collections import deque
@@ -27,7 +24,7 @@ from fleximq.values.records import StoredBatch, TopicBounds
 
 #: So many bytes are read at a time.
 PORTION = 1 << 20
-#: If what was looked at does not have enough messages, so many times as much is looked at.
+#: Growth of the searched part while it has too few messages.
 _FURTHER = 8
 
 
@@ -37,10 +34,10 @@ def latest(bounds: Mapping[str, TopicBounds], matches: Callable[[str], bool]) ->
 
 
 def findBack(journal: IJournal, name: str, number: int, found: Callable[[int], None]) -> None:
-    """Find the offset of the last message but ``number - 1`` of a topic, its first if it has fewer.
+    """Find the offset of a topic's message ``number`` from the last, or of its first if it has fewer.
 
-    The journal can only be read forwards, so ever larger parts of its end are looked at. ``found`` is called with the
-    offset behind the end of what there is, if the topic has nothing.
+    The journal can only be read forwards, so increasing parts of its end are searched. ``found`` is called with the
+    offset after the last record if the topic has none.
     """
     kept = journal.bounds().get(name)
     if kept is None:
@@ -104,9 +101,9 @@ class Start(NamedTuple):
 class Replays:
     """The feeds of all clients.
 
-    :param retained: tells of which topics a new subscriber gets the latest message.
-    :param waits: tells whether something that was committed is still to be brought to those who are live, and calls
-        when it was.
+    :param retained: tells whether new subscribers of a topic get its latest message.
+    :param waits: returns whether committed publications wait for delivery to live subscribers, and if so calls after
+        it.
     :param now: microseconds since 1970.
     :param unsubscribe: ends a client's subscription of this name.
     """
@@ -128,15 +125,15 @@ class Replays:
         self._waits = waits
         self._now = now
         self._unsubscribe = unsubscribe
-        self._lasting: dict[ConnectedClient, Feed] = {}
-        self._passing: dict[ConnectedClient, Feed] = {}
+        self._permanent: dict[ConnectedClient, Feed] = {}
+        self._temporary: dict[ConnectedClient, Feed] = {}
 
     def check(self, client: ConnectedClient, name: str, start: Start) -> FeedRange:
-        """Return what would be covered by a client's subscription that begins at a place in the journal.
+        """Return the range of a client's subscription that starts in the journal.
 
         :raises InvalidTopic: the name is empty or too long, or has too many levels for a pattern.
-        :raises SubscriptionFailed: there is no journal, or nothing of this topic goes there.
-        :raises NoLongerKept: the journal has nothing as old.
+        :raises SubscriptionFailed: the broker has no journal, or the topic is not durable.
+        :raises NoLongerKept: records that old were deleted.
         """
         literal = not isPattern(name)
         (checkName if literal else checkPattern)(name)
@@ -144,104 +141,106 @@ class Replays:
             raise SubscriptionFailed("there is no journal to begin in")
         if literal and not self._topics.get(name).durable:
             raise SubscriptionFailed("this topic is not durable")
-        cover = _cover(client, name, literal, self._journal.bounds())
+        feedRange = _feedRange(client, name, literal, self._journal.bounds())
         if start.kind != "time":
-            cover.start = self._offsetOf(start, tuple(cover.known.values()))
-        return cover
+            feedRange.start = self._offsetOf(start, tuple(feedRange.known.values()))
+        return feedRange
 
-    def lasting(self, client: ConnectedClient, outlet: Outlet) -> Feed:
-        """Return the feed that is to be subscribed under the names of what it covers."""
-        feed = self._lasting.get(client)
+    def permanent(self, client: ConnectedClient, outlet: Outlet) -> Feed:
+        """Return the client's permanent feed, to be subscribed under the names of its ranges."""
+        feed = self._permanent.get(client)
         if feed is None:
-            feed = self._lasting[client] = self._feed(client, outlet, lasting=True)
-            self._seat(client, outlet)
+            feed = self._permanent[client] = self._feed(client, outlet, permanent=True)
+            self._setProxies(client, outlet)
         return feed
 
-    def follow(self, feed: Feed, cover: FeedRange, start: Start) -> None:
-        """Begin at a place in the journal, and stay; what is covered under this name begins anew."""
-        feed.cover(cover)
-        self._topics.rearranged()
+    def follow(self, feed: Feed, feedRange: FeedRange, start: Start) -> None:
+        """Start a range in the journal, and continue with live publications; a range of the same name restarts."""
+        feed.addRange(feedRange)
+        self._topics.reroute()
         if start.kind == "time":
-            self._journal.offsetAt(min(start.number * 1000, _NEVER), partial(feed.place, cover))
+            self._journal.offsetAt(min(start.number * 1000, _NEVER), partial(feed.place, feedRange))
 
     def recall(self, client: ConnectedClient, outlet: Outlet, name: str, literal: bool, history: int = 0) -> None:
-        """Give a subscription that was just made what a new subscriber gets of the past, before all that comes.
+        """Deliver past messages to a subscription that was just made, before later ones.
 
-        :param history: so many messages of a durable topic; without it, the latest where that is set.
+        :param history: number of messages of a durable topic; without it, the latest one of topics with that setting.
         """
         if not self._journal.onDisk:
             return
         literal = literal or not isPattern(name)
         bounds = self._journal.bounds()
-        cover = _cover(client, name, literal, bounds)
+        feedRange = _feedRange(client, name, literal, bounds)
         if history and literal and self._topics.get(name).durable:
-            cover.start = None
-            feed = self._pass(client, outlet, cover, [])
-            findBack(self._journal, name, history, partial(feed.place, cover))
+            feedRange.start = None
+            feed = self._pass(client, outlet, feedRange, [])
+            findBack(self._journal, name, history, partial(feed.place, feedRange))
             return
-        singles = latest(cover.known, lambda each: self._retained(each) and not self._brings(client, each))
+        singles = latest(feedRange.known, lambda each: self._retained(each) and not self._covers(client, each))
         if singles:
-            cover.start = self._journal.end
-            self._pass(client, outlet, cover, singles)
+            feedRange.start = self._journal.end
+            self._pass(client, outlet, feedRange, singles)
 
-    def _pass(self, client: ConnectedClient, outlet: Outlet, cover: FeedRange, singles: list[tuple[int, str]]) -> Feed:
-        feed = self._passing.get(client)
+    def _pass(
+        self, client: ConnectedClient, outlet: Outlet, feedRange: FeedRange, singles: list[tuple[int, str]]
+    ) -> Feed:
+        feed = self._temporary.get(client)
         if feed is None:
-            feed = self._passing[client] = self._feed(client, outlet, lasting=False)
-            self._seat(client, outlet)
-        self._topics.rearranged()
-        feed.cover(cover, singles)
+            feed = self._temporary[client] = self._feed(client, outlet, permanent=False)
+            self._setProxies(client, outlet)
+        self._topics.reroute()
+        feed.addRange(feedRange, singles)
         return feed
 
     def drop(self, client: ConnectedClient, name: str) -> None:
-        """Bring nothing more for the subscription of this name."""
-        for feeds in (self._lasting, self._passing):
+        """Remove the ranges of the subscription of this name."""
+        for feeds in (self._permanent, self._temporary):
             feed = feeds.get(client)
-            if feed is not None and feed.uncover(name):
-                self._topics.rearranged()
-                if not feed.covers:
+            if feed is not None and feed.removeRange(name):
+                self._topics.reroute()
+                if not feed.ranges:
                     self._end(client, feeds)
 
     def readAgain(self) -> None:
-        """Let all who follow look into the journal for what was not brought to them."""
-        for feed in tuple(self._lasting.values()):
+        """Make all permanent feeds read publications from the journal that were not delivered."""
+        for feed in tuple(self._permanent.values()):
             feed.readAgain()
 
     def narrow(self, client: ConnectedClient) -> None:
-        """Bring a client nothing any more that it may not have; what was read for it already is read anew."""
-        for feeds in (self._lasting, self._passing):
+        """Apply a client's changed rights; records already read for it are read again."""
+        for feeds in (self._permanent, self._temporary):
             feed = feeds.get(client)
             if feed is not None:
                 feed.narrow()
 
     def leave(self, client: ConnectedClient) -> None:
-        """End all that this client has."""
-        for feeds in (self._lasting, self._passing):
+        """End all feeds of this client."""
+        for feeds in (self._permanent, self._temporary):
             if client in feeds:
                 self._end(client, feeds)
 
-    def _feed(self, client: ConnectedClient, outlet: Outlet, lasting: bool) -> Feed:
+    def _feed(self, client: ConnectedClient, outlet: Outlet, permanent: bool) -> Feed:
         return Feed(
             self._journal,
             outlet,
-            lasting,
+            permanent,
             self._alive,
-            partial(self._brings, client),
+            partial(self._covers, client),
             self._waits,
-            partial(self._end, client, self._passing),
-            partial(self._lost, client, outlet) if lasting else lambda name, error: self.drop(client, name),
+            partial(self._end, client, self._temporary),
+            partial(self._lost, client, outlet) if permanent else lambda name, error: self.drop(client, name),
         )
 
     def _end(self, client: ConnectedClient, feeds: dict[ConnectedClient, Feed]) -> None:
         feed = feeds.pop(client, None)
         if feed is not None:
             feed.close()
-            self._seat(client, feed.outlet)
-            self._topics.rearranged()
+            self._setProxies(client, feed.outlet)
+            self._topics.reroute()
 
-    def _seat(self, client: ConnectedClient, outlet: Outlet) -> None:
-        """Let the feeds that there are take the connection's place in what they cover, the lasting one first."""
-        feeds = tuple(feeds[client] for feeds in (self._lasting, self._passing) if client in feeds)
+    def _setProxies(self, client: ConnectedClient, outlet: Outlet) -> None:
+        """Let the client's feeds replace the connection for topics in their ranges, the permanent one first."""
+        feeds = tuple(feeds[client] for feeds in (self._permanent, self._temporary) if client in feeds)
         if feeds:
             self._topics.proxies[outlet.subscriber] = feeds
         else:
@@ -251,10 +250,10 @@ class Replays:
         self._unsubscribe(client, name)
         outlet.failed(error, name)
 
-    def _brings(self, client: ConnectedClient, name: str) -> bool:
-        """Tell whether the lasting feed of a client brings this topic."""
-        feed = self._lasting.get(client)
-        return feed is not None and feed.brings(name)
+    def _covers(self, client: ConnectedClient, name: str) -> bool:
+        """Tell whether the permanent feed of a client delivers this topic."""
+        feed = self._permanent.get(client)
+        return feed is not None and feed.covers(name)
 
     def _offsetOf(self, start: Start, kept: Sequence[TopicBounds]) -> int:
         end: int = self._journal.end
@@ -268,7 +267,7 @@ class Replays:
         return min(start.number, end)
 
     def _alive(self, batches: Sequence[StoredBatch]) -> Sequence[StoredBatch]:
-        """Leave out what has expired."""
+        """Remove expired messages."""
         if not self._lives:
             return batches
         now = self._now()
@@ -283,8 +282,10 @@ class Replays:
         return batch.pick([place for place, (topic, time) in enumerate(columns) if time >= oldest[topic]])
 
 
-def _cover(client: ConnectedClient, name: str, literal: bool, bounds: Mapping[str, TopicBounds]) -> FeedRange:
-    """Return a cover that begins nowhere yet, with what is kept of its topics; always of those the client may have."""
+def _feedRange(client: ConnectedClient, name: str, literal: bool, bounds: Mapping[str, TopicBounds]) -> FeedRange:
+    """Return a range without a start, with the bounds of its topics; it never matches topics that the client may not
+    read.
+    """
     alike = name.__eq__ if literal else anyOf((name,))
 
     def matches(each: str) -> bool:

@@ -19,7 +19,7 @@ levelsOf = re.compile(r"[./]").split
 _OWN = frozenset({"$sys", "$dead"})
 
 
-def isOwn(name: str) -> bool:
+def isBrokerTopic(name: str) -> bool:
     """Tell whether only the broker publishes to a topic of this name, whichever way its levels are separated."""
     return name.startswith("$") and levelsOf(name, 1)[0] in _OWN
 
@@ -44,7 +44,7 @@ def isPattern(name: str) -> bool:
 
 
 def checkPattern(pattern: str) -> None:
-    """Refuse a pattern that nobody can subscribe to.
+    """Refuse a pattern that is not valid for subscriptions.
 
     :raises InvalidTopic: it is empty or too long, or has more than :data:`PATTERN_LEVELS` levels.
     """
@@ -56,8 +56,8 @@ def checkPattern(pattern: str) -> None:
 class SortedNames:
     """A mapping's names in order, sorted again only if they changed since the last call.
 
-    For long listings: a page costs 0.03 us for each name, or nothing if the mapping is the same object as the last
-    time. Callers must not change a mapping they have passed.
+    For long listings: a page costs 0.03 us for each name, less if the mapping is the same object as the last time.
+    Callers must not change a mapping they have passed.
     """
 
     def __init__(self) -> None:

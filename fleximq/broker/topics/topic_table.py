@@ -1,10 +1,9 @@
-"""The topic table: who takes what is published to a name. Hot.
+"""The topic table: the subscribers of each topic. Hot.
 
-A topic comes into being with its first use. Its subscribers, exact and by wildcard, are kept as *routes*: one
-entry per form, so that a run is rendered once per form, with the bound ``deliver`` of every subscriber of it.
-Routes are made at the first publication and dropped when somebody subscribes or leaves; a publication in between
-costs one attribute and one loop. Routing one message to one subscriber takes 0.15 us, of which the call of
-``deliver`` is the most (``benchmarks/``, scene "1000 mixed topics").
+A topic is created by its first use. Its *routes* have one entry per form with the bound ``deliver`` of every subscriber
+of that form, exact or by wildcard, so a run is rendered once per form. Routes are made by the first publication and
+dropped when a subscription changes; a publication in between costs one attribute and one loop. Routing one message to
+one subscriber takes 0.15 us, most of it the call of ``deliver`` (``benchmarks/``, scene "1000 mixed topics").
 """
 
 from collections import deque
@@ -18,60 +17,62 @@ from fleximq.interfaces import IForm, IGuard, ISubscriber, ISubscriberProxy
 DeliverCalls = tuple[Callable[[Any, int], None], ...]
 Route = tuple[IForm, DeliverCalls]
 
-#: The broker's own topics; nobody else publishes there.
+#: The broker's own topics; clients cannot publish there.
 SYSTEM = "$sys/"
 
 
 class Topic:
     """One name and its subscribers.
 
-    ``routes`` is None until the next publication asks for it. ``needsSlowPath`` says that a publication must take the
-    slower way, because something may refuse it, it goes through the journal or waits behind what does, or the topic has
-    left the table (``gone``). ``queues`` counts the members that are work queues and make no channel of it,
-    ``published`` counts messages. ``deliverCalls`` is the one route's ``deliver``s where all subscribers take the form
-    ``onlyForm`` and nothing calls for care, else None; topics with the same subscribers share one tuple, so that
-    neighbouring runs for the same takers can be handed over together.
+    ``routes`` is None until the next publication. ``needsSlowPath``: publications must use
+    :mod:`fleximq.broker.publishing.slow_path`, because a guard may refuse them, the journal stores them, earlier ones
+    are pending, or the topic was removed from the table (``gone``). ``queues`` counts work queues among the
+    ``members``, which do not make the topic a channel; ``published`` counts messages. ``deliverCalls`` are the
+    ``deliver`` methods if all subscribers have the form ``onlyForm`` and the slow path is not needed, else None; topics
+    with equal subscribers share one tuple, so the session can deliver neighbouring runs together.
 
-    ``always`` says that all its messages go through the journal, ``keepers`` are the members that are queues which
-    outlive the broker, so that those of QoS1 do. ``line`` holds what waits for the journal, in order, ``last`` is the
-    number there of the last run in it, ``owed`` and ``owedBytes`` are the messages of QoS1 that will come out of it.
+    ``alwaysDurable``: the journal stores all messages; ``durableQueues`` are the members that are durable queues, which
+    require it for QoS1. ``pendingRuns`` are the runs awaiting the journal, in order; ``last`` is the journal's number
+    of the last of them, ``pendingCount`` and ``pendingBytes`` measure the QoS1 messages among them.
     """
 
     __slots__ = (
-        "always", "needsSlowPath", "gone", "guards", "keepers", "last", "line", "members", "name", "onlyForm", "owed",
-        "owedBytes", "published", "queues", "routes", "deliverCalls",
+        "alwaysDurable", "deliverCalls", "durableQueues", "gone", "guards", "last", "members", "name", "needsSlowPath",
+        "onlyForm", "pendingBytes", "pendingCount", "pendingRuns", "published", "queues", "routes",
     )  # fmt: skip
 
-    def __init__(self, name: str, always: bool = False) -> None:
+    def __init__(self, name: str, alwaysDurable: bool = False) -> None:
         self.name = name
-        self.always = always
-        self.keepers: set[ISubscriber] = set()
-        self.line: deque[Any] = deque()
+        self.alwaysDurable = alwaysDurable
+        self.durableQueues: set[ISubscriber] = set()
+        self.pendingRuns: deque[Any] = deque()
         self.last = 0
-        self.owed = 0
-        self.owedBytes = 0
+        self.pendingCount = 0
+        self.pendingBytes = 0
         self.routes: tuple[Route, ...] | None = None
         self.deliverCalls: DeliverCalls | None = None
         self.onlyForm: IForm | None = None
         self.members: dict[ISubscriber, None] = {}
         self.guards: dict[ISubscriber, IGuard] = {}
-        self.needsSlowPath = always
+        self.needsSlowPath = alwaysDurable
         self.gone = False
         self.queues = 0
         self.published = 0
 
-    def cool(self) -> None:
-        """Forget the routes; the next publication makes them anew."""
+    def dropRoutes(self) -> None:
+        """Forget the routes; the next publication makes new ones."""
         self.routes = self.deliverCalls = self.onlyForm = None
 
     @property
     def durable(self) -> bool:
-        """Whether what is published here with QoS1 goes through the journal."""
-        return self.always or bool(self.keepers)
+        """Whether the journal stores QoS1 publications of this topic."""
+        return self.alwaysDurable or bool(self.durableQueues)
 
-    def settle(self) -> None:
-        """Find out anew whether publications must be careful."""
-        self.needsSlowPath = bool(self.guards or self.line or self.keepers) or self.always or self.gone
+    def updateSlowPath(self) -> None:
+        """Set ``needsSlowPath`` from the other attributes."""
+        self.needsSlowPath = (
+            bool(self.guards or self.pendingRuns or self.durableQueues) or self.alwaysDurable or self.gone
+        )
 
     @property
     def subscribers(self) -> int:
@@ -80,7 +81,7 @@ class Topic:
 
 
 class _Bound:
-    """What a subscriber may be brought, and for how many of its subscriptions that was said."""
+    """The restriction of a subscriber to permitted topics, and how many of its subscriptions asked for it."""
 
     __slots__ = ("may", "times")
 
@@ -92,15 +93,14 @@ class _Bound:
 class TopicTable:
     """All topics and all wildcard subscriptions.
 
-    ``proxies`` holds the feeds (:mod:`fleximq.broker.replay.feed`) that take a subscriber's place in what they bring,
-    the
-    first that does; call :meth:`rearranged` when what they bring changes. ``publishedBefore`` is how many messages were
-    published to topics that were forgotten since.
+    ``proxies`` maps a subscriber to its feeds (:mod:`fleximq.broker.replay.feed`), which deliver some topics in its
+    place; the first that accepts a topic counts. Call :meth:`reroute` after a change. ``publishedBefore`` counts
+    messages of topics forgotten since.
 
-    :param idle: how many topics without a subscriber are remembered; beyond it the oldest is forgotten.
-    :param created: called with each topic that comes into being.
-    :param channelsChanged: called when :meth:`channels` would give another list.
-    :param durable: tells whether all messages of a topic of this name go through the journal.
+    :param idle: maximum number of topics without subscribers; the oldest ones over it are forgotten.
+    :param created: called with each new topic.
+    :param channelsChanged: called when the result of :meth:`channels` changes.
+    :param durable: tells whether all messages of a topic of this name are durable.
     """
 
     def __init__(
@@ -144,35 +144,35 @@ class TopicTable:
 
     def _create(self, name: str) -> Topic:
         checkName(name)
-        always = not name.startswith(SYSTEM) and self._durable(name)
-        topic = self._topics[name] = Topic(name, always)
+        alwaysDurable = not name.startswith(SYSTEM) and self._durable(name)
+        topic = self._topics[name] = Topic(name, alwaysDurable)
         self._created(topic)
         self._idles(topic)
         return topic
 
     def _idles(self, topic: Topic) -> None:
-        """Note that nobody subscribes to a topic, and forget the oldest of too many such; never this one."""
+        """Record that a topic has no subscriber; if there are too many of them, forget the oldest."""
         self._idle[topic.name] = topic
         if len(self._idle) > self._idleLimit:
             self._forget(next(iter(self._idle.values())))
 
     def _forget(self, topic: Topic) -> None:
-        """Drop an idle topic; who still holds it publishes the careful way, which looks its name up again."""
+        """Drop an idle topic; publishers that still hold it take the slow path, which looks its name up again."""
         del self._topics[topic.name], self._idle[topic.name]
         self.publishedBefore += topic.published
         self._warm.pop(topic, None)
-        topic.cool()
+        topic.dropRoutes()
         topic.gone = topic.needsSlowPath = True
 
-    def hold(self, topic: Topic) -> None:
-        """Keep a topic in the table, and its publications careful, while something is in its line."""
+    def beginPending(self, topic: Topic) -> None:
+        """Pin a topic that has pending runs in the table, and make its publications take the slow path."""
         self._idle.pop(topic.name, None)
         topic.needsSlowPath = True
         topic.deliverCalls = topic.onlyForm = None
 
-    def release(self, topic: Topic) -> None:
-        """Its line is empty: let it be as any other."""
-        topic.settle()
+    def endPending(self, topic: Topic) -> None:
+        """Undo :meth:`beginPending`, as no run is pending any more."""
+        topic.updateSlowPath()
         if not topic.members:
             self._idles(topic)
         if topic.routes is not None:
@@ -190,14 +190,13 @@ class TopicTable:
         name: str,
         guard: IGuard | None = None,
         queue: bool = False,
-        kept: bool = False,
+        durable: bool = False,
     ) -> None:
-        """Add a subscriber to one literal name; adding it again changes nothing.
+        """Add a subscriber to one literal name; idempotent.
 
         :param guard: the subscriber itself, if it may refuse a publication, see :meth:`Broker.publish`.
-        :param queue: the subscriber is a work queue and makes no channel of the topic.
-        :param kept: the subscriber is a queue that outlives the broker, so that the topic is durable; not one in
-            ``$sys/``.
+        :param queue: the subscriber is a work queue, which does not make the topic a channel.
+        :param durable: the subscriber is a durable queue, so the topic becomes durable, except in ``$sys/``.
         :raises InvalidTopic: the name is empty or too long.
         """
         topic = self.get(name)
@@ -208,12 +207,12 @@ class TopicTable:
         topic.queues += queue
         if guard is not None:
             topic.guards[subscriber] = guard
-        if kept and not name.startswith(SYSTEM):
-            topic.keepers.add(subscriber)
+        if durable and not name.startswith(SYSTEM):
+            topic.durableQueues.add(subscriber)
         self._changed(topic, before)
 
     def unsubscribe(self, subscriber: ISubscriber, name: str, queue: bool = False) -> None:
-        """Take a subscriber off one literal name; nothing happens where it is none."""
+        """Remove a subscriber from one literal name; a no-op if it is not subscribed."""
         topic = self._topics.get(name)
         if topic is None or subscriber not in topic.members:
             return
@@ -221,28 +220,28 @@ class TopicTable:
         del topic.members[subscriber]
         topic.queues -= queue
         topic.guards.pop(subscriber, None)
-        topic.keepers.discard(subscriber)
+        topic.durableQueues.discard(subscriber)
         self._changed(topic, before)
 
     def _changed(self, topic: Topic, before: int) -> None:
-        topic.cool()
+        topic.dropRoutes()
         self._same.clear()
-        topic.settle()
+        topic.updateSlowPath()
         if topic.members:
             self._idle.pop(topic.name, None)
-        elif not topic.line:
+        elif not topic.pendingRuns:
             self._idles(topic)
         if bool(before) != bool(topic.subscribers):
             self._channels = None
             self._channelsChanged()
 
-    def heard(self, name: str) -> bool:
-        """Tell whether anybody takes what is published to this name; no topic comes into being by asking."""
+    def hasSubscribers(self, name: str) -> bool:
+        """Tell whether a publication to this name would reach a subscriber; does not create the topic."""
         topic = self._topics.get(name)
         return bool(topic and topic.members) or any(self._wildcards.matching(name))
 
     def subscribers(self, topic: Topic) -> dict[ISubscriber, None]:
-        """Return everybody who takes what is published to this topic and may, each once, exact ones first."""
+        """Return the permitted subscribers of a topic, without duplicates, exact ones first."""
         members = dict(topic.members)
         if self._wildcards:
             for matched in self._wildcards.matching(topic.name):
@@ -254,9 +253,9 @@ class TopicTable:
         return members
 
     def restrict(self, subscriber: ISubscriber, may: Callable[[str], bool]) -> None:
-        """Bring a subscriber only what is published to topics that this says yes to, whatever its patterns match.
+        """Limit a subscriber to the topics for which ``may`` returns True, whatever its patterns match.
 
-        Call :meth:`rearranged` when the answers change; each call wants one of :meth:`free` to take it back.
+        Call :meth:`reroute` when the answers of ``may`` change. Each call needs one call of :meth:`free` to undo it.
         """
         bound = self._bounds.setdefault(subscriber, _Bound(may))
         bound.times += 1
@@ -270,37 +269,37 @@ class TopicTable:
                 del self._bounds[subscriber]
 
     def subscribePattern(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Add a subscriber to every topic that matches, now and later; each call wants one to take it back.
+        """Add a subscriber to all matching topics, existing and future ones; each call needs one call that undoes it.
 
         :raises InvalidTopic: the pattern is too long, or has too many levels.
         """
         self._wildcards.add(subscriber, pattern)
-        self._cool()
+        self._dropWildcardRoutes()
 
     def unsubscribePattern(self, subscriber: ISubscriber, pattern: str) -> None:
         """Take a subscriber off a pattern it was added to."""
         if self._wildcards.remove(subscriber, pattern):
-            self._cool()
+            self._dropWildcardRoutes()
 
-    def _cool(self) -> None:
-        """Drop the routes that wildcards have a part in; each was paid for by a publication."""
+    def _dropWildcardRoutes(self) -> None:
+        """Drop all routes made since the last call: wildcard subscriptions may be part of them."""
         for topic in self._warm:
-            topic.cool()
+            topic.dropRoutes()
         self._warm.clear()
         self._same.clear()
 
-    def listens(self, subscriber: ISubscriber, topic: Topic, members: Container[ISubscriber]) -> bool:
-        """Tell whether somebody is among those who take what is published to this topic, himself or by a feed."""
+    def isSubscribed(self, subscriber: ISubscriber, topic: Topic, members: Container[ISubscriber]) -> bool:
+        """Tell whether a subscriber receives this topic, directly or through a feed."""
         return subscriber in members or any(
             feed in members and feed.accepts(topic) for feed in self.proxies.get(subscriber, ())
         )
 
-    def rearranged(self) -> None:
-        """Find out anew who takes what, because a feed brings something else now, or somebody may have it no more."""
-        self._cool()
+    def reroute(self) -> None:
+        """Drop routes after a change of feeds or of rights."""
+        self._dropWildcardRoutes()
 
     def _subscribersOrProxies(self, topic: Topic) -> dict[ISubscriber, None]:
-        """Return everybody who is handed what is published to this topic: feeds instead of those they stand in for."""
+        """Return the subscribers of a topic, with feeds in place of the subscribers whose topics they deliver."""
         members = self.subscribers(topic)
         for subscriber, feeds in self.proxies.items():
             for feed in feeds:
@@ -312,7 +311,7 @@ class TopicTable:
         return members
 
     def route(self, topic: Topic) -> tuple[Route, ...]:
-        """Return the routes of a topic in the table, made anew, and remember them there."""
+        """Make the routes of a topic in the table, store them there and return them."""
         forms: dict[int, tuple[IForm, list[Callable[[Any, int], None]]]] = {}
         for subscriber in self._subscribersOrProxies(topic) if self.proxies else self.subscribers(topic):
             forms.setdefault(id(subscriber.form), (subscriber.form, []))[1].append(subscriber.deliver)
@@ -323,7 +322,9 @@ class TopicTable:
         return routes
 
     def _shorten(self, topic: Topic) -> None:
-        """Let publishers of the one form that all subscribers take hand over to them without a word to the broker."""
+        """If all subscribers have one form, let publishers of that form call their ``deliver`` methods without the
+        broker.
+        """
         routes = topic.routes or ()
         if len(routes) == 1 and not topic.needsSlowPath:
             topic.onlyForm, calls = routes[0]

@@ -12,9 +12,9 @@ from fleximq.interfaces import ISubscriber
 
 
 class _Node:
-    """One level of the patterns that are subscribed to.
+    """One level of patterns.
 
-    A subscriber is there as often as it subscribed: patterns that differ only in ``.`` and ``/`` share a place.
+    The counters hold one entry for each subscription, since patterns that differ only in ``.`` and ``/`` share a node.
     """
 
     __slots__ = ("children", "ending", "rest")
@@ -29,7 +29,7 @@ class _Node:
 
 
 class Wildcards:
-    """Who subscribed to which patterns; its length says how often."""
+    """The subscribers of all patterns; the length is the number of subscriptions."""
 
     def __init__(self) -> None:
         self._root = _Node()
@@ -39,7 +39,7 @@ class Wildcards:
         return self._count
 
     def empty(self) -> bool:
-        """Tell whether nothing of any pattern is left."""
+        """Tell whether the tree has no patterns."""
         return self._root.empty()
 
     def add(self, subscriber: ISubscriber, pattern: str) -> None:

@@ -1,1 +1,1 @@
-"""What stands behind ``fleximq bench``: plan, the two roles, and what came of it."""
+"""``fleximq bench``: its plan, the publisher and subscriber processes, and its report."""

@@ -1,6 +1,6 @@
-"""``fleximq bench``: how quick a broker is, with clients like a program's own, each in its process.
+"""``fleximq bench``: measures a broker with clients like those of a program, each in its own process.
 
-Unlike ``benchmarks/`` in the source, which measures the broker alone, this measures the client library as well.
+``benchmarks/`` in the source measures the broker alone; this includes the client library.
 """
 
 import csv
@@ -10,34 +10,36 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from fleximq.cli.bench.dialect_clients import VOICES
+from fleximq.cli.bench.dialect_clients import BENCH_CLIENTS
 from fleximq.cli.bench.plan import Plan
 from fleximq.cli.bench.report import COLUMNS, figures, picture, row
 from fleximq.cli.bench.roles import STAMP_BYTES
 from fleximq.cli.bench.run import run
-from fleximq.cli.client_commands.broker_command import out, progress, say, talking
+from fleximq.cli.client_commands.broker_command import brokerCommand, out, progress, say
 from fleximq.cli.client_commands.broker_options import Address, count, rate, seconds
 from fleximq.errors import SettingError
 from fleximq.limits import MEBIBYTE
 
-#: No more clients are started, for each is a process.
+#: Limit of clients, since each is a process.
 _CLIENTS = 64
 _SIZE_MOST = MEBIBYTE
 
 
 def _prepare(parser: ArgumentParser) -> None:
-    parser.add_argument("topic", metavar="TOPIC", nargs="?", help="where to publish [one of its own]")
-    parser.add_argument("--dialect", choices=tuple(VOICES), default="fleximq", help="what the clients speak [fleximq]")
-    parser.add_argument("--publishers", metavar="N", type=count, default=1, help="how many publish [1]")
-    parser.add_argument("--subscribers", metavar="N", type=_orNone, default=1, help="how many subscribe [1]")
+    parser.add_argument("topic", metavar="TOPIC", nargs="?", help="the topic [a new one]")
+    parser.add_argument(
+        "--dialect", choices=tuple(BENCH_CLIENTS), default="fleximq", help="the dialect of the clients [fleximq]"
+    )
+    parser.add_argument("--publishers", metavar="N", type=count, default=1, help="number of publishers [1]")
+    parser.add_argument("--subscribers", metavar="N", type=_orNone, default=1, help="number of subscribers [1]")
     parser.add_argument(
         "--messages", metavar="N", type=count, default=100_000, help="messages of each publisher [100000]"
     )
     parser.add_argument("--size", metavar="BYTES", type=count, default=100, help="bytes of a message [100]")
-    parser.add_argument("--batch", metavar="N", type=count, default=100, help="messages that go out at once [100]")
-    parser.add_argument("--rate", metavar="N", type=rate, help="messages a second of each publisher at most")
+    parser.add_argument("--batch", metavar="N", type=count, default=100, help="messages sent at once [100]")
+    parser.add_argument("--rate", metavar="N", type=rate, help="limit of messages per second for each publisher")
     parser.add_argument(
-        "--patience", metavar="SECONDS", type=seconds, default=10.0, help="how long to wait for what is missing [10]"
+        "--patience", metavar="SECONDS", type=seconds, default=10.0, help="limit for waiting for missing messages [10]"
     )
     parser.add_argument("--json", action="store_true", help="all numbers as one JSON object")
     parser.add_argument("--csv", metavar="FILE", help="add a line to this file")
@@ -50,14 +52,16 @@ def _orNone(text: str) -> int:
     return found
 
 
-_orNone.__name__ = "number"  # argparse says so
+_orNone.__name__ = "number"  # used in the message of argparse
 
 
 def _run(arguments: Namespace, address: Address) -> int:
     if not STAMP_BYTES <= arguments.size <= _SIZE_MOST:
         raise SettingError(f"size is {arguments.size}, but must be between {STAMP_BYTES} and {_SIZE_MOST}")
     if arguments.publishers + arguments.subscribers > _CLIENTS:
-        raise SettingError(f"there are {arguments.publishers + arguments.subscribers} clients, but may be {_CLIENTS}")
+        raise SettingError(
+            f"there are {arguments.publishers + arguments.subscribers} clients, but the limit is {_CLIENTS}"
+        )
     plan = Plan(
         address,
         arguments.dialect,
@@ -81,7 +85,7 @@ def _run(arguments: Namespace, address: Address) -> int:
 
         Console().print(picture(found))
     if found["lost"]:
-        say(f"fleximq: {found['lost']} messages did not come within {arguments.patience:g} seconds")
+        say(f"fleximq: {found['lost']} messages did not arrive within {arguments.patience:g} seconds")
     return 1 if found["lost"] else 0
 
 
@@ -97,4 +101,6 @@ def _append(path: Path, line: dict[str, Any]) -> None:
 
 
 #: The command.
-BENCH = talking("bench", "Measure how quick a broker is, with clients like a program's own.", _prepare, _run)
+BENCH = brokerCommand(
+    "bench", "Measure a broker's throughput and latency with clients like a program's own.", _prepare, _run
+)

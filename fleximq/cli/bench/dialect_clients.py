@@ -1,9 +1,7 @@
-"""The dialects that ``bench`` speaks.
+"""A client for each dialect that ``bench`` measures.
 
-The Identity dialect for ``bench``: texts over WebSocket, on the port that serves all dialects.
-
-Only who is subscribed may publish there, and gets copies of all; so publishers read and drop what comes, their own
-messages included, while they send. That is part of what is measured.
+Identity is spoken over WebSocket on the port for all dialects. Its publishers must be subscribed and get copies of all
+messages; they read and drop these while sending, which is part of the measurement.
 """
 
 import select
@@ -14,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from urllib.parse import urlencode
 
-from fleximq.cli.bench.plan import Opened, Plan
+from fleximq.cli.bench.plan import BenchClientFactory, Plan
 from fleximq.client.blipmq import blocking as blipmq
 from fleximq.client.blocking import Subscription
 from fleximq.client.errors import ClientError, ConnectionLost
@@ -31,15 +29,15 @@ _READ = 1 << 18
 _BARRIER = "bench-barrier"
 
 
-class IdentityVoice:
-    """One client."""
+class IdentityBenchClient:
+    """The Identity dialect."""
 
     def __init__(self, plan: Plan, subscribes: bool) -> None:
         address = plan.address
         url = Url.parse(address.url)
         self._timeout = address.timeout
         if url.scheme == "stdio":
-            raise SettingError("WebSocket is not spoken over stdio://")
+            raise SettingError("WebSocket is not supported over stdio://")
         context = (address.tls or Tls()).context() if url.isSecure else None
         found = dial(url, address.timeout, context)
         assert isinstance(found, socket.socket)
@@ -52,24 +50,24 @@ class IdentityVoice:
         self._head = f"PUBLISH:{plan.topic}:".encode()
         self._message = f"MSG:{plan.topic}:".encode()
         self._subscribes = subscribes
-        self._came: list[bytes] = []
-        self._heard: set[bytes] = set()
+        self._messages: list[bytes] = []
+        self._answers: set[bytes] = set()
         self._exchange(b"", lambda: self._stream.isOpen)
         self._ask(f"SUBSCRIBE:{plan.topic}", f"SUB-ACK:{plan.topic}")
 
     def publish(self, payloads: list[bytes]) -> None:
-        """Send each as a text of its own."""
+        """Send each message as one text."""
         self._exchange(b"".join(self._stream.framed(self._head + each) for each in payloads), lambda: True)
 
     def flush(self) -> None:
-        """Ask for something that is answered behind all that was sent."""
+        """Send a request that is answered after all messages."""
         self._ask(f"UNSUBSCRIBE:{_BARRIER}", f"UNSUB-ACK:{_BARRIER}")
 
-    def receive(self, patience: float) -> list[bytes]:
-        """Return what came."""
+    def receive(self, timeout: float) -> list[bytes]:
+        """Return the messages received."""
         with suppress(TimeoutError):
-            self._exchange(b"", lambda: bool(self._came), patience)
-        came, self._came = self._came, []
+            self._exchange(b"", lambda: bool(self._messages), timeout)
+        came, self._messages = self._messages, []
         return came
 
     def close(self) -> None:
@@ -78,17 +76,17 @@ class IdentityVoice:
 
     def _ask(self, text: str, answer: str) -> None:
         wanted = answer.encode()
-        self._heard.discard(wanted)
-        self._exchange(self._stream.framed(text.encode()), lambda: wanted in self._heard)
+        self._answers.discard(wanted)
+        self._exchange(self._stream.framed(text.encode()), lambda: wanted in self._answers)
 
-    def _exchange(self, data: bytes, holds: Callable[[], bool], patience: float | None = None) -> None:
-        """Send, and read meanwhile, until all is sent and something holds.
+    def _exchange(self, data: bytes, holds: Callable[[], bool], timeout: float | None = None) -> None:
+        """Send, and read meanwhile, until all is sent and a condition holds.
 
-        :raises TimeoutError: that took too long.
-        :raises ClientError: the connection ended, or the broker refused something.
+        :raises TimeoutError: it took too long.
+        :raises ClientError: the connection ended, or the broker refused a request.
         """
-        patience = self._timeout if patience is None else patience
-        deadline = time.monotonic() + patience
+        timeout = self._timeout if timeout is None else timeout
+        deadline = time.monotonic() + timeout
         left = memoryview(data)
         while True:
             if self._stream.due:
@@ -98,12 +96,12 @@ class IdentityVoice:
                 return
             waiting = deadline - time.monotonic()
             if waiting <= 0:
-                raise TimeoutError(f"the broker did not go on within {patience:g} seconds")
+                raise TimeoutError(f"the broker did not respond within {timeout:g} seconds")
             readable, writable, _ = select.select([self._socket], [self._socket] if left else [], [], waiting)
             with suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 if writable:
                     left = left[self._socket.send(left) :]
-                    deadline = time.monotonic() + patience
+                    deadline = time.monotonic() + timeout
             if readable:
                 self._read()
 
@@ -125,28 +123,28 @@ class IdentityVoice:
     def _take(self, text: bytes) -> None:
         if text.startswith(self._message):
             if self._subscribes:
-                self._came.append(text.split(b":", 3)[3])
+                self._messages.append(text.split(b":", 3)[3])
         elif text.startswith(b"ERROR:"):
             raise ClientError(f"the broker refused: {text[6:].decode(errors='replace')}")
         else:
-            self._heard.add(text)
+            self._answers.add(text)
 
 
 def _path(url: Url, credentials: object) -> str:
-    """Return what to ask for; credentials go into the query, as a page in a browser would show them."""
+    """Return the path with the credentials in its query, as from a web page."""
     shown = dict(credentials) if isinstance(credentials, dict) else {}
     kind = shown.pop("type", None)
     if kind == "basic":
-        raise SettingError("with --dialect identity, show a token or an API key")
+        raise SettingError("--dialect identity needs a token or an API key")
     return (url.path or "/") + (f"?{urlencode(shown)}" if shown else "")
 
 
-#: How many messages a BlipMQ client fetches at once, and a MiniMQ consumer takes out of the queue at once.
+#: Messages that a BlipMQ client and a MiniMQ consumer fetch at once.
 _TOGETHER, _TAKEN = 1000, 100
 
 
-class FlexiVoice:
-    """The FlexiMQ dialect, with the client library: messages are MessagePack bin."""
+class FlexiBenchClient:
+    """The FlexiMQ dialect with the client library; messages are MessagePack bin."""
 
     def __init__(self, plan: Plan, subscribes: bool) -> None:
         self._topic = plan.topic
@@ -161,10 +159,10 @@ class FlexiVoice:
         """Wait for the PONG."""
         self._client.flush()
 
-    def receive(self, patience: float) -> list[bytes]:
-        """Return what came."""
+    def receive(self, timeout: float) -> list[bytes]:
+        """Return the messages received."""
         assert self._subscription is not None
-        first = self._subscription.next(patience)
+        first = self._subscription.next(timeout)
         found: list[Delivery] = [] if first is None else [first]
         while self._subscription.waiting and len(found) < 1000:
             delivery = self._subscription.next(0)
@@ -177,14 +175,14 @@ class FlexiVoice:
         self._client.close()
 
 
-class BlipVoice:
-    """The BlipMQ dialect with QoS 1, each subscriber with a subscription of its own."""
+class BlipBenchClient:
+    """The BlipMQ dialect with QoS 1; each subscriber has its own subscription."""
 
     def __init__(self, plan: Plan, subscribes: bool) -> None:
         address = plan.address
         shown = dict(address.credentials or {"type": "api_key", "api_key": ""})
         if shown["type"] != "api_key":
-            raise SettingError("with --dialect blipmq, show an API key")
+            raise SettingError("--dialect blipmq needs an API key")
         self._topic = plan.topic
         self._client = blipmq.connect(
             address.url, shown["api_key"], tls=address.tls, timeout=address.timeout, reconnect=None
@@ -199,30 +197,30 @@ class BlipVoice:
         """Wait for the PONG."""
         self._client.flush()
 
-    def receive(self, patience: float) -> list[bytes]:
-        """Return what came, and acknowledge what came before."""
+    def receive(self, timeout: float) -> list[bytes]:
+        """Receive the next messages and acknowledge the previous ones."""
         assert self._subscription is not None
-        return [delivery.payload for delivery in self._subscription.next_many(_TOGETHER, patience)]
+        return [delivery.payload for delivery in self._subscription.next_many(_TOGETHER, timeout)]
 
     def close(self) -> None:
-        """End the connection, when all is acknowledged."""
+        """End the connection after all ACKs."""
         if self._subscription is not None:
             self._subscription.next(0)
         self._client.close()
 
 
-class MiniVoice:
+class MiniBenchClient:
     """The MiniMQ dialect: all subscribers consume one queue."""
 
     def __init__(self, plan: Plan, subscribes: bool) -> None:
         address = plan.address
         if address.credentials is not None:
-            raise SettingError("MiniMQ has no credentials: show a certificate inside TLS")
+            raise SettingError("MiniMQ has no credentials: use a client certificate")
         self._topic = plan.topic
         self._client = minimq.connect(address.url, tls=address.tls, timeout=address.timeout, reconnect=None)
         self._consumer = self._client.consumer(plan.topic, prefetch=_TAKEN) if subscribes else None
         if self._consumer is not None:
-            # A queue that nobody has asked for anything yet would drop what is too much.
+            # Before its first CONSUME, a queue would drop messages over its limit.
             self._consumer.next(0)
 
     def publish(self, payloads: list[bytes]) -> None:
@@ -230,25 +228,25 @@ class MiniVoice:
         self._client.produce_many(self._topic, [payload.decode() for payload in payloads])
 
     def flush(self) -> None:
-        """There is nothing to wait for."""
+        """Do nothing: :meth:`publish` waits."""
 
-    def receive(self, patience: float) -> list[bytes]:
-        """Return what came, and acknowledge what came before."""
+    def receive(self, timeout: float) -> list[bytes]:
+        """Receive the next messages and acknowledge the previous ones."""
         assert self._consumer is not None
-        return [message.content.encode() for message in self._consumer.next_many(_TAKEN, patience)]
+        return [message.content.encode() for message in self._consumer.next_many(_TAKEN, timeout)]
 
     def close(self) -> None:
-        """End the connection, when all is acknowledged."""
+        """End the connection after all ACKs."""
         if self._consumer is not None:
             for message in self._consumer.next_many(_TAKEN, 0):
                 self._consumer.leave(message)
         self._client.close()
 
 
-#: By the name of the dialect, what makes a client.
-VOICES: dict[str, Opened] = {
-    "fleximq": FlexiVoice,
-    "blipmq": BlipVoice,
-    "minimq": MiniVoice,
-    "identity": IdentityVoice,
+#: The clients by dialect.
+BENCH_CLIENTS: dict[str, BenchClientFactory] = {
+    "fleximq": FlexiBenchClient,
+    "blipmq": BlipBenchClient,
+    "minimq": MiniBenchClient,
+    "identity": IdentityBenchClient,
 }

@@ -1,19 +1,19 @@
-"""What a benchmark is to do, as a value that travels to other processes."""
+"""The parameters of a benchmark, passed to other processes."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from fleximq.cli.client_commands.broker_options import Address
 
-#: The dialects in which subscribers share what is published: each message goes to one of them.
+#: Dialects in which one of the subscribers gets each message.
 _SHARING = frozenset({"minimq"})
 
 
 class Plan(NamedTuple):
-    """``messages`` are those of each publisher, ``size`` the bytes of each, ``batch`` how many go out at once.
+    """``messages`` is the number for each publisher, ``size`` their bytes, ``batch`` the number sent at once.
 
-    ``rate`` is how many a second each publisher sends at most, None for as many as it can. ``patience`` is how many
-    seconds a subscriber waits for the next message before what is missing counts as lost.
+    ``rate`` limits the messages per second of each publisher; None: no limit. After ``receiveTimeout`` seconds without
+    a message, a subscriber counts missing ones as lost.
     """
 
     address: Address
@@ -25,34 +25,34 @@ class Plan(NamedTuple):
     size: int
     batch: int
     rate: float | None
-    patience: float
+    receiveTimeout: float
 
     @property
     def expected(self) -> int:
-        """How many messages reach each subscriber, or all of them together where :attr:`isShared`."""
+        """The number of messages for each subscriber, or for all together if :attr:`isShared`."""
         return self.publishers * self.messages
 
     @property
     def isShared(self) -> bool:
-        """Whether each message goes to one of the subscribers."""
+        """Whether the subscribers share the messages, one for each."""
         return self.dialect in _SHARING
 
 
-class Voice(Protocol):
-    """One client of a dialect, as publisher or subscriber."""
+class BenchClient(Protocol):
+    """A publisher or subscriber in one dialect."""
 
     def publish(self, payloads: list[bytes]) -> None:
         """Send these messages."""
 
     def flush(self) -> None:
-        """Return when all that was sent has been taken."""
+        """Wait until all sent messages are processed."""
 
-    def receive(self, patience: float) -> list[bytes]:
-        """Return what came, at least one message; none if nothing came for so many seconds."""
+    def receive(self, timeout: float) -> list[bytes]:
+        """Return at least one message; none after ``timeout`` seconds."""
 
     def close(self) -> None:
         """End the connection."""
 
 
-#: Makes a client: a publisher, or if told so a subscriber, of which there are so many.
-Opened = Callable[[Plan, bool], Voice]
+#: Makes a client: a subscriber if the flag is set, otherwise a publisher.
+BenchClientFactory = Callable[[Plan, bool], BenchClient]

@@ -1,21 +1,21 @@
-"""What came of a benchmark, as numbers, as a table, and as a picture of letters."""
+"""The results of a benchmark as numbers, a table and a histogram."""
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
 from fleximq.cli.bench.plan import Plan
-from fleximq.cli.bench.roles import Done
-from fleximq.cli.bench.run import Course
+from fleximq.cli.bench.roles import RoleResult
+from fleximq.cli.bench.run import BenchResults
 
-#: Which shares of the latencies are told, in per cent.
+#: Reported percentiles of the latencies.
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
-#: The parts of a histogram: each is twice as long as the one before.
+#: Width of the longest bar in characters.
 _BAR = 40
 
 
-def figures(plan: Plan, course: Course) -> dict[str, Any]:
-    """Return what ``--json`` shows: rates in messages and MB (10^6 bytes) a second, latencies in microseconds."""
+def figures(plan: Plan, course: BenchResults) -> dict[str, Any]:
+    """Return the object of ``--json``: rates in messages and MB (10^6 bytes) per second, latencies in microseconds."""
     wanted = plan.expected * (min(1, plan.subscribers) if plan.isShared else plan.subscribers)
     missing = wanted - sum(done.messages for done in course.subscribers) if course.subscribers else 0
     latencies = sorted(each for done in course.subscribers for each in done.latencies)
@@ -37,7 +37,7 @@ def figures(plan: Plan, course: Course) -> dict[str, Any]:
     }
 
 
-def _role(plan: Plan, done: Sequence[Done], published: float) -> dict[str, Any]:
+def _role(plan: Plan, done: Sequence[RoleResult], published: float) -> dict[str, Any]:
     if not done:
         return {"count": 0, "messages": 0, "rate": 0.0, "megabytes": 0.0, "each": []}
     begun = min((each.begun for each in done if each.messages), default=0.0)
@@ -54,17 +54,17 @@ def _role(plan: Plan, done: Sequence[Done], published: float) -> dict[str, Any]:
 
 
 def _rate(messages: int, begun: float, ended: float, published: float) -> float:
-    # What came all at once took as long as it was under way.
+    # A single batch took as long as its transit.
     return messages / max(ended - (begun if begun < ended else published), 1e-9) if messages else 0.0
 
 
 def percentile(ordered: Sequence[int], share: float) -> int:
-    """Return the value that so many per cent of these are not above; they stand in order, and are at least one."""
+    """Return the percentile of at least one sorted value."""
     return ordered[max(0, math.ceil(len(ordered) * share / 100) - 1)]
 
 
 def histogram(ordered: Sequence[int]) -> list[tuple[float, int]]:
-    """Return how many latencies (nanoseconds) are at most 2^n microseconds, beyond the step before, in order."""
+    """Return pairs of a limit, 2^n microseconds, and the number of latencies (nanoseconds) up to it, in order."""
     counts: dict[int, int] = {}
     for each in ordered:
         step = max(0, math.ceil(math.log2(max(each, 1) / 1000)))
@@ -73,7 +73,7 @@ def histogram(ordered: Sequence[int]) -> list[tuple[float, int]]:
 
 
 def picture(found: dict[str, Any]) -> Any:
-    """Return the table and the histogram that a terminal shows."""
+    """Return the table and the histogram for a terminal."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Group
     from rich.table import Table
@@ -93,9 +93,9 @@ def picture(found: dict[str, Any]) -> Any:
         told = "  ".join(f"{name} {_time(value)}" for name, value in found["latency_us"].items())
         parts += [Text(f"latency  {told}\n"), Text("\n".join(_bars(found["histogram_us"])))]
     if found["repeated"]:
-        parts.append(Text(f"\n{found['repeated']:,} messages came again", "bold yellow"))
+        parts.append(Text(f"\n{found['repeated']:,} messages were delivered again", "bold yellow"))
     if found["lost"]:
-        parts.append(Text(f"\n{found['lost']:,} messages did not come", "bold red"))
+        parts.append(Text(f"\n{found['lost']:,} messages did not arrive", "bold red"))
     return Group(*parts)
 
 
@@ -114,7 +114,7 @@ def _time(microseconds: float) -> str:
     return f"{microseconds / 1000:.1f} ms" if microseconds < 1e6 else f"{microseconds / 1e6:.2f} s"
 
 
-#: The columns of ``--csv``, each with how it is taken out of :func:`figures`.
+#: The columns of ``--csv``.
 COLUMNS = (
     "dialect", "size", "batch", "publishers", "subscribers", "messages", "publish_rate", "receive_rate", "lost",
     "p50_us", "p99_us", "max_us",
@@ -122,7 +122,7 @@ COLUMNS = (
 
 
 def row(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the line that ``--csv`` adds."""
+    """Return the line for ``--csv``."""
     late = found["latency_us"]
     published, received = found["publishers"], found["subscribers"]
     values = (

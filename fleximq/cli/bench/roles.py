@@ -1,9 +1,8 @@
-"""What publishers and subscribers do, each in a process of its own.
+"""The publisher and subscriber processes of a benchmark.
 
-A role says "ready" when it is connected, waits for a word, and then tells what it did. Times are those of the
-machine's monotonic clock, which all processes share.
-
-Says in a message when it was published, in letters that every dialect can carry.
+A process reports "ready" when it is connected, waits for the start, and then reports its results. Each message begins
+with a time stamp, in letters that every dialect supports. Times are of the machine's monotonic clock, which all
+processes share.
 """
 
 import time
@@ -13,38 +12,38 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
-from fleximq.cli.bench.dialect_clients import VOICES
-from fleximq.cli.bench.plan import Plan, Voice
-from fleximq.cli.client_commands.broker_command import Pace
+from fleximq.cli.bench.dialect_clients import BENCH_CLIENTS
+from fleximq.cli.bench.plan import BenchClient, Plan
+from fleximq.cli.client_commands.broker_command import PublishRate
 from fleximq.client.errors import ClientError
 from fleximq.errors import SettingError
 
-#: A message begins with its stamp, so it has at least these bytes.
+#: Size of the time stamp, and so of the smallest message.
 STAMP_BYTES = 8
-#: Of the clock's nanoseconds so many bytes are told: they last for three days.
+#: Bytes of the clock's nanoseconds in a time stamp, enough for three days.
 _TOLD = 6
 _MASK = (1 << 8 * _TOLD) - 1
 
 
 def stamp() -> bytes:
-    """Return the present moment of the machine's monotonic clock, which all processes share."""
+    """Return the time stamp of now."""
     return b2a_base64((time.monotonic_ns() & _MASK).to_bytes(_TOLD, "big"), newline=False)
 
 
 def age(payload: bytes, now: int) -> int:
-    """Return how many nanoseconds before ``now`` (of that clock) a message was published."""
+    """Return the nanoseconds between a message's time stamp and ``now``."""
     return (now - int.from_bytes(a2b_base64(payload[:STAMP_BYTES]), "big")) & _MASK
 
 
 READY, GO, OVER = "ready", "go", "over"
-#: Who shares a queue looks so often whether all was published, in seconds.
+#: Consumers of a shared queue check this often whether all is published, in seconds.
 _LOOK = 0.2
-#: A subscriber keeps so many latencies, evenly taken.
+#: Limit of latencies in the evenly spaced sample of a subscriber.
 _SAMPLES = 200_000
 
 
-class Done(NamedTuple):
-    """How many messages, from when to when (seconds), and the latencies of some of them (nanoseconds)."""
+class RoleResult(NamedTuple):
+    """The number of messages, the first and last time (seconds), and a sample of latencies (nanoseconds)."""
 
     messages: int
     begun: float
@@ -52,56 +51,56 @@ class Done(NamedTuple):
     latencies: "array[int]"
 
 
-def publisher(plan: Plan, line: Connection) -> None:
-    """Connect, wait, and publish."""
-    _told(line, lambda: _publish(plan, line))
+def publisher(plan: Plan, pipe: Connection) -> None:
+    """Connect, wait for the start, and publish."""
+    _report(pipe, lambda: _publish(plan, pipe))
 
 
-def subscriber(plan: Plan, line: Connection) -> None:
-    """Connect, and receive until all is there."""
-    _told(line, lambda: _receive(plan, line))
+def subscriber(plan: Plan, pipe: Connection) -> None:
+    """Connect, wait for the start, and receive all messages."""
+    _report(pipe, lambda: _receive(plan, pipe))
 
 
-def _told(line: Connection, work: Callable[[], Done]) -> None:
+def _report(pipe: Connection, work: Callable[[], RoleResult]) -> None:
     try:
-        line.send(work())
+        pipe.send(work())
     except (ClientError, SettingError, TimeoutError, OSError) as error:
-        line.send(str(error) or type(error).__name__)
+        pipe.send(str(error) or type(error).__name__)
     except KeyboardInterrupt:
         pass
     finally:
-        line.close()
+        pipe.close()
 
 
-def _publish(plan: Plan, line: Connection) -> Done:
-    voice = VOICES[plan.dialect](plan, False)
+def _publish(plan: Plan, pipe: Connection) -> RoleResult:
+    client = BENCH_CLIENTS[plan.dialect](plan, False)
     rest = b"x" * (plan.size - STAMP_BYTES)
-    line.send(READY)
-    line.recv()
+    pipe.send(READY)
+    pipe.recv()
     begun = time.monotonic()
-    pace = Pace(plan.rate)
+    pace = PublishRate(plan.rate)
     sent = 0
     while sent < plan.messages:
         number = min(plan.batch, plan.messages - sent)
         pace.wait(number)
-        voice.publish([stamp() + rest] * number)
+        client.publish([stamp() + rest] * number)
         sent += number
-    voice.flush()
+    client.flush()
     ended = time.monotonic()
-    voice.close()
-    return Done(sent, begun, ended, array("q"))
+    client.close()
+    return RoleResult(sent, begun, ended, array("q"))
 
 
-def _receive(plan: Plan, line: Connection) -> Done:
-    voice = VOICES[plan.dialect](plan, True)
+def _receive(plan: Plan, pipe: Connection) -> RoleResult:
+    client = BENCH_CLIENTS[plan.dialect](plan, True)
     latencies = array("q")
     every = max(1, plan.expected // _SAMPLES)
-    line.send(READY)
-    line.recv()
+    pipe.send(READY)
+    pipe.recv()
     begun = ended = 0.0
     received = 0
     while received < plan.expected:
-        payloads = _received(voice, plan, line)
+        payloads = _received(client, plan, pipe)
         if not payloads:
             break
         now = time.monotonic_ns()
@@ -110,19 +109,19 @@ def _receive(plan: Plan, line: Connection) -> Done:
         first = -received % every
         latencies.extend([age(payload, now) for payload in payloads[first::every]])
         received += len(payloads)
-    voice.close()
-    return Done(received, begun, ended, latencies)
+    client.close()
+    return RoleResult(received, begun, ended, latencies)
 
 
-def _received(voice: Voice, plan: Plan, line: Connection) -> list[bytes]:
-    """Return what comes next; nothing if that is all."""
+def _received(client: BenchClient, plan: Plan, pipe: Connection) -> list[bytes]:
+    """Return the next messages; none at the end."""
     if not plan.isShared:
-        return voice.receive(plan.patience)
-    deadline = time.monotonic() + plan.patience
+        return client.receive(plan.receiveTimeout)
+    deadline = time.monotonic() + plan.receiveTimeout
     while time.monotonic() < deadline:
-        # Asked before the queue is: if all was published by then, an empty queue stays empty.
-        isOver = line.poll()
-        payloads = voice.receive(min(_LOOK, plan.patience))
+        # Checked before the queue: if all is published, an empty queue remains empty.
+        isOver = pipe.poll()
+        payloads = client.receive(min(_LOOK, plan.receiveTimeout))
         if payloads or isOver:
             return payloads
     return []

@@ -1,4 +1,4 @@
-"""Runs a benchmark: starts a process for each client, gives the word, and collects what they did."""
+"""Runs a benchmark: starts a process for each client, and collects the results."""
 
 import multiprocessing
 from collections.abc import Callable
@@ -7,66 +7,66 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from fleximq.cli.bench.plan import Plan
-from fleximq.cli.bench.roles import GO, OVER, READY, Done, publisher, subscriber
+from fleximq.cli.bench.roles import GO, OVER, READY, RoleResult, publisher, subscriber
 from fleximq.client.errors import ClientError
 
-#: How long a process may take to start and connect, in seconds.
+#: Limit for a process to start and connect, in seconds.
 _START = 60.0
 
 
-class Course(NamedTuple):
-    """What each publisher and each subscriber did."""
+class BenchResults(NamedTuple):
+    """The results of each publisher and each subscriber."""
 
-    publishers: list[Done]
-    subscribers: list[Done]
+    publishers: list[RoleResult]
+    subscribers: list[RoleResult]
 
 
 class _Runner:
     def __init__(self, work: Callable[[Plan, Connection], None], plan: Plan) -> None:
         context = multiprocessing.get_context("spawn")
-        self.line, theirs = context.Pipe()
+        self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=work, args=(plan, theirs), daemon=True)
         self.process.start()
         theirs.close()
 
     def ready(self) -> None:
         """Wait until it is connected."""
-        if not self.line.poll(_START):
+        if not self.pipe.poll(_START):
             raise ClientError(f"a client did not connect within {_START:g} seconds")
-        self._heard()
+        self._received()
 
     def go(self) -> None:
-        """Give the word."""
-        self.line.send(GO)
+        """Start it."""
+        self.pipe.send(GO)
 
     def over(self) -> None:
-        """Tell it that all was published."""
+        """Report that all messages are published."""
         with suppress(OSError):
-            self.line.send(OVER)
+            self.pipe.send(OVER)
 
-    def done(self) -> Done:
-        """Wait for what it did."""
-        found = self._heard()
-        assert isinstance(found, Done)
+    def done(self) -> RoleResult:
+        """Wait for its results."""
+        found = self._received()
+        assert isinstance(found, RoleResult)
         return found
 
-    def _heard(self) -> Any:
+    def _received(self) -> Any:
         try:
-            found = self.line.recv()
+            found = self.pipe.recv()
         except (EOFError, OSError):
-            raise ClientError("a client's process ended by itself") from None
+            raise ClientError("a client's process ended unexpectedly") from None
         if isinstance(found, str) and found != READY:
             raise ClientError(found)
         return found
 
     def end(self) -> None:
-        """End its process."""
+        """Terminate its process."""
         self.process.terminate()
         self.process.join()
 
 
-def run(plan: Plan) -> Course:
-    """Do what is planned.
+def run(plan: Plan) -> BenchResults:
+    """Run a benchmark.
 
     :raises ClientError: a client could not connect, or lost its connection.
     """
@@ -83,7 +83,7 @@ def run(plan: Plan) -> Course:
         published = [each.done() for each in publishers]
         for each in subscribers:
             each.over()
-        return Course(published, [each.done() for each in subscribers])
+        return BenchResults(published, [each.done() for each in subscribers])
     finally:
         for each in runners:
             with suppress(OSError):

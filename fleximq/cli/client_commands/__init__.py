@@ -1,1 +1,1 @@
-"""Commands that talk to a running broker: as its clients, in the FlexiMQ dialect."""
+"""Commands that connect to a running broker as clients in the FlexiMQ dialect."""

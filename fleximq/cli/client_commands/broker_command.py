@@ -1,4 +1,4 @@
-"""How a command that talks to a broker is run: one sentence for what goes wrong, and quiet when nobody reads on."""
+"""Runs commands that connect to a broker: errors are one sentence, and a closed output ends them quietly."""
 
 import os
 import signal
@@ -14,14 +14,14 @@ from fleximq.cli.command import Command
 from fleximq.client.errors import ClientError
 from fleximq.errors import SettingError
 
-#: What a shell expects of a program that Control-C or a closed pipe has ended.
+#: Exit codes after Control-C and a closed pipe.
 INTERRUPTED, PIPE_CLOSED = 128 + signal.SIGINT, 128 + signal.SIGPIPE
 
 Work = Callable[[Namespace, Address], int]
 
 
-def talking(name: str, words: str, prepare: Callable[[ArgumentParser], object], work: Work) -> Command:
-    """Return a command whose work is given the broker that its arguments name."""
+def brokerCommand(name: str, words: str, prepare: Callable[[ArgumentParser], object], work: Work) -> Command:
+    """Return a command whose ``work`` gets the broker selected by its options."""
 
     def prepared(parser: ArgumentParser) -> None:
         prepare(parser)
@@ -41,24 +41,24 @@ def _run(work: Work, arguments: Namespace) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Python flushes what is left at its end, and would complain once more.
+        # So that the final flush of Python succeeds.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
 
 
 def out(data: bytes) -> None:
-    """Write to standard output at once, since somebody may be waiting for it."""
+    """Write to standard output and flush, since the reader may wait for it."""
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
 def say(sentence: str) -> None:
-    """Tell the person at the terminal something that is no result."""
+    """Print a message that is not a result, to standard error."""
     print(sentence, file=sys.stderr, flush=True)
 
 
-class Pace:
-    """Keeps to a rate: so many things a second, None for as many as there can be."""
+class PublishRate:
+    """Limits a rate per second; None: no limit."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate
@@ -66,7 +66,7 @@ class Pace:
         self._done = 0
 
     def wait(self, number: int = 1) -> None:
-        """Count so many things, and sleep until they are due."""
+        """Count ``number`` messages, and sleep until they are due."""
         self._done += number
         if self._rate is not None:
             time.sleep(max(0.0, self._begun + self._done / self._rate - time.monotonic()))
@@ -74,7 +74,7 @@ class Pace:
 
 @contextmanager
 def progress(what: str, total: int | None) -> Iterator[Callable[[int], object]]:
-    """Show how far something is, where standard error is a terminal; yields what is told of each step."""
+    """Show a progress bar if standard error is a terminal; yields the function that advances it."""
     if not sys.stderr.isatty():
         yield lambda number: None
         return

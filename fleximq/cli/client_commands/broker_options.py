@@ -1,10 +1,7 @@
-"""Which broker a command talks to, and as whom: options, the environment, and a file of profiles.
+"""Options that select the broker and the credentials, together with the environment and a file of profiles.
 
-What is written on the command line wins over ``FLEXIMQ_URL`` and ``FLEXIMQ_PROFILE``, and these over the profile named
-``default``. Credentials of a profile are shown only to the broker that the profile names, unless it is asked for by
-its name.
-
-Numbers over 0 on a command line, as types for ``argparse``.
+Options take precedence over ``FLEXIMQ_URL`` and ``FLEXIMQ_PROFILE``, and these over the profile ``default``. The
+credentials of a profile are sent only to the broker of that profile, unless the profile is selected by name.
 """
 
 import os
@@ -22,10 +19,10 @@ from fleximq.errors import SettingError
 Number = TypeVar("Number", int, float)
 
 
-def over0(read: Callable[[str], Number], name: str) -> Callable[[str], Number]:
-    """Return what reads a finite number that is over 0, and raises ArgumentTypeError for anything else.
+def positive(read: Callable[[str], Number], name: str) -> Callable[[str], Number]:
+    """Return a type for ``argparse``: finite numbers above 0; others raise ArgumentTypeError.
 
-    :param name: what its sentence calls it.
+    :param name: a noun for the message.
     """
 
     def number(text: str) -> Number:
@@ -40,23 +37,23 @@ def over0(read: Callable[[str], Number], name: str) -> Callable[[str], Number]:
     return number
 
 
-#: How many.
-count = over0(int, "whole number over 0")
-#: How often a second.
-rate = over0(float, "number over 0")
-#: How long.
-seconds = over0(float, "number of seconds over 0")
+#: Numbers of messages and the like.
+count = positive(int, "whole number over 0")
+#: Rates per second.
+rate = positive(float, "number over 0")
+#: Durations.
+seconds = positive(float, "number of seconds over 0")
 
 
-#: Where a broker is that nothing is said of.
-USUAL = "tcp://localhost:7890"
-#: What a profile may say, each a text.
+#: The URL without options, environment and profiles.
+DEFAULT_URL = "tcp://localhost:7890"
+#: The keys of a profile; all values are texts.
 KEYS = ("url", "token", "user", "password", "api-key", "tls-authority", "tls-certificate", "tls-key")
 _DEFAULT = "default"
 
 
 class Address(NamedTuple):
-    """Where a broker is, what is shown to it, and how long it is waited for, in seconds."""
+    """A broker, the credentials for it, and a timeout in seconds."""
 
     url: str
     credentials: Mapping[str, str] | None = None
@@ -68,7 +65,7 @@ class Address(NamedTuple):
 
         The keyword arguments are described in :class:`fleximq.client.settings.ClientSettings`.
 
-        :raises ClientError: no broker answers, or it does not let this client in.
+        :raises ClientError: no broker answers, or it refuses to admit the client.
         """
         return connect(
             self.url,
@@ -81,25 +78,31 @@ class Address(NamedTuple):
 
 
 def addOptions(parser: ArgumentParser) -> None:
-    """Add the options that say which broker, and as whom."""
+    """Add the options for the broker and the credentials."""
     group = parser.add_argument_group("the broker")
     group.add_argument(
-        "--url", metavar="URL", help=f"where it is, e.g. tls://broker.example:7891 [FLEXIMQ_URL, else {USUAL}]"
+        "--url", metavar="URL", help=f"its URL, e.g. tls://broker.example:7891 [FLEXIMQ_URL, else {DEFAULT_URL}]"
     )
-    group.add_argument("--profile", metavar="NAME", help="take what the file of profiles says under this name")
-    group.add_argument("--token", help="show this token; FLEXIMQ_TOKEN keeps it out of the list of processes")
-    group.add_argument("--user", metavar="NAME", help="show this name, and the password that is in FLEXIMQ_PASSWORD")
-    group.add_argument("--api-key", metavar="KEY", help="show this API key, or what is in FLEXIMQ_API_KEY")
+    group.add_argument("--profile", metavar="NAME", help="use this profile of the file of profiles")
+    group.add_argument(
+        "--token", help="authenticate with this token; FLEXIMQ_TOKEN hides it from the list of processes"
+    )
+    group.add_argument(
+        "--user", metavar="NAME", help="authenticate with this name and the password in FLEXIMQ_PASSWORD"
+    )
+    group.add_argument("--api-key", metavar="KEY", help="authenticate with this API key, or that in FLEXIMQ_API_KEY")
     group.add_argument("--tls-authority", metavar="FILE", help="trust the certificates in this PEM file only")
-    group.add_argument("--tls-certificate", metavar="FILE", help="show this certificate inside TLS")
-    group.add_argument("--tls-key", metavar="FILE", help="the key to it, if that is not in the same file")
-    group.add_argument("--timeout", metavar="SECONDS", type=seconds, default=30.0, help="how long to wait for it [30]")
+    group.add_argument("--tls-certificate", metavar="FILE", help="the client's certificate for TLS")
+    group.add_argument("--tls-key", metavar="FILE", help="its private key, if it is not in the same file")
+    group.add_argument(
+        "--timeout", metavar="SECONDS", type=seconds, default=30.0, help="limit for connecting and for answers [30]"
+    )
 
 
 def addressOf(arguments: Namespace, environment: Mapping[str, str] = os.environ) -> Address:
-    """Return the broker that these arguments, this environment and the file of profiles name.
+    """Return the broker selected by options, environment and profiles.
 
-    :raises SettingError: the profile is not there or wrong, or a name comes without its password.
+    :raises SettingError: the profile is missing or invalid, or a user has no password.
     """
     profile = _profileFor(arguments, environment)
     said = profile | {
@@ -118,11 +121,11 @@ def addressOf(arguments: Namespace, environment: Mapping[str, str] = os.environ)
     }
     files = [said.get(name) for name in ("tls-authority", "tls-certificate", "tls-key")]
     tls = Tls(*files) if any(files) else None
-    return Address(said.get("url", USUAL), _credentials(arguments, said), tls, arguments.timeout)
+    return Address(said.get("url", DEFAULT_URL), _credentials(arguments, said), tls, arguments.timeout)
 
 
 def profilesFile(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return where profiles are kept: ``FLEXIMQ_PROFILES``, else ``fleximq/profiles.toml`` in the user's settings."""
+    """Return the file of profiles: ``FLEXIMQ_PROFILES``, or ``fleximq/profiles.toml`` in the user's configuration."""
     named = environment.get("FLEXIMQ_PROFILES")
     if named:
         return Path(named)
@@ -131,9 +134,9 @@ def profilesFile(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def profile(path: Path, name: str) -> dict[str, str]:
-    """Return what a file says under a name.
+    """Return a profile.
 
-    :raises SettingError: it cannot be read, there is no such name, or something under it is not as it must be.
+    :raises SettingError: the file cannot be read, or the profile is missing or invalid.
     """
     try:
         with path.open("rb") as file:
@@ -143,7 +146,7 @@ def profile(path: Path, name: str) -> dict[str, str]:
             f"the profiles in {path} cannot be read: {(error.strerror or str(error)).lower()}"
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingError(f"the profiles in {path} are no TOML: {error}") from error
+        raise SettingError(f"the profiles in {path} are not TOML: {error}") from error
     chosen = found.get(name)
     if not isinstance(chosen, dict):
         known = ", ".join(each for each, table in found.items() if isinstance(table, dict)) or "none"
@@ -172,7 +175,7 @@ def _profileFor(arguments: Namespace, environment: Mapping[str, str]) -> dict[st
 
 
 def _credentials(arguments: Namespace, said: Mapping[str, str]) -> dict[str, str] | None:
-    """Return what to show; what is given as an option is shown before anything else."""
+    """Return the credentials; options take precedence."""
     if (arguments.user or not (arguments.token or arguments.api_key)) and "user" in said:
         if "password" not in said:
             raise SettingError(f"there is no password for {said['user']}: put it into FLEXIMQ_PASSWORD or a profile")

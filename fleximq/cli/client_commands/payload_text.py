@@ -1,6 +1,6 @@
-"""Values between a command line and the wire: what is written becomes a value, what comes is shown.
+"""Converts text of the command line to values, and payloads to text.
 
-What is shown as text is what dialects that carry text get of it (docs/dialects.rst, "Across dialects").
+The text of a payload is the same that dialects with text payloads get (docs/dialects.rst, "Across dialects").
 """
 
 import json
@@ -15,55 +15,59 @@ from fleximq.wire.messagepack_json import toJson
 from fleximq.wire.payload_conversion import toBytes, toUtf8
 
 
-def addReading(parser: ArgumentParser) -> None:
-    """Add the option that says how values are written."""
+def addInputOption(parser: ArgumentParser) -> None:
+    """Add the option for the format of values on the command line."""
     parser.add_argument(
-        "--as", dest="as_", choices=tuple(READERS), default="text", help="what VALUE is: text, JSON, or bytes in hex"
+        "--as",
+        dest="as_",
+        choices=tuple(PARSERS),
+        default="text",
+        help="the format of VALUE: text, JSON, or bytes in hex",
     )
 
 
-def addShowing(parser: ArgumentParser) -> None:
-    """Add the options that say how values are shown."""
+def addOutputOptions(parser: ArgumentParser) -> None:
+    """Add the options for the format of printed payloads."""
     parser.add_argument(
         "--format",
-        choices=tuple(SHOWERS),
+        choices=tuple(FORMATTERS),
         default="text",
-        help="how values are shown; raw is their bytes with nothing between them [text]",
+        help="the format of values; raw writes their bytes without separators [text]",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line, with all there is to know")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line, with all fields")
 
 
-def readerOf(name: str) -> Callable[[bytes], Any]:
-    """Return what makes a value of what was written.
+def parserOf(name: str) -> Callable[[bytes], Any]:
+    """Return the function that parses values.
 
-    It raises SettingError for what it cannot understand.
+    It raises SettingError for an invalid value.
     """
-    return READERS[name]
+    return PARSERS[name]
 
 
-def wordRead(name: str, word: str) -> Any:
-    """Return the value that a word of the command line stands for, whatever bytes it was typed in.
+def argumentValue(name: str, word: str) -> Any:
+    """Return the value of an argument, which may contain bytes that are not UTF-8.
 
-    :raises SettingError: it cannot be understood.
+    :raises SettingError: it is invalid.
     """
-    return READERS[name](word.encode("utf-8", "surrogateescape"))
+    return PARSERS[name](word.encode("utf-8", "surrogateescape"))
 
 
-def shown(payload: bytes, format: str) -> bytes:
-    """Return a payload as it is shown, with a line's end where the format has lines."""
-    return SHOWERS[format](payload)
+def formatted(payload: bytes, format: str) -> bytes:
+    """Return a payload as text; formats with lines add the line's end."""
+    return FORMATTERS[format](payload)
 
 
 def asJson(payload: bytes) -> Any:
-    """Return a payload as something that JSON can hold; None for one that is empty, or no MessagePack."""
+    """Return a payload as a JSON value; None if it is empty or not MessagePack."""
     try:
         return json.loads(toJson(payload)) if payload else None
     except ValueError:
         return None
 
 
-def describe(delivery: Delivery) -> dict[str, Any]:
-    """Return what ``--json`` shows of a delivery: ``topic``, ``publisher``, ``value``, and the rest of its header."""
+def deliveryAsJson(delivery: Delivery) -> dict[str, Any]:
+    """Return a delivery for ``--json``: ``topic``, ``publisher``, ``value``, and the other fields of its header."""
     more = {
         key: value if isinstance(value, str | int | float | bool | None) else repr(value)
         for key, value in delivery.header.items()
@@ -104,10 +108,10 @@ def _message(payload: bytes) -> Message:
     return Message(payload, Content.MESSAGEPACK)
 
 
-#: How a value may be written, and what is made of it.
-READERS: dict[str, Callable[[bytes], Any]] = {"text": _text, "json": _json, "hex": _hex}
-#: How a payload may be shown.
-SHOWERS: dict[str, Callable[[bytes], bytes]] = {
+#: Parsers of values by format.
+PARSERS: dict[str, Callable[[bytes], Any]] = {"text": _text, "json": _json, "hex": _hex}
+#: Formatters of payloads by format.
+FORMATTERS: dict[str, Callable[[bytes], bytes]] = {
     "text": lambda payload: toUtf8(_message(payload)) + b"\n",
     "json": _indented,
     "hex": lambda payload: toBytes(_message(payload)).hex().encode() + b"\n",

@@ -1,19 +1,17 @@
-"""``fleximq ping``: how long the broker takes to answer."""
+"""``fleximq ping``: measures the round-trip time to a broker."""
 
 import json
 import statistics
 import time
 from argparse import ArgumentParser, Namespace
 
-from fleximq.cli.client_commands.broker_command import out, talking
+from fleximq.cli.client_commands.broker_command import brokerCommand, out
 from fleximq.cli.client_commands.broker_options import Address, count, seconds
 
 
 def _prepare(parser: ArgumentParser) -> None:
-    parser.add_argument("--count", metavar="N", type=count, default=4, help="ask so many times [4]")
-    parser.add_argument(
-        "--interval", metavar="SECONDS", type=seconds, default=1.0, help="wait so long between them [1]"
-    )
+    parser.add_argument("--count", metavar="N", type=count, default=4, help="number of PINGs [4]")
+    parser.add_argument("--interval", metavar="SECONDS", type=seconds, default=1.0, help="seconds between them [1]")
     parser.add_argument("--json", action="store_true", help="one JSON object, in milliseconds")
 
 
@@ -36,4 +34,4 @@ def _run(arguments: Namespace, address: Address) -> int:
 
 
 #: The command.
-PING = talking("ping", "See whether the broker answers, and how quickly.", _prepare, _run)
+PING = brokerCommand("ping", "Measure the round-trip time to the broker.", _prepare, _run)

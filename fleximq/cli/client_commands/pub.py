@@ -8,41 +8,45 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fleximq.cli.client_commands.broker_command import Pace, out, progress, say, talking
+from fleximq.cli.client_commands.broker_command import PublishRate, brokerCommand, out, progress, say
 from fleximq.cli.client_commands.broker_options import Address, count, rate
-from fleximq.cli.client_commands.payload_text import addReading, readerOf, wordRead
+from fleximq.cli.client_commands.payload_text import addInputOption, argumentValue, parserOf
 from fleximq.client.blocking import Client
 from fleximq.errors import SettingError
 
-#: So many values are published together where nothing has to be waited for between them.
+#: Values are published together in chunks of this size.
 _TOGETHER = 1000
-#: So many bytes of standard input are read at once, or as many as are there.
+#: Bytes of standard input read at once, at most.
 _READ = 1 << 16
 
 
 def _prepare(parser: ArgumentParser) -> None:
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument(
-        "value", metavar="VALUE", nargs="?", help="what to publish; without it, each line of standard input"
+        "value", metavar="VALUE", nargs="?", help="the value to publish; without it, each line of standard input"
     )
     parser.add_argument(
-        "--file", metavar="FILE", help="publish what is in this file, as one value; - is standard input"
+        "--file", metavar="FILE", help="publish the content of this file as one value; - is standard input"
     )
-    addReading(parser)
-    parser.add_argument("--count", metavar="N", type=count, help="publish it so many times; of lines, so many of them")
-    parser.add_argument("--rate", metavar="N", type=rate, help="publish so many a second at most")
+    addInputOption(parser)
+    parser.add_argument(
+        "--count", metavar="N", type=count, help="publish the value this many times, or at most this many lines"
+    )
+    parser.add_argument("--rate", metavar="N", type=rate, help="limit of messages per second")
     parser.add_argument("--key", help="the key of each message, for the pipeline")
-    parser.add_argument("--message-id", metavar="ID", help="the id of the message: a repeat is known by it")
-    parser.add_argument("--json", action="store_true", help="say what was done as JSON")
-    parser.add_argument("--quiet", action="store_true", help="say nothing if all went well")
+    parser.add_argument(
+        "--message-id", metavar="ID", help="the id of the message; on durable topics the broker drops a repeated one"
+    )
+    parser.add_argument("--json", action="store_true", help="report the result as JSON")
+    parser.add_argument("--quiet", action="store_true", help="print nothing on success")
 
 
 def _run(arguments: Namespace, address: Address) -> int:
-    portions = _portions(arguments)
+    chunks = _chunks(arguments)
     total = arguments.count or (1 if arguments.value is not None or arguments.file else None)
     begun = time.monotonic()
     with address.connect() as client, progress("published", total) as advance:
-        done = _publish(client, arguments, portions, advance)
+        done = _publish(client, arguments, chunks, advance)
         client.flush()
     took = time.monotonic() - begun
     if arguments.json:
@@ -55,36 +59,36 @@ def _run(arguments: Namespace, address: Address) -> int:
 def _publish(
     client: Client,
     arguments: Namespace,
-    portions: Iterator[list[Any]],
+    chunks: Iterator[list[Any]],
     advance: Callable[[int], object],
 ) -> int:
-    """Publish portion by portion, or value by value where keys or a rate are given, and return how many."""
+    """Publish chunks, or single values if an id, a key or a rate is given; return the number of values."""
     done = 0
     topic, key, messageId = arguments.topic, arguments.key, arguments.message_id
     isSingle = any(each is not None for each in (key, messageId, arguments.rate))
-    pace = Pace(arguments.rate)
-    for portion in portions:
+    pace = PublishRate(arguments.rate)
+    for chunk in chunks:
         if isSingle:
-            for value in portion:
+            for value in chunk:
                 pace.wait()
                 client.publish(topic, value, key=key, message_id=messageId)
         else:
-            client.publish_many(topic, portion)
-        done += len(portion)
-        advance(len(portion))
+            client.publish_many(topic, chunk)
+        done += len(chunk)
+        advance(len(chunk))
     return done
 
 
-def _portions(arguments: Namespace) -> Iterator[list[Any]]:
-    """Yield what is to be published, as it comes.
+def _chunks(arguments: Namespace) -> Iterator[list[Any]]:
+    """Yield chunks of values as they are read.
 
-    :raises SettingError: it is not what it was said to be.
+    :raises SettingError: a value is invalid.
     """
-    read = readerOf(arguments.as_)
+    read = parserOf(arguments.as_)
     if arguments.value is not None and arguments.file:
         raise SettingError("give a VALUE or --file, not both")
     if arguments.value is not None:
-        return _repeated(wordRead(arguments.as_, arguments.value), arguments.count or 1)
+        return _repeated(argumentValue(arguments.as_, arguments.value), arguments.count or 1)
     if arguments.file:
         return _repeated(read(_content(arguments.file)), arguments.count or 1)
     return _limited(([read(line) for line in lines] for lines in _lines(sys.stdin.buffer)), arguments.count)
@@ -95,19 +99,19 @@ def _repeated(value: Any, count: int) -> Iterator[list[Any]]:
         yield [value] * min(_TOGETHER, count - first)
 
 
-def _limited(portions: Iterator[list[Any]], most: int | None) -> Iterator[list[Any]]:
+def _limited(chunks: Iterator[list[Any]], most: int | None) -> Iterator[list[Any]]:
     left = sys.maxsize if most is None else most
-    for portion in portions:
-        yield portion[:left]
-        left -= len(portion)
+    for chunk in chunks:
+        yield chunk[:left]
+        left -= len(chunk)
         if left <= 0:
             return
 
 
 def _lines(stream: BinaryIO) -> Iterator[list[bytes]]:
-    """Yield the lines that have come so far, without their ends, whenever there are some."""
+    """Yield the lines read so far, without their ends."""
     rest = b""
-    while data := stream.read1(_READ):  # type: ignore[attr-defined]  # what standard input is has it
+    while data := stream.read1(_READ):  # type: ignore[attr-defined]  # BufferedReader has it
         *lines, rest = (rest + data).split(b"\n")
         if lines:
             yield [line.removesuffix(b"\r") for line in lines]
@@ -123,4 +127,4 @@ def _content(path: str) -> bytes:
 
 
 #: The command.
-PUB = talking("pub", "Publish a value, the lines of standard input, or a file.", _prepare, _run)
+PUB = brokerCommand("pub", "Publish a value, the lines of standard input, or a file.", _prepare, _run)

@@ -1,6 +1,6 @@
-"""``fleximq req CLIENT PATH [VALUE]``: asks a client, or the broker itself, and shows the answer.
+"""``fleximq req CLIENT PATH [VALUE]``: sends a request to a client or the broker, and prints the answer.
 
-``fleximq notify CLIENT PATH [VALUE]``: tells a client something, without an answer.
+``fleximq notify CLIENT PATH [VALUE]``: sends a notification, which has no answer.
 """
 
 import json
@@ -8,39 +8,39 @@ import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from typing import Any
 
-from fleximq.cli.client_commands.broker_command import out, talking
+from fleximq.cli.client_commands.broker_command import brokerCommand, out
 from fleximq.cli.client_commands.broker_options import Address
-from fleximq.cli.client_commands.payload_text import addReading, addShowing, asJson, shown, wordRead
+from fleximq.cli.client_commands.payload_text import addInputOption, addOutputOptions, argumentValue, asJson, formatted
 from fleximq.client.blocking import Client
 from fleximq.client.payloads import packed
 from fleximq.client.protocol.conversation import BROKER
 from fleximq.client.settings import Codec
 from fleximq.errors import SettingError
 
-#: The answer's payload is shown as it came, so nothing is to read it before.
-_AS_IT_CAME = Codec(unpack=bytes)
+#: Answers are formatted from their payloads, so the client does not decode them.
+_RAW = Codec(unpack=bytes)
 
 
 def clientId(text: str) -> int:
-    """Read the id of a client; ``broker`` is the broker itself. For ``argparse``."""
+    """Parse the id of a client, or ``broker``. For ``argparse``."""
     if text == "broker":
         return BROKER
     if text.isascii() and text.isdecimal() and 0 < int(text) < 1 << 32:
         return int(text)
-    raise ArgumentTypeError(f"{text!r} is no client: give its id, which serve and top show, or broker")
+    raise ArgumentTypeError(f"{text!r} is not a client: give its id, which serve and top show, or broker")
 
 
 def _prepareReq(parser: ArgumentParser) -> None:
     parser.add_argument("client", metavar="CLIENT", type=clientId, help="its id, or broker for the broker itself")
-    parser.add_argument("path", metavar="PATH", help="what is asked, e.g. /broker/about")
-    parser.add_argument("value", metavar="VALUE", nargs="?", help="what goes with it")
-    addReading(parser)
-    addShowing(parser)
+    parser.add_argument("path", metavar="PATH", help="the path of the request, e.g. /broker/about")
+    parser.add_argument("value", metavar="VALUE", nargs="?", help="the value to send")
+    addInputOption(parser)
+    addOutputOptions(parser)
 
 
 def _runReq(arguments: Namespace, address: Address) -> int:
-    value = None if arguments.value is None else wordRead(arguments.as_, arguments.value)
-    with address.connect(codec=_AS_IT_CAME) as client:
+    value = None if arguments.value is None else argumentValue(arguments.as_, arguments.value)
+    with address.connect(codec=_RAW) as client:
         begun = time.perf_counter()
         answer = _ask(client, arguments, value, address.timeout)
         took = time.perf_counter() - begun
@@ -48,7 +48,7 @@ def _runReq(arguments: Namespace, address: Address) -> int:
         found = {"client": arguments.client, "path": arguments.path, "value": asJson(answer), "seconds": round(took, 6)}
         out(json.dumps(found, ensure_ascii=False).encode() + b"\n")
     else:
-        out(shown(answer, arguments.format))
+        out(formatted(answer, arguments.format))
     return 0
 
 
@@ -61,24 +61,24 @@ def _ask(client: Client, arguments: Namespace, value: Any, timeout: float) -> by
 
 
 #: The command.
-REQ = talking("req", "Ask a client, or the broker itself, and show the answer.", _prepareReq, _runReq)
+REQ = brokerCommand("req", "Send a request to a client or the broker, and show the answer.", _prepareReq, _runReq)
 
 
 def _prepareNotify(parser: ArgumentParser) -> None:
     parser.add_argument("client", metavar="CLIENT", help="its id, several with commas between them, or all")
-    parser.add_argument("path", metavar="PATH", nargs="?", help="what it is about; not for all")
-    parser.add_argument("value", metavar="VALUE", nargs="?", help="what goes with it")
-    addReading(parser)
+    parser.add_argument("path", metavar="PATH", nargs="?", help="the path of the notification; none with all")
+    parser.add_argument("value", metavar="VALUE", nargs="?", help="the value to send")
+    addInputOption(parser)
 
 
 def _runNotify(arguments: Namespace, address: Address) -> int:
     toAll = arguments.client == "all"
     written = arguments.path if toAll else arguments.value
     if toAll and arguments.value is not None:
-        raise SettingError("what goes to all has no path: give all and a VALUE")
+        raise SettingError("a broadcast has no path: give all and a VALUE")
     if not toAll and arguments.path is None:
         raise SettingError("a notification needs a PATH")
-    value = None if written is None else wordRead(arguments.as_, written)
+    value = None if written is None else argumentValue(arguments.as_, written)
     with address.connect() as client:
         if toAll:
             client.broadcast(value)
@@ -89,4 +89,4 @@ def _runNotify(arguments: Namespace, address: Address) -> int:
 
 
 #: The command.
-NOTIFY = talking("notify", "Tell a client, several, or all of them something.", _prepareNotify, _runNotify)
+NOTIFY = brokerCommand("notify", "Send a notification to one client, several or all.", _prepareNotify, _runNotify)

@@ -1,8 +1,8 @@
-"""``fleximq serve PATH COMMAND``: answers requests with what a command of the shell prints.
+"""``fleximq serve PATH COMMAND``: answers requests with the output of a shell command.
 
-The request's value comes to the command on standard input, as text; ``FLEXIMQ_PATH`` and ``FLEXIMQ_SENDER`` say what
-was asked and by whom. What the command prints is the answer, without its last line's end. A command that fails is
-answered with 500 and the last line that it printed to standard error.
+The command gets the request's value as text on standard input, and path and sender in ``FLEXIMQ_PATH`` and
+``FLEXIMQ_SENDER``. Its output, without the end of the last line, is the answer. A failed command is answered with 500
+and the last line of its standard error.
 """
 
 import json
@@ -12,44 +12,41 @@ import threading
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from fleximq.cli.client_commands.broker_command import out, say, talking
+from fleximq.cli.client_commands.broker_command import brokerCommand, out, say
 from fleximq.cli.client_commands.broker_options import Address, count, seconds
-from fleximq.cli.client_commands.payload_text import addReading, readerOf, shown
-from fleximq.client.blocking.shared_connection import SIGNALS
+from fleximq.cli.client_commands.payload_text import addInputOption, formatted, parserOf
+from fleximq.client.blocking.shared_connection import SIGNAL_SECONDS
 from fleximq.client.errors import Answered
 from fleximq.client.events import Request
 from fleximq.errors import SettingError
 from fleximq.status import Status
 
-#: So much of what went wrong is told to whoever asked, in characters.
+#: Limit of an error text in an answer, in characters.
 _WORDS = 500
 
 
 def _prepare(parser: ArgumentParser) -> None:
-    parser.add_argument("path", metavar="PATH", help="what is answered, e.g. /time")
-    parser.add_argument("command", metavar="COMMAND", help="what the shell runs for each request, e.g. 'date +%%s'")
-    addReading(parser)
-    parser.add_argument("--limit", metavar="SECONDS", type=seconds, default=60.0, help="how long it may run [60]")
-    parser.add_argument("--count", metavar="N", type=count, help="end after so many answers")
-    parser.add_argument("--json", action="store_true", help="say what happens as JSON, a line for each request")
+    parser.add_argument("path", metavar="PATH", help="the path to serve, e.g. /time")
+    parser.add_argument("command", metavar="COMMAND", help="shell command to run for each request, e.g. 'date +%%s'")
+    addInputOption(parser)
+    parser.add_argument("--limit", metavar="SECONDS", type=seconds, default=60.0, help="limit for one run [60]")
+    parser.add_argument("--count", metavar="N", type=count, help="end after this many answers")
+    parser.add_argument("--json", action="store_true", help="report each request as one line of JSON")
 
 
-class Served:
-    """Answers requests by running a command.
-
-    :param asJson: what is told on standard output is JSON.
-    """
+class CommandService:
+    """Answers requests by running a command."""
 
     def __init__(self, arguments: Namespace) -> None:
         self._arguments = arguments
-        self._read = readerOf(arguments.as_)
+        self._read = parserOf(arguments.as_)
         self._left = arguments.count
         self.over = threading.Event()
 
     def __call__(self, request: Request) -> Any:
         """Return the answer.
 
-        :raises Answered: the command failed, took too long, or printed something else than it should.
+        :raises Answered: the command failed, took too long, or printed an invalid value.
         """
         status, words, value = self._answer(request)
         self._tell(request, status)
@@ -67,7 +64,7 @@ class Served:
             done = subprocess.run(
                 self._arguments.command,
                 shell=True,
-                input=shown(request.payload, "text").removesuffix(b"\n"),
+                input=formatted(request.payload, "text").removesuffix(b"\n"),
                 capture_output=True,
                 timeout=self._arguments.limit,
                 env=variables,
@@ -91,14 +88,14 @@ class Served:
 
 
 def _run(arguments: Namespace, address: Address) -> int:
-    served = Served(arguments)
+    served = CommandService(arguments)
     with address.connect() as client:
         client.serve(arguments.path, served)
         say(f"client {client.id} answers {arguments.path}; ask it: fleximq req {client.id} {arguments.path}")
-        while not served.over.wait(SIGNALS):
+        while not served.over.wait(SIGNAL_SECONDS):
             pass
     return 0
 
 
 #: The command.
-SERVE = talking("serve", "Answer requests with what a command of the shell prints.", _prepare, _run)
+SERVE = brokerCommand("serve", "Answer requests with the output of a shell command.", _prepare, _run)

@@ -1,6 +1,6 @@
-"""``fleximq sub TOPIC...``: shows what is published to topics or patterns.
+"""``fleximq sub TOPIC...``: prints the messages of topics or patterns.
 
-``fleximq tail``: who comes and goes, and which topics come into being, as it happens.
+``fleximq tail``: prints connects, disconnects and new topics as they happen.
 """
 
 import json
@@ -12,20 +12,20 @@ from contextlib import ExitStack
 from datetime import datetime
 from typing import Any
 
-from fleximq.cli.client_commands.broker_command import out, talking
+from fleximq.cli.client_commands.broker_command import brokerCommand, out
 from fleximq.cli.client_commands.broker_options import Address, count, seconds
-from fleximq.cli.client_commands.payload_text import addShowing, asJson, describe, shown
+from fleximq.cli.client_commands.payload_text import addOutputOptions, asJson, deliveryAsJson, formatted
 from fleximq.client.blocking import Client, Subscription
 from fleximq.client.blocking.client import Start
 from fleximq.client.events import Delivery
 
-#: What the broker tells of itself (docs/dialects.rst, presence).
+#: Topics of presence events (docs/dialects.rst).
 JOINED, LEFT, CREATED = "$sys/clients/joined", "$sys/clients/left", "$sys/topics/created"
 
 
 def _prepareTail(parser: ArgumentParser) -> None:
-    parser.add_argument("--count", metavar="N", type=count, help="end after so many events")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--count", metavar="N", type=count, help="end after this many events")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
 
 
 def _runTail(arguments: Namespace, address: Address) -> int:
@@ -46,7 +46,7 @@ def _runTail(arguments: Namespace, address: Address) -> int:
 
 
 def sentence(topic: str, value: Any) -> str:
-    """Return in words what an event of the broker says."""
+    """Return a presence event of the broker as a sentence."""
     said = value if isinstance(value, dict) else {}
     if topic == JOINED:
         return f"{said.get('name')} joined ({said.get('dialect')}, client {said.get('client_id')})"
@@ -58,10 +58,10 @@ def sentence(topic: str, value: Any) -> str:
 
 
 #: The command.
-TAIL = talking("tail", "Follow who comes and goes, and which topics come into being.", _prepareTail, _runTail)
+TAIL = brokerCommand("tail", "Stream connects, disconnects and new topics.", _prepareTail, _runTail)
 
 
-#: With several subscriptions, so long each is waited for before the next is looked at, in seconds.
+#: With several subscriptions, the wait for each before the next, in seconds.
 _LOOK = 0.05
 
 
@@ -72,12 +72,12 @@ def _prepareSub(parser: ArgumentParser) -> None:
         dest="from_",
         metavar="WHERE",
         type=_start,
-        help="begin in the past of a durable topic: first, last, an offset, or 15m, 2h, 7d ago",
+        help="replay a durable topic from: first, last, an offset, or a time ago such as 15m, 2h, 7d",
     )
-    parser.add_argument("--count", metavar="N", type=count, help="end after so many")
-    parser.add_argument("--for", dest="for_", metavar="SECONDS", type=seconds, help="end after so long")
+    parser.add_argument("--count", metavar="N", type=count, help="end after this many messages")
+    parser.add_argument("--for", dest="for_", metavar="SECONDS", type=seconds, help="end after this time")
     parser.add_argument("--topic", action="store_true", help="show the topic before each value")
-    addShowing(parser)
+    addOutputOptions(parser)
 
 
 def _runSub(arguments: Namespace, address: Address) -> int:
@@ -87,10 +87,10 @@ def _runSub(arguments: Namespace, address: Address) -> int:
         client = stack.enter_context(address.connect())
         for delivery in _deliveries(client, stack, arguments):
             if arguments.json:
-                out(json.dumps(describe(delivery), ensure_ascii=False).encode() + b"\n")
+                out(json.dumps(deliveryAsJson(delivery), ensure_ascii=False).encode() + b"\n")
             else:
                 title = f"{delivery.topic}: ".encode() if titled and arguments.format != "raw" else b""
-                out(title + shown(delivery.payload, arguments.format))
+                out(title + formatted(delivery.payload, arguments.format))
             shownSoFar += 1
             if shownSoFar == arguments.count:
                 break
@@ -98,7 +98,7 @@ def _runSub(arguments: Namespace, address: Address) -> int:
 
 
 def _deliveries(client: Client, stack: ExitStack, arguments: Namespace) -> Iterator[Delivery]:
-    """Yield what comes, until the time is over."""
+    """Yield deliveries until the time is over."""
     subscriptions = [stack.enter_context(client.subscribe(topic, arguments.from_)) for topic in arguments.topics]
     end = None if arguments.for_ is None else time.monotonic() + arguments.for_
     if len(subscriptions) == 1:
@@ -123,7 +123,7 @@ def _isPattern(topic: str) -> bool:
 
 
 def _start(text: str) -> Start:
-    """Read where to begin."""
+    """Parse the start of a subscription."""
     if text in ("first", "last"):
         return text
     if text.isascii() and text.isdecimal():
@@ -131,10 +131,8 @@ def _start(text: str) -> Start:
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     if text[:-1].isascii() and text[:-1].isdecimal() and text[-1] in units:
         return {"time": round((time.time() - int(text[:-1]) * units[text[-1]]) * 1000)}
-    raise ArgumentTypeError(
-        f"{text!r} is no place in the past: give first, last, an offset, or a time such as 15m, 2h, 7d"
-    )
+    raise ArgumentTypeError(f"{text!r} is not a start: give first, last, an offset, or a time such as 15m, 2h, 7d")
 
 
 #: The command.
-SUB = talking("sub", "Show what is published to topics or patterns.", _prepareSub, _runSub)
+SUB = brokerCommand("sub", "Show the messages of topics or patterns.", _prepareSub, _runSub)

@@ -1,4 +1,4 @@
-"""``fleximq top``: clients, topics and rates of a broker, again and again."""
+"""``fleximq top``: a live table of a broker's clients, topics and rates."""
 
 import json
 import time
@@ -6,19 +6,19 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from fleximq.cli.client_commands.broker_command import out, talking
+from fleximq.cli.client_commands.broker_command import brokerCommand, out
 from fleximq.cli.client_commands.broker_options import Address, count, seconds
 from fleximq.client.blocking import Client
 from fleximq.errors import SettingError
 
-#: So many clients and topics are asked for at a time.
+#: Clients and topics in one request.
 _PAGE = 1000
-#: No more of each are looked at, so that a look takes no longer than a moment.
-_MOST = 20_000
+#: Limit of clients and topics in a snapshot, so that it is quick.
+_MAX_ROWS = 20_000
 
 
-class Look(NamedTuple):
-    """What a broker said of itself at one moment of the clock, in seconds."""
+class Snapshot(NamedTuple):
+    """The broker's answers at one time of the monotonic clock, in seconds."""
 
     time: float
     about: Mapping[str, Any]
@@ -26,21 +26,21 @@ class Look(NamedTuple):
     topics: Mapping[str, Mapping[str, Any]]
 
 
-def look(client: Client, timeout: float) -> Look:
-    """Ask a broker.
+def snapshot(client: Client, timeout: float) -> Snapshot:
+    """Query a broker.
 
-    :raises RequestFailed: it does not let this client know.
+    :raises RequestFailed: this client may not query it.
     """
     about = client.ask("/broker/about", timeout=timeout)
     clients = {row["client_id"]: row for row in _rows(client, "clients", timeout)}
     topics = {row["topic"]: row for row in _rows(client, "topics", timeout)}
-    return Look(time.monotonic(), about, clients, topics)
+    return Snapshot(time.monotonic(), about, clients, topics)
 
 
 def _rows(client: Client, name: str, timeout: float) -> Iterator[Mapping[str, Any]]:
     after: Any = None
     found = 0
-    while found < _MOST:
+    while found < _MAX_ROWS:
         page = client.ask(f"/broker/{name}", {"limit": _PAGE} | ({} if after is None else {"after": after}), timeout)
         yield from page[name]
         found += len(page[name])
@@ -49,19 +49,19 @@ def _rows(client: Client, name: str, timeout: float) -> Iterator[Mapping[str, An
             return
 
 
-def rates(before: Look, now: Look) -> dict[str, float]:
-    """Return how many messages a second were published to each topic between two looks."""
+def rates(before: Snapshot, now: Snapshot) -> dict[str, float]:
+    """Return the messages per second published to each topic between two snapshots."""
     span = max(now.time - before.time, 1e-9)
     found = {}
     for name, row in now.topics.items():
         old = before.topics.get(name, {}).get("published", 0)
-        # A topic that was forgotten and came back counts anew.
+        # The count of a topic that was removed meanwhile starts at 0 again.
         found[name] = max(0, row["published"] - old if row["published"] >= old else row["published"]) / span
     return found
 
 
-def described(before: Look, now: Look, rows: int) -> dict[str, Any]:
-    """Return what ``--json`` shows: the broker, messages a second, and the busiest topics and oldest clients."""
+def summary(before: Snapshot, now: Snapshot, rows: int) -> dict[str, Any]:
+    """Return the object of ``--json``: the broker, its rate, the busiest topics and the oldest clients."""
     each = rates(before, now)
     busiest = sorted(now.topics.values(), key=lambda row: (-each[row["topic"]], -row["published"], row["topic"]))
     return {
@@ -76,7 +76,7 @@ def described(before: Look, now: Look, rows: int) -> dict[str, Any]:
 
 
 def screen(found: Mapping[str, Any], url: str) -> Any:
-    """Return what ``top`` draws of :func:`described`."""
+    """Return the table for a :func:`summary`."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -122,15 +122,17 @@ def _table(first: str, others: Iterable[str]) -> Any:
 
 
 def _prepare(parser: ArgumentParser) -> None:
-    parser.add_argument("--interval", metavar="SECONDS", type=seconds, default=1.0, help="look so often [1]")
-    parser.add_argument("--count", metavar="N", type=count, help="end after so many looks")
-    parser.add_argument("--rows", metavar="N", type=count, default=15, help="show so many topics and clients [15]")
-    parser.add_argument("--json", action="store_true", help="one JSON object a look")
+    parser.add_argument(
+        "--interval", metavar="SECONDS", type=seconds, default=1.0, help="seconds between two snapshots [1]"
+    )
+    parser.add_argument("--count", metavar="N", type=count, help="end after this many snapshots")
+    parser.add_argument("--rows", metavar="N", type=count, default=15, help="number of topics and clients to show [15]")
+    parser.add_argument("--json", action="store_true", help="one JSON object per snapshot")
 
 
 def _run(arguments: Namespace, address: Address) -> int:
-    if arguments.rows > _MOST:
-        raise SettingError(f"rows is {arguments.rows}, but must be at most {_MOST}")
+    if arguments.rows > _MAX_ROWS:
+        raise SettingError(f"rows is {arguments.rows}, but must be at most {_MAX_ROWS}")
     with address.connect() as client:
         found = _looks(client, arguments, address.timeout)
         if arguments.json:
@@ -142,18 +144,18 @@ def _run(arguments: Namespace, address: Address) -> int:
 
 
 def _looks(client: Client, arguments: Namespace, timeout: float) -> Iterator[dict[str, Any]]:
-    before = look(client, timeout)
+    before = snapshot(client, timeout)
     left = arguments.count
     while left is None or left > 0:
         time.sleep(arguments.interval)
-        now = look(client, timeout)
-        yield described(before, now, arguments.rows)
+        now = snapshot(client, timeout)
+        yield summary(before, now, arguments.rows)
         before = now
         left = None if left is None else left - 1
 
 
 def _draw(found: Iterator[dict[str, Any]], url: str) -> None:
-    """Draw each look in the place of the one before; where there is no terminal, one below the other."""
+    """Redraw the table in place; without a terminal, print one after the other."""
     from rich.console import Console
     from rich.live import Live
 
@@ -168,4 +170,4 @@ def _draw(found: Iterator[dict[str, Any]], url: str) -> None:
 
 
 #: The command.
-TOP = talking("top", "Watch clients, topics and rates of a broker.", _prepare, _run)
+TOP = brokerCommand("top", "Watch clients, topics and rates of a broker.", _prepare, _run)

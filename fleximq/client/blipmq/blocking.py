@@ -5,7 +5,7 @@
     with connect("tcp://localhost:7890", key="secret") as client:
         client.publish("orders", b"two apples")
 
-Threads may share a client. All such clients of a process use one background thread for their connections; ``on_state``
+Threads may share a client. All of these clients in a process share one background thread; ``on_state``
 is called in that thread and must not wait for the client.
 """
 
@@ -52,7 +52,7 @@ def connect(
     :raises SettingError: the URL or a setting is invalid.
     :raises ConnectionLost: no BlipMQ broker answers there.
     :raises Untrusted: one side does not trust the other's certificate.
-    :raises JoinRefused: the broker does not let this client in.
+    :raises JoinRefused: the broker refused to admit the client.
     """
     settings = ClientSettings(
         timeout=timeout, tls=tls, reconnect=reconnect, buffer=buffer, keep_alive=keep_alive, on_state=on_state

@@ -1,7 +1,7 @@
-"""What a BlipMQ client says and hears on one connection, without any I/O (BlipMQ document, docs/dialects.rst).
+"""The client's side of one BlipMQ connection, without I/O (BlipMQ document, docs/dialects.rst).
 
-A POLL of an empty subscription has no answer. So POLLs go out in rounds, each with a PING behind it: the PONG says that
-all of them are decided, and everything delivered before it belongs to the oldest round.
+A POLL of an empty subscription has no answer. So POLLs are sent in rounds, each followed by a PING: its PONG completes
+the round, and all deliveries before it belong to the oldest round.
 """
 
 from collections import deque
@@ -24,13 +24,13 @@ from fleximq.wire.blipmq_payload import (
     encodeSubscription,
 )
 
-#: Correlation ids: delivery tags count from 1, so ours begin where no tag will come.
+#: Correlation ids: delivery tags count from 1 and never reach these values.
 _QUESTIONS = 1 << 62
 _PUBLICATIONS = 1 << 63
 
 
 class BlipDelivery(NamedTuple):
-    """A message. ``tag`` is its number in the subscription, by which it is acknowledged; with QoS 0 there is none."""
+    """A message. ``tag`` identifies it in the subscription for the ACK; 0 with QoS 0."""
 
     topic: str
     payload: bytes
@@ -51,52 +51,52 @@ class _Round(NamedTuple):
     subscription: int
     first: int
     polls: int
-    came: list[BlipDelivery]
+    deliveries: list[BlipDelivery]
     pending: Pending[list[BlipDelivery]]
 
 
 class BlipConversation:
     """One connection.
 
-    :param nacked: is told the NACKs to what has no answer otherwise: the number of a publication or None, the delivery
-        tag of an ACK or None, and the NACK. With neither, the broker is about to end the connection.
+    :param nacked: called with NACKs for frames that have no other answer: the number of a publication or None, the
+        delivery tag of an ACK or None, and the NACK. With neither, the broker is about to end the connection.
     """
 
     def __init__(self, nacked: Callable[[int | None, int | None, Nack], None]) -> None:
         self._nacked = nacked
         self._scanner = BlipScanner(1024 * MEBIBYTE)
         self._next = _QUESTIONS
-        self._asked: dict[int, Pending[int]] = {}
+        self._questions: dict[int, Pending[int]] = {}
         self._pings: dict[int, Pending[None]] = {}
         self._rounds: deque[_Round] = deque()
 
     # -- what is said ------------------------------------------------------------------------------
 
     def hello(self, key: str) -> tuple[bytes, Pending[int], Pending[int]]:
-        """Return HELLO and AUTH, and what will be their answers."""
+        """Return HELLO and AUTH, and the results for their answers."""
         hello, one = self._question(FrameType.HELLO, encodeHello())
         auth, two = self._question(FrameType.AUTH, encodeAuth(key))
         return hello + auth, one, two
 
     def subscribe(self, topic: str, qos: int) -> tuple[bytes, Pending[int]]:
-        """Return a SUBSCRIBE, and what will be the id of the subscription."""
+        """Return a SUBSCRIBE, and a result with the id of the subscription."""
         return self._question(FrameType.SUBSCRIBE, encodeSubscribe(topic, qos))
 
     def _question(self, kind: FrameType, payload: bytes) -> tuple[bytes, Pending[int]]:
         pending: Pending[int] = Pending()
         self._next += 1
-        self._asked[self._next] = pending
+        self._questions[self._next] = pending
         return encodeFrame(kind, self._next, payload), pending
 
     def ping(self) -> tuple[bytes, Pending[None]]:
-        """Return a PING, and what is settled when all before it is done and, where durable, on disk."""
+        """Return a PING, and a result that completes when earlier frames are processed and, where durable, on disk."""
         pending: Pending[None] = Pending()
         self._next += 1
         self._pings[self._next] = pending
         return encodeFrame(FrameType.PING, self._next), pending
 
     def poll(self, subscription: int, count: int) -> tuple[bytes, Pending[list[BlipDelivery]]]:
-        """Return a round of so many POLLs, and what it will bring."""
+        """Return a round of ``count`` POLLs, and a result with its deliveries."""
         payload, first = encodeSubscription(subscription), self._next + 1
         pending: Pending[list[BlipDelivery]] = Pending()
         self._next += count + 1
@@ -112,15 +112,16 @@ class BlipConversation:
 
     @staticmethod
     def publications(head: bytes, first: int, messages: Sequence[bytes]) -> bytes:
-        """Return PUBLISHes, numbered from ``first`` on; ``head`` is their topic and QoS, encoded."""
+        """Return PUBLISHes, numbered from ``first`` on; ``head`` is the encoded topic and QoS."""
         return encodeRun(head, range(_PUBLICATIONS + first, _PUBLICATIONS + first + len(messages)), messages)
 
     # -- what is heard -----------------------------------------------------------------------------
 
     def received(self, data: bytes) -> None:
-        """Take what was read, and settle what it answers.
+        """Handle received bytes, and resolve the results of answers in them.
 
-        :raises BrokerError: it is not BlipMQ, or answers nothing that was asked; nothing can be read after that.
+        :raises BrokerError: the bytes are not BlipMQ, or a frame answers no request; the connection cannot be used any
+            longer.
         """
         for kind, head, correlations, messages in self._scanner.feed(data):
             if kind is FrameType.PUBLISH:
@@ -133,21 +134,21 @@ class BlipConversation:
             elif kind is FrameType.NACK:
                 self._refused(correlations[0], decodeNack(head))
             else:
-                raise BadFraming(f"a broker does not say {kind.name}")
+                raise BadFraming(f"a broker does not send {kind.name}")
 
     def _answered(self, correlation: int) -> Pending[int]:
-        pending = self._asked.pop(correlation, None)
+        pending = self._questions.pop(correlation, None)
         if pending is None:
-            raise BadFraming(f"an ACK with the correlation id {correlation} answers nothing")
+            raise BadFraming(f"an ACK with the correlation id {correlation} answers no request")
         return pending
 
     def _delivered(self, head: bytes, correlations: list[int], messages: list[bytes]) -> None:
         if not self._rounds:
-            raise BadFraming("a delivery came that was not polled for")
+            raise BadFraming("a delivery arrived without a POLL")
         topic, qos = decodePublish(head)
-        subscription, _, _, came, _ = self._rounds[0]
+        subscription, _, _, deliveries, _ = self._rounds[0]
         for tag, message in zip(correlations, messages, strict=True):
-            came.append(BlipDelivery(topic, message, qos, tag if qos else 0, subscription))
+            deliveries.append(BlipDelivery(topic, message, qos, tag if qos else 0, subscription))
 
     def _ponged(self, correlation: int) -> None:
         pending = self._pings.pop(correlation, None)
@@ -155,24 +156,24 @@ class BlipConversation:
             pending.succeed(None)
         elif self._rounds and correlation == self._rounds[0].first + self._rounds[0].polls:
             round = self._rounds.popleft()
-            round.pending.succeed(round.came)
+            round.pending.succeed(round.deliveries)
         else:
-            raise BadFraming(f"a PONG with the correlation id {correlation} answers nothing")
+            raise BadFraming(f"a PONG with the correlation id {correlation} answers no request")
 
     def _refused(self, correlation: int, nack: Nack) -> None:
         if correlation >= _PUBLICATIONS:
             self._nacked(correlation - _PUBLICATIONS, None, nack)
-        elif correlation in self._asked:
-            self._asked.pop(correlation).fail(Answered(nack.code, nack.message))
+        elif correlation in self._questions:
+            self._questions.pop(correlation).fail(Answered(nack.code, nack.message))
         elif self._rounds and correlation >= self._rounds[0].first:
             self._rounds[0].pending.fail(SubscribeFailed(nack.code, nack.message))
         else:
             self._nacked(None, correlation or None, nack)
 
     def lost(self, lost: ConnectionLost) -> None:
-        """Fail whatever was asked and not answered."""
-        for each in (*self._asked.values(), *self._pings.values(), *(round.pending for round in self._rounds)):
+        """Fail all pending results."""
+        for each in (*self._questions.values(), *self._pings.values(), *(round.pending for round in self._rounds)):
             each.fail(lost)  # type: ignore[attr-defined]
-        self._asked.clear()
+        self._questions.clear()
         self._pings.clear()
         self._rounds.clear()

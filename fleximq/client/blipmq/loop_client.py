@@ -1,4 +1,4 @@
-"""The BlipMQ client for programs with an event loop, whichever it is; its public forms are thin faces of it."""
+"""The BlipMQ client for any event loop; the public forms wrap it."""
 
 import logging
 import time
@@ -10,7 +10,7 @@ from fleximq.client.backoff import Backoff
 from fleximq.client.blipmq.conversation import BlipConversation, BlipDelivery
 from fleximq.client.errors import Answered, BufferFull, ClientError, ConnectionLost, Nacked, SubscribeFailed
 from fleximq.client.loops.interfaces import Loop
-from fleximq.client.protocol.refusals import KEPT
+from fleximq.client.protocol.refusals import MAX_REFUSALS
 from fleximq.client.queues.prefetch import Pulled
 from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink, refusedJoin
 from fleximq.client.settings import TIMEOUT, ClientSettings, State
@@ -20,52 +20,52 @@ from fleximq.wire.blipmq_frame import COUNTED_BYTES
 from fleximq.wire.blipmq_payload import Nack, encodePublish
 
 _log = logging.getLogger("fleximq.client.blipmq.awaited")
-#: How many deliveries are fetched ahead.
+#: Default limit of prefetched deliveries.
 PREFETCH = 64
-#: Publications go out in portions of so many bytes.
-_PORTION = MEBIBYTE
-#: Topics of the last publications are remembered as far as so many changes of topic.
-_CHANGES = 10_000
+#: Publications are sent in chunks of about this size.
+_CHUNK_BYTES = MEBIBYTE
+#: Limit of remembered changes of topic, for the topics in NACKs.
+_MAX_TOPICS = 10_000
 _UNKNOWN = 404
 
 
 class LoopBlipClient(ReconnectingLink):
-    """A connection to a broker in the BlipMQ dialect, made anew when it is lost."""
+    """A connection to a broker in the BlipMQ dialect; it reconnects by itself."""
 
     def __init__(self, loop: Loop, url: Url, settings: ClientSettings, key: str = "") -> None:
         super().__init__(loop, url, settings)
         self._key = key
         self._conversation = BlipConversation(self._nacked)
         self._number = 1
-        self._topics: deque[tuple[int, str]] = deque(maxlen=_CHANGES)
+        self._topics: deque[tuple[int, str]] = deque(maxlen=_MAX_TOPICS)
         self._refused: list[Nacked] = []
         self._refusals = 0
         self._isUnflushed = self._isUnacknowledged = False
-        self._uncertain: ConnectionLost | None = None
-        self._kept: list[bytes] = []
-        self._keptBytes = 0
-        self._owed: list[tuple[int, int]] = []
-        self._forgiven: set[int] = set()
+        self._loss: ConnectionLost | None = None
+        self._buffered: list[bytes] = []
+        self._bufferedBytes = 0
+        self._unsentAcks: list[tuple[int, int]] = []
+        self._ignoredTags: set[int] = set()
         self._subscriptions: dict[int, LoopBlipSubscription] = {}
         self._replaced: set[int] = set()
 
     # -- what a program says -----------------------------------------------------------------------
 
     async def publish(self, topic: str, payload: bytes | str, qos: int = 1) -> int:
-        """Publish a message, and return its number; it is done after the next :meth:`flush`.
+        """Publish a message and return its number; :meth:`flush` waits until it is processed.
 
         :param payload: bytes, or a text, which is sent as UTF-8.
-        :param qos: 1, or 0 for what need not be kept anywhere.
-        :raises ValueError: it does not fit into a frame, or there is no such QoS.
-        :raises BufferFull: the broker is away, and no more can be kept for it.
+        :param qos: 1, or 0 for messages that need not be stored.
+        :raises ValueError: the message is too large for a frame, or the QoS is invalid.
+        :raises BufferFull: the broker is unreachable and the buffer is full.
         :raises ConnectionLost: the client is closed.
         """
         return (await self.publish_many(topic, (payload,), qos))[0]
 
     async def publish_many(self, topic: str, payloads: Iterable[bytes | str], qos: int = 1) -> range:
-        """Publish many messages at once, which is much quicker than one by one; return their numbers.
+        """Publish several messages at once, several times as fast as single ones; return their numbers.
 
-        Errors as :meth:`publish`; if a portion is refused because the buffer is full, those before may be sent.
+        Errors as :meth:`publish`; if the buffer becomes full, earlier chunks may have been sent.
         """
         if qos not in (0, 1):
             raise ValueError(f"qos is {qos}, but must be 0 or 1")
@@ -73,11 +73,11 @@ class LoopBlipClient(ReconnectingLink):
         messages = [each.encode() if isinstance(each, str) else bytes(each) for each in payloads]
         longest = max(map(len, messages), default=0) + len(head) + COUNTED_BYTES
         if longest > BLIP_FRAME_BYTES:
-            raise ValueError(f"a message would make a frame of {longest} bytes, but there may be {BLIP_FRAME_BYTES}")
+            raise ValueError(f"a message would need a frame of {longest} bytes, but the limit is {BLIP_FRAME_BYTES}")
         numbers = range(self._number, self._number + len(messages))
         self._number += len(messages)
-        for first, portion in _portions(messages):
-            await self._post(topic, head, numbers[0] + first, portion)
+        for first, chunk in _chunks(messages):
+            await self._post(topic, head, numbers[0] + first, chunk)
         return numbers
 
     async def _post(self, topic: str, head: bytes, first: int, messages: Sequence[bytes]) -> None:
@@ -87,12 +87,12 @@ class LoopBlipClient(ReconnectingLink):
         data = self._conversation.publications(head, first, messages)
         if self.state is State.JOINED:
             self._isUnflushed = True
-            await self.connection.sendPatiently(data)
+            await self.connection.sendAndDrain(data)
             return
-        if self._keptBytes + len(data) > self.settings.buffer:
-            raise BufferFull(f"the broker is away, and {self._keptBytes} bytes are kept for it already")
-        self._kept.append(data)
-        self._keptBytes += len(data)
+        if self._bufferedBytes + len(data) > self.settings.buffer:
+            raise BufferFull(f"the broker is unreachable, and the buffer already holds {self._bufferedBytes} bytes")
+        self._buffered.append(data)
+        self._bufferedBytes += len(data)
 
     async def subscribe(
         self,
@@ -102,21 +102,21 @@ class LoopBlipClient(ReconnectingLink):
         idle: Backoff = IDLE,
         timeout: float | None = TIMEOUT,
     ) -> "LoopBlipSubscription":
-        """Subscribe to a topic, and return when the broker has done it.
+        """Subscribe to a topic, and wait until the broker has confirmed it.
 
-        It goes on when the connection was lost and made again; if the broker knows it no more, it is made anew, and
-        what was published in between is not for it.
+        It continues after a reconnect. If the broker has forgotten it, the client subscribes again, and messages
+        published in between are lost to it.
 
-        :param prefetch: at most so many deliveries are fetched ahead.
-        :param idle: the pauses while there is nothing.
+        :param prefetch: the limit of prefetched deliveries.
+        :param idle: the delays between polls of an empty subscription.
         :raises SubscribeFailed: the broker refused.
-        :raises TimeoutError: there was no answer in so many seconds.
+        :raises TimeoutError: no answer within ``timeout`` seconds.
         """
         id = await self._subscribed(topic, qos, timeout)
         return self._opened(LoopBlipSubscription(self, id, topic, qos, prefetch, idle))
 
     async def _subscribed(self, topic: str, qos: int, timeout: float | None) -> int:
-        await self.arrive(timeout)
+        await self.waitUntilJoined(timeout)
         data, pending = self._conversation.subscribe(topic, qos)
         self.connection.send(data)
         try:
@@ -125,10 +125,10 @@ class LoopBlipClient(ReconnectingLink):
             raise SubscribeFailed(error.status, error.words, topic) from None
 
     def resume(self, id: int, prefetch: int = PREFETCH, idle: Backoff = IDLE) -> "LoopBlipSubscription":
-        """Go on with a subscription whose ``id`` is known, of this client or of an earlier one with the same key.
+        """Continue a subscription by its ``id``; it may be of an earlier client with the same key.
 
-        :raises ValueError: this client has it already. If the broker does not know it, taking the first delivery
-            raises :class:`~fleximq.client.errors.SubscribeFailed` with 404.
+        :raises ValueError: it is already open in this client. If the broker does not know it, reading the first
+            delivery raises :class:`~fleximq.client.errors.SubscribeFailed` with 404.
         """
         self.checkOpen()
         if id in self._subscriptions:
@@ -140,9 +140,9 @@ class LoopBlipClient(ReconnectingLink):
         return subscription
 
     def ack(self, delivery: BlipDelivery) -> None:
-        """Acknowledge a delivery; there is no answer, and a NACK is raised by the next :meth:`flush`.
+        """Acknowledge a delivery; the next :meth:`flush` raises a NACK.
 
-        One that a subscription of this client gave is acknowledged once, however often this is called.
+        A delivery of this client's subscriptions is acknowledged only once, even if this is called again.
         """
         subscription = self._subscriptions.get(delivery.subscription)
         if subscription is not None:
@@ -151,15 +151,15 @@ class LoopBlipClient(ReconnectingLink):
             self.acknowledge(delivery.subscription, [delivery.tag])
 
     async def flush(self, timeout: float | None = TIMEOUT) -> None:
-        """Return when all that was sent is done and, with QoS 1 on durable topics, on disk.
+        """Wait until the broker has processed everything sent so far; with QoS 1 on durable topics, written to disk.
 
-        :raises Nacked: something was refused since the last flush; of several who flush, one is told.
-        :raises ConnectionLost: the connection was lost since then; what was sent before may not have arrived.
+        :raises Nacked: a message sent since the last flush was refused; raised by one of concurrent flushes.
+        :raises ConnectionLost: the connection was lost since the last flush, so messages may be lost.
         :raises TimeoutError: it took longer than ``timeout`` seconds.
         """
-        self._checkCertain()
-        await self.arrive(timeout)
-        self._checkCertain()
+        self._checkLosses()
+        await self.waitUntilJoined(timeout)
+        self._checkLosses()
         wasUnacknowledged = self._isUnacknowledged
         last, self._isUnflushed, self._isUnacknowledged = self._number, False, False
         try:
@@ -174,22 +174,22 @@ class LoopBlipClient(ReconnectingLink):
         self._checkRefused()
 
     async def ping(self, timeout: float | None = TIMEOUT) -> float:
-        """Return how many seconds the broker takes to answer, everything sent before included."""
-        await self.arrive(timeout)
+        """Return the round-trip time in seconds, which includes processing everything sent before."""
+        await self.waitUntilJoined(timeout)
         begun = time.perf_counter()
         await self._ping(timeout, "the answer to a PING")
         return time.perf_counter() - begun
 
     async def close(self, timeout: float | None = TIMEOUT) -> None:
-        """Flush, if anything was sent since the last flush, and end the connection; iterations end.
+        """Flush messages and ACKs sent since the last flush, and end the connection; iterations end.
 
-        What was taken and not acknowledged, and what was fetched ahead, comes again to whoever polls the subscription.
-        It is ended in any case; a second time nothing happens. Errors as :meth:`flush`.
+        Unacknowledged and prefetched deliveries are delivered again to the next client that polls the subscription. The
+        connection ends even if the flush fails. Closing again has no effect. Errors as :meth:`flush`.
         """
         for each in self._subscriptions.values():
             each.close()
         try:
-            isOwing = self._isUnflushed or self._isUnacknowledged or self._kept or self._uncertain or self._refused
+            isOwing = self._isUnflushed or self._isUnacknowledged or self._buffered or self._loss or self._refused
             if self.state is not State.CLOSED and isOwing:
                 await self.flush(timeout)
         finally:
@@ -202,10 +202,10 @@ class LoopBlipClient(ReconnectingLink):
         self.connection.send(data)
         await self.loop.wait(pending, timeout, what)
 
-    def _checkCertain(self) -> None:
-        if self._uncertain is not None:
-            lost, self._uncertain = self._uncertain, None
-            raise type(lost)(f"what was sent since the last flush may not have arrived: {lost}")
+    def _checkLosses(self) -> None:
+        if self._loss is not None:
+            lost, self._loss = self._loss, None
+            raise type(lost)(f"messages sent since the last flush may be lost: {lost}")
 
     def _checkRefused(self) -> None:
         if self._refused:
@@ -216,14 +216,14 @@ class LoopBlipClient(ReconnectingLink):
 
     def _nacked(self, number: int | None, tag: int | None, nack: Nack) -> None:
         if number is None and tag is None:
-            self.lose(ConnectionLost(f"the broker ended it: {nack.code} {nack.message}"))
+            self._lose(ConnectionLost(f"the broker ended it: {nack.code} {nack.message}"))
             return
-        if tag in self._forgiven and nack.code == _UNKNOWN:
+        if tag in self._ignoredTags and nack.code == _UNKNOWN:
             return
         error = Nacked(nack.code, nack.message, "" if number is None else self._topicOf(number))
         error.number, error.tag = number, tag
         self._refusals += 1
-        if len(self._refused) < KEPT:
+        if len(self._refused) < MAX_REFUSALS:
             self._refused.append(error)
 
     def _topicOf(self, number: int) -> str:
@@ -231,23 +231,23 @@ class LoopBlipClient(ReconnectingLink):
         return self._topics[place][1] if place >= 0 else ""
 
     def acknowledge(self, subscription: int, tags: Sequence[int]) -> None:
-        """Say that these deliveries are done, now or when there is a connection again."""
+        """Acknowledge deliveries, now or after the reconnect."""
         if self.state is State.JOINED:
             self._isUnacknowledged = True
             self.connection.send(self._conversation.ack(subscription, tags))
         else:
-            self.owe(subscription, tags)
+            self.ackLater(subscription, tags)
 
-    def owe(self, subscription: int, tags: Iterable[int]) -> None:
-        """Acknowledge these deliveries when there is a connection again."""
-        self._owed += [(subscription, tag) for tag in tags]
+    def ackLater(self, subscription: int, tags: Iterable[int]) -> None:
+        """Acknowledge deliveries after the reconnect."""
+        self._unsentAcks += [(subscription, tag) for tag in tags]
 
-    def forgive(self, tags: Iterable[int]) -> None:
-        """It does not matter if the broker does not know these deliveries any more."""
-        self._forgiven.update(tags)
+    def ignoreUnknown(self, tags: Iterable[int]) -> None:
+        """Ignore NACKs of the broker that it does not know these deliveries."""
+        self._ignoredTags.update(tags)
 
     async def poll(self, subscription: int, count: int) -> list[BlipDelivery]:
-        """Ask for so many deliveries, and return what there is.
+        """Request up to ``count`` deliveries, and return those available.
 
         :raises SubscribeFailed: the broker refuses.
         """
@@ -255,10 +255,10 @@ class LoopBlipClient(ReconnectingLink):
         self.connection.send(data)
         return await self.loop.wait(pending, None, "")
 
-    async def renew(self, subscription: "LoopBlipSubscription", topic: str, qos: int) -> int:
-        """Make a subscription anew that the broker knows no more, and return its id."""
+    async def resubscribe(self, subscription: "LoopBlipSubscription", topic: str, qos: int) -> int:
+        """Replace a subscription that the broker has forgotten; return the new id."""
         id = await self._subscribed(topic, qos, self.settings.timeout)
-        _log.warning("The broker does not know the subscription to %s any more: it is made anew", topic)
+        _log.warning("The broker has forgotten the subscription to %s; subscribing again", topic)
         self._subscriptions.pop(subscription.id, None)
         self._replaced.add(subscription.id)
         self._subscriptions[id] = subscription
@@ -266,7 +266,7 @@ class LoopBlipClient(ReconnectingLink):
 
     # -- the connection ----------------------------------------------------------------------------
 
-    async def _greet(self) -> None:
+    async def _handshake(self) -> None:
         self._conversation = BlipConversation(self._nacked)
         data, hello, auth = self._conversation.hello(self._key)
         self.connection.send(data)
@@ -276,32 +276,32 @@ class LoopBlipClient(ReconnectingLink):
         except Answered as error:
             raise refusedJoin(error) from None
 
-    def _arrived(self) -> None:
-        owed, self._owed = self._owed, []
-        self._forgiven = {tag for _, tag in owed}
+    def _onJoined(self) -> None:
+        acks, self._unsentAcks = self._unsentAcks, []
+        self._ignoredTags = {tag for _, tag in acks}
         for subscription in self._subscriptions.values():
-            subscription.returned()
-        for id, tag in owed:
+            subscription.reconnected()
+        for id, tag in acks:
             if id not in self._replaced:
                 self.connection.send(self._conversation.ack(id, [tag]))
                 self._isUnacknowledged = True
-        if self._kept:
+        if self._buffered:
             self._isUnflushed = True
-            self.connection.send(b"".join(self._kept))
-            self._kept, self._keptBytes = [], 0
+            self.connection.send(b"".join(self._buffered))
+            self._buffered, self._bufferedBytes = [], 0
 
-    def _hear(self, data: bytes) -> None:
+    def _parse(self, data: bytes) -> None:
         self._conversation.received(data)
 
-    def _probe(self) -> None:
+    def _sendPing(self) -> None:
         self.connection.send(self._conversation.ping()[0])
 
-    def _forget(self, lost: ConnectionLost) -> None:
+    def _failPending(self, lost: ConnectionLost) -> None:
         if self._isUnflushed:
             self._isUnflushed = False
-            self._uncertain = lost
+            self._loss = lost
         for each in self._subscriptions.values():
-            each.interrupted()
+            each.connectionLost()
             if self.state is State.CLOSED:
                 each.ended(_asClientError(self._why))
         self._conversation.lost(lost)
@@ -323,63 +323,60 @@ class LoopBlipSubscription(Pulled[BlipDelivery]):
         self.topic = topic
         self.qos = qos
         #: Acknowledged tags; no PONG has confirmed them yet.
-        self._unsure: deque[int] = deque()
+        self._unconfirmed: deque[int] = deque()
 
     def __repr__(self) -> str:
         name = "" if self.topic is None else f" to {self.topic}"
         return f"<BlipSubscription {self.id}{name}, {self.waiting} waiting>"
 
     async def _fetch(self, most: int) -> int:
-        sure = len(self._unsure)
+        sure = len(self._unconfirmed)
         try:
-            came = await self._client.poll(self.id, most)
-            if self.topic is not None and any(each.topic != self.topic for each in came):
-                # The broker was started anew, and the id is somebody else's by now. To that one, this comes again.
+            deliveries = await self._client.poll(self.id, most)
+            if self.topic is not None and any(each.topic != self.topic for each in deliveries):
+                # The broker has restarted, and the id belongs to another subscription, to which they are redelivered.
                 raise SubscribeFailed(_UNKNOWN, "the subscription is another one", self.topic)
         except SubscribeFailed as error:
             if error.status != _UNKNOWN or self.topic is None or self.qos is None:
                 raise
-            self.id = await self._client.renew(self, self.topic, self.qos)
-            self._handed.clear()
-            self._unsure.clear()
+            self.id = await self._client.resubscribe(self, self.topic, self.qos)
+            self._delivered.clear()
+            self._unconfirmed.clear()
             return 0
-        # What was not acknowledged in time comes again, though it is in our hands, or its ACK has crossed it.
-        known = {each.tag for each in (*self._box, *self._handed) if each.qos}.union(self._unsure)
-        self._box += [each for each in came if each.tag not in known]
-        for _ in range(min(sure, len(self._unsure))):
-            self._unsure.popleft()
-        return len(came)
+        # Late ACKs cause redeliveries of messages that are fetched already, or whose ACK is in transit.
+        known = {each.tag for each in (*self._fetched, *self._delivered) if each.qos}.union(self._unconfirmed)
+        self._fetched += [each for each in deliveries if each.tag not in known]
+        for _ in range(min(sure, len(self._unconfirmed))):
+            self._unconfirmed.popleft()
+        return len(deliveries)
 
     def _acknowledge(self, messages: Sequence[BlipDelivery]) -> None:
         tags = [each.tag for each in messages if each.qos]
         if tags:
-            self._unsure += tags
+            self._unconfirmed += tags
             self._client.acknowledge(self.id, tags)
 
-    def interrupted(self) -> None:
-        """The connection was lost: what was fetched with QoS 1 goes back to the broker, and comes again.
+    def connectionLost(self) -> None:
+        """Drop prefetched deliveries with QoS 1, which the broker delivers again, and repeat unconfirmed ACKs later."""
+        self._fetched = deque(each for each in self._fetched if not each.qos)
+        self._isEmpty = False
+        self._client.ackLater(self.id, self._unconfirmed)
 
-        What was acknowledged is acknowledged once more.
-        """
-        self._box = deque(each for each in self._box if not each.qos)
-        self._isDry = False
-        self._client.owe(self.id, self._unsure)
-
-    def returned(self) -> None:
-        """There is a connection again: what is in hand may be acknowledged, or have gone to somebody else."""
-        self._client.forgive(each.tag for each in self._handed)
+    def reconnected(self) -> None:
+        """Expect that the broker may have forgotten or redelivered the unacknowledged deliveries."""
+        self._client.ignoreUnknown(each.tag for each in self._delivered)
 
     def close(self) -> None:
-        """Fetch no more; what was fetched before can still be taken. The broker forgets it after a while."""
+        """Fetch no more; deliveries already fetched can still be read. The broker forgets the subscription later."""
         super().close()
 
 
-def _portions(messages: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:
-    """Yield portions of about a MiB, each with the place of its first message."""
+def _chunks(messages: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:
+    """Yield chunks of about 1 MiB, each with the index of its first message."""
     first = size = 0
     for place, message in enumerate(messages):
         size += len(message) + COUNTED_BYTES
-        if size >= _PORTION:
+        if size >= _CHUNK_BYTES:
             yield first, messages[first : place + 1]
             first, size = place + 1, 0
     if first < len(messages):

@@ -1,4 +1,4 @@
-"""`__init__` re-exports connect, Client, Subscription."""
+"""The blocking client: :func:`connect`, :class:`Client` and :class:`Subscription`."""
 
 from fleximq.client.blocking.client import Client, connect
 from fleximq.client.blocking.subscription import Subscription

@@ -28,10 +28,10 @@ from fleximq.client.events import Delivery, Notification, Reply, Request
 from fleximq.client.payloads import packed
 from fleximq.client.protocol.client_state import (
     ClientState,
-    Maker,
+    FrameMaker,
+    chunksOf,
     headerFields,
     isTransient,
-    portions,
     publicationOf,
 )
 from fleximq.client.protocol.completion import Pending
@@ -87,7 +87,7 @@ def connect(
     :raises SettingError: the URL or a setting is invalid.
     :raises ConnectionLost: no FlexiMQ broker answers there.
     :raises Untrusted: one side does not trust the other's certificate.
-    :raises JoinRefused: the broker does not let this client in.
+    :raises JoinRefused: the broker refused to admit the client.
     """
     settings = ClientSettings(
         credentials=credentials,
@@ -108,8 +108,8 @@ def connect(
 class Client(ClosedOnExit):
     """A connection to a broker, made by :func:`connect`; it reconnects by itself.
 
-    Values are anything that MessagePack, or the ``codec``, can encode; others raise TypeError, ValueError or
-    OverflowError before anything is sent. While the broker is unreachable, publications are buffered up to ``buffer``
+    Values are of the types that MessagePack, or the ``codec``, can encode; others raise TypeError, ValueError or
+    OverflowError before they are sent. While the broker is unreachable, publications are buffered up to ``buffer``
     bytes. When the connection is lost, calls that wait for an answer raise
     :class:`~fleximq.client.errors.ConnectionLost`.
     """
@@ -120,12 +120,12 @@ class Client(ClosedOnExit):
         self._settings = settings
         self._context = settings.context() if url.isSecure else None
         self._clientState = ClientState(
-            settings, self._owe, lambda: self._connection.wake(), self._changed, self._requested
+            settings, self._sendLater, lambda: self._connection.wake(), self._stateChanged, self._requested
         )
         self._connection = SharedConnection(
             None,
             self._clientState.conversation,
-            self._clientState.heard,
+            self._clientState.received,
             lambda: self._clientState.inbox.full,
             self._lost,
             self._clientState.delivered,
@@ -181,7 +181,7 @@ class Client(ClosedOnExit):
         """Publish a value. Returns when it is handed to the network; :meth:`flush` waits until it is processed.
 
         :param key: the key by which the pipeline groups messages.
-        :param message_id: identifies the message: the broker drops a repeated one.
+        :param message_id: identifies the message; on durable topics the broker drops a repeated one.
         :param correlation_id: and ``reply_to``: for requests to MiniMQ services.
         :param headers: further fields of the message's header.
         :raises ValueError: ``headers`` contains ``topic``, or a field that is also given as an argument.
@@ -197,19 +197,19 @@ class Client(ClosedOnExit):
 
         They are sent in chunks of about 1 MiB; if a value cannot be encoded, earlier chunks may have been sent.
         """
-        for size, make in portions(topic, values, self._settings.codec.pack):
+        for size, make in chunksOf(topic, values, self._settings.codec.pack):
             self._post(size, make)
 
     def notify(self, targets: int | Sequence[int], path: str, value: object = None) -> None:
         """Send a notification, which has no answer, to one or more clients."""
         several = [targets] if isinstance(targets, int) else list(targets)
         payload = self._settings.codec.pack(value)
-        self._post(len(payload), lambda said: said.notification(several, path, payload))
+        self._post(len(payload), lambda conversation: conversation.notification(several, path, payload))
 
     def broadcast(self, value: object = None) -> None:
         """Send a value to every other client."""
         payload = self._settings.codec.pack(value)
-        self._post(len(payload), lambda said: said.broadcast(payload))
+        self._post(len(payload), lambda conversation: conversation.broadcast(payload))
 
     def flush(self, timeout: float | None = TIMEOUT) -> None:
         """Wait until the broker has processed everything sent so far and, on durable topics, written it to disk.
@@ -220,15 +220,15 @@ class Client(ClosedOnExit):
         :raises TimeoutError: it took longer than ``timeout`` seconds.
         """
         accounts = self._clientState.accounts
-        self._checkCertain()
-        self._arrive(timeout)
-        self._checkCertain()
+        self._checkLosses()
+        self._waitUntilJoined(timeout)
+        self._checkLosses()
         sent = accounts.sent
         try:
             refused = self._barrier(timeout, "a flush")
         except ConnectionLost:
             with self._connection.lock:
-                accounts.tell()
+                accounts.takeLoss()
             raise
         with self._connection.lock:
             accounts.flushed = max(accounts.flushed, sent)
@@ -236,12 +236,12 @@ class Client(ClosedOnExit):
 
     def ping(self, timeout: float | None = TIMEOUT) -> float:
         """Return the round-trip time in seconds, which includes processing everything sent before."""
-        self._arrive(timeout)
+        self._waitUntilJoined(timeout)
         begun = time.perf_counter()
         refused = self._barrier(timeout, "the answer to a PING")
         took = time.perf_counter() - begun
         with self._connection.lock:
-            self._clientState.keep(refused)
+            self._clientState.keepRefusals(refused)
         return took
 
     def subscribe(
@@ -261,26 +261,26 @@ class Client(ClosedOnExit):
             another one and either has a start.
         """
         what = f"the subscription to {topic}"
-        self._arrive(timeout)
-        # When this is passed, nothing that an earlier subscription brought is on its way any more.
+        self._waitUntilJoined(timeout)
+        # After this barrier, no deliveries of an earlier subscription are in transit.
         refused = self._barrier(timeout, what)
         with self._connection.lock:
-            self._clientState.keep(refused)
+            self._clientState.keepRefusals(refused)
         with self._subscribing:
             with self._connection.lock:
-                made = self._clientState.subscription(topic, from_)
-                said = self._clientState.conversation
+                made = self._clientState.newSubscription(topic, from_)
+                conversation = self._clientState.conversation
             with suppress(ConnectionLost):
-                self._connection.send(made.data, said)
+                self._connection.send(made.data, conversation)
         try:
             self._await(made.after, timeout, what)
         except BaseException:
             with self._connection.lock:
-                self._clientState.giveUp(made)
+                self._clientState.abandonSubscription(made)
             self._unsubscribe(made.box)
             raise
         with self._connection.lock:
-            self._clientState.subscribed(made)
+            self._clientState.confirmSubscription(made)
         return Subscription(self._connection, self._clientState.inbox, made.box, self._unsubscribe)
 
     def notifications(self) -> Subscription[Notification]:
@@ -320,7 +320,7 @@ class Client(ClosedOnExit):
         """
         with self._connection.lock:
             if path in self._functions:
-                raise ValueError(f"the path {path!r} is served already")
+                raise ValueError(f"the path {path!r} is already served")
             self._functions[path] = function
             self._clientState.served.add(path)
             if len(self._functions) == 1:
@@ -328,26 +328,26 @@ class Client(ClosedOnExit):
                     threading.Thread(target=self._serve, name="fleximq-server", daemon=True).start()
 
     def close(self, timeout: float | None = TIMEOUT) -> None:
-        """Flush if anything was sent since the last flush, and end the connection; iterations over subscriptions end.
+        """Flush messages sent since the last flush, and end the connection; iterations over subscriptions end.
 
-        The connection ends even if the flush fails. Closing again does nothing.
+        The connection ends even if the flush fails. Closing again has no effect.
 
         :raises PublishFailed: as :meth:`flush`.
         :raises TimeoutError: as :meth:`flush`.
-        :raises ConnectionLost: the connection ended before everything sent was confirmed.
+        :raises ConnectionLost: the connection ended before all messages were confirmed.
         """
         try:
             with self._connection.lock:
                 self._clientState.inbox.closeAll()
                 self._connection.wake()
-            if self._clientState.accounts.isOwing:
+            if self._clientState.accounts.needsFlush:
                 self.flush(timeout)
         finally:
             self.hang_up()
 
     def hang_up(self) -> None:
         """End the connection at once, without a flush."""
-        self._over(None)
+        self._end(None)
 
     # -- forks -------------------------------------------------------------------------------------
 
@@ -359,7 +359,7 @@ class Client(ClosedOnExit):
 
     def _leaveToParent(self) -> None:
         """Close this copy of the client in a forked child; the parent keeps the connection."""
-        lost = ConnectionLost("the connection belongs to the process that has made it: connect in this one as well")
+        lost = ConnectionLost("the connection belongs to the parent of this process: connect again")
         # Threads that held these locks do not exist in the child.
         self._subscribing, self._closing, self._alarm = threading.Lock(), threading.Event(), threading.Event()
         self._closing.set()
@@ -369,81 +369,81 @@ class Client(ClosedOnExit):
 
     # -- sending and waiting -----------------------------------------------------------------------
 
-    def _post(self, size: int, make: Maker) -> None:
-        """Send what waits for no answer, or keep it for later."""
+    def _post(self, size: int, make: FrameMaker) -> None:
+        """Send or buffer a message that has no answer."""
         clientState, connection = self._clientState, self._connection
         isSent = False
         while not isSent:
             with connection.lock:
                 if clientState.state is not State.JOINED:
-                    clientState.keepForLater(size, make)
+                    clientState.bufferUntilJoined(size, make)
                     return
-                said, account = clientState.conversation, clientState.accounts.mine()
-                clientState.accounts.begin(account)
+                conversation, account = clientState.conversation, clientState.accounts.current()
+                clientState.accounts.beginSend(account)
             try:
-                data = make(said)
-                isSent = True  # in part, whatever gets in between
-                isSent = connection.send(data, said)
+                data = make(conversation)
+                isSent = True  # at least in part, even if an exception follows
+                isSent = connection.send(data, conversation)
             except ConnectionLost as lost:
                 if not self._reconnects:
                     raise clientState.explained(lost) from None
-                # The next flush tells that it may not have arrived.
+                # The next flush reports the possible loss.
             finally:
-                # Only from now on a PING is behind it: another thread's may have been sent meanwhile.
+                # Counted only now: a PING that another thread sent meanwhile does not confirm it.
                 with connection.lock:
                     if isSent:
-                        clientState.sentOn(said, account)
+                        clientState.countSent(conversation, account)
                     else:
-                        clientState.accounts.drop(account)
+                        clientState.accounts.dropSend(account)
 
-    def _owe(self, data: bytes) -> None:
-        self._connection.owe(data, always=self._clientState.state is not State.JOINED)
+    def _sendLater(self, data: bytes) -> None:
+        self._connection.sendLater(data, always=self._clientState.state is not State.JOINED)
 
-    def _checkCertain(self) -> None:
+    def _checkLosses(self) -> None:
         with self._connection.lock:
-            self._clientState.checkCertain()
+            self._clientState.checkLosses()
 
-    def _arrive(self, timeout: float | None) -> None:
+    def _waitUntilJoined(self, timeout: float | None) -> None:
         if self._clientState.state is State.JOINED:
             return
         with self._connection.lock:
-            pending = self._clientState.arrival()
+            pending = self._clientState.whenJoined()
         try:
             self._await(pending, timeout, "a connection")
         finally:
             with self._connection.lock:
-                self._clientState.waitNoLonger(pending)
+                self._clientState.cancelWait(pending)
 
     def _request(self, target: int, path: str, payload: bytes, timeout: float | None) -> Reply:
         clientState = self._clientState
-        self._arrive(timeout)
+        self._waitUntilJoined(timeout)
         with self._connection.lock:
             data, id, pending = clientState.request(target, path, payload)
-            said = clientState.conversation
+            conversation = clientState.conversation
         try:
-            # Who is refused for what he is sending may be answered, and cut off, before he has sent all of it.
+            # A refused request may be answered, and the connection closed, before it is completely sent.
             with suppress(ConnectionLost):
-                self._connection.send(data, said)
+                self._connection.send(data, conversation)
             return self._await(pending, timeout, f"the answer to {path}")
         finally:
             with self._connection.lock:
-                clientState.forget(id)
+                clientState.forgetRequest(id)
 
     def _barrier(self, timeout: float | None, what: str) -> Refusals:
-        """Wait until all that was sent is done, and return what was refused of it."""
+        """Wait until everything sent is processed, and return the refusals."""
         with self._connection.lock:
             data, pending = self._clientState.barrier()
-            said = self._clientState.conversation
+            conversation = self._clientState.conversation
         with suppress(ConnectionLost):
-            self._connection.send(data, said)
-        return self._passed(pending, timeout, what)
+            self._connection.send(data, conversation)
+        return self._awaitBarrier(pending, timeout, what)
 
-    def _passed(self, pending: Pending[Refusals], timeout: float | None, what: str) -> Refusals:
+    def _awaitBarrier(self, pending: Pending[Refusals], timeout: float | None, what: str) -> Refusals:
         try:
             return self._await(pending, timeout, what)
         except BaseException:
             with self._connection.lock:
-                self._clientState.leave(pending)
+                self._clientState.detachBarrier(pending)
             raise
 
     def _await(self, pending: Pending[T], timeout: float | None, what: str) -> T:
@@ -453,7 +453,7 @@ class Client(ClosedOnExit):
             except ConnectionLost as lost:
                 raise self._clientState.explained(lost) from None
         if not pending.done:
-            raise TimeoutError(f"{what} did not come within {timeout:g} seconds")
+            raise TimeoutError(f"{what} did not arrive within {timeout:g} seconds")
         return pending.result()
 
     # -- connections -------------------------------------------------------------------------------
@@ -474,15 +474,15 @@ class Client(ClosedOnExit):
         if joined.error is not None:
             connection.fail(self._clientState.lost)
         joined.result()
-        connection.pay()
-        self._emit()
+        connection.writePending()
+        self._reportStates()
 
     def _lost(self, lost: ConnectionLost) -> None:
-        """The connection has ended; called under the lock."""
+        """Handle the end of the connection; called under the lock."""
         clientState = self._clientState
         if clientState.state is State.CLOSED:
             return
-        self._connection.mends = self._reconnects
+        self._connection.reconnects = self._reconnects
         if clientState.state is State.JOINED and not self._reconnects:
             clientState.end(lost)
         else:
@@ -497,14 +497,14 @@ class Client(ClosedOnExit):
         while not self._closing.is_set():
             self._alarm.wait(look)
             self._alarm.clear()
-            self._emit()
+            self._reportStates()
             if self._closing.is_set():
                 return
             if self._clientState.state is State.AWAY:
-                self._comeBack()
+                self._reconnect()
                 ticked = time.monotonic()
                 continue
-            self._connection.glance()
+            self._connection.poll()
             if every is not None and time.monotonic() - ticked >= every:
                 ticked = time.monotonic()
                 self._tick()
@@ -513,11 +513,11 @@ class Client(ClosedOnExit):
         with self._connection.lock:
             isThere = self._clientState.tick(self._clientState.inbox.full)
         if isThere:
-            self._connection.pay()
+            self._connection.writePending()
         else:
             self._connection.fail(ConnectionLost("the broker was silent for too long"))
 
-    def _comeBack(self) -> None:
+    def _reconnect(self) -> None:
         assert self._settings.reconnect is not None
         why: Exception = self._clientState.lost
         for pause in self._settings.reconnect.pauses():
@@ -531,28 +531,28 @@ class Client(ClosedOnExit):
                 if not isTransient(error):
                     break
             except Exception as error:
-                _log.exception("Connecting again failed")
+                _log.exception("Reconnecting failed")
                 why = error
                 break
-        self._over(why)
+        self._end(why)
 
-    def _over(self, why: Exception | None) -> None:
-        """Have no connection any more, and get none."""
+    def _end(self, why: Exception | None) -> None:
+        """Close for good."""
         with self._connection.lock:
-            self._connection.mends = False
+            self._connection.reconnects = False
             self._clientState.end(why)
             self._connection.wake()
         self._closing.set()
         self._alarm.set()
         self._connection.close()
-        self._emit()
+        self._reportStates()
 
-    def _changed(self, state: State, why: Exception | None) -> None:
+    def _stateChanged(self, state: State, why: Exception | None) -> None:
         self._states.append((state, why))
         self._alarm.set()
 
-    def _emit(self) -> None:
-        """Tell the program about new states; never under a lock."""
+    def _reportStates(self) -> None:
+        """Call ``on_state`` with new states; never under a lock."""
         while self._states:
             with suppress(IndexError):
                 state, why = self._states.popleft()
@@ -560,22 +560,22 @@ class Client(ClosedOnExit):
                     try:
                         self._settings.on_state(state, why)
                     except Exception:
-                        _log.exception("A callback for states failed")
+                        _log.exception("The callback on_state failed")
 
     # -- inside ------------------------------------------------------------------------------------
 
     def _unsubscribe(self, box: Box) -> None:
-        """Let nothing more into a box, and take the subscription back if it was the last of its name."""
+        """Close a box, and unsubscribe if it was the last one of its name."""
         with self._subscribing:
             with self._connection.lock:
                 last = self._clientState.inbox.close(box)
                 self._connection.wake()
-                said = self._clientState.conversation
+                conversation = self._clientState.conversation
                 goes = last and self._clientState.state is State.JOINED
             if goes:
                 with suppress(ConnectionLost):
-                    # The PONG wakes whoever reads for this subscription.
-                    self._connection.send(said.unsubscription(box.topic) + said.ping(0), said)
+                    # The PONG wakes the thread that reads for this subscription.
+                    self._connection.send(conversation.unsubscription(box.topic) + conversation.ping(0), conversation)
 
     def _requested(self, request: Request) -> None:
         self._requests.append(request)
@@ -593,7 +593,7 @@ class Client(ClosedOnExit):
 
     def _answer(self, request: Request) -> None:
         clientState = self._clientState
-        said = clientState.conversation
+        conversation = clientState.conversation
         try:
             data = clientState.answer(request, self._functions[request.path](request))
         except Answered as error:
@@ -603,4 +603,4 @@ class Client(ClosedOnExit):
             data = clientState.failure(request, error)
         if clientState.state is State.JOINED:
             with suppress(ConnectionLost):
-                self._connection.send(data, said)
+                self._connection.send(data, conversation)

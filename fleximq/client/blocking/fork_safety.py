@@ -1,4 +1,4 @@
-"""Blocking clients in a process that forks: the parent keeps the connection, and the child's copy is closed.
+"""Blocking clients in a process that forks: the connection stays with the parent, and the child's copy is closed.
 
 Two processes cannot share a connection: each would write into the other's messages and read the other's answers.
 """

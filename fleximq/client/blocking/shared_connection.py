@@ -1,7 +1,7 @@
-"""One connection shared by several threads: whole messages out, events in, whoever happens to wait.
+"""One connection shared by several threads: complete messages are sent, and a waiting thread reads for all.
 
-There are two locks. ``_sending`` is held by who sends a message, from its first byte to its last; ``_changed`` guards
-all else and is never held while anybody waits. Who holds the second never asks for the first.
+There are two locks. The sending thread holds ``_sending`` from the first to the last byte of a message. ``_changed``
+guards everything else and is never held during a wait. A thread that holds ``_changed`` never acquires ``_sending``.
 """
 
 import math
@@ -18,96 +18,98 @@ from typing import TypeVar
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.events import Delivery, Event, Pinged
 from fleximq.client.protocol.conversation import Conversation
-from fleximq.client.sockets import PipeSocket, lostBy
+from fleximq.client.sockets import PipeSocket, asConnectionLost
 from fleximq.errors import BrokerError
 from fleximq.limits import KIBIBYTE, MEBIBYTE
 
 _READ_BYTES = _WRITE_BYTES = 256 * KIBIBYTE
-#: Who has sent so many bytes looks whether the broker has said something.
-_GLANCE_BYTES = 256 * KIBIBYTE
-#: Who waits to send looks so often whether he is the one who should read.
-_GLANCE_MILLISECONDS = 50
-#: While it is full, who waits for more looks so often whether the connection is still there, in seconds.
-_PAUSE = 5.0
-#: The longest that the system is asked to wait, in seconds: a signal that came just before, or that it gave to another
-#: thread, does not end the wait, and Python hears of it behind that.
-SIGNALS = 1.0
-#: Answers that nobody waits for are left out while more than this waits to be sent.
-_OWED_BYTES = MEBIBYTE
+#: A sending thread reads available bytes each time it has sent this much.
+_READ_AFTER_BYTES = 256 * KIBIBYTE
+#: A thread that waits to send checks this often whether it should read.
+_SEND_CHECK_MILLISECONDS = 50
+#: While reading is paused, waiting threads check the connection this often, in seconds.
+_FULL_CHECK_SECONDS = 5.0
+#: Limit of a single wait in seconds: a signal that arrived just before, or in another thread, does not interrupt it, so
+#: Python handles the signal only afterwards.
+SIGNAL_SECONDS = 1.0
+#: Automatic answers are dropped while more pending output than this is unsent.
+_MAX_PENDING_BYTES = MEBIBYTE
 _BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 T = TypeVar("T")
 
 
 class SharedConnection:
-    """Sends for any thread, and reads when a thread waits for something.
+    """Sends for any thread, and reads while a thread waits.
 
-    One of the waiting threads reads and hands on what came, the others sleep until it has. Who sends much reads now and
-    then, and whenever the broker takes no more: two sides with full buffers do not wait for each other.
+    One of the waiting threads reads and dispatches events, and the others sleep meanwhile. A thread that sends a lot
+    also reads from time to time, and whenever the send buffer is full, so that two sides with full buffers do not wait
+    for each other.
 
-    ``lost`` is why the connection ended, None while it has not. ``heard``, ``told`` and ``ready`` are called under the
-    ``lock``. While ``mends``, a lost connection is going to be replaced by :meth:`attach`, and who waits goes on.
+    ``lost`` is the reason for a missing connection, or None. ``onEvent``, ``onLost`` and ``ready`` are called under the
+    ``lock``. While ``reconnects`` is true, a lost connection will be replaced by :meth:`attach`, and waiting threads
+    continue to wait.
 
-    :param connected: a connected socket, which is this object's from now on; None if one is attached later.
-    :param heard: called with each event but PINGs, which are answered here; it must not wait.
-    :param full: tells that so much waits to be taken that nobody should read who does not need to.
-    :param told: called with the reason when the connection has ended.
-    :param delivered: called with deliveries that came together, instead of ``heard`` with each.
+    :param connected: a connected socket, owned by this object from now on; None if one is attached later.
+    :param onEvent: called with each event except PINGs, which are answered here; it must not wait.
+    :param isFull: returns whether threads that wait for deliveries should stop reading.
+    :param onLost: called with the reason when the connection has ended.
+    :param onDeliveries: called with consecutive deliveries, instead of ``onEvent`` with each.
     """
 
     def __init__(
         self,
         connected: socket.socket | PipeSocket | None,
         conversation: Conversation,
-        heard: Callable[[Event], None],
-        full: Callable[[], bool] = lambda: False,
-        told: Callable[[ConnectionLost], None] = lambda lost: None,
-        delivered: Callable[[list[Delivery]], None] | None = None,
+        onEvent: Callable[[Event], None],
+        isFull: Callable[[], bool] = lambda: False,
+        onLost: Callable[[ConnectionLost], None] = lambda lost: None,
+        onDeliveries: Callable[[list[Delivery]], None] | None = None,
     ) -> None:
         self._socket: socket.socket | PipeSocket | None = None
         self._conversation = conversation
-        self._heard = heard
-        self._told = told
-        self._delivered = delivered or self._oneByOne
-        self._full = full
+        self._onEvent = onEvent
+        self._onLost = onLost
+        self._onDeliveries = onDeliveries or self._oneByOne
+        self._isFull = isFull
         self._sending = threading.Lock()
         self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)
         self._reading = False
-        self._owed: deque[bytes | memoryview] = deque()
-        self._unseen = 0
-        self._endSeen = False
+        self._pendingOutput: deque[bytes | memoryview] = deque()
+        self._sentSinceRead = 0
+        self._endPending = False
         self._poll: _Polls | None = None
         self._closed = False
-        self.mends = False
+        self.reconnects = False
         self.lost: ConnectionLost | None = None
         if connected is None:
             self.lost = ConnectionLost("there is no connection yet")
         else:
-            self._have(connected)
+            self._use(connected)
 
     def _oneByOne(self, run: list[Delivery]) -> None:
         for each in run:
-            self._heard(each)
+            self._onEvent(each)
 
-    def _have(self, connected: socket.socket | PipeSocket) -> None:
+    def _use(self, connected: socket.socket | PipeSocket) -> None:
         connected.setblocking(False)
         self._socket = connected
         self._poll = _Polls(connected)
-        self._owed.clear()
-        self._owed.extend(self._due())
-        self._endSeen = False
+        self._pendingOutput.clear()
+        self._pendingOutput.extend(self._takeDue())
+        self._endPending = False
         self.lost = None
 
-    def _due(self) -> list[bytes]:
+    def _takeDue(self) -> list[bytes]:
         due = list(self._conversation.due)
         self._conversation.due.clear()
         return due
 
     def attach(self, connected: socket.socket | PipeSocket, conversation: Conversation) -> None:
-        """Go on with another connection after one that was lost; what was owed over that one is forgotten.
+        """Replace a lost connection; unsent bytes of the old one are discarded.
 
-        :raises ConnectionLost: this was closed meanwhile; so is the connection.
+        :raises ConnectionLost: this was closed meanwhile; the new connection is closed, too.
         """
         with self._sending:
             with self._changed:
@@ -119,44 +121,45 @@ class SharedConnection:
                 if self._socket is not None:
                     self._socket.close()
                 self._conversation = conversation
-                self._have(connected)
+                self._use(connected)
                 self._changed.notify_all()
-        self.pay()
+        self.writePending()
 
     # -- for any thread ----------------------------------------------------------------------------
 
     def send(self, data: bytes, conversation: Conversation | None = None) -> bool:
-        """Send whole messages; who is interrupted in it ends the connection, for half a message cannot be taken back.
+        """Send complete messages. If the thread is interrupted, the connection ends, since half a message may have been
+        sent.
 
-        :param conversation: what they are part of; if that is over, nothing is sent, and False returned.
+        :param conversation: that of the messages; if it has been replaced, they are dropped and False is returned.
         :raises ConnectionLost: the connection ended.
         """
         with self._sending:
             if conversation is not None and conversation is not self._conversation:
                 return False
-            while self._owed:
-                self._sendAll(self._owed.popleft())
+            while self._pendingOutput:
+                self._sendAll(self._pendingOutput.popleft())
             self._sendAll(self._conversation.framed(data))
-            self._unseen += len(data)
-            if self._unseen >= _GLANCE_BYTES:
-                self._unseen = 0
-                self._glance()
-        if self._owed:
-            self.pay()
+            self._sentSinceRead += len(data)
+            if self._sentSinceRead >= _READ_AFTER_BYTES:
+                self._sentSinceRead = 0
+                self._readIfIdle()
+        if self._pendingOutput:
+            self.writePending()
         return True
 
-    def owe(self, data: bytes, always: bool = False) -> None:
-        """Send whole messages as soon as it is possible without waiting; called under the lock.
+    def sendLater(self, data: bytes, always: bool = False) -> None:
+        """Send complete messages as soon as possible without waiting; called under the lock.
 
-        :param always: however much waits to be sent already.
+        :param always: ignore the limit for pending output.
         """
-        if always or sum(map(len, self._owed)) < _OWED_BYTES:
-            self._owed.append(self._conversation.framed(data))
+        if always or sum(map(len, self._pendingOutput)) < _MAX_PENDING_BYTES:
+            self._pendingOutput.append(self._conversation.framed(data))
 
-    def glance(self) -> None:
-        """Read what has come, if nobody else does, and send what is owed."""
-        self._glance()
-        self.pay()
+    def poll(self) -> None:
+        """Read available bytes if no other thread reads, and send pending output."""
+        self._readIfIdle()
+        self.writePending()
 
     def fail(self, lost: ConnectionLost) -> None:
         """End the connection for this reason."""
@@ -164,17 +167,16 @@ class SharedConnection:
             self._endWith(lost)
 
     def waitFor(self, ready: Callable[[], T], timeout: float | None, needed: bool = True) -> T:
-        """Wait until ``ready`` returns something true, and return it; it is called whenever something was heard.
+        """Wait until ``ready`` returns a true value, and return it; it is called after each event.
 
-        What is ready is returned even if the connection has ended.
+        A result is returned even if the connection has ended.
 
-        :param timeout: seconds after which whatever ``ready`` returned is returned; with 0, what has come already is
-            read once.
-        :param needed: read on although it is ``full``; otherwise that is left to the broker for a while.
+        :param timeout: seconds after which the last value of ``ready`` is returned; 0 reads available bytes once.
+        :param needed: read even if ``isFull``; otherwise pause reading then.
         :raises ConnectionLost: the connection ended before.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        left, late, tired = timeout, False, False
+        left, late, waitExpired = timeout, False, False
         while True:
             reads = False
             try:
@@ -182,16 +184,18 @@ class SharedConnection:
                     found = ready()
                     if found:
                         return found
-                    if not self.mends:
+                    if not self.reconnects:
                         self._check()
                     if late:
                         return found
-                    reads = self.lost is None and not self._reading and (needed or tired or not self._full())
-                    tired = False
+                    reads = self.lost is None and not self._reading and (needed or waitExpired or not self._isFull())
+                    waitExpired = False
                     if reads:
                         self._reading = True
                     else:
-                        tired = not self._changed.wait(_PAUSE if left is None else min(left, _PAUSE))
+                        waitExpired = not self._changed.wait(
+                            _FULL_CHECK_SECONDS if left is None else min(left, _FULL_CHECK_SECONDS)
+                        )
                 if reads:
                     self._waitToRead(left)
             finally:
@@ -202,16 +206,16 @@ class SharedConnection:
                 late = left <= 0
 
     def wake(self) -> None:
-        """Let all who wait ask again whether they are ready; called under the lock."""
+        """Let all waiting threads check again; called under the lock."""
         self._changed.notify_all()
 
     def close(self) -> None:
-        """End the connection for good; whoever waits is told."""
+        """End the connection for good; waiting threads raise the reason."""
         with self._changed:
             self._closed = True
-            self.mends = False
+            self.reconnects = False
             self._end("the client was closed")
-            while self._reading:  # a descriptor that was closed may be somebody else's already
+            while self._reading:  # the number of a closed descriptor may be reused at once
                 self._changed.wait()
         with self._sending, self._changed:
             if self._socket is not None:
@@ -219,11 +223,11 @@ class SharedConnection:
                 self._socket = None
 
     def abandon(self, lost: ConnectionLost) -> None:
-        """Let go of the connection in a process that was just forked, without a word to the broker."""
+        """Close the descriptor in a forked child without ending the connection."""
         self._sending = threading.Lock()
-        self._closed, self.mends, self._reading = True, False, False
+        self._closed, self.reconnects, self._reading = True, False, False
         self.lost = lost
-        self._owed.clear()
+        self._pendingOutput.clear()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -231,30 +235,32 @@ class SharedConnection:
     # -- reading -----------------------------------------------------------------------------------
 
     def _waitToRead(self, timeout: float | None) -> None:
-        # While somebody sends, he pays what is owed.
-        pays = self._owed and not self._sending.locked()
+        # A sending thread also sends the pending output.
+        pays = self._pendingOutput and not self._sending.locked()
         assert self._poll is not None
-        self._poll.toRead(bool(pays), math.ceil(max(0.0, SIGNALS if timeout is None else min(timeout, SIGNALS)) * 1000))
+        self._poll.toRead(
+            bool(pays), math.ceil(max(0.0, SIGNAL_SECONDS if timeout is None else min(timeout, SIGNAL_SECONDS)) * 1000)
+        )
 
     def _readOnce(self) -> None:
         with self._changed:
             self._reading = False
             try:
-                self._take()
+                self._readAvailable()
             finally:
                 self._changed.notify_all()
-        if self._owed:
-            self.pay()
+        if self._pendingOutput:
+            self.writePending()
 
-    def _glance(self) -> None:
-        """Take what there is, if nobody else does."""
+    def _readIfIdle(self) -> None:
+        """Read available bytes if no other thread reads."""
         with self._changed:
-            if not self._reading and not self._full():
-                self._take()
+            if not self._reading and not self._isFull():
+                self._readAvailable()
                 self._changed.notify_all()
 
-    def _take(self) -> bool:
-        """Read what there is without waiting, and hand it on; False if there is nothing, or never will be."""
+    def _readAvailable(self) -> bool:
+        """Read and dispatch available bytes; False if there are none, or the connection has ended."""
         if self.lost is not None:
             return False
         try:
@@ -262,15 +268,15 @@ class SharedConnection:
         except _BLOCKED:
             return False
         except OSError as error:
-            self._endWith(lostBy(error, "the connection ended"))
+            self._endWith(asConnectionLost(error, "the connection ended"))
             return False
         if not data:
             self._end("the broker closed the connection")
             return False
-        self._handOn(data)
-        if self._endSeen:
-            self._endSeen = False
-            return self._take()
+        self._dispatch(data)
+        if self._endPending:
+            self._endPending = False
+            return self._readAvailable()
         return True
 
     def _receive(self) -> bytes:
@@ -278,37 +284,37 @@ class SharedConnection:
         data = self._socket.recv(_READ_BYTES)
         if not data or not isinstance(self._socket, ssl.SSLSocket):
             return data
-        # TLS comes in small pieces, and nobody is told of those that were decrypted and not taken.
-        pieces, size = [data], len(data)
+        # TLS yields small chunks, and poll() does not see bytes that are already decrypted.
+        chunks, size = [data], len(data)
         try:
             while data and (size < _READ_BYTES or self._socket.pending()):
                 data = self._socket.recv(_READ_BYTES)
-                pieces.append(data)
+                chunks.append(data)
                 size += len(data)
         except _BLOCKED:
-            return b"".join(pieces)
+            return b"".join(chunks)
         except OSError:
             data = b""
-        # The end has been read as well, which no poll tells: the next read shows it again, and has to come by itself.
-        self._endSeen = not data
-        return b"".join(pieces)
+        # The end was read as well, and poll() does not report it: the caller must read once more.
+        self._endPending = not data
+        return b"".join(chunks)
 
-    def _handOn(self, data: bytes) -> None:
+    def _dispatch(self, data: bytes) -> None:
         try:
             for event in self._conversation.runs(data):
                 if isinstance(event, list):
-                    self._delivered(event)
+                    self._onDeliveries(event)
                 elif isinstance(event, Pinged):
-                    self.owe(self._conversation.pong(event.timestamp))
+                    self.sendLater(self._conversation.pong(event.timestamp))
                 else:
-                    self._heard(event)
+                    self._onEvent(event)
         except BrokerError as error:
-            self._end(f"what came is not FlexiMQ: {error}")
+            self._end(f"the received bytes are not FlexiMQ: {error}")
         except BaseException:
             self._end("reading was interrupted")
             raise
         if self._conversation.due:
-            self._owed.extend(self._due())
+            self._pendingOutput.extend(self._takeDue())
 
     # -- sending -----------------------------------------------------------------------------------
 
@@ -334,35 +340,35 @@ class SharedConnection:
         except _BLOCKED:
             return 0
         except OSError as error:
-            while self._take():  # what the broker said before it closed tells why
+            while self._readAvailable():  # the last messages of the broker tell the reason
                 continue
-            self._endWith(lostBy(error, "the connection ended"))
+            self._endWith(asConnectionLost(error, "the connection ended"))
             return 0
 
     def _waitToSend(self) -> None:
-        """Wait until more can be sent; what comes meanwhile is read, for the broker may be waiting as well."""
+        """Wait until more can be sent; read meanwhile, since the broker may wait as well."""
         with self._changed:
             reads = not self._reading
         assert self._poll is not None
-        if self._poll.toSend(reads, _GLANCE_MILLISECONDS):
+        if self._poll.toSend(reads, _SEND_CHECK_MILLISECONDS):
             with self._changed:
                 if not self._reading:
-                    self._take()
+                    self._readAvailable()
                     self._changed.notify_all()
 
-    def pay(self) -> None:
-        """Send what is owed as far as it goes, unless somebody is sending: he will do it."""
+    def writePending(self) -> None:
+        """Send pending output without waiting, unless a sending thread will do it."""
         if not self._sending.acquire(blocking=False):
             return
         try:
             with self._changed:
-                while self._owed and self.lost is None:
-                    first = self._owed[0]
+                while self._pendingOutput and self.lost is None:
+                    first = self._pendingOutput[0]
                     sent = self._sendSome(first)
                     if sent < len(first):
-                        self._owed[0] = memoryview(first)[sent:]
+                        self._pendingOutput[0] = memoryview(first)[sent:]
                         return
-                    self._owed.popleft()
+                    self._pendingOutput.popleft()
         finally:
             self._sending.release()
 
@@ -380,8 +386,8 @@ class SharedConnection:
             if self._socket is not None:
                 self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # it is down already
-        self._told(lost)
+            pass  # already shut down
+        self._onLost(lost)
 
     def _check(self) -> None:
         if self.lost is not None:
@@ -389,9 +395,9 @@ class SharedConnection:
 
 
 class _Polls:
-    """Waits for one connection; select() knows no descriptors over 1023.
+    """Waits for one connection; select() is limited to descriptors below 1024.
 
-    There is one object for who reads and one for who sends: they cannot be shared.
+    The reading and the sending thread each have a poll object, since two threads cannot share one.
     """
 
     def __init__(self, connected: socket.socket | PipeSocket) -> None:
@@ -400,12 +406,12 @@ class _Polls:
         self._reads, self._sends = select.poll(), select.poll()
 
     def toRead(self, orSend: bool, milliseconds: int) -> None:
-        """Wait until something can be read, or else sent."""
+        """Wait until bytes can be read or, if ``orSend``, sent."""
         self._watch(self._reads, True, orSend)
         self._reads.poll(milliseconds)
 
     def toSend(self, orRead: bool, milliseconds: int) -> bool:
-        """Wait until something can be sent; True if something can be read."""
+        """Wait until bytes can be sent or, if ``orRead``, read; True if bytes can be read."""
         self._watch(self._sends, orRead, True)
         return any(found & ~select.POLLOUT for _, found in self._sends.poll(milliseconds))
 

@@ -15,7 +15,7 @@ M = TypeVar("M", bound=Delivery | Notification)
 class Subscription(Generic[M]):
     """The messages of a topic or pattern, in order: iterate over it, or call :meth:`next`.
 
-    Threads may share a subscription; each delivery goes to one of them.
+    Threads may share a subscription; one thread gets each delivery.
 
     Unread deliveries are held in memory, since a thread that reads from the connection reads for all. While the client
     holds more than ``prefetch`` bytes, threads that wait for deliveries stop reading, and the broker treats the client

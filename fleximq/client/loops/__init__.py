@@ -1,1 +1,1 @@
-"""What clients need of an event loop, and how asyncio and Twisted's reactor do that."""
+"""Clients on an event loop, and adapters for asyncio and Twisted's reactor."""

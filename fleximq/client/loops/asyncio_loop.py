@@ -1,4 +1,4 @@
-"""asyncio's event loop for clients: its own transports, and nothing of Twisted."""
+"""asyncio's event loop for clients, with asyncio's own transports."""
 
 import asyncio
 import ssl
@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from fleximq.client.errors import ConnectionLost
-from fleximq.client.loops.interfaces import Cancellable, Line, Listener, Loop
+from fleximq.client.loops.interfaces import Cancellable, Listener, Loop, Transport
 from fleximq.client.settings import ClientSettings
-from fleximq.client.sockets import IPC_FOLDER, keepWatch, lostBy, ownPipes
+from fleximq.client.sockets import IPC_FOLDER, asConnectionLost, enableKeepAlive, takeStandardStreams
 from fleximq.values.urls import Url
 
 
 class AsyncioLoop(Loop):
-    """The event loop of asyncio, with its own transports."""
+    """asyncio's event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -37,7 +37,7 @@ class AsyncioLoop(Loop):
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def user(self) -> object | None:
+    def currentTask(self) -> object | None:
         return asyncio.current_task()
 
     async def dial(self, url: Url, settings: ClientSettings, listener: Listener) -> None:
@@ -47,7 +47,7 @@ class AsyncioLoop(Loop):
         except TimeoutError:
             raise ConnectionLost(f"cannot connect to {url} within {settings.timeout:g} seconds") from None
         except (OSError, ValueError, ssl.SSLError) as error:
-            raise lostBy(error, f"cannot connect to {url}") from error
+            raise asConnectionLost(error, f"cannot connect to {url}") from error
 
     async def _dial(self, url: Url, settings: ClientSettings, listener: Listener) -> None:
         if url.scheme == "stdio":
@@ -58,10 +58,10 @@ class AsyncioLoop(Loop):
             context = settings.context() if url.isSecure else None
             host = url.host or "localhost"
             transport, _ = await self._loop.create_connection(lambda: _Stream(listener), host, url.port, ssl=context)
-            keepWatch(transport.get_extra_info("socket"))
+            enableKeepAlive(transport.get_extra_info("socket"))
 
     async def _pipes(self, listener: Listener) -> None:
-        reading, writing = ownPipes()
+        reading, writing = takeStandardStreams()
         stream = _Pipes(listener)
         source = open(reading, "rb", buffering=0)  # noqa: SIM115
         sink = open(writing, "wb", buffering=0)  # noqa: SIM115
@@ -69,7 +69,7 @@ class AsyncioLoop(Loop):
         await self._loop.connect_read_pipe(lambda: stream, source)
 
 
-class _Stream(asyncio.Protocol, Line):
+class _Stream(asyncio.Protocol, Transport):
     """A socket."""
 
     def __init__(self, listener: Listener) -> None:
@@ -79,20 +79,22 @@ class _Stream(asyncio.Protocol, Line):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._reading = self._writing = transport
-        self._listener.lineMade(self)
+        self._listener.transportConnected(self)
 
     def data_received(self, data: bytes) -> None:
-        self._listener.lineHeard(self, data)
+        self._listener.bytesReceived(self, data)
 
     def connection_lost(self, error: Exception | None) -> None:
         what = "the broker closed the connection"
-        self._listener.lineLost(self, ConnectionLost(what) if error is None else lostBy(error, "the connection ended"))
+        self._listener.transportLost(
+            self, ConnectionLost(what) if error is None else asConnectionLost(error, "the connection ended")
+        )
 
     def pause_writing(self) -> None:
-        self._listener.lineFull(self)
+        self._listener.transportPaused(self)
 
     def resume_writing(self) -> None:
-        self._listener.lineDrained(self)
+        self._listener.transportResumed(self)
 
     def write(self, data: bytes) -> None:
         self._writing.write(data)
@@ -118,7 +120,7 @@ class _Pipes(_Stream):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._reading, self._writing = transport, self.sink
-        self._listener.lineMade(self)
+        self._listener.transportConnected(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)

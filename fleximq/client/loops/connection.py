@@ -1,57 +1,52 @@
-"""The line that a client has, or has not for the time being; what is sent in one turn of the loop is written at once.
+"""A client's connection on an event loop. Bytes sent in one turn of the loop are written together at its end.
 
-A client has one connection for all its life. Only one line at a time is listened to: what happens on earlier ones is
-nobody's business any more.
+The :class:`Connection` lives as long as the client and gets a new transport on each reconnect. Events of earlier
+transports are ignored.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple
 
 from fleximq.client.errors import ConnectionLost
-from fleximq.client.loops.interfaces import Cancellable, Line, Listener, Loop
+from fleximq.client.loops.interfaces import Cancellable, Listener, Loop, Transport
 from fleximq.client.protocol.completion import Pending
 from fleximq.limits import KIBIBYTE
 
-#: When so many bytes wait to be written, in the middle of a turn of the loop, whoever sends should drain them.
-MUCH = 64 * KIBIBYTE
+#: A sender should wait in :meth:`Connection.drain` once this many bytes are collected in one turn of the loop.
+DRAIN_BYTES = 64 * KIBIBYTE
 
 
-class Speaker(Protocol):
-    """Who speaks over a connection."""
+class Callbacks(NamedTuple):
+    """Called on connect, with received bytes, and with the reason when the transport is lost."""
 
-    def made(self) -> None:
-        """The line is there."""
-
-    def heard(self, data: bytes) -> None:
-        """Something was read from it."""
-
-    def lose(self, lost: ConnectionLost) -> None:
-        """It has ended."""
+    connected: Callable[[], None]
+    received: Callable[[bytes], None]
+    lost: Callable[[ConnectionLost], None]
 
 
 class Connection:
-    """A line to a broker, and what waits to be written to it.
+    """The current transport and the bytes that wait to be written to it.
 
-    :param framed: makes what is written of what was sent; it may have something to add.
+    :param framed: converts sent bytes before they are written, and may add to them.
     """
 
-    def __init__(self, loop: Loop, speaker: Speaker, framed: Callable[[bytes], bytes] = bytes) -> None:
+    def __init__(self, loop: Loop, callbacks: Callbacks, framed: Callable[[bytes], bytes] = bytes) -> None:
         self._loop = loop
-        self._speaker = speaker
+        self._callbacks = callbacks
         self._framed = framed
-        #: None while there is none.
-        self.line: Line | None = None
-        self._ear: _Ear | None = None
+        #: None while disconnected.
+        self.transport: Transport | None = None
+        self._current: _CurrentListener | None = None
         self._outgoing: list[bytes] = []
-        #: How many bytes were sent in this turn of the loop; an attribute, for it is looked at with every publication.
+        #: Bytes sent in this turn of the loop; an attribute, since each publication reads it.
         self.waiting = 0
-        self._pushing: Cancellable | None = None
-        self._full: list[Pending[None]] | None = None
+        self._writing: Cancellable | None = None
+        self._drainWaiters: list[Pending[None]] | None = None
 
     def listen(self) -> Listener:
-        """Return who is told of the next line, and be deaf to those before."""
-        self._ear = _Ear(self, self._speaker)
-        return self._ear
+        """Return the listener for the next transport; events of earlier ones are ignored from now on."""
+        self._current = _CurrentListener(self, self._callbacks)
+        return self._current
 
     # -- sending -----------------------------------------------------------------------------------
 
@@ -59,105 +54,105 @@ class Connection:
         """Send bytes at the end of this turn of the loop."""
         self._outgoing.append(data)
         self.waiting += len(data)
-        if self._pushing is None:
-            self._pushing = self._loop.later(0, self.push)
+        if self._writing is None:
+            self._writing = self._loop.later(0, self.writePending)
 
-    async def sendPatiently(self, data: bytes) -> None:
-        """Send bytes, and wait while the broker takes no more."""
+    async def sendAndDrain(self, data: bytes) -> None:
+        """Send bytes, and wait while the broker accepts no more."""
         self.send(data)
-        if self.waiting >= MUCH:
+        if self.waiting >= DRAIN_BYTES:
             await self.drain()
 
     def sendNow(self, data: bytes) -> None:
-        """Send bytes, and what was collected before, at once."""
+        """Write bytes at once, after those collected in this turn."""
         self._outgoing.append(data)
-        self.push()
+        self.writePending()
 
-    def push(self) -> None:
-        """Write all that was collected."""
-        if self._pushing is not None:
-            self._pushing.cancel()
-            self._pushing = None
+    def writePending(self) -> None:
+        """Write all collected bytes."""
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
         outgoing, self._outgoing, self.waiting = self._outgoing, [], 0
-        if self.line is not None:
+        if self.transport is not None:
             data = self._framed(b"".join(outgoing))
             if data:
-                self.line.write(data)
+                self.transport.write(data)
 
     async def drain(self) -> None:
-        """Write all that was collected, and return when the broker takes more."""
-        self.push()
-        await self._loop.rest(0)
-        while self._full is not None:
+        """Write all collected bytes, and wait until the broker accepts more."""
+        self.writePending()
+        await self._loop.sleep(0)
+        while self._drainWaiters is not None:
             drained: Pending[None] = Pending()
-            self._full.append(drained)
+            self._drainWaiters.append(drained)
             await self._loop.wait(drained, None, "")
 
     # -- ending ------------------------------------------------------------------------------------
 
     def drop(self) -> None:
-        """Have no line any more, and forget what was to be written to it."""
-        line = self._leave()
+        """Abort the transport, and discard collected bytes."""
+        transport = self._detach()
         self._outgoing, self.waiting = [], 0
-        self._drained()
-        if line is not None:
-            line.abort()
+        self._resumed()
+        if transport is not None:
+            transport.abort()
 
     def end(self) -> None:
-        """Have no line any more, once all that was collected is written."""
-        self.push()
-        line = self._leave()
-        self._drained()
-        if line is not None:
-            line.close()
+        """Write all collected bytes, and close the transport."""
+        self.writePending()
+        transport = self._detach()
+        self._resumed()
+        if transport is not None:
+            transport.close()
 
-    def _leave(self) -> Line | None:
-        line, self.line, self._ear = self.line, None, None
-        return line
+    def _detach(self) -> Transport | None:
+        transport, self.transport, self._current = self.transport, None, None
+        return transport
 
-    # -- what the line says ------------------------------------------------------------------------
+    # -- events of the transport -------------------------------------------------------------------
 
-    def _made(self, ear: "_Ear", line: Line) -> bool:
-        if self._ear is not ear:
-            line.abort()
+    def _attached(self, listener: "_CurrentListener", transport: Transport) -> bool:
+        if self._current is not listener:
+            transport.abort()
             return False
-        self.line = line
-        self._full = None
+        self.transport = transport
+        self._drainWaiters = None
         return True
 
-    def _filled(self) -> None:
-        if self._full is None:
-            self._full = []
+    def _paused(self) -> None:
+        if self._drainWaiters is None:
+            self._drainWaiters = []
 
-    def _drained(self) -> None:
-        waiting, self._full = self._full or (), None
+    def _resumed(self) -> None:
+        waiting, self._drainWaiters = self._drainWaiters or (), None
         for each in waiting:
             each.succeed(None)
 
 
-class _Ear:
-    """Tells a speaker what happens on one line, while that is the current one."""
+class _CurrentListener:
+    """Forwards the events of one transport, as long as it is the current one."""
 
-    def __init__(self, connection: Connection, speaker: Speaker) -> None:
+    def __init__(self, connection: Connection, callbacks: Callbacks) -> None:
         self._connection = connection
-        self._speaker = speaker
+        self._callbacks = callbacks
 
-    def lineMade(self, line: Line) -> None:
-        if self._connection._made(self, line):
-            self._speaker.made()
+    def transportConnected(self, transport: Transport) -> None:
+        if self._connection._attached(self, transport):
+            self._callbacks.connected()
 
-    def lineHeard(self, line: Line, data: bytes) -> None:
-        if self._connection.line is line:
-            self._speaker.heard(data)
+    def bytesReceived(self, transport: Transport, data: bytes) -> None:
+        if self._connection.transport is transport:
+            self._callbacks.received(data)
 
-    def lineLost(self, line: Line, lost: ConnectionLost) -> None:
-        if self._connection.line is line:
-            self._speaker.lose(lost)
+    def transportLost(self, transport: Transport, lost: ConnectionLost) -> None:
+        if self._connection.transport is transport:
+            self._callbacks.lost(lost)
 
-    def lineFull(self, line: Line) -> None:
-        if self._connection.line is line:
-            self._connection._filled()
+    def transportPaused(self, transport: Transport) -> None:
+        if self._connection.transport is transport:
+            self._connection._paused()
 
-    def lineDrained(self, line: Line) -> None:
-        if self._connection.line is line:
-            self._connection._drained()
+    def transportResumed(self, transport: Transport) -> None:
+        if self._connection.transport is transport:
+            self._connection._resumed()

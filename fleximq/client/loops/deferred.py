@@ -74,7 +74,7 @@ class DeferredClient(Generic[C]):
     def close(self, timeout: float | None = TIMEOUT) -> "Deferred[None]":
         """Flush messages and ACKs, and end the connection; iterations end.
 
-        The connection ends even if the flush fails. Closing again does nothing. Errors as those of the wrapped client.
+        The connection ends even if the flush fails. Closing again has no effect. Errors as those of the wrapped client.
         """
         return Deferred.fromCoroutine(self._inner.close(timeout))
 

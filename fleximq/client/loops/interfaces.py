@@ -1,7 +1,4 @@
-"""What a client needs of an event loop.
-
-A connection as a client sees it, whichever the event loop.
-"""
+"""Interfaces between a client and its event loop: :class:`Loop`, :class:`Transport` and :class:`Listener`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
@@ -13,76 +10,76 @@ from fleximq.client.settings import ClientSettings
 from fleximq.values.urls import Url
 
 
-class Line(ABC):
-    """A connection, as a stream of bytes."""
+class Transport(ABC):
+    """A byte stream to the broker."""
 
     @abstractmethod
     def write(self, data: bytes) -> None:
-        """Send bytes, sooner or later."""
+        """Send bytes in the background."""
 
     @abstractmethod
     def pauseReading(self) -> None:
-        """Read no more for the time being."""
+        """Stop reading until :meth:`resumeReading`."""
 
     @abstractmethod
     def resumeReading(self) -> None:
-        """Read again."""
+        """Continue reading."""
 
     @abstractmethod
     def close(self) -> None:
-        """Send what waits, and end."""
+        """Send buffered bytes, and close."""
 
     @abstractmethod
     def abort(self) -> None:
-        """End at once."""
+        """Close at once, discarding buffered bytes."""
 
 
 class Listener(Protocol):
-    """Who is told what happens on a line."""
+    """Receives the events of a transport."""
 
-    def lineMade(self, line: Line) -> None:
-        """The line is there."""
+    def transportConnected(self, transport: Transport) -> None:
+        """The transport is connected."""
 
-    def lineHeard(self, line: Line, data: bytes) -> None:
-        """Something was read."""
+    def bytesReceived(self, transport: Transport, data: bytes) -> None:
+        """Bytes were received."""
 
-    def lineLost(self, line: Line, lost: ConnectionLost) -> None:
-        """The line has ended."""
+    def transportLost(self, transport: Transport, lost: ConnectionLost) -> None:
+        """The transport was closed or lost."""
 
-    def lineFull(self, line: Line) -> None:
-        """So much waits to be sent that nothing more should be written."""
+    def transportPaused(self, transport: Transport) -> None:
+        """The send buffer is full; stop writing."""
 
-    def lineDrained(self, line: Line) -> None:
-        """More can be written."""
+    def transportResumed(self, transport: Transport) -> None:
+        """The send buffer has drained; writing may continue."""
 
 
 T = TypeVar("T")
 
 
 class Cancellable(Protocol):
-    """Something that happens later, or goes on, and can be stopped."""
+    """A timer or a running coroutine."""
 
     def cancel(self) -> object:
-        """Stop it; nothing happens if it is over."""
+        """Cancel it; no effect if it has finished."""
 
 
 class Loop(ABC):
-    """What a client needs of an event loop."""
+    """An event loop."""
 
     @abstractmethod
     def slot(self) -> tuple[Awaitable[None], Callable[[], None]]:
-        """Return something to await, and what ends the wait; that may be called several times."""
+        """Return an awaitable, and a function that completes it; calling it again has no effect."""
 
     @abstractmethod
     def later(self, seconds: float, call: Callable[[], None]) -> Cancellable:
-        """Call something after so many seconds, with 0 in the next turn."""
+        """Call a function after a delay; with 0 in the next turn of the loop."""
 
     @abstractmethod
     def start(self, work: Coroutine[Any, Any, None]) -> Cancellable:
-        """Let a coroutine run by itself; it raises nothing."""
+        """Run a coroutine in the background; it must not raise."""
 
-    async def rest(self, seconds: float) -> None:
-        """Wait so long; with 0, let others have their turn."""
+    async def sleep(self, seconds: float) -> None:
+        """Wait; with 0, until the next turn of the loop."""
         wait, fire = self.slot()
         timer = self.later(seconds, fire)
         try:
@@ -91,33 +88,33 @@ class Loop(ABC):
             timer.cancel()
 
     async def wait(self, pending: Pending[T], timeout: float | None, what: str) -> T:
-        """Wait for a value or an error.
+        """Return the value or raise the error of ``pending``.
 
-        :param what: what is waited for, in the words of the TimeoutError.
-        :raises TimeoutError: it did not come within so many seconds.
+        :param what: a noun for the message of the TimeoutError.
+        :raises TimeoutError: there was no result within ``timeout`` seconds.
         """
         if not pending.done:
             wait, fire = self.slot()
-            pending.told = fire
+            pending.onDone = fire
             timer = None if timeout is None else self.later(timeout, fire)
             try:
                 await wait
             finally:
-                pending.told = None
+                pending.onDone = None
                 if timer is not None:
                     timer.cancel()
             if not pending.done:
-                raise TimeoutError(f"{what} did not come within {timeout:g} seconds")
+                raise TimeoutError(f"{what} did not arrive within {timeout:g} seconds")
         return pending.result()
 
-    def user(self) -> object | None:
-        """Return who runs now and may be told from others, None if that cannot be said."""
+    def currentTask(self) -> object | None:
+        """Return the running task, or None if the loop has no tasks."""
         return None
 
     @abstractmethod
     async def dial(self, url: Url, settings: ClientSettings, listener: Listener) -> None:
-        """Make a connection, and tell it to the listener.
+        """Connect, and call the listener's ``transportConnected``.
 
-        :raises ConnectionLost: nobody listens there.
+        :raises ConnectionLost: no server accepted the connection.
         :raises Untrusted: one side does not trust the other's certificate.
         """

@@ -13,14 +13,21 @@ from typing import Any, Self, TypeVar
 from fleximq.client.contexts import MessageIterator
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused
 from fleximq.client.events import Delivery, Notification, Request
-from fleximq.client.loops.connection import MUCH, Connection
+from fleximq.client.loops.connection import DRAIN_BYTES, Callbacks, Connection
 from fleximq.client.loops.interfaces import Cancellable, Loop
 from fleximq.client.payloads import packed
-from fleximq.client.protocol.client_state import ClientState, Maker, headerFields, isTransient, portions, publicationOf
+from fleximq.client.protocol.client_state import (
+    ClientState,
+    FrameMaker,
+    chunksOf,
+    headerFields,
+    isTransient,
+    publicationOf,
+)
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.protocol.conversation import BROKER, conversationOn
 from fleximq.client.protocol.inbox import Box
-from fleximq.client.protocol.loss_accounts import OfContext
+from fleximq.client.protocol.loss_accounts import ContextAccounts
 from fleximq.client.protocol.refusals import Refusals
 from fleximq.client.settings import TIMEOUT, ClientSettings, Start, State
 from fleximq.errors import BrokerError, SettingError
@@ -35,8 +42,8 @@ M = TypeVar("M", bound=Delivery | Notification)
 class LoopClient:
     """A connection to a broker; it reconnects by itself.
 
-    Values are anything that MessagePack, or the ``codec``, can encode; others raise TypeError, ValueError or
-    OverflowError before anything is sent. While the broker is unreachable, publications are buffered up to ``buffer``
+    Values are of the types that MessagePack, or the ``codec``, can encode; others raise TypeError, ValueError or
+    OverflowError before they are sent. While the broker is unreachable, publications are buffered up to ``buffer``
     bytes. When the connection is lost, calls that wait for an answer raise
     :class:`~fleximq.client.errors.ConnectionLost`.
     """
@@ -45,23 +52,23 @@ class LoopClient:
         self._loop = loop
         self._url = url
         self._settings = settings
-        holder = OfContext(loop.user)
-        self._connection = Connection(loop, self, self._framed)
+        holder = ContextAccounts(loop.currentTask)
+        self._connection = Connection(loop, Callbacks(self._connected, self._received, self._lose), self._framed)
         self._clientState = ClientState(
-            settings, self._connection.send, self._relieved, self._changed, self._requested, holder
+            settings, self._connection.send, self._relieved, self._stateChanged, self._requested, holder
         )
         self._functions: dict[str, Function] = {}
         self._paused = False
-        self._ticking: Cancellable | None = None
-        self._returning: Cancellable | None = None
+        self._keepAliveTimer: Cancellable | None = None
+        self._reconnecting: Cancellable | None = None
         self._tasks: set[Cancellable] = set()
 
     async def open(self) -> Self:
-        """Connect and join, for the first time.
+        """Connect and join for the first time.
 
         :raises ConnectionLost: no FlexiMQ broker answers there.
         :raises Untrusted: one side does not trust the other's certificate.
-        :raises JoinRefused: the broker does not let this client in.
+        :raises JoinRefused: the broker refused to admit the client.
         """
         try:
             await self._join()
@@ -105,7 +112,7 @@ class LoopClient:
         """Publish a value. Waits only while the broker accepts no more; :meth:`flush` waits until it is processed.
 
         :param key: the key by which the pipeline groups messages.
-        :param message_id: identifies the message: the broker drops a repeated one.
+        :param message_id: identifies the message; on durable topics the broker drops a repeated one.
         :param correlation_id: and ``reply_to``: for requests to MiniMQ services.
         :param headers: further fields of the message's header.
         :raises ValueError: ``headers`` contains ``topic``, or a field that is also given as an argument.
@@ -118,19 +125,19 @@ class LoopClient:
 
     async def publish_many(self, topic: str, values: Iterable[object]) -> None:
         """Publish several values at once, several times as fast as single ones; errors as :meth:`publish`."""
-        for size, make in portions(topic, values, self._settings.codec.pack):
+        for size, make in chunksOf(topic, values, self._settings.codec.pack):
             await self._post(size, make)
 
     async def notify(self, targets: int | Sequence[int], path: str, value: object = None) -> None:
         """Send a notification, which has no answer, to one or more clients."""
         several = [targets] if isinstance(targets, int) else list(targets)
         payload = self._settings.codec.pack(value)
-        await self._post(len(payload), lambda said: said.notification(several, path, payload))
+        await self._post(len(payload), lambda conversation: conversation.notification(several, path, payload))
 
     async def broadcast(self, value: object = None) -> None:
         """Send a value to every other client."""
         payload = self._settings.codec.pack(value)
-        await self._post(len(payload), lambda said: said.broadcast(payload))
+        await self._post(len(payload), lambda conversation: conversation.broadcast(payload))
 
     async def flush(self, timeout: float | None = TIMEOUT) -> None:
         """Wait until the broker has processed everything sent so far and, on durable topics, written it to disk.
@@ -141,36 +148,36 @@ class LoopClient:
         :raises TimeoutError: it took longer than ``timeout`` seconds.
         """
         clientState, accounts = self._clientState, self._clientState.accounts
-        clientState.checkCertain()
-        await self._arrive(timeout)
-        clientState.checkCertain()
+        clientState.checkLosses()
+        await self._waitUntilJoined(timeout)
+        clientState.checkLosses()
         sent = accounts.sent
         try:
             refused = await self._barrier(timeout, "a flush")
         except ConnectionLost:
-            accounts.tell()
+            accounts.takeLoss()
             raise
         accounts.flushed = max(accounts.flushed, sent)
         refused.check()
 
-    async def _arrive(self, timeout: float | None) -> None:
-        pending = self._clientState.arrival()
+    async def _waitUntilJoined(self, timeout: float | None) -> None:
+        pending = self._clientState.whenJoined()
         try:
             await self._loop.wait(pending, timeout, "a connection")
         finally:
-            self._clientState.waitNoLonger(pending)
+            self._clientState.cancelWait(pending)
 
     def claim(self) -> None:
         """Attribute the next publication to the caller, even if it is sent in a copy of the caller's context."""
-        self._clientState.accounts.mine()
+        self._clientState.accounts.current()
 
     async def ping(self, timeout: float | None = TIMEOUT) -> float:
         """Return the round-trip time in seconds, which includes processing everything sent before."""
-        await self._arrive(timeout)
+        await self._waitUntilJoined(timeout)
         begun = time.perf_counter()
         refused = await self._barrier(timeout, "the answer to a PING")
         took = time.perf_counter() - begun
-        self._clientState.keep(refused)
+        self._clientState.keepRefusals(refused)
         return took
 
     async def request(self, target: int, path: str, value: object = None, timeout: float | None = TIMEOUT) -> Any:
@@ -191,13 +198,13 @@ class LoopClient:
     async def _request(self, target: int, path: str, payload: bytes, timeout: float | None) -> Any:
         clientState = self._clientState
         if clientState.state is not State.JOINED:
-            await self._arrive(timeout)
+            await self._waitUntilJoined(timeout)
         data, id, pending = clientState.request(target, path, payload)
         try:
             self._sendNow(data)
             reply = await self._loop.wait(pending, timeout, f"the answer to {path}")
         finally:
-            clientState.forget(id)
+            clientState.forgetRequest(id)
         return clientState.valueOf(path, reply)
 
     async def subscribe(
@@ -216,18 +223,18 @@ class LoopClient:
             another one and either has a start.
         """
         clientState, what = self._clientState, f"the subscription to {topic}"
-        await self._arrive(timeout)
-        # When this is passed, nothing that an earlier subscription brought is on its way any more.
-        clientState.keep(await self._barrier(timeout, what))
-        made = clientState.subscription(topic, from_)
+        await self._waitUntilJoined(timeout)
+        # After this barrier, no deliveries of an earlier subscription are in transit.
+        clientState.keepRefusals(await self._barrier(timeout, what))
+        made = clientState.newSubscription(topic, from_)
         try:
             self._sendNow(made.data)
             await self._loop.wait(made.after, timeout, what)
         except BaseException:
-            clientState.giveUp(made)
+            clientState.abandonSubscription(made)
             self._unsubscribe(made.box)
             raise
-        clientState.subscribed(made)
+        clientState.confirmSubscription(made)
         return LoopSubscription(self, made.box)
 
     def notifications(self) -> "LoopSubscription[Notification]":
@@ -243,21 +250,21 @@ class LoopClient:
         :raises ValueError: the path is already served.
         """
         if path in self._functions:
-            raise ValueError(f"the path {path!r} is served already")
+            raise ValueError(f"the path {path!r} is already served")
         self._functions[path] = function
         self._clientState.served.add(path)
 
     async def close(self, timeout: float | None = TIMEOUT) -> None:
-        """Flush, if anything was sent since the last flush, and end the connection; iterations over subscriptions end.
+        """Flush messages sent since the last flush, and end the connection; iterations over subscriptions end.
 
-        The connection ends even if the flush fails. Closing again does nothing.
+        The connection ends even if the flush fails. Closing again has no effect.
 
         :raises PublishFailed: and TimeoutError, as :meth:`flush`.
-        :raises ConnectionLost: the connection ended before everything sent was confirmed.
+        :raises ConnectionLost: the connection ended before all messages were confirmed.
         """
         self._clientState.inbox.closeAll()
         try:
-            if self._clientState.accounts.isOwing:
+            if self._clientState.accounts.needsFlush:
                 await self.flush(timeout)
         finally:
             self._end(None)
@@ -268,16 +275,16 @@ class LoopClient:
 
     # -- sending -----------------------------------------------------------------------------------
 
-    async def _post(self, size: int, make: Maker) -> None:
-        """Send what waits for no answer, or keep it for later."""
+    async def _post(self, size: int, make: FrameMaker) -> None:
+        """Send or buffer a message that has no answer."""
         clientState = self._clientState
         if clientState.state is not State.JOINED:
-            clientState.keepForLater(size, make)
+            clientState.bufferUntilJoined(size, make)
             return
         connection = self._connection
         connection.send(make(clientState.conversation))
-        clientState.accounts.note(clientState.accounts.mine())
-        if connection.waiting >= MUCH:
+        clientState.accounts.countSent(clientState.accounts.current())
+        if connection.waiting >= DRAIN_BYTES:
             await connection.drain()
 
     def _sendNow(self, data: bytes) -> None:
@@ -286,28 +293,28 @@ class LoopClient:
             self._resume()
 
     def _framed(self, data: bytes) -> bytes:
-        """Return what is written of what was sent, behind what is due on the line itself."""
-        said = self._clientState.conversation
-        framed = said.framed(data) if data else data
-        if said.due:
-            framed = b"".join((*said.due, framed))
-            said.due.clear()
+        """Return the bytes to write: those due on the connection itself, then the framed messages."""
+        conversation = self._clientState.conversation
+        framed = conversation.framed(data) if data else data
+        if conversation.due:
+            framed = b"".join((*conversation.due, framed))
+            conversation.due.clear()
         return framed
 
     # -- waiting -----------------------------------------------------------------------------------
 
     async def _barrier(self, timeout: float | None, what: str) -> Refusals:
-        """Wait until all that was sent is done, and return what was refused of it."""
+        """Wait until everything sent is processed, and return the refusals."""
         data, pending = self._clientState.barrier()
         self._sendNow(data)
-        return await self._passed(pending, timeout, what)
+        return await self._awaitBarrier(pending, timeout, what)
 
-    async def _passed(self, pending: Pending[Refusals], timeout: float | None, what: str) -> Refusals:
+    async def _awaitBarrier(self, pending: Pending[Refusals], timeout: float | None, what: str) -> Refusals:
         try:
             return await self._loop.wait(pending, timeout, what)
         except BaseException:
-            # Nobody waits any more: what was refused then is told by the next flush.
-            self._clientState.leave(pending)
+            # The caller has stopped waiting, so the next flush reports the refusals.
+            self._clientState.detachBarrier(pending)
             raise
 
     # -- the line ----------------------------------------------------------------------------------
@@ -324,38 +331,38 @@ class LoopClient:
         finally:
             if not joined.done or joined.error is not None:
                 self._connection.drop()
-        if self._ticking is None and settings.keep_alive is not None:
-            self._ticking = self._loop.later(settings.keep_alive, self._tick)
+        if self._keepAliveTimer is None and settings.keep_alive is not None:
+            self._keepAliveTimer = self._loop.later(settings.keep_alive, self._onKeepAlive)
 
-    def _tick(self) -> None:
+    def _onKeepAlive(self) -> None:
         assert self._settings.keep_alive is not None
-        self._ticking = self._loop.later(self._settings.keep_alive, self._tick)
+        self._keepAliveTimer = self._loop.later(self._settings.keep_alive, self._onKeepAlive)
         if not self._clientState.tick(self._paused):
-            self.lose(ConnectionLost("the broker was silent for too long"))
+            self._lose(ConnectionLost("the broker was silent for too long"))
 
-    def made(self) -> None:
-        """The line of the current conversation is there."""
+    def _connected(self) -> None:
+        """Handle the connection of the current conversation."""
         self._paused = False
-        self._connection.push()
+        self._connection.writePending()
 
-    def heard(self, data: bytes) -> None:
-        """Something was read from it."""
+    def _received(self, data: bytes) -> None:
+        """Handle received bytes."""
         clientState = self._clientState
         try:
-            clientState.take(data)
+            clientState.dataReceived(data)
         except BrokerError as error:
-            self.lose(ConnectionLost(f"what came is not FlexiMQ: {error}"))
+            self._lose(ConnectionLost(f"the received bytes are not FlexiMQ: {error}"))
             return
         if clientState.conversation.due:
-            self._connection.push()
+            self._connection.writePending()
         if (
             not self._paused
             and clientState.inbox.full
             and not clientState.needsAnswers
-            and self._connection.line is not None
+            and self._connection.transport is not None
         ):
             self._paused = True
-            self._connection.line.pauseReading()
+            self._connection.transport.pauseReading()
 
     def _relieved(self) -> None:
         if self._paused:
@@ -363,11 +370,11 @@ class LoopClient:
 
     def _resume(self) -> None:
         self._paused = False
-        if self._connection.line is not None:
-            self._connection.line.resumeReading()
+        if self._connection.transport is not None:
+            self._connection.transport.resumeReading()
 
-    def lose(self, lost: ConnectionLost) -> None:
-        """Give a connection up, and make another one if that is wished."""
+    def _lose(self, lost: ConnectionLost) -> None:
+        """Drop the connection, and reconnect unless that is disabled."""
         clientState = self._clientState
         if clientState.state is State.CLOSED:
             return
@@ -378,49 +385,49 @@ class LoopClient:
             return
         clientState.lose(lost)
         if wasJoined:
-            self._returning = self._loop.start(self._comeBack(lost))
+            self._reconnecting = self._loop.start(self._reconnect(lost))
 
-    async def _comeBack(self, lost: Exception) -> None:
+    async def _reconnect(self, lost: Exception) -> None:
         assert self._settings.reconnect is not None
         why = lost
         for pause in self._settings.reconnect.pauses():
-            await self._loop.rest(pause)
+            await self._loop.sleep(pause)
             if self._clientState.state is not State.AWAY:
                 return
             try:
                 await self._join()
                 return
             except (ConnectionLost, JoinRefused, SettingError) as error:
-                if self._returning is None:
-                    return  # It was closed meanwhile, and some loops say so by an error.
+                if self._reconnecting is None:
+                    return  # The client was closed meanwhile, and some loops raise an error then.
                 why = error
                 if not isTransient(error):
                     break
             except Exception as error:
-                if self._returning is None:
+                if self._reconnecting is None:
                     return
-                _log.exception("Connecting again failed")
+                _log.exception("Reconnecting failed")
                 why = error
                 break
         self._end(why)
 
     def _end(self, why: Exception | None) -> None:
-        """End for good."""
-        returning, self._returning = self._returning, None
-        for each in (self._ticking, returning if why is None else None, *self._tasks):
+        """Close for good."""
+        returning, self._reconnecting = self._reconnecting, None
+        for each in (self._keepAliveTimer, returning if why is None else None, *self._tasks):
             if each is not None:
                 with suppress(Exception):
                     each.cancel()
-        self._ticking = None
+        self._keepAliveTimer = None
         self._connection.end()
         self._clientState.end(why)
 
-    def _changed(self, state: State, why: Exception | None) -> None:
+    def _stateChanged(self, state: State, why: Exception | None) -> None:
         if self._settings.on_state is not None:
             try:
                 self._settings.on_state(state, why)
             except Exception:
-                _log.exception("A callback for states failed")
+                _log.exception("The callback on_state failed")
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -443,7 +450,7 @@ class LoopClient:
             self._tasks.update(running)
 
     async def _answer(self, request: Request) -> None:
-        said = self._clientState.conversation
+        conversation = self._clientState.conversation
         try:
             value = self._functions[request.path](request)
             if inspect.isawaitable(value):
@@ -454,7 +461,7 @@ class LoopClient:
         except Exception as error:
             _log.exception("The service of %s failed", request.path)
             data = self._clientState.failure(request, error)
-        if said is self._clientState.conversation and self._clientState.state is State.JOINED:
+        if conversation is self._clientState.conversation and self._clientState.state is State.JOINED:
             self._sendNow(data)
 
 
@@ -510,7 +517,7 @@ class LoopSubscription(MessageIterator[M]):
                 return None
             pending: Pending[None] = Pending()
             self._waiters.append(pending)
-            box.told = self._told
+            box.onNews = self._told
             try:
                 await self._client._loop.wait(pending, timeout, "a delivery")
             except TimeoutError:
@@ -521,7 +528,7 @@ class LoopSubscription(MessageIterator[M]):
         return self._take(box)  # type: ignore[no-any-return]
 
     def _told(self) -> None:
-        self._box.told = None
+        self._box.onNews = None
         waiters, self._waiters = self._waiters, []
         for each in waiters:
             each.succeed(None)

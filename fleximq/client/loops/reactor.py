@@ -1,4 +1,4 @@
-"""Twisted's reactor for clients: its endpoints, and its TLS."""
+"""Twisted's reactor for clients, with its endpoints and its TLS."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
@@ -26,23 +26,23 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from fleximq.client.errors import ConnectionLost, Untrusted
-from fleximq.client.loops.interfaces import Cancellable, Line, Listener, Loop
+from fleximq.client.loops.interfaces import Cancellable, Listener, Loop, Transport
 from fleximq.client.settings import ClientSettings, Tls
-from fleximq.client.sockets import IPC_FOLDER, ownPipes
+from fleximq.client.sockets import IPC_FOLDER, takeStandardStreams
 from fleximq.endpoints.standard_streams import StandardStreams
 from fleximq.errors import SettingError
 from fleximq.values.urls import Url
 
 _log = Logger("fleximq.client.loops.reactor")
-#: Where one certificate of a PEM file ends.
+#: The end of a certificate in a PEM file.
 _END = b"-----END CERTIFICATE-----"
-#: What a peer says in TLS that does not trust a certificate, or wants one.
+#: TLS errors of a peer that does not trust a certificate, or requires one.
 _ALERTS = ("alert certificate", "alert bad certificate", "unsupported certificate", "unknown ca", "access denied",
            "certificate verify failed", "certificate required")  # fmt: skip
 
 
 class ReactorLoop(Loop):
-    """A reactor of Twisted, with its endpoints."""
+    """A Twisted reactor."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
@@ -56,7 +56,7 @@ class ReactorLoop(Loop):
                 waiting.callback(None)
 
         def fire() -> None:
-            # In a turn of its own: who waits goes on when the client is done with what it does now.
+            # In the next turn, so that the waiting coroutine continues after the current operation of the client.
             nonlocal isFired
             if not isFired:
                 isFired = True
@@ -70,13 +70,13 @@ class ReactorLoop(Loop):
     def start(self, work: Coroutine[Any, Any, None]) -> Cancellable:
         running = Deferred.fromCoroutine(work)
         running.addErrback(lambda failure: failure.trap(CancelledError, ConnectingCancelledError) and None)
-        running.addErrback(lambda failure: _log.failure("What a client does by itself failed", failure))
+        running.addErrback(lambda failure: _log.failure("A background task of a client failed", failure))
         return running
 
     async def dial(self, url: Url, settings: ClientSettings, listener: Listener) -> None:
         stream = _Stream(listener, f"cannot connect to {url}")
         if url.scheme == "stdio":
-            StandardStreams(stream, *ownPipes(), reactor=self._reactor)
+            StandardStreams(stream, *takeStandardStreams(), reactor=self._reactor)
             return
         try:
             await self._endpoint(url, settings.timeout).connect(self._factory(url, settings, stream))
@@ -92,12 +92,12 @@ class ReactorLoop(Loop):
         plain = Factory.forProtocol(lambda: stream)
         if not url.isSecure:
             return plain
-        # Of its own accord it would take the global reactor for its clock.
+        # By default its clock would be the global reactor.
         return TLSMemoryBIOFactory(_creator(url.host or "localhost", settings.tls), True, plain, clock=self._reactor)
 
 
 class _Timer:
-    """A delayed call that can be cancelled when it was called."""
+    """A delayed call; cancelling it after the call is allowed."""
 
     def __init__(self, call: IDelayedCall) -> None:
         self._call = call
@@ -108,7 +108,7 @@ class _Timer:
 
 
 def _creator(host: str, tls: Any) -> Any:
-    """Return what makes the connections of TLS to a host.
+    """Return the factory of TLS connections to a host.
 
     :raises SettingError: a file cannot be read or used.
     """
@@ -130,8 +130,8 @@ def _creator(host: str, tls: Any) -> Any:
 
 
 @implementer(IPushProducer)
-class _Stream(Protocol, Line):
-    """A connection on the reactor; it is told by its transport when to write no more."""
+class _Stream(Protocol, Transport):
+    """A connection on the reactor; as a push producer it learns when to pause writing."""
 
     def __init__(self, listener: Listener, what: str) -> None:
         self._listener = listener
@@ -143,24 +143,24 @@ class _Stream(Protocol, Line):
             transport.setTcpNoDelay(True)
             transport.setTcpKeepAlive(True)
         IConsumer(transport).registerProducer(self, True)
-        self._listener.lineMade(self)
+        self._listener.transportConnected(self)
 
     def dataReceived(self, data: bytes) -> None:
-        self._listener.lineHeard(self, data)
+        self._listener.bytesReceived(self, data)
 
     def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:  # noqa: B008
-        self._listener.lineLost(self, _lostBy(reason))
+        self._listener.transportLost(self, _lostBy(reason))
 
     # -- what the transport says -------------------------------------------------------------------
 
     def pauseProducing(self) -> None:
-        self._listener.lineFull(self)
+        self._listener.transportPaused(self)
 
     def resumeProducing(self) -> None:
-        self._listener.lineDrained(self)
+        self._listener.transportResumed(self)
 
     def stopProducing(self) -> None:
-        self._listener.lineDrained(self)
+        self._listener.transportResumed(self)
 
     # -- what the client says ----------------------------------------------------------------------
 
@@ -191,10 +191,10 @@ def _lostBy(reason: Failure) -> ConnectionLost:
     if isinstance(error, ConnectionDone):
         return ConnectionLost("the broker closed the connection")
     if isinstance(error, VerificationError | CertificateError):
-        return Untrusted("cannot connect: its certificate is not to be trusted, for it is for another host")
+        return Untrusted("cannot connect: its certificate is for another host")
     said = str(error) or type(error).__name__
     if isinstance(error, SSL.Error):
         said = ", ".join(str(each[-1]) for each in error.args[0]) if error.args and error.args[0] else said
         if any(alert in said for alert in _ALERTS):
-            return Untrusted(f"cannot connect: a certificate is not to be trusted ({said})")
+            return Untrusted(f"cannot connect: a certificate is not trusted ({said})")
     return ConnectionLost(f"the connection ended: {said}")

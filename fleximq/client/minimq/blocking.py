@@ -7,7 +7,7 @@
         for job in client.consumer("jobs"):
             print(job.content)
 
-Threads may share a client. All such clients of a process use one background thread for their connections; ``on_state``
+Threads may share a client. All of these clients in a process share one background thread; ``on_state``
 is called in that thread and must not wait for the client.
 """
 

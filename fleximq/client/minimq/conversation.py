@@ -1,6 +1,6 @@
-"""What a MiniMQ client says and hears on one connection, without any I/O (MiniMQ document, docs/dialects.rst).
+"""The client's side of one MiniMQ connection, without I/O (MiniMQ document, docs/dialects.rst).
 
-Answers come in the order of the commands; an ACK has none.
+Answers have the order of the commands; an ACK has none.
 """
 
 from collections import deque
@@ -18,9 +18,9 @@ _NO_MESSAGE = b"NO_MSG"
 _PONG = b"PONG:"
 _ERROR = b"ERROR:"
 
-#: Makes an error of a status and words.
+#: Makes an error from a status and a text.
 _Refusing = Callable[[int, str], Answered]
-#: Makes a value of a line, or raises BrokerError.
+#: Parses a line, or raises BrokerError.
 _Reading = Callable[[bytes], Any]
 
 
@@ -29,14 +29,14 @@ class MiniConversation:
 
     def __init__(self) -> None:
         self._scanner = LineScanner(1024 * MEBIBYTE)
-        self._asked: deque[tuple[Pending[Any], _Reading, _Refusing]] = deque()
+        self._pending: deque[tuple[Pending[Any], _Reading, _Refusing]] = deque()
 
     # -- what is said ------------------------------------------------------------------------------
 
     def produce(self, message: MiniMessage) -> tuple[bytes, Pending[str]]:
-        """Return a PRODUCE, and what will be the id of the message when it is safe.
+        """Return a PRODUCE, and a result with the id of the confirmed message.
 
-        :raises ValueError: MiniMQ cannot spell the message.
+        :raises ValueError: the message cannot be written in MiniMQ.
         """
         line = lineOf(message)
 
@@ -48,16 +48,16 @@ class MiniConversation:
         return line, self._expect(_readId, refused)
 
     def consume(self, topic: str) -> tuple[bytes, Pending[MiniMessage | None]]:
-        """Return a CONSUME, and what will be a message, or None.
+        """Return a CONSUME, and a result with a message or None.
 
-        :raises ValueError: MiniMQ cannot spell the topic.
+        :raises ValueError: the topic cannot be written in MiniMQ.
         """
         _check(topic)
         line = f"CONSUME:{topic}\n".encode()
         return line, self._expect(_readMessage, lambda status, words: ConsumeFailed(status, words, topic))
 
     def ping(self) -> tuple[bytes, Pending[None]]:
-        """Return a PING, and what is settled when all before it is done."""
+        """Return a PING, and a result that completes when earlier commands are processed."""
         return b"PING:\n", self._expect(_readPong, Answered)
 
     @staticmethod
@@ -67,35 +67,36 @@ class MiniConversation:
 
     def _expect(self, read: _Reading, refused: _Refusing) -> Pending[Any]:
         pending: Pending[Any] = Pending()
-        self._asked.append((pending, read, refused))
+        self._pending.append((pending, read, refused))
         return pending
 
     # -- what is heard -----------------------------------------------------------------------------
 
     def received(self, data: bytes) -> None:
-        """Take what was read, and settle what it answers.
+        """Handle received bytes, and resolve the results of answers in them.
 
-        :raises BrokerError: it is not MiniMQ, or answers nothing that was asked; nothing can be read after that.
+        :raises BrokerError: the bytes are not MiniMQ, or a line answers no command; the connection cannot be used any
+            longer.
         """
         for line in self._scanner.feed(data):
-            if not self._asked:
-                raise BadFraming("a line came that answers nothing")
-            pending, read, refused = self._asked.popleft()
+            if not self._pending:
+                raise BadFraming("a line came that answers no request")
+            pending, read, refused = self._pending.popleft()
             if line.startswith(_ERROR):
                 status, _, words = decodeText(line[len(_ERROR) :]).partition(":")
                 if not status.isdecimal():
-                    raise BadFraming("an error came without a number")
+                    raise BadFraming("an error has no number")
                 pending.fail(refused(int(status), words))
                 continue
             try:
                 pending.succeed(read(line))
             except BrokerError as error:
-                pending.fail(ConnectionLost(f"what came is not MiniMQ: {error}"))
+                pending.fail(ConnectionLost(f"the received bytes are not MiniMQ: {error}"))
                 raise
 
     def lost(self, lost: ConnectionLost) -> None:
-        """Fail whatever was asked and not answered."""
-        asked, self._asked = self._asked, deque()
+        """Fail all pending results."""
+        asked, self._pending = self._pending, deque()
         for pending, _, _ in asked:
             pending.fail(lost)
 
@@ -103,16 +104,16 @@ class MiniConversation:
 def lineOf(message: MiniMessage) -> bytes:
     """Return the PRODUCE of a message.
 
-    :raises ValueError: MiniMQ cannot spell it.
+    :raises ValueError: the message cannot be written in MiniMQ.
     """
     _check(message.topic)
     if not isId(message.id):
-        raise ValueError(f"the id {message.id!r} cannot be told from other answers, or from other fields")
+        raise ValueError(f"the id {message.id!r} could be confused with other answers or fields")
     if "\n" in message.content:
-        raise ValueError("a content cannot hold a line break: write it as JSON, for example")
+        raise ValueError("a content cannot contain a line break; encode it, e.g. as JSON")
     for field in (message.correlation_id, message.reply_to):
         if field.startswith(":") or SEPARATOR in field or "\r" in field or "\n" in field:
-            raise ValueError(f"{field!r} would not be one field of a line")
+            raise ValueError(f"{field!r} cannot be one field of a line")
     return f"PRODUCE:{SEPARATOR.join(message[:5])}\n".encode()
 
 
@@ -133,4 +134,4 @@ def _readMessage(line: bytes) -> MiniMessage | None:
 
 def _readPong(line: bytes) -> None:
     if line != _PONG:
-        raise BadFraming("the answer to a PING is no PONG")
+        raise BadFraming("the answer to a PING is not a PONG")

@@ -1,4 +1,4 @@
-"""The MiniMQ client for programs with an event loop, whichever it is; its public forms are thin faces of it."""
+"""The MiniMQ client for any event loop; the public forms wrap it."""
 
 import inspect
 import logging
@@ -20,30 +20,30 @@ from fleximq.values.urls import Url
 from fleximq.wire.minimq_message import MiniMessage
 
 _log = logging.getLogger("fleximq.client.minimq.awaited")
-#: So many PRODUCEs are on their way at once.
-_TOGETHER = 1000
-#: The pauses while a reply is waited for.
-_SOON = Backoff(first=0.001, most=0.1, factor=1.5, jitter=0.25)
+#: Limit of unanswered PRODUCEs.
+_BATCH = 1000
+#: The delays between polls for a reply.
+_REPLY_BACKOFF = Backoff(first=0.001, most=0.1, factor=1.5, jitter=0.25)
 
 Message = MiniMessage
-#: Answers a message with a text, or with what has one when it is awaited; None is an empty one.
+#: Answers a message; returns the text, or an awaitable of it. None is an empty text.
 Function = Callable[[Message], str | None | Awaitable[str | None]]
 
 
 class LoopMiniClient(ReconnectingLink):
-    """A connection to a broker in the MiniMQ dialect, made anew when it is lost."""
+    """A connection to a broker in the MiniMQ dialect; it reconnects by itself."""
 
     def __init__(self, loop: Loop, url: Url, settings: ClientSettings) -> None:
         super().__init__(loop, url, settings)
         self._conversation = MiniConversation()
         self._isUnacknowledged = False
-        self._owed: list[str] = []
+        self._unsentAcks: list[str] = []
         self._consumers: list[LoopConsumer] = []
         self._served: set[str] = set()
         self._replyTo = f"reply.{uuid.uuid4().hex}"
         self._replies: dict[str, Pending[Message]] = {}
-        self._isCollecting = False
-        self._collectNow: Callable[[], None] | None = None
+        self._isReplyLoopRunning = False
+        self._wakeReplyLoop: Callable[[], None] | None = None
 
     # -- what a program says -----------------------------------------------------------------------
 
@@ -56,34 +56,37 @@ class LoopMiniClient(ReconnectingLink):
         reply_to: str = "",
         timeout: float | None = TIMEOUT,
     ) -> str:
-        """Put a message into a queue, and return its id when it is safe; on disk, where the broker has a journal.
+        """Put a message into a queue, and return its id when the broker has confirmed it; with a journal, it is on disk
+        then.
 
-        :param id: its id; by default a new UUID.
+        :param id: the message's id; a new UUID by default.
         :raises ProduceFailed: the broker refused.
-        :raises ValueError: MiniMQ cannot spell it, e.g. a content with a line break.
-        :raises ConnectionLost: the connection was lost; the message may be in the queue or not.
-        :raises TimeoutError: there was no answer in so many seconds; likewise.
+        :raises ValueError: the message cannot be written in MiniMQ, e.g. its content has a line break.
+        :raises ConnectionLost: the connection was lost; the message may be in the queue.
+        :raises TimeoutError: no answer within ``timeout`` seconds; the message may be in the queue.
         """
         message = Message(id or str(uuid.uuid4()), topic, content, correlation_id, reply_to)
-        await self.arrive(timeout)
+        await self.waitUntilJoined(timeout)
         data, pending = self._conversation.produce(message)
-        await self.connection.sendPatiently(data)
+        await self.connection.sendAndDrain(data)
         return await self.loop.wait(pending, timeout, "the answer to a PRODUCE")
 
     async def produce_many(self, topic: str, contents: Iterable[str], timeout: float | None = TIMEOUT) -> list[str]:
-        """Put many messages into a queue, which is much quicker than one by one, and return their ids.
+        """Put several messages into a queue at once, several times as fast as single ones; return their ids.
 
-        :param timeout: seconds for each thousand of them.
-        :raises ProduceFailed: some were refused: the first of them, with the others. All others are in the queue.
-        :raises ConnectionLost: and TimeoutError and ValueError, as :meth:`produce`; those before may be in the queue.
+        :param timeout: seconds for each 1,000 messages.
+        :raises ProduceFailed: some were refused: the first of them, with the others. All other messages are in the
+            queue.
+        :raises ConnectionLost: and TimeoutError and ValueError, as :meth:`produce`; earlier messages may be in the
+            queue.
         """
         ids: list[str] = []
         failed: list[ProduceFailed] = []
         left = iter(contents)
-        while several := list(islice(left, _TOGETHER)):
-            await self.arrive(timeout)
+        while several := list(islice(left, _BATCH)):
+            await self.waitUntilJoined(timeout)
             asked = [self._conversation.produce(Message(str(uuid.uuid4()), topic, content)) for content in several]
-            await self.connection.sendPatiently(b"".join(data for data, _ in asked))
+            await self.connection.sendAndDrain(b"".join(data for data, _ in asked))
             for _, pending in asked:
                 try:
                     ids.append(await self.loop.wait(pending, timeout, "the answer to a PRODUCE"))
@@ -95,23 +98,24 @@ class LoopMiniClient(ReconnectingLink):
         return ids
 
     async def consume(self, topic: str, timeout: float | None = TIMEOUT) -> Message | None:
-        """Return a message of a queue, or None if it is empty; :meth:`ack` it, or after a while it is there again.
+        """Return a message of a queue, or None if it is empty. Without an :meth:`ack` it returns to the queue.
 
         :raises ConsumeFailed: the broker refused.
-        :raises ConnectionLost: the connection was lost; a message that was on its way is there again after a while.
-        :raises TimeoutError: there was no answer in so many seconds; likewise.
+        :raises ConnectionLost: the connection was lost; a message in transit returns to the queue later.
+        :raises TimeoutError: no answer within ``timeout`` seconds; a message in transit returns to the queue later.
         """
-        await self.arrive(timeout)
+        await self.waitUntilJoined(timeout)
         data, pending = self._conversation.consume(topic)
         self.connection.send(data)
         return await self.loop.wait(pending, timeout, "the answer to a CONSUME")
 
     def consumer(self, topic: str, prefetch: int = 1, idle: Backoff = IDLE) -> "LoopConsumer":
-        """Return what iterates over the messages of a queue, and acknowledges each when the next is asked for.
+        """Return an iterator over a queue that acknowledges each message when the next one is requested.
 
-        :param prefetch: how many are fetched at once. More than one is quicker, but what one consumer has fetched, no
-            other gets; and what takes longer than the broker waits for an ACK (30 s) is given to somebody else as well.
-        :param idle: the pauses while there is nothing.
+        :param prefetch: how many messages are fetched at once. More than one is faster, but other consumers cannot get
+            prefetched messages, and those not acknowledged within the broker's timeout (30 s) are delivered to another
+            consumer as well.
+        :param idle: the delays between polls of an empty queue.
         """
         self.checkOpen()
         consumer = LoopConsumer(self, topic, prefetch, idle)
@@ -119,7 +123,7 @@ class LoopMiniClient(ReconnectingLink):
         return consumer
 
     def ack(self, message: Message | str) -> None:
-        """Say that a message, or the one with this id, is done; there is no answer, not even for one that is not there.
+        """Acknowledge a message, or the message with this id; the broker does not answer, even if the id is unknown.
 
         :raises ConnectionLost: the client is closed.
         """
@@ -131,41 +135,40 @@ class LoopMiniClient(ReconnectingLink):
         self.acknowledge([message])
 
     async def request(self, topic: str, content: str, timeout: float | None = TIMEOUT) -> str:
-        """Ask whoever serves a topic, and return the content of the answer.
+        """Send a request to the services of a topic, and return the content of the answer.
 
-        The answer comes to a queue of this client's own. A connection that is lost meanwhile, and made again, does no
-        harm.
+        The answer arrives in a queue of this client's own, also after a reconnect.
 
-        :raises TimeoutError: there was no answer in so many seconds; the request may still be in the queue.
+        :raises TimeoutError: no answer within ``timeout`` seconds; the request may still be in the queue.
         :raises ProduceFailed: and ConnectionLost, as :meth:`produce`.
         """
         correlation = uuid.uuid4().hex
         pending = self._replies[correlation] = Pending()
         try:
             await self.produce(topic, content, None, correlation, self._replyTo, timeout)
-            self._collect()
+            self._startReplyLoop()
             return (await self.loop.wait(pending, timeout, f"the answer to {topic}")).content
         finally:
             self._replies.pop(correlation, None)
 
     def serve(self, topic: str, function: Function) -> None:
-        """Answer the messages of a queue, one after the other, with what a function returns for each.
+        """Answer the messages of a queue one after the other, each with the result of a function.
 
-        Each is acknowledged when its answer is in the queue that it names; one that names none is done when the
-        function returns. What the function raises is logged, and the message comes again after a while. A topic is
-        served until the client is closed.
+        A message is acknowledged when its answer is in the queue that it names; a message that names none, when the
+        function returns. If the function fails, the error is logged, and the message returns to the queue later. The
+        topic is served until the client is closed.
 
-        :raises ValueError: the topic is served already.
+        :raises ValueError: the topic is already served.
         """
         if topic in self._served:
-            raise ValueError(f"the topic {topic!r} is served already")
+            raise ValueError(f"the topic {topic!r} is already served")
         consumer = self.consumer(topic)
         self._served.add(topic)
         self.loop.start(self._serve(consumer, function))
 
     async def ping(self, timeout: float | None = TIMEOUT) -> float:
-        """Return how many seconds the broker takes to answer; everything that was sent before is done then."""
-        await self.arrive(timeout)
+        """Return the round-trip time in seconds, which includes processing everything sent before."""
+        await self.waitUntilJoined(timeout)
         begun = time.perf_counter()
         self._isUnacknowledged = False
         data, pending = self._conversation.ping()
@@ -174,16 +177,16 @@ class LoopMiniClient(ReconnectingLink):
         return time.perf_counter() - begun
 
     async def close(self, timeout: float | None = TIMEOUT) -> None:
-        """See that all ACKs have arrived, and end the connection; iterations end.
+        """Wait until all ACKs have arrived, and end the connection; iterations end.
 
-        It is ended in any case; a second time nothing happens.
+        The connection ends in any case. Closing again has no effect.
 
-        :raises ConnectionLost: and TimeoutError: that is not known. What was not acknowledged comes again.
+        :raises ConnectionLost: and TimeoutError: ACKs may be lost; their messages are delivered again.
         """
         for each in self._consumers:
             each.close()
         try:
-            if self.state is not State.CLOSED and (self._isUnacknowledged or self._owed):
+            if self.state is not State.CLOSED and (self._isUnacknowledged or self._unsentAcks):
                 await self.ping(timeout)
         finally:
             self._end(None)
@@ -191,24 +194,24 @@ class LoopMiniClient(ReconnectingLink):
     # -- inside ------------------------------------------------------------------------------------
 
     def acknowledge(self, ids: Sequence[str]) -> None:
-        """Say that these are done, now or when there is a connection again."""
+        """Acknowledge messages, now or after the reconnect."""
         if self.state is State.JOINED:
             self._isUnacknowledged = True
             self.connection.send(b"".join(map(self._conversation.ack, ids)))
         else:
-            self._owed += ids
+            self._unsentAcks += ids
 
     async def fetch(self, topic: str, most: int) -> list[Message]:
-        """Ask for so many messages at once, and return what there is."""
+        """Request up to ``most`` messages at once, and return those available."""
         asked = [self._conversation.consume(topic) for _ in range(most)]
         self.connection.send(b"".join(data for data, _ in asked))
-        # Answers come in order: when the last is there, all are.
+        # Answers arrive in order, so the last one completes all.
         await self.loop.wait(asked[-1][1], None, "")
         return [message for _, pending in asked if (message := pending.result()) is not None]
 
     async def _serve(self, consumer: "LoopConsumer", function: Function) -> None:
         with suppress(ConnectionLost):
-            while (message := await self._toServe(consumer)) is not None:
+            while (message := await self._nextRequest(consumer)) is not None:
                 try:
                     content = function(message)
                     if inspect.isawaitable(content):
@@ -221,7 +224,7 @@ class LoopMiniClient(ReconnectingLink):
                     _log.exception("The service of %s failed", consumer.topic)
                     consumer.leave(message)
 
-    async def _toServe(self, consumer: "LoopConsumer") -> Message | None:
+    async def _nextRequest(self, consumer: "LoopConsumer") -> Message | None:
         try:
             return await consumer.next()
         except ConnectionLost:
@@ -230,15 +233,15 @@ class LoopMiniClient(ReconnectingLink):
             _log.exception("The service of %s ended", consumer.topic)
             return None
 
-    def _collect(self) -> None:
-        """See that replies are fetched while somebody waits for one."""
-        if self._collectNow is not None:
-            self._collectNow()
-        if not self._isCollecting:
-            self._isCollecting = True
-            self.loop.start(self._collecting())
+    def _startReplyLoop(self) -> None:
+        """Fetch replies while requests wait for them."""
+        if self._wakeReplyLoop is not None:
+            self._wakeReplyLoop()
+        if not self._isReplyLoopRunning:
+            self._isReplyLoopRunning = True
+            self.loop.start(self._replyLoop())
 
-    async def _collecting(self) -> None:
+    async def _replyLoop(self) -> None:
         pauses: Iterator[float] | None = None
         try:
             while self._replies:
@@ -249,8 +252,8 @@ class LoopMiniClient(ReconnectingLink):
                         self._failReplies(lost)
                     continue
                 if reply is None:
-                    pauses = pauses or _SOON.pauses()
-                    if await self._pauseCollecting(next(pauses)):
+                    pauses = pauses or _REPLY_BACKOFF.pauses()
+                    if await self._pauseReplyLoop(next(pauses)):
                         pauses = None
                     continue
                 pauses = None
@@ -261,9 +264,9 @@ class LoopMiniClient(ReconnectingLink):
         except ClientError as error:
             self._failReplies(error)
         finally:
-            self._isCollecting = False
+            self._isReplyLoopRunning = False
 
-    async def _pauseCollecting(self, seconds: float) -> bool:
+    async def _pauseReplyLoop(self, seconds: float) -> bool:
         """Wait; return whether a new request has ended the wait."""
         wait, fire = self.loop.slot()
         isNew = False
@@ -274,11 +277,11 @@ class LoopMiniClient(ReconnectingLink):
             fire()
 
         timer = self.loop.later(seconds, fire)
-        self._collectNow = now
+        self._wakeReplyLoop = now
         try:
             await wait
         finally:
-            self._collectNow = None
+            self._wakeReplyLoop = None
             timer.cancel()
         return isNew
 
@@ -289,24 +292,24 @@ class LoopMiniClient(ReconnectingLink):
 
     # -- the connection ----------------------------------------------------------------------------
 
-    async def _greet(self) -> None:
+    async def _handshake(self) -> None:
         self._conversation = MiniConversation()
         data, pending = self._conversation.ping()
         self.connection.send(data)
         await self.loop.wait(pending, self.settings.timeout, "")
 
-    def _arrived(self) -> None:
-        owed, self._owed = self._owed, []
-        if owed:
-            self.acknowledge(owed)
+    def _onJoined(self) -> None:
+        ids, self._unsentAcks = self._unsentAcks, []
+        if ids:
+            self.acknowledge(ids)
 
-    def _hear(self, data: bytes) -> None:
+    def _parse(self, data: bytes) -> None:
         self._conversation.received(data)
 
-    def _probe(self) -> None:
+    def _sendPing(self) -> None:
         self.connection.send(self._conversation.ping()[0])
 
-    def _forget(self, lost: ConnectionLost) -> None:
+    def _failPending(self, lost: ConnectionLost) -> None:
         if self.state is State.CLOSED:
             why = self._why
             for each in self._consumers:
@@ -316,7 +319,9 @@ class LoopMiniClient(ReconnectingLink):
 
 
 class LoopConsumer(Pulled[Message]):
-    """The messages of a queue: iterate over it, or take one by one. What was fetched is in nobody else's hands."""
+    """The messages of a queue: iterate over it, or call :meth:`next`. Other consumers cannot get its prefetched
+    messages.
+    """
 
     def __init__(self, client: LoopMiniClient, topic: str, prefetch: int, idle: Backoff) -> None:
         super().__init__(client, prefetch, idle)
@@ -327,9 +332,9 @@ class LoopConsumer(Pulled[Message]):
         return f"<Consumer of {self.topic}, {self.waiting} waiting>"
 
     async def _fetch(self, most: int) -> int:
-        came = await self._client.fetch(self.topic, most)
-        self._box += came
-        return len(came)
+        messages = await self._client.fetch(self.topic, most)
+        self._fetched += messages
+        return len(messages)
 
     def _acknowledge(self, messages: Sequence[Message]) -> None:
         self._client.acknowledge([each.id for each in messages])

@@ -1,1 +1,1 @@
-"""Client state without I/O."""
+"""The FlexiMQ protocol and the state of a client, without I/O."""

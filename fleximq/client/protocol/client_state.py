@@ -1,7 +1,7 @@
 """The state of a client across all its connections, without I/O: pending answers, subscriptions, buffered messages.
 
 Every form of the client has one :class:`ClientState`. The form passes received bytes in and sends the bytes that the
-state returns; frames that the state sends on its own go through ``owe``. Use it from one thread at a time.
+state returns; frames that the state sends on its own go through ``send``. Use it from one thread at a time.
 """
 
 from collections import deque
@@ -33,29 +33,31 @@ from fleximq.client.payloads import errorText, packed, unpacked
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.protocol.conversation import BROKER, Conversation
 from fleximq.client.protocol.inbox import Box, Inbox
-from fleximq.client.protocol.loss_accounts import Account, Accounts, Holder, OfThread
+from fleximq.client.protocol.loss_accounts import Account, Accounts, Holder, ThreadAccounts
 from fleximq.client.protocol.refusals import Refusals
 from fleximq.client.settings import ClientSettings, State
 from fleximq.limits import BASE_BYTES, MEBIBYTE
 from fleximq.status import FIRST_ERROR, Status
 
-#: What is to be sent, made when it is known on which connection.
-Maker = Callable[[Conversation], bytes]
-#: Publications are put together in portions of about so many bytes, so that their number does not matter.
-_PORTION = MEBIBYTE
-#: What trying again does not change.
-_FINAL = frozenset({Status.BAD_REQUEST, Status.UNAUTHORIZED, Status.FORBIDDEN, Status.AUTHENTICATION_FAILED})
-#: After so many intervals of silence the broker is not there any more.
-_INTERVALS = 3
-#: What a publication costs in the buffer besides its payload.
-_EACH = 64
+#: Makes the bytes to send, once the connection is known.
+FrameMaker = Callable[[Conversation], bytes]
+#: Publications are joined to chunks of about this size, so that the number of messages costs little.
+_CHUNK_BYTES = MEBIBYTE
+#: Another attempt to join would get the same answer.
+_PERMANENT = frozenset({Status.BAD_REQUEST, Status.UNAUTHORIZED, Status.FORBIDDEN, Status.AUTHENTICATION_FAILED})
+#: The connection is given up after this many silent intervals.
+_MAX_SILENT_INTERVALS = 3
+#: Memory for a buffered publication, in addition to its payload.
+_OVERHEAD_BYTES = 64
 
 
 _NO_FIELDS: Mapping[str, Any] = {}
 
 
-class Subscribing(NamedTuple):
-    """A subscription that was asked for: what to send, where it will come, and the PINGs in front of and behind it."""
+class PendingSubscription(NamedTuple):
+    """A subscription that the broker has not confirmed yet: the bytes to send, the box for its deliveries, and the
+    PINGs before and after the SUB.
+    """
 
     data: bytes
     box: Box
@@ -64,135 +66,139 @@ class Subscribing(NamedTuple):
 
 
 class ClientState:
-    """The accounts of one client.
+    """The pending operations and subscriptions of one client.
 
-    ``state`` is None until it has joined for the first time. ``accounts`` say who has sent what may not be done yet.
+    ``state`` is None until the first JOIN succeeds. ``accounts`` record which sent messages are unconfirmed.
 
-    :param owe: sends messages as soon as it is possible without waiting.
-    :param relieved: called when so much waited to be taken that nothing more was to be read, and this has changed.
-    :param changed: told each new state, and why.
-    :param asked: told each request to a served path.
-    :param holder: where those who publish find their accounts; by default every thread has its own.
+    :param send: sends frames without waiting, as soon as possible.
+    :param onRelieved: called when the unread bytes fall below the limit for reading.
+    :param onState: called with each new state and its reason.
+    :param onRequest: called with each request to a served path.
+    :param holder: finds the account of the running thread or task; by default each thread has its own.
     """
 
     def __init__(
         self,
         settings: ClientSettings,
-        owe: Callable[[bytes], None],
-        relieved: Callable[[], None],
-        changed: Callable[[State, Exception | None], None],
-        asked: Callable[[Request], None],
+        send: Callable[[bytes], None],
+        onRelieved: Callable[[], None],
+        onState: Callable[[State, Exception | None], None],
+        onRequest: Callable[[Request], None],
         holder: Holder | None = None,
     ) -> None:
         self.settings = settings
         self.state: State | None = None
         self.conversation = Conversation()
-        self.inbox = Inbox(relieved, settings.prefetch)
-        self.accounts = Accounts(holder or OfThread())
+        self.inbox = Inbox(onRelieved, settings.prefetch)
+        self.accounts = Accounts(holder or ThreadAccounts())
         self.served: set[str] = set()
-        self._owe = owe
-        self._changed = changed
-        self._asked = asked
+        self._send = send
+        self._onState = onState
+        self._onRequest = onRequest
         self._numbers = count(1)
         self._refusals = Refusals()
         self._barriers: dict[int, tuple[int, Pending[Refusals]]] = {}
         self._replies: dict[str, tuple[int, str, Pending[Reply]]] = {}
         self._joining: Pending[int] = Pending()
-        self._arrivals: dict[Pending[None], None] = {}
-        self._later: deque[tuple[Account, Maker]] = deque()
-        self._laterBytes = 0
+        self._joinWaiters: dict[Pending[None], None] = {}
+        self._buffered: deque[tuple[Account, FrameMaker]] = deque()
+        self._bufferedBytes = 0
         self._lost: ConnectionLost | None = None
-        self._quiet = 0
+        self._silentIntervals = 0
 
     # -- connections -------------------------------------------------------------------------------
 
     @property
     def needsAnswers(self) -> bool:
-        """Whether somebody waits for an answer, so that reading has to go on whatever else waits to be taken."""
+        """Whether a call waits for an answer, so reading must continue even if the inbox is full."""
         return bool(self._barriers or self._replies) or not self._joining.done
 
     def begin(self, conversation: Conversation) -> Pending[int]:
-        """Begin a conversation on a new connection; return what has the client's id when it has joined.
+        """Start a new connection. The result is the client's id once it has joined.
 
-        It fails with JoinRefused, or ConnectionLost.
+        It fails with JoinRefused or ConnectionLost.
         """
         self.conversation = conversation
-        self._quiet = 0
+        self._silentIntervals = 0
         self._joining = Pending()
         conversation.begin(self.settings.credentials, self.settings.name)
         return self._joining
 
     def _joined(self) -> None:
-        said = self.conversation
-        # For the interval only: nobody waits for the PONG.
-        self._owe(said.ping(0, self.settings.interval))
+        conversation = self.conversation
+        # Announces the interval; the PONG is ignored.
+        self._send(conversation.ping(0, self.settings.interval))
         boxes = list(self.inbox.boxes.values())
         for box in boxes:
             self._subscribeAgain(box, isLast=box is boxes[-1])
         if not boxes:
-            self._arrive()
+            self._finishJoin()
 
-    def _arrive(self) -> None:
-        """Be there, with all subscriptions, and say what was to be said later."""
-        later, self._later, self._laterBytes = self._later, deque(), 0
-        for account, make in later:
-            self._owe(make(self.conversation))
-            self.accounts.drop(account)
-            self.accounts.note(account)
-        self._become(State.JOINED, None)
+    def _finishJoin(self) -> None:
+        """Become joined, after all subscriptions are restored, and send buffered messages."""
+        buffered, self._buffered, self._bufferedBytes = self._buffered, deque(), 0
+        for account, make in buffered:
+            self._send(make(self.conversation))
+            self.accounts.dropSend(account)
+            self.accounts.countSent(account)
+        self._enter(State.JOINED, None)
         self._joining.succeed(self.conversation.id)
-        arrivals, self._arrivals = self._arrivals, {}
+        arrivals, self._joinWaiters = self._joinWaiters, {}
         for each in arrivals:
             each.succeed(None)
 
     def _subscribeAgain(self, box: Box, isLast: bool) -> None:
-        """Subscribe for a box that had a subscription on the connection before."""
-        said = self.conversation
-        (before, first), (after, second) = self._expect(), self._expect()
-        data = said.ping(before) + said.subscription(box.topic, box.next()) + said.ping(after)
-        box.begun = not box.fromPast
+        """Restore the subscription of a box after a reconnect."""
+        conversation = self.conversation
+        (before, first), (after, second) = self._newBarrier(), self._newBarrier()
+        data = (
+            conversation.ping(before)
+            + conversation.subscription(box.topic, box.resumeStart())
+            + conversation.ping(after)
+        )
+        box.isConfirmed = not box.hasStart
 
         def passed() -> None:
             if second.error is None:
                 try:
-                    self.subscribed(Subscribing(data, box, first, second))
+                    self.confirmSubscription(PendingSubscription(data, box, first, second))
                 except SubscribeFailed as error:
-                    self.inbox.endNamed(box.topic, error)
+                    self.inbox.endTopic(box.topic, error)
                 if isLast:
-                    self._arrive()
+                    self._finishJoin()
 
-        second.told = passed
-        self._owe(data)
+        second.onDone = passed
+        self._send(data)
 
     def lose(self, lost: ConnectionLost) -> None:
-        """The connection has ended, or could not be made, and another one is going to be: who waits is told.
+        """Handle a lost or failed connection that will be replaced: calls that wait for an answer fail.
 
-        Subscriptions, and what is to be sent later, wait for the next one.
+        Subscriptions and buffered messages are retained for the next connection.
         """
         wasJoined = self.state is State.JOINED
         self._fail(lost)
         if wasJoined:
             away = self.lost
-            away.missing = tuple(name for name, box in self.inbox.boxes.items() if not box.fromPast)
-            self._become(State.AWAY, away)
+            away.missing = tuple(name for name, box in self.inbox.boxes.items() if not box.hasStart)
+            self._enter(State.AWAY, away)
 
     def end(self, why: Exception | None) -> None:
-        """There is no connection any more, and there will be none; without an error, because that was wanted."""
+        """Close for good; ``why`` is None if the program has closed the client."""
         if self.state is State.CLOSED:
             return
         lost = self._lost or ConnectionLost("the client was closed")
         if why is not None:
             lost = why if isinstance(why, ConnectionLost) else ConnectionLost(str(why))
         self._fail(lost)
-        arrivals, self._arrivals = self._arrivals, {}
+        arrivals, self._joinWaiters = self._joinWaiters, {}
         for each in arrivals:
             each.fail(self.lost)
         self.accounts.isOver = True
-        self._become(State.CLOSED, why)
+        self._enter(State.CLOSED, why)
         self.inbox.endAll(True if why is None else self.lost)
 
     def _fail(self, lost: ConnectionLost) -> None:
-        """Tell everybody who waits for an answer that there will be none."""
+        """Fail every call that waits for an answer."""
         self._lost = lost = self.explained(lost)
         if self.state is State.JOINED:
             self.state = State.AWAY
@@ -205,158 +211,160 @@ class ClientState:
         for _, _, reply in replies.values():
             reply.fail(lost)
 
-    def _become(self, state: State, why: Exception | None) -> None:
+    def _enter(self, state: State, why: Exception | None) -> None:
         self.state = state
-        self._changed(state, why)
+        self._onState(state, why)
 
-    def arrival(self) -> Pending[None]:
-        """Return what is done when there is a connection; it fails if there will be none."""
+    def whenJoined(self) -> Pending[None]:
+        """Return a result that completes when the client is joined, or fails when it is closed."""
         pending: Pending[None] = Pending()
         if self.state is State.JOINED:
             pending.succeed(None)
         elif self.state is State.CLOSED:
             pending.fail(self.lost)
         else:
-            self._arrivals[pending] = None
+            self._joinWaiters[pending] = None
         return pending
 
-    def waitNoLonger(self, arrival: Pending[None]) -> None:
-        """Nobody waits for a connection any more."""
-        self._arrivals.pop(arrival, None)
+    def cancelWait(self, arrival: Pending[None]) -> None:
+        """Forget a result of :meth:`whenJoined`."""
+        self._joinWaiters.pop(arrival, None)
 
     @property
     def lost(self) -> ConnectionLost:
-        """Why there is no connection."""
+        """The reason for the missing connection."""
         return self._lost or ConnectionLost("the client was closed")
 
     def explained(self, lost: ConnectionLost) -> ConnectionLost:
-        """Return the error with what the broker said before the end, which is often why."""
+        """Return the error with the broker's last refusal added, which is often the reason."""
         last = self._refusals.last
         return lost if last is None or str(last) in str(lost) else type(lost)(f"{lost}, and said before: {last}")
 
     def tick(self, isPaused: bool) -> bool:
-        """Note that an interval of keep-alive has gone by; False if the broker was silent for too many of them.
+        """Count a keep-alive interval and send a PING; False if the broker was silent for too many of them.
 
-        :param isPaused: nothing is read at the moment, so silence means nothing.
+        :param isPaused: the client does not read at the moment, so the interval does not count as silence.
         """
         if self.state is State.JOINED:
-            self._quiet = 0 if isPaused else self._quiet + 1
-            if self._quiet > _INTERVALS:
+            self._silentIntervals = 0 if isPaused else self._silentIntervals + 1
+            if self._silentIntervals > _MAX_SILENT_INTERVALS:
                 return False
-            self._owe(self.conversation.ping(0))
+            self._send(self.conversation.ping(0))
         return True
 
     # -- what is sent ------------------------------------------------------------------------------
 
-    def keepForLater(self, size: int, make: Maker) -> None:
-        """Keep what is to be sent until there is a connection again.
+    def bufferUntilJoined(self, size: int, make: FrameMaker) -> None:
+        """Buffer a message until the client is connected again.
 
-        :raises BufferFull: too much is kept already.
-        :raises ConnectionLost: there will be no connection.
+        :raises BufferFull: the buffer is full.
+        :raises ConnectionLost: the client will not reconnect.
         """
         if self.state is State.CLOSED:
             raise self.lost
-        size += _EACH
-        if self._laterBytes + size > self.settings.buffer:
-            raise BufferFull(f"the broker is away, and {self._laterBytes} bytes wait for it already")
-        account = self.accounts.mine()
-        self.accounts.begin(account)
-        self._later.append((account, make))
-        self._laterBytes += size
+        size += _OVERHEAD_BYTES
+        if self._bufferedBytes + size > self.settings.buffer:
+            raise BufferFull(f"the broker is unreachable, and the buffer already holds {self._bufferedBytes} bytes")
+        account = self.accounts.current()
+        self.accounts.beginSend(account)
+        self._buffered.append((account, make))
+        self._bufferedBytes += size
 
     # -- what is waited for ------------------------------------------------------------------------
 
-    def _expect(self) -> tuple[int, Pending[Refusals]]:
+    def _newBarrier(self) -> tuple[int, Pending[Refusals]]:
         number, pending = next(self._numbers), Pending[Refusals]()
         self._barriers[number] = self.accounts.sent, pending
         return number, pending
 
     def _checkJoined(self) -> None:
-        # Between the end of the wait for a connection and this, it may have been lost.
+        # The connection may have been lost since the wait for it ended.
         if self.state is not State.JOINED:
             raise self.lost
 
     def barrier(self) -> tuple[bytes, Pending[Refusals]]:
-        """Return a PING, and what will have what was refused before its PONG.
+        """Return a PING, and a result with the refusals received before its PONG.
 
-        :raises ConnectionLost: there is no connection.
+        :raises ConnectionLost: the client is not connected.
         """
         self._checkJoined()
-        number, pending = self._expect()
+        number, pending = self._newBarrier()
         return self.conversation.ping(number), pending
 
-    def sentOn(self, said: Conversation, account: Account) -> None:
-        """Note that what was begun was sent in this conversation, which may be over by now."""
-        self.accounts.drop(account)
-        if said is self.conversation and self.state is State.JOINED:
-            self.accounts.note(account)
+    def countSent(self, conversation: Conversation, account: Account) -> None:
+        """Count a message as sent on ``conversation``, which may have ended since."""
+        self.accounts.dropSend(account)
+        if conversation is self.conversation and self.state is State.JOINED:
+            self.accounts.countSent(account)
         else:
             self.accounts.loseLate(account, self.lost)
 
-    def checkCertain(self) -> None:
-        """Do nothing if all that who runs now has sent since his last flush went over the connection there is.
+    def checkLosses(self) -> None:
+        """Raise the loss of the running thread or task, if there is one.
 
-        :raises ConnectionLost: part of it was sent on a connection that ended, or part of what others have sent who may
-            not be told; raised once.
+        :raises ConnectionLost: some of its messages since the last flush, or of threads that cannot be notified, were
+            sent on a connection that ended. Raised once.
         """
-        lost = self.accounts.tell()
+        lost = self.accounts.takeLoss()
         if lost is not None:
-            raise ConnectionLost(f"it is not known what arrived of all that was sent since the last flush: {lost}")
+            raise ConnectionLost(f"messages sent since the last flush may be lost: {lost}")
 
-    def keep(self, *those: Refusals) -> None:
-        """Leave to the next flush what nobody was told."""
+    def keepRefusals(self, *those: Refusals) -> None:
+        """Save refusals for the next flush."""
         kept = Refusals()
         for each in (*those, self._refusals):
             kept.extend(each)
         self._refusals = kept
 
-    def leave(self, barrier: Pending[Refusals]) -> None:
-        """Leave to the next flush what is refused until a barrier for which nobody waits any more."""
+    def detachBarrier(self, barrier: Pending[Refusals]) -> None:
+        """Save the refusals of a barrier for the next flush, since its caller has stopped waiting."""
         if barrier.done:
-            self._keepOf(barrier)
+            self._keepRefusalsOf(barrier)
         else:
-            barrier.told = lambda: self._keepOf(barrier)
+            barrier.onDone = lambda: self._keepRefusalsOf(barrier)
 
-    def _keepOf(self, barrier: Pending[Refusals]) -> None:
+    def _keepRefusalsOf(self, barrier: Pending[Refusals]) -> None:
         if barrier.error is None:
-            self.keep(barrier.result())
+            self.keepRefusals(barrier.result())
 
-    def subscription(self, topic: str, start: object) -> "Subscribing":
-        """Return what to send for a subscription, and what will tell whether the broker has made it.
+    def newSubscription(self, topic: str, start: object) -> "PendingSubscription":
+        """Return the frames that request a subscription, and the results for the answer.
 
-        :raises ValueError: it cannot be beside those that are there, see :meth:`Inbox.open`.
-        :raises ConnectionLost: there is no connection.
+        :raises ValueError: it conflicts with an existing subscription, see :meth:`Inbox.open`.
+        :raises ConnectionLost: the client is not connected.
         """
         self._checkJoined()
         sub = self.conversation.subscription(topic, start)
         box = self.inbox.open(topic, start)
-        (before, first), (after, second) = self._expect(), self._expect()
-        return Subscribing(self.conversation.ping(before) + sub + self.conversation.ping(after), box, first, second)
+        (before, first), (after, second) = self._newBarrier(), self._newBarrier()
+        return PendingSubscription(
+            self.conversation.ping(before) + sub + self.conversation.ping(after), box, first, second
+        )
 
-    def subscribed(self, made: "Subscribing") -> None:
-        """Note that the broker has answered.
+    def confirmSubscription(self, made: "PendingSubscription") -> None:
+        """Evaluate the broker's answer to a SUB.
 
-        :raises SubscribeFailed: it refused the subscription, whose box is closed.
+        :raises SubscribeFailed: the broker refused the subscription; its box is closed.
         """
         refused = made.after.result()
-        # Between the two PINGs there was the SUB, and what the broker refuses of it names nothing.
-        refusal = refused.takeNameless()
-        self.keep(made.before.result(), refused)
-        made.box.begun = True
+        # The SUB was sent between the two PINGs, and its refusal has no path.
+        refusal = refused.popNameless()
+        self.keepRefusals(made.before.result(), refused)
+        made.box.isConfirmed = True
         if refusal is not None:
             error = SubscribeFailed(refusal.status, refusal.words, made.box.topic, refusal.payload)
             self.inbox.close(made.box, error)
             raise error
 
-    def giveUp(self, made: "Subscribing") -> None:
-        """Nobody waits for the subscription any more."""
-        self.leave(made.before)
-        self.leave(made.after)
+    def abandonSubscription(self, made: "PendingSubscription") -> None:
+        """Handle a caller that has stopped waiting for the answer."""
+        self.detachBarrier(made.before)
+        self.detachBarrier(made.after)
 
     def request(self, target: int, path: str, payload: bytes) -> tuple[bytes, str, Pending[Reply]]:
-        """Return a REQ, its id, and what will have the answer.
+        """Return a REQ, its id, and a result for the answer.
 
-        :raises ConnectionLost: there is no connection.
+        :raises ConnectionLost: the client is not connected.
         """
         self._checkJoined()
         id = f"{self.conversation.id}-{next(self._numbers)}"
@@ -364,70 +372,70 @@ class ClientState:
         self._replies[id] = target, path, pending
         return self.conversation.request(target, path, payload, id), id, pending
 
-    def forget(self, id: str) -> None:
-        """Nobody waits for an answer any more."""
+    def forgetRequest(self, id: str) -> None:
+        """Ignore the answer to a request."""
         self._replies.pop(id, None)
 
     def valueOf(self, path: str, reply: Reply) -> Any:
-        """Return what an answer says.
+        """Return the decoded value of an answer.
 
-        :raises RequestFailed: it is an error.
-        :raises ValueError: its payload cannot be read.
+        :raises RequestFailed: the answer is an error.
+        :raises ValueError: the payload cannot be decoded.
         """
         payload = self.payloadOf(path, reply)
         return self.settings.codec.unpack(payload) if reply.sender != BROKER else unpacked(payload)
 
     def payloadOf(self, path: str, reply: Reply) -> bytes | memoryview:
-        """Return an answer as it came.
+        """Return the encoded payload of an answer.
 
-        :raises RequestFailed: it is an error.
+        :raises RequestFailed: the answer is an error.
         """
         if reply.status >= FIRST_ERROR:
             raise RequestFailed(reply.status, errorText(reply.payload), path, bytes(reply.payload))
         return reply.payload
 
     def answer(self, to: Request, value: object) -> bytes:
-        """Return the REP that gives a value."""
+        """Return the REP with a value."""
         return self.conversation.reply(to, self.settings.codec.pack(value))
 
     def failure(self, to: Request, error: BaseException) -> bytes:
-        """Return the REP that tells of an error: its own, or 500 if it has none."""
+        """Return the REP for an error: its own status, or 500."""
         if isinstance(error, Answered):
             return self.conversation.reply(to, packed(error.words), error.status)
         return self.conversation.reply(to, packed("the service failed"), Status.INTERNAL_SERVER_ERROR)
 
     # -- what is heard -----------------------------------------------------------------------------
 
-    def take(self, data: bytes) -> None:
-        """Take what was read.
+    def dataReceived(self, data: bytes) -> None:
+        """Handle received bytes.
 
-        :raises BadFraming: the other side does not speak FlexiMQ; nothing can be read after that.
+        :raises BadFraming: they are not FlexiMQ; the connection cannot be used any longer.
         :raises TooLarge: a message is over the limit; likewise.
         """
         for each in self.conversation.runs(data):
             if isinstance(each, list):
                 self.delivered(each)
             else:
-                self.heard(each)
+                self.received(each)
 
     def delivered(self, run: list[Delivery]) -> None:
-        """Put deliveries of one topic where they are waited for."""
-        self._quiet = 0
+        """Put deliveries of one topic into the boxes of their subscriptions."""
+        self._silentIntervals = 0
         overrun = self.inbox.putRun(run)
         if overrun is not None:
             self.inbox.overrun(overrun)
-            self._owe(self.conversation.unsubscription(overrun.topic))
+            self._send(self.conversation.unsubscription(overrun.topic))
 
-    def heard(self, event: Event) -> None:
-        """Leave an event where it is waited for."""
-        self._quiet = 0
+    def received(self, event: Event) -> None:
+        """Handle one event."""
+        self._silentIntervals = 0
         if isinstance(event, Delivery):
             self.delivered([event])
         elif isinstance(event, Reply):
-            asked = self._replies.get(event.id)
-            if asked is not None and event.sender in (asked[0], BROKER):
+            request = self._replies.get(event.id)
+            if request is not None and event.sender in (request[0], BROKER):
                 del self._replies[event.id]
-                asked[2].succeed(event)
+                request[2].succeed(event)
         elif isinstance(event, Ponged):
             passed = self._barriers.pop(event.timestamp, None)
             if passed is not None:
@@ -439,13 +447,13 @@ class ClientState:
             self._refused(event)
         elif isinstance(event, Request):
             if event.path in self.served:
-                self._asked(event)
+                self._onRequest(event)
             else:
-                self._owe(self.conversation.reply(event, packed("nothing is served here"), Status.NOT_FOUND))
+                self._send(self.conversation.reply(event, packed("nothing is served here"), Status.NOT_FOUND))
         elif isinstance(event, Notification):
             self.inbox.putDirect(event)
         elif isinstance(event, Pinged):
-            self._owe(self.conversation.pong(event.timestamp))
+            self._send(self.conversation.pong(event.timestamp))
         elif isinstance(event, Joined):
             self._joined()
 
@@ -463,7 +471,7 @@ def headerFields(
     reply_to: str | None,
     headers: Mapping[str, Any] | None,
 ) -> Mapping[str, Any]:
-    """Return the header fields of a publication besides its topic.
+    """Return the header fields of a publication except its topic.
 
     :raises ValueError: ``headers`` contains ``topic``, or a field that is also given as an argument.
     """
@@ -477,21 +485,21 @@ def headerFields(
     return fields | dict(headers or {})
 
 
-def publicationOf(topic: str, payload: bytes, fields: Mapping[str, Any]) -> Maker:
+def publicationOf(topic: str, payload: bytes, fields: Mapping[str, Any]) -> FrameMaker:
     """Return a function that makes the PUB frame."""
     if fields:
-        return lambda said: said.publication(topic, payload, fields)
-    return lambda said: said.publication(topic, payload)
+        return lambda conversation: conversation.publication(topic, payload, fields)
+    return lambda conversation: conversation.publication(topic, payload)
 
 
-def portions(
+def chunksOf(
     topic: str, values: Iterable[object], pack: Callable[[Any], bytes] = packed
-) -> Iterator[tuple[int, Maker]]:
-    """Yield what makes many PUBs of these values, about a MiB at once, and the bytes of the payloads in it.
+) -> Iterator[tuple[int, FrameMaker]]:
+    """Yield functions that make the PUB frames of about 1 MiB of values, each with the bytes of its payloads.
 
-    As long as all of a portion are bytes they are taken as they are, and packed when they are put together.
+    A chunk that consists of bytes only is packed when it is sent.
     """
-    portion: list[bytes] = []
+    chunk: list[bytes] = []
     size, head, areBinary = 0, len(topic) + BASE_BYTES, pack is packed
     for value in values:
         if areBinary and type(value) is bytes:
@@ -499,20 +507,20 @@ def portions(
         else:
             payload = pack(value)
             if areBinary:
-                portion, areBinary = list(map(pack, portion)), False
-        portion.append(payload)
+                chunk, areBinary = list(map(pack, chunk)), False
+        chunk.append(payload)
         size += len(payload) + head
-        if size >= _PORTION:
-            yield size, _publications(topic, portion, areBinary)
-            portion, size, areBinary = [], 0, pack is packed
-    if portion:
-        yield size, _publications(topic, portion, areBinary)
+        if size >= _CHUNK_BYTES:
+            yield size, _publications(topic, chunk, areBinary)
+            chunk, size, areBinary = [], 0, pack is packed
+    if chunk:
+        yield size, _publications(topic, chunk, areBinary)
 
 
-def _publications(topic: str, payloads: list[bytes], areBinary: bool) -> Maker:
-    return lambda said: said.publications(topic, payloads, areBinary)
+def _publications(topic: str, payloads: list[bytes], areBinary: bool) -> FrameMaker:
+    return lambda conversation: conversation.publications(topic, payloads, areBinary)
 
 
 def isTransient(error: Exception) -> bool:
-    """Tell whether another attempt to connect may succeed where one has failed with this error."""
-    return not isinstance(error, Untrusted) and not (isinstance(error, JoinRefused) and error.status in _FINAL)
+    """Return whether another attempt to connect may succeed after this error."""
+    return not isinstance(error, Untrusted) and not (isinstance(error, JoinRefused) and error.status in _PERMANENT)

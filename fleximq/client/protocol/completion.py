@@ -1,4 +1,4 @@
-"""What somebody waits for, without saying how: with a thread, a Future of asyncio or a Deferred."""
+"""The result of an operation, independent of threads, asyncio and Deferreds."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -7,33 +7,33 @@ T = TypeVar("T")
 
 
 class Pending(Generic[T]):
-    """Something that will have a value or an error, once; what comes later is passed over.
+    """A future value or error. It is resolved once; later values are ignored.
 
-    ``told`` is called when it has, if it is set by then.
+    ``onDone`` is called when it is resolved, if it is set by then.
     """
 
-    __slots__ = ("_value", "done", "error", "told")
+    __slots__ = ("_value", "done", "error", "onDone")
 
     def __init__(self) -> None:
         self.done = False
         self.error: Exception | None = None
-        self.told: Callable[[], None] | None = None
+        self.onDone: Callable[[], None] | None = None
         self._value: T | None = None
 
     def succeed(self, value: T) -> None:
-        """Give it its value."""
-        self._settle(value, None)
+        """Resolve it with a value."""
+        self._resolve(value, None)
 
     def fail(self, error: Exception) -> None:
-        """Give it its error."""
-        self._settle(None, error)
+        """Resolve it with an error."""
+        self._resolve(None, error)
 
-    def _settle(self, value: T | None, error: Exception | None) -> None:
+    def _resolve(self, value: T | None, error: Exception | None) -> None:
         if self.done:
             return
         self._value, self.error, self.done = value, error, True
-        if self.told is not None:
-            self.told()
+        if self.onDone is not None:
+            self.onDone()
 
     def result(self) -> T:
         """Return the value, or raise the error."""

@@ -1,11 +1,8 @@
-"""One FlexiMQ conversation from the client's side, without any I/O (FlexiMQ document 2 to 4, docs/dialects.rst).
+"""The client's side of one FlexiMQ connection, without I/O (FlexiMQ document 2 to 4, docs/dialects.rst).
 
-Methods with a message's name return the bytes to send; :meth:`Conversation.received` takes what was read and returns
-what it says. All forms of the client are built on it, whatever event loop or none they have.
-
-What is said may be asked for by several threads at once; what is heard, by one at a time.
-
-A conversation inside a WebSocket, and which conversation a URL asks for.
+Methods named after a message return the bytes to send; :meth:`Conversation.received` converts received bytes to events.
+Several threads may create messages at once; only one may receive. :func:`conversationOn` chooses between a plain
+connection and one inside a WebSocket.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,22 +31,22 @@ from fleximq.wire.websocket_client import WebSocketClientStream
 
 #: FlexiMQ document 4.1.1: the client id of the broker.
 BROKER = 1
-#: So many heads of publications are remembered; when there are more, all are forgotten.
+#: Limit of the cache of encoded headers; it is cleared when full.
 _HEADS = 1024
-#: The payloads of answers that are longer are not copied out of what came.
+#: Longer payloads of answers are views of the received bytes, not copies.
 _LARGE = 64 * KIBIBYTE
-#: A payload's length stands in front of it.
+#: Size of the length before a payload.
 _LENGTH_BYTES = 8
 
 
 class Conversation:
-    """What is said and heard on one connection.
+    """One connection.
 
-    ``id`` is the client's own id, 0 until it has joined. ``due`` is what has to be sent as it is, as soon as may be;
-    everything else goes through :meth:`framed` first.
+    ``id`` is the client's own id, 0 until it has joined. ``due`` has bytes that must be sent unchanged as soon as
+    possible; everything else is passed through :meth:`framed` first.
 
-    :param limit: the most bytes a message from the broker may have.
-    :param unpack: reads the values of payloads.
+    :param limit: the size limit of a received message in bytes.
+    :param unpack: decodes payloads.
     """
 
     def __init__(self, limit: int = 1024 * MEBIBYTE, unpack: Callable[[bytes], Any] = unpacked) -> None:
@@ -58,18 +55,18 @@ class Conversation:
         self._delivery = _decodedBy(unpack, Delivery)
         self._request = _decodedBy(unpack, Request)
         self._notification = _decodedBy(unpack, Notification)
-        # The broker puts an offset into headers of any allowed length, and ids of other dialects.
+        # The broker adds offsets and ids to headers that may already have the maximum length.
         self._scanner = FlexiScanner(limit, header=limit)
         self._heads: dict[str, bytes] = {}
 
     # -- what is said ------------------------------------------------------------------------------
 
     def begin(self, credentials: Mapping[str, str] | None = None, name: str | None = None) -> None:
-        """Make the first thing that is said on a connection ``due``, which is a JOIN."""
+        """Put the JOIN into ``due``."""
         self.due.append(self.join(credentials, name))
 
     def framed(self, data: bytes) -> bytes:
-        """Return messages as they have to be sent on this kind of connection."""
+        """Return messages in the framing of this kind of connection."""
         return data
 
     def join(self, credentials: Mapping[str, str] | None = None, name: str | None = None) -> bytes:
@@ -83,15 +80,15 @@ class Conversation:
         return encodeMessage(MessageType.JOIN, 0, fields) if fields else encodeFrame(MessageType.JOIN, 0)
 
     def publication(self, topic: str, payload: bytes, keys: Mapping[str, Any] | None = None) -> bytes:
-        """Return a PUB; ``keys`` are further keys of its header, such as ``message_id`` or ``key``."""
+        """Return a PUB; ``keys`` are further fields of its header, e.g. ``message_id``."""
         if keys:
             return encodeMessage(MessageType.PUB, self.id, {"topic": topic, **keys}, payload)
         return b"".join((self._head(topic), len(payload).to_bytes(8, "big"), payload))
 
     def publications(self, topic: str, payloads: Sequence[bytes], areBinary: bool = False) -> bytes:
-        """Return PUBs with these payloads in one piece, which the broker takes as one run; 0.1 us for each.
+        """Return PUBs with these payloads, which the broker accepts as one run; 0.1 us for each.
 
-        :param areBinary: they are values, which MessagePack holds as they are behind a head of its own.
+        :param areBinary: the payloads are bytes values that still need the MessagePack header of a bin.
         """
         heads = _Heads(self._head(topic), areBinary)
         return b"".join(chain.from_iterable(zip(map(heads.__getitem__, map(len, payloads)), payloads, strict=True)))
@@ -110,11 +107,11 @@ class Conversation:
         return encodeMessage(MessageType.SUB, self.id, fields)
 
     def unsubscription(self, topic: str) -> bytes:
-        """Return an UNSUB, which names the topic or pattern as its SUB did."""
+        """Return an UNSUB with the same topic or pattern as its SUB."""
         return encodeMessage(MessageType.UNSUB, self.id, {"topic": topic})
 
     def request(self, target: int, path: str, payload: bytes, id: str) -> bytes:
-        """Return a REQ that is answered with the same ``id``."""
+        """Return a REQ; its answer has the same ``id``."""
         fields = {"routing": [{"client_id": target, "path": path}], "reqrep": {"type": "request", "id": id}}
         return encodeMessage(MessageType.REQ, self.id, fields, payload)
 
@@ -128,7 +125,7 @@ class Conversation:
         return encodeMessage(MessageType.REP, self.id, fields, payload)
 
     def notification(self, targets: Sequence[int], path: str, payload: bytes) -> bytes:
-        """Return a NOTIF to all of these clients."""
+        """Return a NOTIF to these clients."""
         routing = [{"client_id": target, "path": path} for target in targets]
         return encodeMessage(MessageType.NOTIF, self.id, {"routing": routing}, payload)
 
@@ -137,22 +134,24 @@ class Conversation:
         return encodeFrame(MessageType.BCAST, self.id, b"", payload)
 
     def ping(self, timestamp: int, interval: int | None = None) -> bytes:
-        """Return a PING; its PONG comes when all before it is done. ``interval``: seconds, the idle time suggested."""
+        """Return a PING; the broker answers after processing all earlier messages. ``interval``: proposed seconds of
+        idle time.
+        """
         keepalive = {"timestamp": timestamp} | ({} if interval is None else {"interval": interval})
         return encodeMessage(MessageType.PING, self.id, {"keepalive": keepalive})
 
     def pong(self, timestamp: int) -> bytes:
-        """Return the PONG that answers the broker's PING."""
+        """Return the PONG for a PING of the broker."""
         return encodeMessage(MessageType.PONG, self.id, {"keepalive": {"timestamp": timestamp}})
 
     # -- what is heard -----------------------------------------------------------------------------
 
     def received(self, data: bytes) -> Iterator[Event]:
-        """Yield what these bytes say, in order; what is not complete yet is kept for the next ones.
+        """Yield the events in these bytes, in order; an incomplete message waits for the next bytes.
 
-        All of it has to be taken. The error, if there is one, is raised when all before it was yielded.
+        Consume the iterator completely. An error is raised after the events before it.
 
-        :raises BadFraming: the other side does not speak FlexiMQ; nothing can be read after that.
+        :raises BadFraming: the bytes are not FlexiMQ; the connection cannot be used any longer.
         :raises TooLarge: a message is over the limit; likewise.
         """
         for each in self.runs(data):
@@ -162,7 +161,7 @@ class Conversation:
                 yield each
 
     def runs(self, data: bytes) -> Iterator[Event | list[Delivery]]:
-        """Yield what :meth:`received` does, but deliveries that came together from one topic as one list."""
+        """Like :meth:`received`, but yield consecutive deliveries of a topic as one list."""
         for envelope, frames, count in self._scanner.feed(data):
             _, kind, sender = readPrefix(envelope)
             header = peek(envelope[FIXED_BYTES:])
@@ -198,7 +197,7 @@ class Conversation:
         return None
 
     def _welcome(self, sender: int, header: Mapping[str, Any], payload: bytes) -> Event:
-        """Understand the answer to the JOIN."""
+        """Return the event for the answer to the JOIN."""
         if reportsError(header):
             return _refusal(header, payload)
         self.id = sender
@@ -223,7 +222,7 @@ def _decodedBy(unpack: Callable[[bytes], Any], kind: type[_Kind]) -> type[_Kind]
 
 
 class _Heads(dict[int, bytes]):
-    """What stands in front of the payload of a publication, by its size."""
+    """The bytes of a publication before its payload, by the payload's size."""
 
     def __init__(self, head: bytes, areBinary: bool) -> None:
         super().__init__()
@@ -237,7 +236,7 @@ class _Heads(dict[int, bytes]):
 
 
 def _binaryHead(size: int) -> bytes:
-    """Return what MessagePack puts in front of so many bytes."""
+    """Return the MessagePack header of a bin of this size."""
     for kind, width in ((b"\xc4", 1), (b"\xc5", 2), (b"\xc6", 4)):
         if size < 1 << (8 * width):
             return kind + size.to_bytes(width, "big")
@@ -259,7 +258,7 @@ def _timestamp(header: Mapping[str, Any]) -> int | None:
     return stamp if isinstance(stamp, int) else None
 
 
-#: docs/dialects.rst: what says that binary frames are FlexiMQ.
+#: docs/dialects.rst: the subprotocol for FlexiMQ in binary frames.
 SUBPROTOCOL = "fleximq"
 
 
@@ -269,7 +268,7 @@ def conversationOn(url: Url, unpack: Callable[[bytes], Any]) -> Conversation:
 
 
 class WebSocketConversation(Conversation):
-    """What is said and heard on one connection, in binary frames."""
+    """One connection inside a WebSocket, in binary frames."""
 
     def __init__(self, url: Url, unpack: Callable[[bytes], Any]) -> None:
         super().__init__(unpack=unpack)

@@ -1,9 +1,9 @@
-"""Who has published what is not known to have arrived, so that everybody is told of his own loss, without any I/O.
+"""Records which threads and tasks have unconfirmed messages, so that each learns of its own losses. Without I/O.
 
-A thread, a task of asyncio or a coroutine on Twisted has an :class:`Account` from its first publication on. What is
-sent is numbered, and what a PONG confirms is everything up to a number. When a connection is lost, who has sent more
-than was confirmed is told by his own next flush; besides, so is whoever flushes first of all others, for he may do it
-for those that never will, or are gone.
+Each thread, asyncio task or Twisted coroutine gets an :class:`Account` with its first publication. Sent messages are
+numbered; a PONG confirms all up to a number. When a connection is lost, the next flush of each account with unconfirmed
+messages raises an error; so does the first flush from any other account, since an account may never flush, or its
+thread may have ended.
 """
 
 import threading
@@ -15,72 +15,72 @@ from weakref import ReferenceType, ref
 
 from fleximq.client.errors import ConnectionLost
 
-#: When so many accounts were opened, it is looked how many of them are still there.
-_ROOM = 64
+#: Ended accounts are removed when the list reaches this length.
+_MIN_CLEAN_UP = 64
 
 
 class Loss:
-    """Publications were under way when a connection was lost; ``untold`` counts those who have to be told still."""
+    """A lost connection with unconfirmed messages; ``unreported`` counts the accounts that have not been notified."""
 
-    __slots__ = ("error", "untold")
+    __slots__ = ("error", "unreported")
 
-    def __init__(self, error: ConnectionLost, untold: int) -> None:
+    def __init__(self, error: ConnectionLost, unreported: int) -> None:
         self.error = error
-        self.untold = untold
+        self.unreported = unreported
 
 
 class Account:
-    """What one who publishes has sent: up to ``number``, and ``waiting`` more that have none yet.
+    """The messages of one thread or task: numbered up to ``number``, and ``waiting`` more without a number yet.
 
-    ``loss`` is what his next flush tells, ``told`` what the last one told.
+    ``loss`` is reported by its next flush; ``reported`` is the last one that was.
 
-    :param owner: who that is, if that can be said; otherwise it is all that find the account where they look for it.
+    :param owner: the thread or task; None: the account belongs to the context in which it is found.
     """
 
-    __slots__ = ("__weakref__", "_accounts", "_owner", "loss", "number", "told", "waiting")
+    __slots__ = ("__weakref__", "_accounts", "_owner", "loss", "number", "reported", "waiting")
 
     def __init__(self, accounts: "Accounts", owner: object | None) -> None:
         self._accounts = accounts
         self._owner: ReferenceType[object] | None = None if owner is None else ref(owner)
         self.number = self.waiting = 0
         self.loss: Loss | None = None
-        self.told: Loss | None = None
+        self.reported: Loss | None = None
 
     @property
     def isOpen(self) -> bool:
-        """Whether anything of it is not known to have arrived, or is to be told still."""
+        """Whether a message is unconfirmed or a loss is unreported."""
         accounts = self._accounts
         return not accounts.isOver and (self.waiting > 0 or self.loss is not None or self.number > accounts.confirmed)
 
     def isOf(self, accounts: "Accounts") -> bool:
-        """Tell whether it is one of these."""
+        """Return whether it belongs to these accounts."""
         return self._accounts is accounts
 
-    def serves(self, owner: object | None) -> bool:
-        """Tell whether it goes on for who publishes now; one without an owner does until all of it is settled."""
+    def isFor(self, owner: object | None) -> bool:
+        """Return whether it can be used by this owner; without an owner, until all its messages are confirmed."""
         return self.isOpen or not self.number if self._owner is None else self._owner() is owner
 
     def __del__(self) -> None:
-        # Whoever published is gone. This may be called in the middle of anything, so it only leaves a note.
+        # The thread or task has ended. The garbage collector may call this at any point, so it only appends.
         if self.number > self._accounts.confirmed:
-            self._accounts.left.append(self.number)
+            self._accounts.orphaned.append(self.number)
 
 
 class Holder(Protocol):
-    """Where who runs now finds his account."""
+    """Finds the account of the running thread or task."""
 
     def get(self, accounts: "Accounts") -> Account | None:
-        """Return the account that is found from here, which another one may have left."""
+        """Return the account found here, which may be of another owner."""
 
     def set(self, account: Account) -> None:
-        """Let it be found from here on."""
+        """Store the account."""
 
     def owner(self) -> object | None:
-        """Return who runs now, if that can be said."""
+        """Return the running task, or None if unknown."""
 
 
-class OfThread(threading.local):
-    """Every thread has an account of its own, which ends with it."""
+class ThreadAccounts(threading.local):
+    """One account for each thread; it ends with the thread."""
 
     _account: Account | None = None
 
@@ -89,20 +89,20 @@ class OfThread(threading.local):
         return self._account
 
     def set(self, account: Account) -> None:
-        """Let it be the thread's account."""
+        """Set the thread's account."""
         self._account = account
 
     def owner(self) -> object | None:
-        """Return None: no other thread finds it."""
+        """Return None, since other threads cannot find the account."""
         return None
 
 
-class OfContext:
-    """An account is found in the context of :mod:`contextvars` that it was opened in, and in those made from it.
+class ContextAccounts:
+    """Accounts in :mod:`contextvars`; a copy of a context shares its account.
 
-    So a flush that is wrapped into a task of its own is told what who wrapped it has lost.
+    So a flush in a task of its own reports the losses of the code that started the task.
 
-    :param owner: returns who runs now, or None if that cannot be said.
+    :param owner: returns the running task, or None if unknown.
     """
 
     def __init__(self, owner: Callable[[], object | None]) -> None:
@@ -116,108 +116,109 @@ class OfContext:
         return None
 
     def set(self, account: Account) -> None:
-        """Put it into this context, and drop those of other clients in which nothing is open."""
+        """Store the account in this context, and remove closed accounts of other clients."""
         others = (each for each in _accounts.get() if each.isOpen and not each.isOf(account._accounts))
         _accounts.set((account, *others))
 
 
-#: The accounts of all clients that are found in a context.
+#: The accounts of all clients in a context.
 _accounts: ContextVar[tuple[Account, ...]] = ContextVar("_accounts", default=())
 
 
 class Accounts:
     """The accounts of one client; used by one thread at a time.
 
-    ``sent`` numbers what was sent, ``confirmed`` says up to where it has arrived, ``flushed`` up to where a flush has
-    told what was refused. ``left`` has the numbers of those who are gone. ``isOver`` says that nothing more is sent.
+    ``sent`` is the number of the last message sent, ``confirmed`` of the last one confirmed, and ``flushed`` of the
+    last one whose refusals a flush has reported. ``orphaned`` has the last numbers of accounts whose threads have
+    ended. With ``isOver`` nothing more is sent.
     """
 
     def __init__(self, holder: Holder) -> None:
         self.sent = self.confirmed = self.flushed = 0
-        self.left: deque[int] = deque()
+        self.orphaned: deque[int] = deque()
         self.isOver = False
         self._holder = holder
         self._opened: list[ReferenceType[Account]] = []
-        self._room = _ROOM
+        self._cleanUpAt = _MIN_CLEAN_UP
         self._waiting = 0
-        self._common: Loss | None = None
+        self._shared: Loss | None = None
 
     @property
-    def isOwing(self) -> bool:
-        """Whether a flush of who runs now has something to tell."""
+    def needsFlush(self) -> bool:
+        """Whether a flush of the running thread or task has messages to confirm, or a loss to report."""
         isUnflushed = self._waiting > 0 or self.sent > self.flushed
-        return isUnflushed or self._heardBy(self._holder.get(self)) is not None
+        return isUnflushed or self._lossOf(self._holder.get(self)) is not None
 
-    def mine(self) -> Account:
-        """Return the account of who publishes now."""
+    def current(self) -> Account:
+        """Return the account of the running thread or task."""
         owner = self._holder.owner()
         found = self._holder.get(self)
-        if found is not None and found.serves(owner):
+        if found is not None and found.isFor(owner):
             return found
         account = Account(self, owner)
         if found is not None and owner is None:
-            account.told = found.told
+            account.reported = found.reported
         self._holder.set(account)
         self._tidy()
         self._opened.append(ref(account))
         return account
 
     def _tidy(self) -> None:
-        """Forget accounts that are gone, before there are many of them, and keep the last of their numbers."""
-        if len(self._opened) >= self._room:
+        """Remove ended accounts, and merge the numbers of ``orphaned``."""
+        if len(self._opened) >= self._cleanUpAt:
             self._opened = [each for each in self._opened if each() is not None]
-            self._room = max(_ROOM, 2 * len(self._opened))
-        while len(self.left) > 1:
-            self.left.append(max(self.left.popleft(), self.left.popleft()))
+            self._cleanUpAt = max(_MIN_CLEAN_UP, 2 * len(self._opened))
+        while len(self.orphaned) > 1:
+            self.orphaned.append(max(self.orphaned.popleft(), self.orphaned.popleft()))
 
-    def begin(self, account: Account) -> None:
-        """Something is going to be sent: if the connection is lost in the middle of it, that is lost, too."""
+    def beginSend(self, account: Account) -> None:
+        """Count a message that is about to be sent; it is lost if the connection ends meanwhile."""
         account.waiting += 1
         self._waiting += 1
 
-    def drop(self, account: Account) -> None:
-        """What was begun is not sent."""
+    def dropSend(self, account: Account) -> None:
+        """Undo :meth:`beginSend`."""
         account.waiting -= 1
         self._waiting -= 1
 
-    def note(self, account: Account) -> None:
-        """Something was sent; a PING that is made from now on is behind it."""
+    def countSent(self, account: Account) -> None:
+        """Number a sent message; PINGs created from now on confirm it."""
         self.sent += 1
         account.number = self.sent
 
     def lose(self, error: ConnectionLost) -> None:
-        """A connection was lost, and with it whatever is not confirmed."""
+        """Record the loss of all unconfirmed messages."""
         confirmed = self.confirmed
         alive = [account for each in self._opened if (account := each()) is not None]
-        losers = [each for each in alive if each.waiting or each.number > confirmed]
-        isLeft = any(number > confirmed for number in self.left)
-        self.left.clear()
+        affected = [each for each in alive if each.waiting or each.number > confirmed]
+        isLeft = any(number > confirmed for number in self.orphaned)
+        self.orphaned.clear()
         self.confirmed = self.flushed = self.sent
-        if losers or isLeft:
-            # Those who are gone are never told themselves.
-            self._common = Loss(error, len(losers) + isLeft)
-            for each in losers:
-                each.loss = self._common
+        if affected or isLeft:
+            # Ended threads cannot be notified, so the first other flush is.
+            self._shared = Loss(error, len(affected) + isLeft)
+            for each in affected:
+                each.loss = self._shared
 
     def loseLate(self, account: Account, error: ConnectionLost) -> None:
-        """Something was sent on a connection that was lost before it had a number."""
+        """Record the loss of a message without a number."""
         if account.loss is None:
-            account.loss = self._common = Loss(error, 1)
+            account.loss = self._shared = Loss(error, 1)
 
-    def tell(self) -> ConnectionLost | None:
-        """Return what who flushes now has to be told, if anything; it counts as told."""
+    def takeLoss(self) -> ConnectionLost | None:
+        """Return the loss that this flush must report, or None; it counts as reported."""
         account = self._holder.get(self)
-        loss = self._heardBy(account)
+        loss = self._lossOf(account)
         if loss is None:
             return None
         if account is not None and account.loss is loss:
-            account.loss, account.told = None, loss
-            loss.untold -= 1
-        if loss is self._common and (account is None or account.told is not loss or not loss.untold):
-            self._common = None
+            account.loss, account.reported = None, loss
+            loss.unreported -= 1
+        if loss is self._shared and (account is None or account.reported is not loss or not loss.unreported):
+            self._shared = None
         return loss.error
 
-    def _heardBy(self, account: Account | None) -> Loss | None:
+    def _lossOf(self, account: Account | None) -> Loss | None:
         if account is None:
-            return self._common
-        return account.loss or (None if account.told is self._common else self._common)
+            return self._shared
+        return account.loss or (None if account.reported is self._shared else self._shared)

@@ -1,50 +1,50 @@
-"""What the broker refused and nobody was told yet, without any I/O."""
+"""Refusals by the broker that no flush has reported yet. Without I/O."""
 
 from fleximq.client.errors import PublishFailed
 from fleximq.client.events import Refusal
 
-#: So many are kept, the first ones, for they tell most; the others are counted.
-KEPT = 1000
+#: The first refusals are stored, since they say most; further ones are only counted.
+MAX_REFUSALS = 1000
 
 
 class Refusals:
-    """Refusals since some moment. ``count`` is how many there were."""
+    """A list of refusals; ``count`` includes those beyond the limit."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._kept: list[Refusal] = []
+        self._refusals: list[Refusal] = []
 
     def add(self, refusal: Refusal) -> None:
-        """Take a further one."""
+        """Add a refusal."""
         self.count += 1
-        if len(self._kept) < KEPT:
-            self._kept.append(refusal)
+        if len(self._refusals) < MAX_REFUSALS:
+            self._refusals.append(refusal)
 
     def extend(self, others: "Refusals") -> None:
-        """Take those that came later."""
+        """Add later refusals."""
         self.count += others.count
-        self._kept += others._kept[: KEPT - len(self._kept)]
+        self._refusals += others._refusals[: MAX_REFUSALS - len(self._refusals)]
 
-    def takeNameless(self) -> Refusal | None:
-        """Take out and return the first that names no path and no topic."""
-        for place, refusal in enumerate(self._kept):
+    def popNameless(self) -> Refusal | None:
+        """Remove and return the first refusal without a path or topic."""
+        for place, refusal in enumerate(self._refusals):
             if not refusal.path:
                 self.count -= 1
-                return self._kept.pop(place)
+                return self._refusals.pop(place)
         return None
 
     @property
     def last(self) -> PublishFailed | None:
-        """The last of those that were kept."""
-        return _asError(self._kept[-1]) if self._kept else None
+        """The last stored refusal."""
+        return _asError(self._refusals[-1]) if self._refusals else None
 
     def check(self) -> None:
-        """Do nothing if there are none.
+        """Raise the refusals, if there are any.
 
-        :raises PublishFailed: the first of them, with the others.
+        :raises PublishFailed: the first refusal, with the others.
         """
-        if self._kept:
-            first, *others = map(_asError, self._kept)
+        if self._refusals:
+            first, *others = map(_asError, self._refusals)
             first.others = tuple(others)
             first.count = self.count
             raise first

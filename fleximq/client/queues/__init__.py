@@ -1,1 +1,1 @@
-"""What the clients of the queueing dialects, BlipMQ and MiniMQ, have in common."""
+"""Code shared by the BlipMQ and MiniMQ clients."""

@@ -1,8 +1,7 @@
-"""What the blocking clients of queueing dialects have in common: faces of what a thread does.
+"""Blocking wrappers shared by the BlipMQ and MiniMQ clients, and the event loop that they use.
 
-Lets programs that wait use what was written for an event loop: one loop in a thread of its own for the process.
-
-It begins with the first client and goes on until the process ends; after a fork the child has one of its own.
+One loop per process runs in a background thread, from the first client to the end of the process. A forked child gets
+its own.
 """
 
 import asyncio
@@ -25,7 +24,7 @@ Result = TypeVar("Result")
 
 
 class LoopThread:
-    """A loop in a thread."""
+    """An event loop in a thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -36,7 +35,7 @@ class LoopThread:
 
     @property
     def isMine(self) -> bool:
-        """Whether it runs in this process, and not in the one that this was forked from."""
+        """Whether it runs in this process, not in the parent of a fork."""
         return self._pid == os.getpid()
 
     def run(
@@ -45,15 +44,15 @@ class LoopThread:
         *arguments: Arguments.args,
         **more: Arguments.kwargs,
     ) -> Result:
-        """Run a coroutine function in the loop, and return its result; if the wait is interrupted, it is ended.
+        """Run a coroutine function in the loop, and return its result; an interrupt cancels it.
 
-        :raises ConnectionLost: the client was made by the process that this one was forked from.
-        :raises RuntimeError: the loop's own thread, in which callbacks run, must not wait for itself.
+        :raises ConnectionLost: the client was made by the parent of this process.
+        :raises RuntimeError: called in the loop's own thread, where callbacks run.
         """
         if not self.isMine:
-            raise ConnectionLost("the client belongs to the process that this one was forked from")
+            raise ConnectionLost("the client belongs to the parent of this process: connect again")
         if threading.current_thread() is self._thread:
-            raise RuntimeError("a callback must not wait for the client: do that in another thread")
+            raise RuntimeError("a callback must not wait for the client; use another thread")
         future = asyncio.run_coroutine_threadsafe(function(*arguments, **more), self._loop)
         try:
             return future.result()
@@ -77,7 +76,7 @@ _current: LoopThread | None = None
 
 
 def loopThread() -> LoopThread:
-    """Return this process's own."""
+    """Return the loop of this process."""
     global _current
     with _lock:
         if _current is None or not _current.isMine:
@@ -86,7 +85,7 @@ def loopThread() -> LoopThread:
 
 
 async def inThread(function: Callable[[Any], Result], argument: Any) -> Result:
-    """Call a function in a thread of its own, and return its result."""
+    """Call a function in a new thread, and return its result."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Result] = loop.create_future()
 

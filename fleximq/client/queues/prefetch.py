@@ -1,6 +1,6 @@
-"""Messages that have to be asked for: a few are fetched ahead, and each is acknowledged when the next is asked for.
+"""Messages that a client must request: a few are prefetched, and each is acknowledged on the next request.
 
-An empty queue is asked again after a pause, each longer than the last; when somebody newly asks, it is asked at once.
+An empty queue is polled again after growing delays; a new request polls it at once.
 """
 
 import logging
@@ -25,13 +25,13 @@ T = TypeVar("T")
 
 
 class Pulled(MessageIterator[T]):
-    """What comes from a queue: iterate over it, or take one by one.
+    """The messages of a queue: iterate over it, or call :meth:`next`.
 
-    A message is acknowledged when the next one is asked for, so when the body of the loop is done with it. Whoever
-    leaves the loop early, by ``break`` or by an error, has not acknowledged the last one: it comes again.
+    A message is acknowledged when the next one is requested, so after the body of the loop. If the loop ends early, by
+    ``break`` or an error, its last message is not acknowledged, and the broker delivers it again.
 
-    :param prefetch: at most so many messages are fetched ahead.
-    :param idle: the pauses while there is nothing.
+    :param prefetch: the limit of prefetched messages.
+    :param idle: the delays between polls of an empty queue.
     :raises SettingError: ``prefetch`` is below 1.
     """
 
@@ -41,97 +41,97 @@ class Pulled(MessageIterator[T]):
         self._link = link
         self._prefetch = prefetch
         self._idle = idle
-        self._box: deque[T] = deque()
-        self._handed: list[T] = []
+        self._fetched: deque[T] = deque()
+        self._delivered: list[T] = []
         self._waiters: list[Pending[None]] = []
-        self._takers = 0
+        self._callers = 0
         self._rounds = 0
-        self._isFilling = self._isDry = self._isClosed = False
+        self._isFetching = self._isEmpty = self._isClosed = False
         self._error: ClientError | None = None
         self._pauses: Iterator[float] | None = None
         self._wake: Callable[[], None] | None = None
 
     @property
     def waiting(self) -> int:
-        """How many messages were fetched and not taken."""
-        return len(self._box)
+        """The number of fetched messages that are unread."""
+        return len(self._fetched)
 
     async def next(self, timeout: float | None = None) -> T | None:
-        """Acknowledge what was taken before, and return the next message; None if none came, or if this was closed.
+        """Acknowledge the previous messages, and return the next one; None if there is none, or this is closed.
 
-        :param timeout: seconds; with 0 the broker is asked once. None: wait as long as it takes.
-        :raises ConnectionLost: the connection ended, and there will be none.
+        :param timeout: seconds; with 0 the broker is asked once. None: no limit.
+        :raises ConnectionLost: the connection ended, and the client will not reconnect.
         :raises SubscribeFailed: or ConsumeFailed: the broker refuses.
         """
         found = await self.next_many(1, timeout)
         return found[0] if found else None
 
     async def next_many(self, most: int, timeout: float | None = None) -> list[T]:
-        """Return at least one message, and up to ``most`` of those that were fetched; otherwise as :meth:`next`.
+        """Return 1 to ``most`` fetched messages; otherwise as :meth:`next`.
 
-        They are acknowledged together when more are asked for.
+        They are acknowledged together when more are requested.
         """
-        handed, self._handed = self._handed, []
+        handed, self._delivered = self._delivered, []
         if handed:
             self._acknowledge(handed)
-        if not self._box:
-            self._takers += 1
+        if not self._fetched:
+            self._callers += 1
             try:
-                await self._filled(timeout)
+                await self._waitForMessages(timeout)
             finally:
-                self._takers -= 1
-        found = [self._box.popleft() for _ in range(min(most, len(self._box)))]
-        self._handed += found
-        if found and not self._isDry and 2 * len(self._box) < self._prefetch and self._prefetch > 1:
-            self._fill()
+                self._callers -= 1
+        found = [self._fetched.popleft() for _ in range(min(most, len(self._fetched)))]
+        self._delivered += found
+        if found and not self._isEmpty and 2 * len(self._fetched) < self._prefetch and self._prefetch > 1:
+            self._startFetching()
         return found
 
     def ack(self, message: T) -> None:
-        """Acknowledge a message now, instead of when the next one is asked for."""
+        """Acknowledge a message now instead of on the next request."""
         with suppress(ValueError):
-            self._handed.remove(message)
+            self._delivered.remove(message)
             self._acknowledge([message])
 
     def leave(self, message: T) -> None:
-        """Do not acknowledge a message that was taken: it comes again."""
+        """Do not acknowledge a message; the broker delivers it again."""
         with suppress(ValueError):
-            self._handed.remove(message)
+            self._delivered.remove(message)
 
     def close(self) -> None:
-        """Fetch no more; what was fetched before can still be taken."""
+        """Fetch no more messages; those already fetched can still be read."""
         self._isClosed = True
-        self._tell()
+        self._wakeWaiters()
 
     # -- what a dialect does -----------------------------------------------------------------------
 
     @abstractmethod
     async def _fetch(self, most: int) -> int:
-        """Ask once for so many messages, put what comes into the box, and return how many that were."""
+        """Request up to ``most`` messages once, add them to ``_fetched``, and return their number."""
 
     @abstractmethod
     def _acknowledge(self, messages: Sequence[T]) -> None:
-        """Say that these are done."""
+        """Acknowledge these messages."""
 
     # -- what the client says ----------------------------------------------------------------------
 
     def ended(self, why: ClientError | None) -> None:
-        """There will be no connection any more; ``why`` is None if the client was closed."""
+        """Handle the end of the client; ``why`` is None if the program has closed it."""
         if why is None:
-            self._box.clear()
-            self._handed.clear()
+            self._fetched.clear()
+            self._delivered.clear()
             self._isClosed = True
         elif self._error is None:
             self._error = why
-        self._tell()
+        self._wakeWaiters()
 
     # -- fetching ----------------------------------------------------------------------------------
 
-    async def _filled(self, timeout: float | None) -> None:
-        """Return when there is something, or will be nothing."""
+    async def _waitForMessages(self, timeout: float | None) -> None:
+        """Wait for a message, the timeout or the end."""
         deadline = None if timeout is None else time.monotonic() + timeout
         rounds = self._rounds
         isFirst = True
-        while not self._box:
+        while not self._fetched:
             if self._error is not None:
                 raise self._error
             left = None if deadline is None else deadline - time.monotonic()
@@ -142,7 +142,7 @@ class Pulled(MessageIterator[T]):
             told: Pending[None] = Pending()
             self._waiters.append(told)
             try:
-                self._fill(isFirst)
+                self._startFetching(isFirst)
                 isFirst = False
                 await self._link.loop.wait(told, left, "a message")
             except TimeoutError:
@@ -151,34 +151,34 @@ class Pulled(MessageIterator[T]):
                 with suppress(ValueError):
                     self._waiters.remove(told)
 
-    def _fill(self, isUrgent: bool = False) -> None:
-        if self._isFilling:
+    def _startFetching(self, isUrgent: bool = False) -> None:
+        if self._isFetching:
             if isUrgent and self._wake is not None:
                 self._wake()
             return
-        self._isFilling = True
-        self._link.loop.start(self._filling())
+        self._isFetching = True
+        self._link.loop.start(self._fetchLoop())
 
-    async def _filling(self) -> None:
-        """Fetch until there is something, or nobody wants it any more."""
+    async def _fetchLoop(self) -> None:
+        """Fetch until a message arrives or no caller waits."""
         try:
             while not self._isClosed and self._error is None:
-                if await self._once() or self._box or not self._takers:
+                if await self._fetchOnce() or self._fetched or not self._callers:
                     return
                 await self._pause()
-                if not self._takers:
+                if not self._callers:
                     return
         except Exception:
             _log.exception("Fetching messages failed")
             self._error = ConnectionLost("fetching messages failed; the log says how")
         finally:
-            self._isFilling = False
-            self._tell()
+            self._isFetching = False
+            self._wakeWaiters()
 
-    async def _once(self) -> int:
-        most = self._prefetch - len(self._box)
+    async def _fetchOnce(self) -> int:
+        most = self._prefetch - len(self._fetched)
         try:
-            await self._link.arrive(None)
+            await self._link.waitUntilJoined(None)
             came = await self._fetch(most)
         except ClientError as error:
             if not isinstance(error, ConnectionLost):
@@ -187,10 +187,10 @@ class Pulled(MessageIterator[T]):
                 self._error = error
             return 0
         self._rounds += 1
-        self._isDry = came < most
+        self._isEmpty = came < most
         if came:
             self._pauses = None
-        self._tell()
+        self._wakeWaiters()
         return came
 
     async def _pause(self) -> None:
@@ -205,7 +205,7 @@ class Pulled(MessageIterator[T]):
             self._wake = None
             timer.cancel()
 
-    def _tell(self) -> None:
+    def _wakeWaiters(self) -> None:
         waiters, self._waiters = self._waiters, []
         for each in waiters:
             each.succeed(None)

@@ -1,8 +1,6 @@
-"""A connection over whatever event loop, made anew when it is lost; what is said on it is left to each dialect.
+"""A connection on any event loop that reconnects by itself; each dialect adds its messages.
 
-A link is used from the loop's own thread. What is sent in one turn of the loop is written at once at its end.
-
-What a client of a queueing dialect may be told when it connects.
+A link is used from the loop's own thread. Bytes sent in one turn of the loop are written together at its end.
 """
 
 import logging
@@ -12,7 +10,7 @@ from typing import Self
 
 from fleximq.client.backoff import Backoff
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused
-from fleximq.client.loops.connection import Connection
+from fleximq.client.loops.connection import Callbacks, Connection
 from fleximq.client.loops.interfaces import Cancellable, Loop
 from fleximq.client.protocol.client_state import isTransient
 from fleximq.client.protocol.completion import Pending
@@ -21,30 +19,30 @@ from fleximq.client.sockets import checkTls
 from fleximq.errors import BrokerError, SettingError
 from fleximq.values.urls import Url
 
-#: The pauses between questions to an empty queue.
+#: The delays between polls of an empty queue.
 IDLE = Backoff(first=0.005, most=0.5, factor=2.0, jitter=0.25)
 _SCHEMES = ("tcp", "tls", "ipc")
 
 
 def checkUrl(url: Url, settings: ClientSettings) -> None:
-    """See that these dialects can be spoken there.
+    """Check that these dialects support the URL.
 
-    :raises SettingError: otherwise.
+    :raises SettingError: they do not.
     """
     if url.scheme not in _SCHEMES:
-        raise SettingError(f"the URL is {url}, but this dialect is spoken over tcp://, tls:// and ipc:// only")
+        raise SettingError(f"the URL is {url}, but this dialect supports only tcp://, tls:// and ipc://")
     checkTls(url, settings)
 
 
 _log = logging.getLogger("fleximq.client.queues.link")
-#: After so many signs of life that were asked for in vain, a connection is given up.
-_IN_VAIN = 3
+#: The connection is given up after this many unanswered PINGs.
+_MAX_UNANSWERED = 3
 
 
 class ReconnectingLink(ABC):
     """A connection to a broker.
 
-    :raises SettingError: the dialect is not spoken at such URLs.
+    :raises SettingError: the dialect does not support the URL.
     """
 
     def __init__(self, loop: Loop, url: Url, settings: ClientSettings) -> None:
@@ -54,18 +52,18 @@ class ReconnectingLink(ABC):
         self._url = url
         self._state: State | None = None
         self._why: Exception | None = None
-        self.connection = Connection(loop, self)
-        self._arrivals: list[Pending[None]] = []
-        self._ticking: Cancellable | None = None
-        self._returning: Cancellable | None = None
-        self._inVain = 0
+        self.connection = Connection(loop, Callbacks(self._connected, self._received, self._lose))
+        self._joinWaiters: list[Pending[None]] = []
+        self._keepAliveTimer: Cancellable | None = None
+        self._reconnecting: Cancellable | None = None
+        self._unanswered = 0
 
     async def open(self) -> Self:
-        """Connect, for the first time.
+        """Connect for the first time.
 
-        :raises ConnectionLost: nobody listens there, or nobody who speaks this dialect.
+        :raises ConnectionLost: no broker of this dialect answers there.
         :raises Untrusted: one side does not trust the other's certificate.
-        :raises JoinRefused: the broker does not let this client in.
+        :raises JoinRefused: the broker refused to admit the client.
         """
         try:
             await self._join()
@@ -81,7 +79,7 @@ class ReconnectingLink(ABC):
 
     @property
     def state(self) -> State:
-        """Where the client stands."""
+        """The state of the connection."""
         return self._state or State.AWAY
 
     def hang_up(self) -> None:
@@ -92,60 +90,60 @@ class ReconnectingLink(ABC):
 
     @abstractmethod
     async def ping(self, timeout: float | None = TIMEOUT) -> float:
-        """Return how many seconds the broker takes to answer; everything that was sent before is done then."""
+        """Return the round-trip time in seconds, which includes processing everything sent before."""
 
     @abstractmethod
     async def close(self, timeout: float | None = TIMEOUT) -> None:
-        """See that what was sent is done, and end the connection; iterations end."""
+        """Flush, and end the connection; iterations end."""
 
     @abstractmethod
-    async def _greet(self) -> None:
-        """Say on a new line what has to be said first, and wait for the answer."""
+    async def _handshake(self) -> None:
+        """Send the first messages of a connection, and wait for the answers."""
 
     @abstractmethod
-    def _hear(self, data: bytes) -> None:
-        """Understand what was read; raise BrokerError if that cannot be done."""
+    def _parse(self, data: bytes) -> None:
+        """Handle received bytes; raise BrokerError if they are invalid."""
 
     @abstractmethod
-    def _forget(self, lost: ConnectionLost) -> None:
-        """Fail whatever waits for an answer on the line that was lost."""
+    def _failPending(self, lost: ConnectionLost) -> None:
+        """Fail all calls that wait for an answer on a lost connection."""
 
     @abstractmethod
-    def _probe(self) -> None:
-        """Ask for a sign of life."""
+    def _sendPing(self) -> None:
+        """Send a PING."""
 
     @abstractmethod
-    def _arrived(self) -> None:
-        """There is a connection: say what was kept for it."""
+    def _onJoined(self) -> None:
+        """Send buffered messages on a new connection."""
 
     # -- waiting -----------------------------------------------------------------------------------
 
-    async def arrive(self, timeout: float | None) -> None:
-        """Wait until there is a connection.
+    async def waitUntilJoined(self, timeout: float | None) -> None:
+        """Wait for a connection.
 
-        :raises ConnectionLost: there will be none.
-        :raises TimeoutError: it took longer than so many seconds.
+        :raises ConnectionLost: the client will not reconnect.
+        :raises TimeoutError: it took longer than ``timeout`` seconds.
         """
         if self._state is State.JOINED:
             return
         self.checkOpen()
         pending: Pending[None] = Pending()
-        self._arrivals.append(pending)
+        self._joinWaiters.append(pending)
         try:
             await self.loop.wait(pending, timeout, "a connection")
         finally:
             with suppress(ValueError):
-                self._arrivals.remove(pending)
+                self._joinWaiters.remove(pending)
 
     def checkOpen(self) -> None:
-        """Do nothing while there is a connection or may be one again.
+        """Check that the client is not closed.
 
-        :raises ConnectionLost: there will be none any more.
+        :raises ConnectionLost: it is closed.
         """
         if self._state is State.CLOSED:
-            raise self._ending()
+            raise self._closedError()
 
-    def _ending(self) -> ConnectionLost:
+    def _closedError(self) -> ConnectionLost:
         if isinstance(self._why, ConnectionLost):
             return type(self._why)(str(self._why))
         return ConnectionLost("the client is closed" + (f": {self._why}" if self._why else ""))
@@ -156,10 +154,10 @@ class ReconnectingLink(ABC):
         isJoined = False
         try:
             await self.loop.dial(self._url, self.settings, self.connection.listen())
-            if self.connection.line is None:
+            if self.connection.transport is None:
                 raise ConnectionLost("the connection ended at once")
-            await self._greet()
-            isJoined = self.connection.line is not None and self._state is not State.CLOSED
+            await self._handshake()
+            isJoined = self.connection.transport is not None and self._state is not State.CLOSED
             if not isJoined:
                 raise ConnectionLost("the connection ended at once")
         except TimeoutError:
@@ -167,37 +165,37 @@ class ReconnectingLink(ABC):
         finally:
             if not isJoined:
                 self.connection.drop()
-        self._become(State.JOINED, None)
-        self._arrived()
-        self._settleArrivals(None)
-        if self._ticking is None and self.settings.keep_alive is not None:
-            self._ticking = self.loop.later(self.settings.keep_alive, self._tick)
+        self._enter(State.JOINED, None)
+        self._onJoined()
+        self._resolveJoinWaiters(None)
+        if self._keepAliveTimer is None and self.settings.keep_alive is not None:
+            self._keepAliveTimer = self.loop.later(self.settings.keep_alive, self._onKeepAlive)
 
-    def _tick(self) -> None:
+    def _onKeepAlive(self) -> None:
         assert self.settings.keep_alive is not None
-        self._ticking = self.loop.later(self.settings.keep_alive, self._tick)
+        self._keepAliveTimer = self.loop.later(self.settings.keep_alive, self._onKeepAlive)
         if self._state is not State.JOINED:
             return
-        if self._inVain >= _IN_VAIN:
-            self.lose(ConnectionLost("the broker was silent for too long"))
+        if self._unanswered >= _MAX_UNANSWERED:
+            self._lose(ConnectionLost("the broker was silent for too long"))
             return
-        self._inVain += 1
-        self._probe()
+        self._unanswered += 1
+        self._sendPing()
 
-    def made(self) -> None:
-        """The line is there."""
-        self._inVain = 0
+    def _connected(self) -> None:
+        """Reset the keep-alive counter."""
+        self._unanswered = 0
 
-    def heard(self, data: bytes) -> None:
-        """Something was read from it."""
-        self._inVain = 0
+    def _received(self, data: bytes) -> None:
+        """Handle received bytes."""
+        self._unanswered = 0
         try:
-            self._hear(data)
+            self._parse(data)
         except BrokerError as error:
-            self.lose(ConnectionLost(f"what came is not of this dialect: {error}"))
+            self._lose(ConnectionLost(f"the received bytes are not of this dialect: {error}"))
 
-    def lose(self, lost: ConnectionLost) -> None:
-        """Give a connection up, and make another one if that is wished."""
+    def _lose(self, lost: ConnectionLost) -> None:
+        """Drop the connection, and reconnect unless that is disabled."""
         if self._state is State.CLOSED:
             return
         wasJoined = self._state is State.JOINED
@@ -206,15 +204,15 @@ class ReconnectingLink(ABC):
             self._end(lost)
             return
         if wasJoined:
-            self._become(State.AWAY, lost)
-        self._forget(lost)
+            self._enter(State.AWAY, lost)
+        self._failPending(lost)
         if wasJoined and self._state is State.AWAY:
-            self._returning = self.loop.start(self._comeBack(lost))
+            self._reconnecting = self.loop.start(self._reconnect(lost))
 
-    async def _comeBack(self, why: Exception) -> None:
+    async def _reconnect(self, why: Exception) -> None:
         assert self.settings.reconnect is not None
         for pause in self.settings.reconnect.pauses():
-            await self.loop.rest(pause)
+            await self.loop.sleep(pause)
             if self._state is not State.AWAY:
                 return
             try:
@@ -227,37 +225,37 @@ class ReconnectingLink(ABC):
         self._end(why)
 
     def _end(self, why: Exception | None) -> None:
-        """End for good."""
+        """Close for good."""
         if self._state is State.CLOSED:
             return
-        for each in (self._ticking, self._returning if why is None else None):
+        for each in (self._keepAliveTimer, self._reconnecting if why is None else None):
             if each is not None:
                 with suppress(Exception):
                     each.cancel()
-        self._ticking = self._returning = None
+        self._keepAliveTimer = self._reconnecting = None
         self.connection.end()
         self._why = why
-        self._become(State.CLOSED, why)
-        self._forget(self._ending())
-        self._settleArrivals(self._ending())
+        self._enter(State.CLOSED, why)
+        self._failPending(self._closedError())
+        self._resolveJoinWaiters(self._closedError())
 
-    def _settleArrivals(self, error: ClientError | None) -> None:
-        arrivals, self._arrivals = self._arrivals, []
+    def _resolveJoinWaiters(self, error: ClientError | None) -> None:
+        arrivals, self._joinWaiters = self._joinWaiters, []
         for each in arrivals:
             if error is None:
                 each.succeed(None)
             else:
                 each.fail(error)
 
-    def _become(self, state: State, why: Exception | None) -> None:
+    def _enter(self, state: State, why: Exception | None) -> None:
         self._state = state
         if self.settings.on_state is not None:
             try:
                 self.settings.on_state(state, why)
             except Exception:
-                _log.exception("A callback for states failed")
+                _log.exception("The callback on_state failed")
 
 
 def refusedJoin(error: Answered) -> JoinRefused:
-    """Return the error that says that the broker does not let this client in."""
+    """Convert an error of the handshake."""
     return JoinRefused(error.status, error.words)

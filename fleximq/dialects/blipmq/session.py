@@ -128,7 +128,6 @@ class BlipSession(StreamSession):
             self.end("client closed")
 
     def _overRate(self, correlations: Sequence[int]) -> None:
-        """Refuse these frames."""
         self._refused(overRate(), correlations)
 
     def _work(self) -> None:
@@ -224,7 +223,6 @@ class BlipSession(StreamSession):
             self.outbox.take(_nacks([correlations[index] for index in indexes], error))
 
     def _learn(self, head: bytes) -> Envelope:
-        """Parse the head of a PUBLISH and cache its envelope."""
         name, qos = decodePublish(head)
         topic = self.broker.topicFor(self._me, name)
         envelope = Envelope(topic, self._me, SOURCES[qos], qos, durable=qos == 1)
@@ -242,7 +240,7 @@ class BlipSession(StreamSession):
             return
         self.subscribing()
         subscription = self.broker.openSubscription(self._me, self._owner, topic, qos)
-        if subscription.kept:
+        if subscription.durable:
             answer = [encodeFrame(FrameType.ACK, correlations[0], encodeSubscription(subscription.id))]
             self.broker.whenCommitted(partial(self._subscribed, correlations, answer, self.answers.laterList(answer)))
         else:

@@ -64,7 +64,7 @@ class EarlyInput:
         self._reads: list[bytes] = []
         self.ended = False
 
-    def keep(self, data: bytes) -> None:
+    def append(self, data: bytes) -> None:
         """Append a read."""
         self._reads.append(data)
 

@@ -71,7 +71,6 @@ class WriteBacklog:
             rest = rest[size:]
 
     def _turnOver(self) -> None:
-        """Start a new sheet."""
         self._closeSheet()
         self._sheet = memoryview(mmap.mmap(-1, _SHEET, **_FLAGS))
         self._begin = self._end = 0

@@ -65,7 +65,6 @@ def _frames(batch: StoredBatch, offset: bool) -> bytes:
 
 
 def _same(column: Any) -> bool:
-    """Return whether all values of a column are equal."""
     if isinstance(column, memoryview):  # a column of a frame
         return bytes(column) == bytes(column[:1]) * len(column)
     return column.count(column[0]) == len(column)  # type: ignore[no-any-return]

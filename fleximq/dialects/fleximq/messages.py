@@ -177,7 +177,7 @@ class FlexiMessages(FlexiReplies):
     def _concerns(self, name: str) -> bool:
         """Return whether a pending publication may match this topic or pattern."""
         topic = self.broker.topics.find(name)
-        return isPattern(name) or (topic is not None and bool(topic.line))
+        return isPattern(name) or (topic is not None and bool(topic.pendingRuns))
 
     def _actLater(self, act: Callable[[Header], None], header: Header) -> None:
         self._later -= 1
@@ -198,7 +198,6 @@ class FlexiMessages(FlexiReplies):
             raise SubscriptionFailed(str(error)) from error
 
     def _following(self) -> ReplayOutlet:
-        """Return an outlet for replayed messages with offsets."""
         form = FOLLOWING_B if self.form is LAYOUT_B_FORM else FOLLOWING
         return self._replaying(form, recordsWith)
 
@@ -213,7 +212,6 @@ class FlexiMessages(FlexiReplies):
         return ReplayOutlet(self, self.outbox, clock, form, lambda batches: shaped(render(batches)), failed)
 
     def _subscriptionLost(self, error: BrokerError, name: str) -> None:
-        """Report that a subscription was ended by the broker."""
         self.counted(error)
         self.outbox.take(self._error(error.status, errorPayload(error), name))
 

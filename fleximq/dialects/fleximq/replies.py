@@ -60,7 +60,6 @@ class FlexiReplies(StreamSession):
         outbox.cut = LAYOUT_B_FORM.cut
 
     def _send(self, kind: MessageType, fields: dict[str, Any], payload: bytes = b"", sender: int = BROKER_ID) -> None:
-        """Send an answer after all earlier ones."""
         self.answers.take(self._encoded(kind, fields, payload, sender))
 
     def _sendValue(self, fields: dict[str, Any], value: Any) -> None:
@@ -75,7 +74,6 @@ class FlexiReplies(StreamSession):
     def _encoded(
         self, kind: MessageType, fields: dict[str, Any], payload: bytes = b"", sender: int = BROKER_ID
     ) -> bytes:
-        """Return a message in the client's layout."""
         return self._shaped(encodeMessage(kind, sender, fields, payload))
 
     def _routing(self, entry: dict[str, Any]) -> list[dict[str, Any]]:

@@ -149,7 +149,6 @@ class FlexiSession(FlexiMessages):
         return True
 
     def _overRate(self, envelope: bytes, count: int) -> None:
-        """Refuse this number of messages with this envelope."""
         if not self._strict and isArrayHeader(envelope):
             envelope = withMapHeader(envelope)
         for _ in range(count):

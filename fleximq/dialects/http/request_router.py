@@ -131,7 +131,6 @@ class RequestRouter(Handover):
             self._refuse(error)
 
     def _enter(self, inner: Any, admitted: Admitted | None) -> None:
-        """Pass the connection on."""
         self._stopClock()
         received, self._received = bytes(self._received), bytearray()
         if hasattr(inner, "admitted"):
@@ -155,13 +154,11 @@ class RequestRouter(Handover):
             self._refuse(HttpError(408, "the head of the request did not arrive in time"))
 
     def _drop(self) -> None:
-        """Cancel the pending check."""
         check, self._check = self._check, None
         if check is not None:
             check.cancel()
 
     def _refuse(self, error: HttpError) -> None:
-        """Send an error response and close."""
         self._stopClock()
         self.factory.counted(CountedEvent(EventFamily.REFUSED_CONNECTIONS, f"HTTP {error.code}"), 1)
         _log.warn(

@@ -85,7 +85,6 @@ class IdentitySession(Session):
         self.end(f"error {int(error.status)}")
 
     def _welcome(self, admitted: Admitted) -> None:
-        """Send the client's name and the channel list."""
         self.letIn(admitted, user=True)
         self._send(encodeIdentity(self.client.name))
         self.outbox.take(self._channels.frame(self.client))
@@ -164,7 +163,6 @@ class IdentitySession(Session):
         self._send(encodeUnsubAck(request.channel))
 
     def _publishFirst(self, request: ClientText) -> None:
-        """Publish to a channel without a cached envelope, and cache it."""
         checkChannel(request.channel)
         text = checkMessage(request.message)
         if request.channel not in self.client.patterns:

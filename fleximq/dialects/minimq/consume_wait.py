@@ -34,7 +34,7 @@ class WaitingConsume:
         self._timer: IDelayedCall = clock.callLater(seconds, self._finish, None)
         self._leaveLine = broker.whenAvailable(client, topic, self._available)
 
-    def lookAgain(self) -> None:
+    def retry(self) -> None:
         """Take a message if available, else wait again after the other consumers.
 
         :raises NotPermitted: the client may not consume from the topic any more.

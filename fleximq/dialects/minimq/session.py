@@ -63,8 +63,8 @@ class MiniSession(StreamSession):
         self._topicName = ""
         self._run: list[MiniMessage] = []
         self._batch: list[bytes] = []
-        self._promising = False
-        self._confirming = False
+        self._awaitOwnMessages = False
+        self._awaitAllCommits = False
         self._repeated: bytes | None = None
         self._topic = ""
         self._consumes = 0
@@ -103,7 +103,7 @@ class MiniSession(StreamSession):
                 self.broker.acknowledgeMessage(payload, self._me)
             else:
                 self._batch.append(PONG)
-                self._confirming |= self._me.consumed
+                self._awaitAllCommits |= self._me.consumed
         except BrokerError as error:
             self.failed(error)
 
@@ -176,9 +176,9 @@ class MiniSession(StreamSession):
         batch = self._batch
         first = len(batch)
         batch += [encodeId(message.id) for message in run]
-        self._promising = True
+        self._awaitOwnMessages = True
         try:
-            self._keep(self._envelope, run, partial(self._committed, batch, first))
+            self._produceRun(self._envelope, run, partial(self._committed, batch, first))
         except NotKept as error:
             if len(error.refused) == len(run) > 1 and not isinstance(error, NotRecorded):
                 del batch[first:]
@@ -188,19 +188,18 @@ class MiniSession(StreamSession):
         except BrokerError as error:
             self._replace(batch, first, range(len(run)), error)
 
-    def _keep(self, envelope: Envelope, run: list[MiniMessage], kept: OnDecided) -> None:
+    def _produceRun(self, envelope: Envelope, run: list[MiniMessage], onDecided: OnDecided) -> None:
         body = [message.asMessage() for message in run]
         if self.context.settings.minimqIdempotent:
-            self.broker.produceOnce(envelope, body, [message.id for message in run], kept)
+            self.broker.produceOnce(envelope, body, [message.id for message in run], onDecided)
         else:
-            self.broker.produce(envelope, body, len(body), kept)
+            self.broker.produce(envelope, body, len(body), onDecided)
 
     def _committed(self, batch: list[bytes], first: int, reason: str | None, indexes: Sequence[int]) -> None:
         if reason is not None:
             self._replace(batch, first, indexes, NotRecorded(reason))
 
     def _replace(self, batch: list[bytes], first: int, indexes: Sequence[int], error: BrokerError) -> None:
-        """Replace the ids of these PRODUCEs of a run by an error."""
         line = renderError(error)
         for index in indexes:
             self.counted(error)
@@ -214,7 +213,7 @@ class MiniSession(StreamSession):
 
     def _consume(self, line: bytes, topic: str) -> None:
         """Start a run of CONSUMEs; they are answered together on the next other line or at the end of the read."""
-        if self._promising:
+        if self._awaitOwnMessages:
             self._seal()
         if self.answers.waiting:
             self.busy = True
@@ -225,7 +224,6 @@ class MiniSession(StreamSession):
             self._repeated, self._topic, self._consumes = line, topic, 1
 
     def _answerConsumes(self) -> None:
-        """Answer the run of consecutive CONSUMEs of one topic."""
         count, self._consumes, self._repeated = self._consumes, 0, None
         if not count:
             return
@@ -284,7 +282,6 @@ class MiniSession(StreamSession):
         )
 
     def _loaded(self) -> None:
-        """Continue after a message was read from disk."""
         self._loading = False
         if self.state is not ConnectionState.OPEN:
             return
@@ -328,13 +325,13 @@ class MiniSession(StreamSession):
         if not self._batch:
             return
         batch, self._batch = self._batch, []
-        if self._confirming:
+        if self._awaitAllCommits:
             self.broker.whenCommitted(self.answers.laterList(batch), self._me)
-        elif self._promising and not self.broker.arePublicationsDecided(self._me):
+        elif self._awaitOwnMessages and not self.broker.arePublicationsDecided(self._me):
             self.broker.whenPublicationsDecided(self.answers.laterList(batch), self._me)
         else:
             self.answers.take(b"".join(batch))
-        self._promising = self._confirming = False
+        self._awaitOwnMessages = self._awaitAllCommits = False
 
     def answerError(self, error: BrokerError) -> None:
         """Send one ERROR line."""
@@ -370,7 +367,7 @@ class MiniSession(StreamSession):
         if wait is None:
             return
         try:
-            wait.lookAgain()
+            wait.retry()
         except BrokerError as error:
             self._stopWaiting()
             self.failed(error)

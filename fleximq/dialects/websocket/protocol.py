@@ -118,7 +118,6 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
         self._gathered = ReceiveBuffer()
 
     def _request(self, data: bytes) -> None:
-        """Pass the request to Autobahn, then process the frames after it."""
         self.data = data
         self.processHandshake()
         if self.state == self.STATE_OPEN:

@@ -193,9 +193,9 @@ def _writeGroup(files: Files, descriptor: int, buffers: Sequence[bytes | bytearr
 
 def _behind(buffers: Sequence[bytes | bytearray | memoryview], taken: int) -> Sequence[bytes | bytearray | memoryview]:
     """Return the remaining buffers after the first ``taken`` bytes."""
-    for place, buffer in enumerate(buffers):
+    for index, buffer in enumerate(buffers):
         if taken < len(buffer):
-            return [memoryview(buffer)[taken:], *buffers[place + 1 :]]
+            return [memoryview(buffer)[taken:], *buffers[index + 1 :]]
         taken -= len(buffer)
     return []
 

@@ -35,14 +35,14 @@ from fleximq.values.records import TopicBounds
 class SegmentScan(NamedTuple):
     """The content of a segment's file.
 
-    ``segment`` does not count the records that its transactions publish. ``holes`` are the damaged ranges, each up to
+    ``segment`` does not count the records that its transactions publish. ``damaged`` are the damaged ranges, each up to
     the next valid frame. ``unfinished`` is the position after which no frame confirms a sync: the first damage after
     the last such frame, None if there is none. ``start`` is the content of its first frame, None if that is damaged.
     ``clean``: its last frame is a clean end.
     """
 
     segment: Segment
-    holes: list[DamagedRange]
+    damaged: list[DamagedRange]
     unfinished: int | None
     start: SegmentStart | None
     clean: bool
@@ -55,20 +55,20 @@ def scanSegment(window: Window, id: int | None = None) -> SegmentScan:
     :raises OSError: it cannot be read.
     """
     segment = Segment(window.base, id or 0)
-    holes: list[DamagedRange] = []
+    damaged: list[DamagedRange] = []
     unfinished: int | None = None
     start: SegmentStart | None = None
-    hole: DamagedRange | None = None
+    damage: DamagedRange | None = None
     expected = 0
     clean = False
     for each in framesOf(window, id, window.base, atHead=True):
         clean = False
-        if hole is None:
+        if damage is None:
             expected = segment.next
         if isinstance(each, DamagedRange):
-            hole = each
-            holes.append(hole)
-            unfinished = hole.position if unfinished is None else unfinished
+            damage = each
+            damaged.append(damage)
+            unfinished = damage.position if unfinished is None else unfinished
             continue
         header, frame = each
         try:
@@ -78,35 +78,35 @@ def scanSegment(window: Window, id: int | None = None) -> SegmentScan:
             elif header.kind == FrameKind.CHECKPOINT:
                 clean = decodeCheckpoint(header, frame).clean
         except FrameError as error:
-            hole = DamagedRange(header.position, header.position + header.length, str(error))
-            holes.append(hole)
+            damage = DamagedRange(header.position, header.position + header.length, str(error))
+            damaged.append(damage)
             continue
         segment.id = header.segment
         if header.flags & SYNCED:
             unfinished = None
-        if hole is not None:
-            segment.lost.append(_lost(hole, expected, header.baseOffset))
-            hole = None
-    if hole is not None:
-        segment.lost.append(_lost(hole, expected, segment.next))
+        if damage is not None:
+            segment.lost.append(_lost(damage, expected, header.baseOffset))
+            damage = None
+    if damage is not None:
+        segment.lost.append(_lost(damage, expected, segment.next))
     segment.end = window.end
-    return SegmentScan(segment, holes, unfinished, start, clean)
+    return SegmentScan(segment, damaged, unfinished, start, clean)
 
 
-def _lost(hole: DamagedRange, expected: int, next: int) -> LostRange:
+def _lost(damage: DamagedRange, expected: int, next: int) -> LostRange:
     """Return the lost offsets of a damaged range: from the expected offset to that of the next frame, if known."""
-    return LostRange(hole.position, hole.until - hole.position, min(expected or next, next), next)
+    return LostRange(damage.position, damage.until - damage.position, min(expected or next, next), next)
 
 
 def _note(segment: Segment, header: FrameHeader, frame: memoryview, end: int) -> None:
-    tally: dict[str, TopicBounds] = {}
+    topicCounts: dict[str, TopicBounds] = {}
     if header.kind == FrameKind.RECORDS:
-        tally = topicCountsOfFrame(header, frame)
+        topicCounts = topicCountsOfFrame(header, frame)
     elif header.kind == FrameKind.SPARSE_RECORDS:
-        tally = shifted(topicCountsOf(decodeRecords(header, frame)), -header.baseOffset)
+        topicCounts = shifted(topicCountsOf(decodeRecords(header, frame)), -header.baseOffset)
     elif header.kind == FrameKind.STAGED:
-        tally = topicCountsOf(decodeStaged(header, frame)[1])
-    addFrame(segment, header.position, header, tally, lambda: CompleteFrame(header, frame))
+        topicCounts = topicCountsOf(decodeStaged(header, frame)[1])
+    addFrame(segment, header.position, header, topicCounts, lambda: CompleteFrame(header, frame))
     if header.kind == FrameKind.REMOVED:
         segment.removed += min(decodeRemoved(header, frame), end) - header.position - header.length
 
@@ -171,9 +171,9 @@ def _segment(fields: dict[str, Any]) -> Segment:
     segment.lost = [LostRange(*lost) for lost in fields["lost"]]
     segment.staged = [
         StagedBlock(
-            position, query, batch, time, count, {topic: TopicBounds(*bounds) for topic, bounds in tally.items()}
+            position, query, batch, time, count, {topic: TopicBounds(*bounds) for topic, bounds in topicCounts.items()}
         )
-        for position, query, batch, time, count, tally in fields["staged"]
+        for position, query, batch, time, count, topicCounts in fields["staged"]
     ]
     segment.transactions = [
         (Transaction(query, batch, tuple(staged), aborted), base, count)

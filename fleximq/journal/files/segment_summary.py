@@ -24,14 +24,14 @@ NEVER = -(1 << 63)
 
 
 class StagedBlock(NamedTuple):
-    """A STAGED frame: position, query and batch, time, number of records; offsets in ``tally`` are indexes."""
+    """A STAGED frame: position, query and batch, time, number of records; offsets in ``topicCounts`` are indexes."""
 
     position: int
     query: str
     batch: int
     time: int
     count: int  # type: ignore[assignment]  # nobody counts the values of this tuple
-    tally: Mapping[str, TopicBounds]
+    topicCounts: Mapping[str, TopicBounds]
 
 
 class Segment:
@@ -104,28 +104,28 @@ class Segment:
 
     def before(self, offset: int) -> int:
         """Return the position of a frame at or before the frame with this offset."""
-        place = bisect_right(self.offsets, offset) - 1
-        return self.positions[place] if place >= 0 else self.base
+        index = bisect_right(self.offsets, offset) - 1
+        return self.positions[index] if index >= 0 else self.base
 
     def beforeTime(self, time: int) -> int:
         """Return the position of a frame at or before the first one with a record of this time or later."""
-        place = bisect_left(self.times, time, hi=len(self.offsets)) - 1
-        return self.positions[place] if place >= 0 else self.base
+        index = bisect_left(self.times, time, hi=len(self.offsets)) - 1
+        return self.positions[index] if index >= 0 else self.base
 
     def beforePosition(self, position: int) -> int:
         """Return the position of a frame at or before this position."""
-        place = bisect_right(self.positions, position) - 1
-        return self.positions[place] if place >= 0 else self.base
+        index = bisect_right(self.positions, position) - 1
+        return self.positions[index] if index >= 0 else self.base
 
     def offsetAt(self, position: int) -> int:
         """Return the offset of a record at or before this position."""
-        place = bisect_right(self.positions, position) - 1
-        return self.offsets[place] if place >= 0 else self.first
+        index = bisect_right(self.positions, position) - 1
+        return self.offsets[index] if index >= 0 else self.first
 
     def behind(self, position: int) -> int:
         """Return the position of the first index entry after this position, or the end of the segment."""
-        place = bisect_right(self.positions, position)
-        return self.positions[place] if place < len(self.positions) else self.end
+        index = bisect_right(self.positions, position)
+        return self.positions[index] if index < len(self.positions) else self.end
 
 
 #: Part of every NOTES frame with reserved client ids: an array of two values that begins with its code.
@@ -139,14 +139,14 @@ def addFrame(
     segment: Segment,
     position: int,
     frame: Frame | FrameHeader,
-    tally: Mapping[str, TopicBounds],
+    topicCounts: Mapping[str, TopicBounds],
     whole: _Whole,
 ) -> None:
     """Add a frame at the end of a segment.
 
     Records published by a TRANSACTION are counted by :func:`countTransaction`.
 
-    :param tally: its topic counts, with offsets relative to the frame's base offset.
+    :param topicCounts: its topic counts, with offsets relative to the frame's base offset.
     :param whole: returns the frame for decoding; called only for kinds whose bodies are needed here.
     """
     kind, base = frame.kind, frame.baseOffset
@@ -154,14 +154,14 @@ def addFrame(
     segment.end = position + frame.length
     next = base
     if kind in (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS):
-        addCounts(segment.counts, tally, base)
-        next = base + max(bounds.last for bounds in tally.values()) + 1 if tally else base
+        addCounts(segment.counts, topicCounts, base)
+        next = base + max(bounds.last for bounds in topicCounts.values()) + 1 if topicCounts else base
         segment.highest = max(segment.highest, frame.firstTime, frame.lastTime)
     elif kind == FrameKind.NOTES:
         _noteClientIds(segment, whole)
     elif kind == FrameKind.STAGED:
         query, batch = _forWhom(whole()[1])
-        segment.staged.append(StagedBlock(position, query, batch, frame.firstTime, frame.count, tally))
+        segment.staged.append(StagedBlock(position, query, batch, frame.firstTime, frame.count, topicCounts))
     elif kind == FrameKind.TRANSACTION:
         next = base + frame.count
         segment.transactions.append((decodeTransaction(*whole()), base, frame.count))
@@ -193,7 +193,7 @@ def countTransaction(
     offsets, gap = assignOffsets(counts, base, sum(filter(None, counts)) if count is None else count)
     for frame, offset in zip(frames, offsets, strict=True):
         if frame is not None and offset is not None:
-            addCounts(segment.counts, frame.tally, offset)
+            addCounts(segment.counts, frame.topicCounts, offset)
     return gap
 
 
@@ -208,17 +208,17 @@ def assignOffsets(
     """
     offsets: list[int | None] = [None] * len(counts)
     first, last = base, base + count
-    place = 0
-    for place, number in enumerate(counts):
+    index = 0
+    for index, number in enumerate(counts):
         if number is None:
             break
         if first + number > last:
             return [None] * len(counts), (base, base + count)
-        offsets[place] = first
+        offsets[index] = first
         first += number
     else:
         return (offsets, None) if first == last else ([None] * len(counts), (base, last))
-    for behind in range(len(counts) - 1, place, -1):
+    for behind in range(len(counts) - 1, index, -1):
         number = counts[behind]
         if number is None:
             break

@@ -88,7 +88,7 @@ class SegmentTable:
     def committed(self, position: int, frame: Frame) -> None:
         """Add a committed frame at this position, the last one."""
         segment = self.all[-1]
-        addFrame(segment, position, frame, frame.tally, lambda: _written(frame, position))
+        addFrame(segment, position, frame, frame.topicCounts, lambda: _written(frame, position))
         if frame.kind in (FrameKind.STAGED, FrameKind.TRANSACTION):
             self._follow(segment, frame.kind)
         self.end = segment.end
@@ -193,11 +193,11 @@ class BacklogTotals:
             self._add(all)
         if not all:
             return BacklogSize(0, 0)
-        place = max(bisect_right(all, offset, key=lambda segment: segment.first) - 1, 0)
-        part = _part(all[place], offset, self._weightOf(all, place))
-        if place == len(all) - 1:
+        index = max(bisect_right(all, offset, key=lambda segment: segment.first) - 1, 0)
+        part = _part(all[index], offset, self._weightOf(all, index))
+        if index == len(all) - 1:
             return part
-        return _sum(_sum(part, self._behind[place]), self._weightOf(all, len(all) - 1))
+        return _sum(_sum(part, self._behind[index]), self._weightOf(all, len(all) - 1))
 
     def _add(self, all: tuple[Segment, ...]) -> None:
         """Add up the sealed segments after each segment; the last segment still grows."""
@@ -214,8 +214,8 @@ class BacklogTotals:
         self._behind.reverse()
         self._of = all
 
-    def _weightOf(self, all: tuple[Segment, ...], place: int) -> BacklogSize:
-        return _weight(all[-1]) if place == len(all) - 1 else self._sealed[all[place].base][1]
+    def _weightOf(self, all: tuple[Segment, ...], index: int) -> BacklogSize:
+        return _weight(all[-1]) if index == len(all) - 1 else self._sealed[all[index].base][1]
 
 
 def _weight(segment: Segment) -> BacklogSize:

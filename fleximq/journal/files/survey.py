@@ -92,8 +92,8 @@ class FolderSurvey:
 
     def batches(self, first: int = 0) -> Iterator[StoredBatch]:
         """Yield all valid records, in order; files that end before the offset ``first`` may be skipped."""
-        for place, file in enumerate(self.files):
-            if place + 1 < len(self.files) and self._begins(self.files[place + 1]) <= first:
+        for index, file in enumerate(self.files):
+            if index + 1 < len(self.files) and self._begins(self.files[index + 1]) <= first:
                 continue
             for found in self.frames(file):
                 if isinstance(found, CompleteFrame):
@@ -140,7 +140,7 @@ class FolderSurvey:
                     yield course.unfinished(found, file)
                     break
                 else:
-                    yield course.hole(found, file)
+                    yield course.damage(found, file)
             if file is self.files[-1]:
                 yield from self._missing(file.end if unfinished is None else unfinished)
             yield course.summary(file)
@@ -250,13 +250,13 @@ class _SurveyState:
         self._end = file.end
         self._clear(self._next)
 
-    def hole(self, hole: DamagedRange, file: SegmentFile) -> Finding:
+    def damage(self, damage: DamagedRange, file: SegmentFile) -> Finding:
         self._loose = True
-        return Finding(True, f"{_where(file, hole.position, hole.until)} are damaged: {hole.reason}")
+        return Finding(True, f"{_where(file, damage.position, damage.until)} are damaged: {damage.reason}")
 
-    def unfinished(self, hole: DamagedRange, file: SegmentFile) -> Finding:
-        where = _where(file, hole.position, file.end)
-        return Finding(False, f"{where} are an unfinished end ({hole.reason}), which the next start cuts")
+    def unfinished(self, damage: DamagedRange, file: SegmentFile) -> Finding:
+        where = _where(file, damage.position, file.end)
+        return Finding(False, f"{where} are an unfinished end ({damage.reason}), which the next start cuts")
 
     def whole(self, found: CompleteFrame) -> Iterator[Finding]:
         header, frame = found

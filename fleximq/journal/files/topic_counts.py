@@ -17,7 +17,7 @@ Count = list[int]
 
 def topicCountsOf(batch: StoredBatch) -> dict[str, TopicBounds]:
     """Return the topic counts of a batch; with one topic this costs as much as a single record."""
-    places = batch.topicOf
+    indexes = batch.topicOf
     if not len(batch):
         return {}
     if len(batch.topics) == 1:
@@ -25,18 +25,18 @@ def topicCountsOf(batch: StoredBatch) -> dict[str, TopicBounds]:
         offsets, times = batch.offsets, batch.timestamps
         return {topic: TopicBounds(offsets[0], offsets[-1], times[0], times[-1], len(batch), batch.size)}
     counts: dict[int, Count] = {}
-    for place, offset, time, header, payload in zip(
-        places, batch.offsets, batch.timestamps, batch.headers, batch.payloads, strict=True
+    for index, offset, time, header, payload in zip(
+        indexes, batch.offsets, batch.timestamps, batch.headers, batch.payloads, strict=True
     ):
-        count = counts.get(place)
+        count = counts.get(index)
         if count is None:
-            counts[place] = [offset, offset, time, time, 1, len(header) + len(payload)]
+            counts[index] = [offset, offset, time, time, 1, len(header) + len(payload)]
         else:
             count[1] = offset
             count[3] = time
             count[4] += 1
             count[5] += len(header) + len(payload)
-    return {batch.topics[place]: TopicBounds(*count) for place, count in counts.items()}
+    return {batch.topics[index]: TopicBounds(*count) for index, count in counts.items()}
 
 
 def topicCountsOfFrame(header: FrameHeader, frame: memoryview) -> dict[str, TopicBounds]:
@@ -66,20 +66,20 @@ def _padded(size: int) -> int:
     return size + -size % 8
 
 
-def shifted(tally: Mapping[str, TopicBounds], by: int) -> dict[str, TopicBounds]:
+def shifted(topicCounts: Mapping[str, TopicBounds], by: int) -> dict[str, TopicBounds]:
     """Return topic counts with offsets increased by ``by``."""
     return {
         topic: TopicBounds(first + by, last + by, firstTime, lastTime, count, size)
-        for topic, (first, last, firstTime, lastTime, count, size) in tally.items()
+        for topic, (first, last, firstTime, lastTime, count, size) in topicCounts.items()
     }
 
 
-def addCounts(counts: dict[str, Count], tally: Mapping[str, TopicBounds], by: int = 0) -> None:
+def addCounts(counts: dict[str, Count], topicCounts: Mapping[str, TopicBounds], by: int = 0) -> None:
     """Add topic counts, with offsets increased by ``by``.
 
     A transaction may be counted after the frames that follow it.
     """
-    for topic, (first, last, firstTime, lastTime, count, size) in tally.items():
+    for topic, (first, last, firstTime, lastTime, count, size) in topicCounts.items():
         known = counts.get(topic)
         if known is None:
             counts[topic] = [first + by, last + by, firstTime, lastTime, count, size]

@@ -42,8 +42,8 @@ class Window:
             return memoryview(b"")
         start = position - self._from
         if start < 0 or start + length > len(self._held):
-            wanted = min(max(length, self._size), self.end - position)
-            self._held = readUpTo(self._files, self._descriptor, wanted, position - self.base)
+            selected = min(max(length, self._size), self.end - position)
+            self._held = readUpTo(self._files, self._descriptor, selected, position - self.base)
             self._from = position
             start = 0
         return memoryview(self._held)[start : start + length]

@@ -41,7 +41,7 @@ class ColumnBuilder:
 
     __slots__ = (
         "_size",
-        "_tally",
+        "_topicCounts",
         "contents",
         "dialects",
         "headerEnds",
@@ -57,7 +57,7 @@ class ColumnBuilder:
 
     def __init__(self) -> None:
         self._size = _OVERHEAD
-        self._tally: dict[str, list[int]] = {}
+        self._topicCounts: dict[str, list[int]] = {}
         self.topics: dict[str, int] = {}
         self.publishers: dict[tuple[int, str], int] = {}
         self.times = array("q")
@@ -74,8 +74,8 @@ class ColumnBuilder:
     def of(cls, batch: StoredBatch) -> "ColumnBuilder":
         """Return the columns of a batch, with its complete lists of topics and publishers."""
         columns = cls()
-        columns.topics = {name: place for place, name in enumerate(batch.topics)}
-        columns.publishers = {publisher: place for place, publisher in enumerate(batch.publishers)}
+        columns.topics = {name: index for index, name in enumerate(batch.topics)}
+        columns.publishers = {publisher: index for index, publisher in enumerate(batch.publishers)}
         columns.times.extend(batch.timestamps)
         columns.topicOf.extend(batch.topicOf)
         columns.publisherOf.extend(batch.publisherOf)
@@ -171,14 +171,14 @@ class ColumnBuilder:
         return max(fits, 0 if first else 1)
 
     def _count(self, topic: str, first: int, count: int, timestamp: int, size: int) -> None:
-        tally = self._tally.get(topic)
-        if tally is None:
-            self._tally[topic] = [first, first + count - 1, timestamp, timestamp, count, size]
+        topicCounts = self._topicCounts.get(topic)
+        if topicCounts is None:
+            self._topicCounts[topic] = [first, first + count - 1, timestamp, timestamp, count, size]
         else:
-            tally[1] = first + count - 1
-            tally[3] = timestamp
-            tally[4] += count
-            tally[5] += size
+            topicCounts[1] = first + count - 1
+            topicCounts[3] = timestamp
+            topicCounts[4] += count
+            topicCounts[5] += size
 
     def frame(self, kind: FrameKind, offset: int, before: bytes = b"") -> Frame:
         """Return the collected records as a frame.
@@ -222,7 +222,7 @@ class ColumnBuilder:
             baseOffset=offset,
             firstTime=self.times[0],
             lastTime=self.times[-1],
-            tally={topic: TopicBounds(*tally) for topic, tally in self._tally.items()},
+            topicCounts={topic: TopicBounds(*topicCounts) for topic, topicCounts in self._topicCounts.items()},
         )
 
     def _payloadPieces(self) -> list[bytes]:

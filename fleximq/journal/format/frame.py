@@ -79,11 +79,11 @@ class FrameHeader(NamedTuple):
 class Frame:
     """A frame before its position is known.
 
-    ``pieces`` are the buffers of its body, ``length - 64`` bytes in all, a multiple of 8. ``tally`` holds the topic
+    ``pieces`` are the buffers of its body, ``length - 64`` bytes, a multiple of 8. ``topicCounts`` are the topic
     counts of its records, with offsets relative to ``baseOffset``.
     """
 
-    __slots__ = ("baseOffset", "count", "firstTime", "kind", "lastTime", "length", "pieces", "tally")
+    __slots__ = ("baseOffset", "count", "firstTime", "kind", "lastTime", "length", "pieces", "topicCounts")
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Frame:
         baseOffset: int = 0,
         firstTime: int = 0,
         lastTime: int = 0,
-        tally: Mapping[str, TopicBounds] | None = None,
+        topicCounts: Mapping[str, TopicBounds] | None = None,
     ) -> None:
         self.kind = kind
         self.pieces = pieces
@@ -103,7 +103,7 @@ class Frame:
         self.baseOffset = baseOffset
         self.firstTime = firstTime
         self.lastTime = lastTime
-        self.tally = tally if tally is not None else {}
+        self.topicCounts = topicCounts if topicCounts is not None else {}
 
 
 def seal(frame: Frame, segment: int, position: int, previous: int, synced: bool = False) -> tuple[list[bytes], int]:

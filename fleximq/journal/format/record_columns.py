@@ -62,7 +62,7 @@ def encodeSingle(each: AppendedRun, offset: int) -> Frame | None:
         baseOffset=offset,
         firstTime=timestamp,
         lastTime=timestamp,
-        tally={topic: TopicBounds(0, 0, timestamp, timestamp, 1, size)},
+        topicCounts={topic: TopicBounds(0, 0, timestamp, timestamp, 1, size)},
     )
 
 
@@ -112,7 +112,7 @@ def encodeStaged(meta: Mapping[str, Any], appended: Sequence[AppendedRun]) -> li
             count=frame.count,
             firstTime=frame.firstTime,
             lastTime=frame.lastTime,
-            tally=frame.tally,
+            topicCounts=frame.topicCounts,
         )
         for frame in frames
     ]

@@ -143,22 +143,22 @@ class ReaderThread:
         At least one; damaged and removed ones are omitted. After an unexpected failure ``found`` is not called, since
         an omission would mean that the message is lost.
         """
-        wanted = tuple(offsets)
+        selected = tuple(offsets)
         end = self._segments.nextOffset
-        self._ask(lambda: (self._messages(wanted, most, end),), found)
+        self._ask(lambda: (self._messages(selected, most, end),), found)
 
     def read(
-        self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[list[StoredBatch], int], None]
+        self, offset: int, selected: Callable[[str], bool], most: int, found: Callable[[list[StoredBatch], int], None]
     ) -> None:
         """Return records from an offset on, about ``most`` bytes, and the offset for the next call.
 
         The result may be empty before the end, after a long range without selected topics. The same offset again means
         that the journal could not be read.
 
-        :param wanted: selects topics; called on the reading thread.
+        :param selected: selects topics; called on the reading thread.
         """
         end = self._segments.nextOffset
-        self._ask(lambda: self._read(offset, wanted, most, end), found, ([], offset))
+        self._ask(lambda: self._read(offset, selected, most, end), found, ([], offset))
 
     def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
         """Return the offset of the first record of this time (microseconds) or later, else of the next record."""
@@ -219,17 +219,17 @@ class ReaderThread:
 
     def _messages(self, offsets: Sequence[int], most: int, end: int) -> list[Message]:
         messages: list[Message] = []
-        place, size = 0, 0
-        while place < len(offsets) and (size < most or not messages):
-            batch = self._batchOf(offsets[place]) if offsets[place] < end else None
+        index, size = 0, 0
+        while index < len(offsets) and (size < most or not messages):
+            batch = self._batchOf(offsets[index]) if offsets[index] < end else None
             if batch is None:
-                place += 1
+                index += 1
                 continue
             held = batch.offsets
             low, high = held[0], held[-1]
-            while place < len(offsets) and low <= offsets[place] <= high and (size < most or not messages):
-                at = _placeOf(held, offsets[place])
-                place += 1
+            while index < len(offsets) and low <= offsets[index] <= high and (size < most or not messages):
+                at = _indexOf(held, offsets[index])
+                index += 1
                 if at is not None:
                     messages.append(batch.message(at))
                     size += len(messages[-1].payload)
@@ -249,14 +249,14 @@ class ReaderThread:
                 return None
         return None
 
-    def _read(self, offset: int, wanted: Callable[[str], bool], most: int, end: int) -> tuple[list[StoredBatch], int]:
+    def _read(self, offset: int, selected: Callable[[str], bool], most: int, end: int) -> tuple[list[StoredBatch], int]:
         batches: list[StoredBatch] = []
         size = through = 0
         start = offset
-        for found in self._from(offset, wanted, min(max(most, SMALL), MEBIBYTE)):
+        for found in self._from(offset, selected, min(max(most, SMALL), MEBIBYTE)):
             for batch in found.batches:
                 through += batch.size
-                picked = _behind(batch, start).only(wanted)
+                picked = _behind(batch, start).only(selected)
                 if len(picked):
                     batches.append(picked)
                     size += picked.size
@@ -333,17 +333,17 @@ class ReaderThread:
     # -- through the frames ------------------------------------------------------------------------
 
     def _from(
-        self, offset: int, wanted: Callable[[str], bool] | None = None, size: int = SMALL
+        self, offset: int, selected: Callable[[str], bool] | None = None, size: int = SMALL
     ) -> Iterator[_FrameRecords]:
         """Yield the records of all frames from the one with this offset, or its successor.
 
         Segments without a selected topic are skipped.
         """
         all = self._segments.all
-        place = self._segments.ofOffset(offset) if all else 0
+        index = self._segments.ofOffset(offset) if all else 0
         resumed = self._resumed.pop(offset, None)
-        for segment in all[place:]:
-            if wanted is not None and not any(map(wanted, tuple(segment.counts))):
+        for segment in all[index:]:
+            if selected is not None and not any(map(selected, tuple(segment.counts))):
                 yield _FrameRecords([], min(segment.next, self._segments.nextOffset))
                 continue
             start = segment.before(offset)
@@ -416,34 +416,34 @@ class ReaderThread:
 
     def _frames(self, segment: Segment, start: int, size: int = SMALL) -> Iterator[CompleteFrame | DamagedRange]:
         """Yield the frames and damaged ranges of a segment from this position, and report the damage."""
-        hole: DamagedRange | None = None
+        damage: DamagedRange | None = None
         position = start
         last: FrameHeader | None = None
         while position < min(segment.end, self._opened.end):
             try:
                 for each in framesOf(self._opened.window(segment, size), segment.id, position):
                     if isinstance(each, CompleteFrame):
-                        if hole is not None:
-                            self._reportHole(segment, hole, last, each.header.baseOffset)
-                            hole = None
+                        if damage is not None:
+                            self._reportDamage(segment, damage, last, each.header.baseOffset)
+                            damage = None
                         last = each.header
                         position = last.position + last.length
                     else:
-                        hole = each
+                        damage = each
                         position = each.until
                     yield each
                 break
             except OSError as error:
                 _raisePassing(error)
-                hole = DamagedRange(position, segment.behind(position), f"it cannot be read: {errorText(error)}")
-                position = hole.until
-                yield hole
-        if hole is not None:
-            self._reportHole(segment, hole, last, segment.next)
+                damage = DamagedRange(position, segment.behind(position), f"it cannot be read: {errorText(error)}")
+                position = damage.until
+                yield damage
+        if damage is not None:
+            self._reportDamage(segment, damage, last, segment.next)
 
-    def _reportHole(self, segment: Segment, hole: DamagedRange, before: FrameHeader | None, next: int) -> None:
-        first = segment.offsetAt(hole.position) if before is None else before.baseOffset + _records(before)
-        self._report(segment, hole.position, hole.until - hole.position, min(first, next), next, hole.reason)
+    def _reportDamage(self, segment: Segment, damage: DamagedRange, before: FrameHeader | None, next: int) -> None:
+        first = segment.offsetAt(damage.position) if before is None else before.baseOffset + _records(before)
+        self._report(segment, damage.position, damage.until - damage.position, min(first, next), next, damage.reason)
 
     def _report(self, segment: Segment, position: int, length: int, first: int, next: int, why: object) -> None:
         if not any(lost.position <= position < lost.position + lost.length for lost in segment.lost):
@@ -482,10 +482,10 @@ def _records(header: FrameHeader) -> int:
     return header.count if header.kind in (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS, FrameKind.TRANSACTION) else 0
 
 
-def _placeOf(offsets: Sequence[int], offset: int) -> int | None:
+def _indexOf(offsets: Sequence[int], offset: int) -> int | None:
     """Return the index of a number in an ascending sequence, None if it is missing."""
-    place = bisect_left(offsets, offset)
-    return place if place < len(offsets) and offsets[place] == offset else None
+    index = bisect_left(offsets, offset)
+    return index if index < len(offsets) and offsets[index] == offset else None
 
 
 def _behind(batch: StoredBatch, offset: int) -> StoredBatch:

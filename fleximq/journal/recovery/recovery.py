@@ -129,7 +129,7 @@ class _Recovery:
                 return scanned
             if scanned.unfinished is not None and scanned.unfinished > base:
                 self._clean = False
-                self._cut(base, scanned.unfinished, scanned.holes[-1].reason)
+                self._cut(base, scanned.unfinished, scanned.damaged[-1].reason)
                 return self._scan(base, scanned.unfinished)
             self._clean = False
             self._setAside(base, end)
@@ -158,10 +158,10 @@ class _Recovery:
     def _take(self, scanned: SegmentScan) -> Segment:
         """Copy the damage of a scanned segment, and return the segment; it needs an index."""
         segment = scanned.segment
-        for hole in scanned.holes:
-            name = f"{hole.position:020d}{DAMAGED}"
+        for damage in scanned.damaged:
+            name = f"{damage.position:020d}{DAMAGED}"
             with suppress(FileExistsError):
-                self._copy(segment.base, hole.position, hole.until, name)
+                self._copy(segment.base, damage.position, damage.until, name)
         self._unindexed.append(segment)
         return segment
 
@@ -284,9 +284,9 @@ class _Recovery:
     def _continue(self, used: bool) -> None:
         """Find the last checkpoint, and the next offset."""
         found = self.found
-        place, checkpoint = self._checkpoint()
+        index, checkpoint = self._checkpoint()
         for number, segment in enumerate(found.segments.all):
-            if number == place and checkpoint is not None:
+            if number == index and checkpoint is not None:
                 for query, batch, base, count in checkpoint.committed:
                     found.transactions[query] = batch, base, count
             for transaction, base, count in segment.transactions:
@@ -309,12 +309,12 @@ class _Recovery:
         opened = OpenSegments(self._files, self._folder, found.segments)
         opened.end = found.end
         try:
-            for place in range(len(found.segments) - 1, -1, -1):
-                segment = found.segments.all[place]
+            for index in range(len(found.segments) - 1, -1, -1):
+                segment = found.segments.all[index]
                 for position in reversed(segment.checkpoints):
                     with suppress(FrameError):
                         header, frame = frameAt(opened.window(segment), position, segment.id)
-                        return place, decodeCheckpoint(header, frame)
+                        return index, decodeCheckpoint(header, frame)
         finally:
             opened.close()
         return 0, None

@@ -145,7 +145,7 @@ class ExpiryDecision:
             total += weight
             expired += weight * (1 - self._part(topic, bounds, self.excess(segment, topic)))
         for each in segment.staged:
-            weight = sum(bounds.count * _RECORD_BYTES + bounds.bytes for bounds in each.tally.values())
+            weight = sum(bounds.count * _RECORD_BYTES + bounds.bytes for bounds in each.topicCounts.values())
             total += weight
             expired += weight * (each.position not in staged)
         return expired / total if total else 1.0
@@ -175,11 +175,11 @@ class ExpiryDecision:
         return max(needed, min(young, 1 - excess / bounds.bytes if bounds.bytes else 1.0))
 
 
-def _behind(first: int, next: int, place: int) -> float:
-    """Return the share of a range that is not before ``place``."""
+def _behind(first: int, next: int, index: int) -> float:
+    """Return the share of a range that is not before ``index``."""
     if next <= first:
-        return float(first >= place)
-    return min(max((next - place) / (next - first), 0.0), 1.0)
+        return float(first >= index)
+    return min(max((next - index) / (next - first), 0.0), 1.0)
 
 
 class RecordFilter:
@@ -209,15 +209,15 @@ class RecordFilter:
     def _oneByOne(self, batch: StoredBatch, verdicts: Mapping[str, Verdict], starts: dict[str, int]) -> list[int]:
         staying = []
         columns = zip(batch.offsets, batch.timestamps, batch.topicOf, batch.headers, batch.payloads, strict=True)
-        for place, (offset, timestamp, topicPlace, header, payload) in enumerate(columns):
-            topic = batch.topics[topicPlace]
+        for index, (offset, timestamp, topicIndex, header, payload) in enumerate(columns):
+            topic = batch.topics[topicIndex]
             before = starts[topic]
             starts[topic] = before + len(header) + len(payload)
             if verdicts[topic] is Verdict.SOME:
                 need, time, last = self._expiry.limit(topic)
                 excess = self._expiry.excess(self._segment, topic)
                 if offset >= need or offset == last or (timestamp >= time and before >= excess):
-                    staying.append(place)
+                    staying.append(index)
             elif verdicts[topic] is Verdict.ALL:
-                staying.append(place)
+                staying.append(index)
         return staying

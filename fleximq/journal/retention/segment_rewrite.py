@@ -123,15 +123,15 @@ class SegmentRewrite:
 
     def _takeRecords(self, header: FrameHeader, frame: memoryview) -> None:
         batch = decodeRecords(header, frame)
-        places = self._judge.staying(batch)
-        if not places:
+        indexes = self._judge.staying(batch)
+        if not indexes:
             self._remove(header.position, header.count, header.firstTime, header.lastTime)
             return
         next = batch.offsets[-1] + 1
-        if len(places) < len(batch):
-            sparse = encodeSparse(batch.pick(places))
+        if len(indexes) < len(batch):
+            sparse = encodeSparse(batch.pick(indexes))
             if sparse.length + REMOVED_BYTES <= header.length:
-                self._keepSparse(header, sparse, batch.offsets[places[-1]] + 1)
+                self._keepSparse(header, sparse, batch.offsets[indexes[-1]] + 1)
                 return
         self._keep(header, frame, next)
 
@@ -201,8 +201,8 @@ class SegmentRewrite:
         """Read the written file, and return its content."""
         segment = self._segment
         scanned = scanSegment(Window(self._files, self._descriptor, segment.base, segment.end), segment.id)
-        if scanned.holes:
-            raise Damaged(f"what was written of it is damaged at {scanned.holes[0].position}")
+        if scanned.damaged:
+            raise Damaged(f"what was written of it is damaged at {scanned.damaged[0].position}")
         found = scanned.segment
         for transaction, base, count in found.transactions:
             countTransaction(found, transaction, base, staged=self._existing, count=count)

@@ -301,9 +301,9 @@ class GroupCommit:
             return
         self.overloaded = False
         waiting, self._room = self._room, []
-        for place, call in enumerate(waiting):
+        for index, call in enumerate(waiting):
             if self.overloaded:
-                self._room = waiting[place:] + self._room
+                self._room = waiting[index:] + self._room
                 return
             try:
                 call()

@@ -134,7 +134,7 @@ class StagingArea:
     def topics(self, query: str, batch: int) -> set[str]:
         """Return the topics of a batch's staged records."""
         mine = (each for each in self._segments.staged() if (each.query, each.batch) == (query, batch))
-        return {name for each in mine for name in each.tally}
+        return {name for each in mine for name in each.topicCounts}
 
     def expire(self) -> None:
         """Discard records that were staged more than 24 hours ago; they are searched once a minute."""

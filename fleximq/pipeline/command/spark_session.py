@@ -27,7 +27,7 @@ from fleximq.pipeline.source import FlexiMQSource
 #: The default master: in this process's Java, with a task for each core.
 LOCAL = "local[*]"
 #: Minimum and maximum memory of Spark's Java; it is a quarter of the machine's.
-_LEAST, _MOST = GIBIBYTE, 4 * GIBIBYTE
+_MIN_MEMORY, _MAX_MEMORY = GIBIBYTE, 4 * GIBIBYTE
 #: Loggers that repeat the exception of a failing query.
 _REPEATED = (
     "org.apache.spark.executor.Executor",
@@ -222,7 +222,7 @@ def driverMemory(limits: Sequence[str] = ("/sys/fs/cgroup/memory.max",)) -> int:
     for file in limits:
         with suppress(OSError, ValueError):
             ours = min(ours, int(Path(file).read_text()))
-    return min(max(ours // 4, _LEAST), _MOST)
+    return min(max(ours // 4, _MIN_MEMORY), _MAX_MEMORY)
 
 
 def _argumentsOf(jvm: Any) -> list[str]:

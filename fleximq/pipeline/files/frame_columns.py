@@ -1,10 +1,10 @@
 """Decodes frames of the journal into Arrow columns, many frames at once, without work in Python for single records.
 
 This file is hot: a record of 100 bytes costs 0.07 us in frames of 1,000 records or more, 0.15 us in frames of 20 and 1
-us in a frame of its own, all columns, on one core (docs/pipeline.rst, "How fast").
+us in a frame of its own, all columns, on one core (docs/reference/pipeline.rst, "How fast").
 
 The caller has checked the frames (:mod:`fleximq.pipeline.files.slice_reader`). Their layout is in
-docs/journal-format.rst, "Records".
+docs/reference/journal-format.rst, "Records".
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ _LONG = 32
 #: Columns with a single text of at most so many letters are made with so many records, and then sliced.
 _SHORT, _SAME = 40, _RECORDS
 #: Maximum bytes of a column of strings.
-_MOST = 0x7FFFFFFF
+_MAX_COLUMN_BYTES = 0x7FFFFFFF
 _DISORDER = "the ends in a frame do not ascend"
 _NAMES = {code: name for name, code in DIALECTS.items()}
 
@@ -48,7 +48,7 @@ class PlacedFrame(NamedTuple):
 
 
 def decodeFrames(
-    buffer: Any, places: Iterable[PlacedFrame], columns: Sequence[str], journal: str, wanted: Selection
+    buffer: Any, places: Iterable[PlacedFrame], columns: Sequence[str], journal: str, selection: Selection
 ) -> Iterator[pa.RecordBatch]:
     """Yield the selected records of frames, in order, as batches of at most 4 MiB and 40,000 records.
 
@@ -61,9 +61,9 @@ def decodeFrames(
     """
     views = _Views(buffer)
     schema = schemaOf(columns)
-    for at, first in _portions(views, list(places)):
-        portion = _Portion(views, at, first)
-        rows = portion.select(wanted)
+    for at, first in _frameBatches(views, list(places)):
+        portion = _FrameBatch(views, at, first)
+        rows = portion.select(selection)
         if rows is None or len(rows):
             yield pa.record_batch(portion.columns(columns, journal, rows), schema=schema)
 
@@ -71,8 +71,8 @@ def decodeFrames(
 def offsetsAndTimes(buffer: Any, places: Iterable[PlacedFrame]) -> Iterator[tuple[Numbers, Numbers]]:
     """Yield offsets and times (microseconds since 1970) of the frames' records, a batch at a time."""
     views = _Views(buffer)
-    for at, first in _portions(views, list(places)):
-        portion = _Portion(views, at, first)
+    for at, first in _frameBatches(views, list(places)):
+        portion = _FrameBatch(views, at, first)
         yield portion.offsets, portion.times
 
 
@@ -89,7 +89,7 @@ class _Views:
         self.i64 = np.frombuffer(buffer, "<i8", size // 8)
 
 
-def _portions(views: _Views, places: Sequence[PlacedFrame]) -> Iterator[tuple[Numbers, Numbers]]:
+def _frameBatches(views: _Views, places: Sequence[PlacedFrame]) -> Iterator[tuple[Numbers, Numbers]]:
     """Yield neighbouring frames that make one batch: their starts, and their first offsets."""
     if not places:
         return
@@ -104,7 +104,7 @@ def _portions(views: _Views, places: Sequence[PlacedFrame]) -> Iterator[tuple[Nu
         start = stop
 
 
-class _Portion:
+class _FrameBatch:
     """The columns of some frames; all indexes are those of bytes in the buffer."""
 
     def __init__(self, views: _Views, at: Numbers, first: Numbers) -> None:
@@ -176,23 +176,23 @@ class _Portion:
 
     def _column(self, view: Numbers, size: int, at: Numbers) -> Numbers:
         """Return a column of numbers, concatenated over all frames."""
-        return _joined(view, at // size, self._counts, self._starts)
+        return _concatenated(view, at // size, self._counts, self._starts)
 
     # -- selection ---------------------------------------------------------------------------------
 
-    def select(self, wanted: Selection) -> Numbers | None:
+    def select(self, selection: Selection) -> Numbers | None:
         """Return the indexes of the selected records, None for all."""
         conditions = []
         offsets, times = self.offsets, self.times
-        if len(offsets) and (offsets.min() < wanted.start or offsets.max() >= wanted.end):
-            conditions.append((offsets >= wanted.start) & (offsets < wanted.end))
-        if wanted.since > NEVER:
-            conditions.append(times >= wanted.since)
-        if wanted.until < FOREVER:
-            conditions.append(times < wanted.until)
-        if not wanted.topics.all:
+        if len(offsets) and (offsets.min() < selection.start or offsets.max() >= selection.end):
+            conditions.append((offsets >= selection.start) & (offsets < selection.end))
+        if selection.since > NEVER:
+            conditions.append(times >= selection.since)
+        if selection.until < FOREVER:
+            conditions.append(times < selection.until)
+        if not selection.topics.all:
             topics = self._topicNames()
-            those = np.array([name in wanted.topics for name in topics.dictionary.to_pylist()], bool)
+            those = np.array([name in selection.topics for name in topics.dictionary.to_pylist()], bool)
             if not those.all():
                 entries = self._entries(self._topicOfAt, self._topics)
                 conditions.append(those[topics.indices.to_numpy()][entries])
@@ -242,7 +242,7 @@ class _Portion:
 
     def _publisherIds(self) -> Numbers:
         number = self._publishers
-        ids = _joined(self._views.u32, self._publisherIdsAt // 4, number, np.cumsum(number) - number)
+        ids = _concatenated(self._views.u32, self._publisherIdsAt // 4, number, np.cumsum(number) - number)
         found: Numbers = ids.astype(np.int64)[self._entries(self._publisherOfAt, number)]
         return found
 
@@ -283,7 +283,7 @@ class _Portion:
 
     def _blobs(self, endsAt: Numbers, blobsAt: Numbers, size: Numbers, rows: Numbers | None) -> pa.Array:
         """Return headers or payloads of the records with these indexes."""
-        if rows is None and self._number >= _LONG * len(blobsAt) and size.sum() <= _MOST:
+        if rows is None and self._number >= _LONG * len(blobsAt) and size.sum() <= _MAX_COLUMN_BYTES:
             return self._allBlobs(endsAt, blobsAt, size)
         starts, ends = _spans(self._views.i32, endsAt, blobsAt, size, self._counts)
         return _cut(self._views.arrow, _at(starts, rows), _at(ends, rows))
@@ -295,7 +295,7 @@ class _Portion:
         offsets = np.empty(self._number + 1, np.int32)
         offsets[0] = 0
         np.add(
-            _joined(views.i32, places + 1, counts, self._starts),
+            _concatenated(views.i32, places + 1, counts, self._starts),
             np.repeat((behind - size).astype(np.int32), counts),
             out=offsets[1:],
         )
@@ -303,11 +303,11 @@ class _Portion:
         right = not views.i32[places].any() and (views.i32[places + counts] == size).all()
         if not right or (offsets[1:] < offsets[:-1]).any():
             raise FrameError(_DISORDER)
-        blobs = _joined(views.u8, blobsAt, size, behind - size)
+        blobs = _concatenated(views.u8, blobsAt, size, behind - size)
         return pa.Array.from_buffers(pa.binary(), self._number, [None, pa.py_buffer(offsets), pa.py_buffer(blobs)])
 
 
-def _joined(view: Numbers, at: Numbers, counts: Numbers, starts: Numbers) -> Numbers:
+def _concatenated(view: Numbers, at: Numbers, counts: Numbers, starts: Numbers) -> Numbers:
     """Return the concatenation of slices of a view: so many numbers from each of these indexes.
 
     :param starts: where each slice begins in the result.
@@ -357,8 +357,8 @@ def _spans(view: Numbers, endsAt: Numbers, blobsAt: Numbers, size: Numbers, numb
     """Return the starts and ends of the concatenated strings of each frame, from its column of ends."""
     first = np.cumsum(number) - number
     base = np.repeat(blobsAt, number)
-    starts = base + _joined(view, endsAt // 4, number, first)
-    ends = base + _joined(view, endsAt // 4 + 1, number, first)
+    starts = base + _concatenated(view, endsAt // 4, number, first)
+    ends = base + _concatenated(view, endsAt // 4 + 1, number, first)
     if (starts < base).any() or (starts > ends).any() or (ends > np.repeat(blobsAt + size, number)).any():
         raise FrameError(_DISORDER)
     return starts, ends
@@ -373,7 +373,7 @@ def _cut(buffer: pa.Buffer, starts: Numbers, ends: Numbers) -> pa.Array:
     if not len(starts):
         return pa.array([], pa.binary())
     low = int(starts.min())
-    if int(ends.max()) - low > _MOST:
+    if int(ends.max()) - low > _MAX_COLUMN_BYTES:
         raise FrameError("frames that are read together are too far apart")
     offsets = np.empty(2 * len(starts), np.int32)
     offsets[0::2] = starts - low

@@ -43,7 +43,7 @@ class JournalFiles:
     def __init__(self, path: str, files: Files | None = None) -> None:
         self.path = path
         self._folder = Folder(path, files)
-        self._sketches = SegmentLookups(self._folder)
+        self._lookups = SegmentLookups(self._folder)
         self.id = self._folder.id
 
     def end(self) -> End:
@@ -75,11 +75,11 @@ class JournalFiles:
         """Return the offset of the first record of this time or later (microseconds since 1970), or else the next."""
         end = self.end()
         try:
-            for extent, sketch in self._sketches.all(end.position):
-                if sketch.highest < time:
+            for extent, lookup in self._lookups.all(end.position):
+                if lookup.highest < time:
                     continue
-                piece = SegmentRange(sketch.base, sketch.positionBeforeTime(time), extent.until, 0, end.offset)
-                slice = Slice(self.path, self.id, 0, end.offset, end.position, (piece,))
+                segmentRange = SegmentRange(lookup.base, lookup.positionBeforeTime(time), extent.until, 0, end.offset)
+                slice = Slice(self.path, self.id, 0, end.offset, end.position, (segmentRange,))
                 for offsets, times in SliceReader(self._folder, slice, _ignored).offsetsAndTimes():
                     later = times >= time
                     if later.any():
@@ -98,13 +98,13 @@ class JournalFiles:
         limit = self.end().position
         counter = DistanceCounter(start, end, records, size)
         try:
-            for extent, sketch in self._sketches.all(limit):
-                if sketch.next <= counter.reached.offset and extent.until != limit:
+            for extent, lookup in self._lookups.all(limit):
+                if lookup.next <= counter.reached.offset and extent.until != limit:
                     continue
-                window = self._folder.window(sketch.base, extent.until, LARGE)
+                window = self._folder.window(lookup.base, extent.until, LARGE)
                 if window is None:
                     continue
-                for found in framesOf(window, None, sketch.positionBefore(counter.reached.offset)):
+                for found in framesOf(window, None, lookup.positionBefore(counter.reached.offset)):
                     if not isinstance(found, CompleteFrame):
                         continue
                     if found.header.baseOffset >= end:
@@ -136,31 +136,35 @@ class JournalFiles:
         """
         last = self.end()
         try:
-            segments = self._sketches.all(last.position)
+            segments = self._lookups.all(last.position)
             spans = _spans(segments, last.offset)
             found = []
-            for place, (extent, sketch) in enumerate(segments if unfinished else segments[:-1]):
+            for place, (extent, lookup) in enumerate(segments if unfinished else segments[:-1]):
                 first, next = spans[place]
                 isLast = place == len(segments) - 1
-                if isLast and sketch.highest == NEVER:
+                if isLast and lookup.highest == NEVER:
                     break
-                if not isLast and segments[place + 1][1].base == sketch.end:
+                if not isLast and segments[place + 1][1].base == lookup.end:
                     next = max(next, spans[place + 1][0])
-                piece = SegmentRange(sketch.base, sketch.base, extent.until if isLast else sketch.end, first, next)
-                found.append(Slice(self.path, self.id, first, next, last.position, (piece,)))
+                segmentRange = SegmentRange(
+                    lookup.base, lookup.base, extent.until if isLast else lookup.end, first, next
+                )
+                found.append(Slice(self.path, self.id, first, next, last.position, (segmentRange,)))
             return found
         finally:
             self._folder.close()
 
     def part(self, segment: Slice, start: int, end: int) -> Slice:
         """Return the part of a slice from :meth:`segments` with these offsets, up to before ``end``."""
-        (piece,) = segment.pieces
+        (segmentRange,) = segment.pieces
         try:
-            for _, sketch in self._sketches.all(segment.limit):
-                if sketch.base == piece.base:
-                    until = min(sketch.positionAfter(end), piece.until) if end < segment.end else piece.until
-                    piece = SegmentRange(piece.base, sketch.positionBefore(start), until, start, end)
-            return segment._replace(start=start, end=end, pieces=(piece,))
+            for _, lookup in self._lookups.all(segment.limit):
+                if lookup.base == segmentRange.base:
+                    until = (
+                        min(lookup.positionAfter(end), segmentRange.until) if end < segment.end else segmentRange.until
+                    )
+                    segmentRange = SegmentRange(segmentRange.base, lookup.positionBefore(start), until, start, end)
+            return segment._replace(start=start, end=end, pieces=(segmentRange,))
         finally:
             self._folder.close()
 
@@ -185,15 +189,15 @@ class JournalFiles:
         last = self.end()
         try:
             pieces = []
-            segments = self._sketches.all(last.position)
-            for (extent, sketch), span in zip(segments, _spans(segments, last.offset), strict=True):
-                if sketch.highest < since or _without(sketch, topics):
+            segments = self._lookups.all(last.position)
+            for (extent, lookup), span in zip(segments, _spans(segments, last.offset), strict=True):
+                if lookup.highest < since or _without(lookup, topics):
                     continue
                 isLast = extent.until == last.position
-                piece = _piece(sketch, start, end, extent.until if isLast else sketch.end, span)
-                if piece is not None:
-                    pieces.append((piece, list(zip(sketch.positions, sketch.offsets, strict=True))))
-            total = sum(piece.until - piece.position for piece, _ in pieces)
+                segmentRange = _rangeOf(lookup, start, end, extent.until if isLast else lookup.end, span)
+                if segmentRange is not None:
+                    pieces.append((segmentRange, list(zip(lookup.positions, lookup.offsets, strict=True))))
+            total = sum(segmentRange.until - segmentRange.position for segmentRange, _ in pieces)
             groups = divided(pieces, max(parts, -(-total // sliceBytes)))
             return [Slice(self.path, self.id, start, end, last.position, group) for group in groups]
         finally:
@@ -206,9 +210,9 @@ def _sparse(found: CompleteFrame) -> Sequence[int]:
     return offsets
 
 
-def _without(sketch: SegmentLookup, topics: Topics | None) -> bool:
+def _without(lookup: SegmentLookup, topics: Topics | None) -> bool:
     """Tell whether the lookup proves that a segment has none of these topics."""
-    return topics is not None and sketch.topics is not None and not any(topic in topics for topic in sketch.topics)
+    return topics is not None and lookup.topics is not None and not any(topic in topics for topic in lookup.topics)
 
 
 def _spans(segments: list[tuple[Extent, SegmentLookup]], end: int) -> list[tuple[int, int]]:
@@ -219,26 +223,26 @@ def _spans(segments: list[tuple[Extent, SegmentLookup]], end: int) -> list[tuple
     :param end: the next offset of the journal.
     """
     behind, nexts = end, []
-    for _, sketch in reversed(segments):
-        nexts.append(sketch.next if sketch.topics is not None else max(sketch.next, behind))
-        behind = sketch.offsets[0] if sketch.offsets else behind
+    for _, lookup in reversed(segments):
+        nexts.append(lookup.next if lookup.topics is not None else max(lookup.next, behind))
+        behind = lookup.offsets[0] if lookup.offsets else behind
     spans, before = [], 0
-    for (_, sketch), next in zip(segments, reversed(nexts), strict=True):
-        isSure = sketch.topics is not None and sketch.offsets
-        spans.append((sketch.offsets[0] if isSure else before, next))
-        before = next if sketch.topics is not None else sketch.next or before
+    for (_, lookup), next in zip(segments, reversed(nexts), strict=True):
+        isSure = lookup.topics is not None and lookup.offsets
+        spans.append((lookup.offsets[0] if isSure else before, next))
+        before = next if lookup.topics is not None else lookup.next or before
     return spans
 
 
-def _piece(sketch: SegmentLookup, start: int, end: int, until: int, span: tuple[int, int]) -> SegmentRange | None:
+def _rangeOf(lookup: SegmentLookup, start: int, end: int, until: int, span: tuple[int, int]) -> SegmentRange | None:
     """Return the part of a segment with offsets in a range, None if it is empty."""
     first, next = span
     if next <= start:
         return None
-    position, behind = sketch.positionBefore(start), min(sketch.positionAfter(end), until)
+    position, behind = lookup.positionBefore(start), min(lookup.positionAfter(end), until)
     if position >= behind:
         return None
-    return SegmentRange(sketch.base, position, behind, max(first, start), min(next, end))
+    return SegmentRange(lookup.base, position, behind, max(first, start), min(next, end))
 
 
 def _ignored(missing: Missing) -> None:
@@ -248,7 +252,7 @@ def _ignored(missing: Missing) -> None:
 def readSlice(
     slice: Slice,
     columns: Sequence[str],
-    wanted: Selection,
+    selection: Selection,
     missing: Callable[[Missing], None],
     files: Files | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -261,4 +265,4 @@ def readSlice(
     folder = Folder(slice.path, files)
     if folder.id != slice.journal:
         raise JournalError(f"{slice.path} holds the journal {folder.id} now, not {slice.journal} any more")
-    yield from SliceReader(folder, slice, missing).batches(columns, wanted)
+    yield from SliceReader(folder, slice, missing).batches(columns, selection)

@@ -1,7 +1,7 @@
 """Decodes the headers of records into the columns ``headers``, texts by name, and ``key``.
 
-A header is a MessagePack map (docs/journal-format.rst, "Headers"). Records without one cost no time, and equal headers
-are decoded once for each batch; a header that no other record of the batch has costs 3 us.
+A header is a MessagePack map (docs/reference/journal-format.rst, "Headers"). Records without one cost no time, and
+equal headers are decoded once for each batch; a header that no other record of the batch has costs 3 us.
 """
 
 from typing import Any

@@ -50,7 +50,7 @@ def frameBlocks(
                     break
                 frame = buffer[position - begin : position - begin + header.length]
                 checkFrame(header, frame)
-                behind = _behind(header, frame)
+                behind = _nextPosition(header, frame)
             except FrameError as error:
                 reason = str(error)
                 break
@@ -66,7 +66,7 @@ def frameBlocks(
             try:
                 header, frame = frameAt(window, position, segment)
                 yield FrameBlock(frame, [(0, header)])
-                position = _behind(header, frame)
+                position = _nextPosition(header, frame)
             except FrameError as error:
                 found = nextFrame(window, position, segment)
                 damaged(reason or str(error))
@@ -80,7 +80,7 @@ def _headerAt(buffer: memoryview, at: int, position: int, segment: int | None) -
     return header
 
 
-def _behind(header: FrameHeader, frame: memoryview) -> int:
+def _nextPosition(header: FrameHeader, frame: memoryview) -> int:
     """Return the position of the next frame."""
     if header.kind != FrameKind.REMOVED:
         return header.position + header.length
@@ -98,7 +98,7 @@ def frameFrom(window: Window, position: int, until: int) -> int:
     except FrameError:
         for found in framesOf(window, None, window.base, atHead=True):
             if isinstance(found, CompleteFrame):
-                behind = _behind(*found)
+                behind = _nextPosition(*found)
                 if found.header.position >= position:
                     return found.header.position
                 if behind >= position:
@@ -140,13 +140,13 @@ class SliceReader:
         self._next = max([slice.start, *(piece.first for piece in slice.pieces[:1])])
         self._why = ""
 
-    def batches(self, columns: Sequence[str], wanted: Selection) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Sequence[str], selection: Selection) -> Iterator[pa.RecordBatch]:
         """Yield the selected records of the slice as batches of columns, ordered by offset.
 
         :raises JournalError: raised by ``missing``.
         :raises OSError: a file cannot be read.
         """
-        selection = wanted.within(self._slice.start, self._slice.end)
+        selection = selection.within(self._slice.start, self._slice.end)
         for buffer, places in self._frames():
             yield from decodeFrames(buffer, places, columns, self._slice.journal, selection)
 
@@ -169,21 +169,21 @@ class SliceReader:
                 start = frameFrom(window, piece.position, piece.until)
                 if start > piece.position:
                     self._thinned(piece.first, piece.next)
-                for portion in frameBlocks(window, start, piece.until, self._damaged):
-                    yield from self._placed(portion)
+                for block in frameBlocks(window, start, piece.until, self._noteDamage):
+                    yield from self._placed(block)
                 if window.end < piece.until:
-                    self._damaged("the file ends too early")
+                    self._noteDamage("the file ends too early")
                 if self._why:
-                    self._whole(piece.next)
+                    self._continueAt(piece.next)
         finally:
             self._folder.close()
 
-    def _placed(self, portion: FrameBlock) -> Iterator[tuple[memoryview, Iterable[PlacedFrame]]]:
+    def _placed(self, block: FrameBlock) -> Iterator[tuple[memoryview, Iterable[PlacedFrame]]]:
         start, end = self._slice.start, self._slice.end
         places: list[PlacedFrame] = []
-        for at, header in portion.frames:
+        for at, header in block.frames:
             base = header.baseOffset
-            self._whole(base)
+            self._continueAt(base)
             if header.kind in _RECORDS:
                 # A sparse frame reaches at least this far; records after that are not known to be missing.
                 self._next = max(self._next, base + header.count)
@@ -193,15 +193,15 @@ class SliceReader:
                 self._next = max(self._next, base + header.count)
                 if base < end and base + header.count > start:
                     if places:
-                        yield portion.buffer, places
+                        yield block.buffer, places
                         places = []
-                    yield from self._published(header, portion.buffer[at : at + header.length])
+                    yield from self._published(header, block.buffer[at : at + header.length])
             elif header.kind == FrameKind.GAP:
-                self._next = max(self._next, decodeGap(header, portion.buffer[at : at + header.length]).next)
+                self._next = max(self._next, decodeGap(header, block.buffer[at : at + header.length]).next)
             elif header.kind == FrameKind.REMOVED and header.count:
                 self._thinned(base, base + header.count)
         if places:
-            yield portion.buffer, places
+            yield block.buffer, places
 
     # -- transactions ------------------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class SliceReader:
         offsets, gap = assignOffsets(counts, header.baseOffset, header.count)
         if gap is not None:
             self._lost(*gap, "the records staged there are damaged or gone")
-        held: list[memoryview] = []
+        buffered: list[memoryview] = []
         places: list[PlacedFrame] = []
         size = 0
         for position, count, first in zip(transaction.staged, counts, offsets, strict=True):
@@ -227,14 +227,14 @@ class SliceReader:
             except FrameError as error:
                 self._lost(first, first + count, str(error))
                 continue
-            held.append(staged)
+            buffered.append(staged)
             places.append(PlacedFrame(size, first))
             size += len(staged)
             if size >= BLOCK_BYTES:
-                yield memoryview(b"".join(held)), places
-                held, places, size = [], [], 0
+                yield memoryview(b"".join(buffered)), places
+                buffered, places, size = [], [], 0
         if places:
-            yield memoryview(b"".join(held)), places
+            yield memoryview(b"".join(buffered)), places
 
     def _staged(self, position: int) -> int | None:
         """Return the number of records staged at a position, None if unknown."""
@@ -257,13 +257,13 @@ class SliceReader:
 
     # -- missing records ---------------------------------------------------------------------------
 
-    def _damaged(self, why: str) -> None:
+    def _noteDamage(self, why: str) -> None:
         """Remember why the bytes after the last complete frame are not a frame; the next frame delimits the missing
         records.
         """
         self._why = self._why or why
 
-    def _whole(self, offset: int) -> None:
+    def _continueAt(self, offset: int) -> None:
         """Continue with a frame of this offset, and report the missing records before it."""
         if self._why:
             self._lost(self._next, offset, f"bytes are damaged: {self._why}")

@@ -1,6 +1,6 @@
 """``fleximq-pipeline ingest``: writes topics to tables of a lake, continuously or once, each message exactly once.
 
-Tables and guarantees: docs/pipeline-lake.rst.
+Tables and guarantees: docs/guides/pipeline-lake.rst.
 """
 
 from argparse import ArgumentParser, Namespace

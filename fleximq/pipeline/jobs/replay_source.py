@@ -78,16 +78,16 @@ class Origin:
     """
 
     def __init__(
-        self, span: "Callable[[Mapping[str, tuple[int, int]] | None], DataFrame]", wanted: ReplayFilter
+        self, span: "Callable[[Mapping[str, tuple[int, int]] | None], DataFrame]", rowFilter: ReplayFilter
     ) -> None:
         self._span = span
-        self._wanted = wanted
+        self._filter = rowFilter
 
     def pieces(self, after: tuple[str, int], ends: Mapping[str, int] | None) -> list[ReplaySlice]:
         """Return the slices after a point, in order, up to the ends of the journals; None: to the end of all."""
         from pyspark.sql import functions as F
 
-        rows = self._wanted.of(self._span(None))
+        rows = self._filter.of(self._span(None))
         journal, offset = after
         behind = (F.col("journal") > journal) | ((F.col("journal") == journal) & (F.col("offset") >= offset))
         counted = (
@@ -105,33 +105,33 @@ class Origin:
         if ends is not None:
             kept = (grain._replace(stop=min(grain.stop, ends.get(grain.journal, 0))) for grain in grains)
             grains = [grain for grain in kept if grain.start < grain.stop]
-        return list(joined(grains))
+        return list(mergeSlices(grains))
 
     def rows(self, piece: ReplaySlice) -> "DataFrame":
         """Return the rows of a piece, in no order."""
         from pyspark.sql import functions as F
 
-        rows = self._wanted.of(self._span({piece.journal: (piece.start, piece.stop)}))
+        rows = self._filter.of(self._span({piece.journal: (piece.start, piece.stop)}))
         return rows.where(
             (F.col("journal") == piece.journal) & (F.col("offset") >= piece.start) & (F.col("offset") < piece.stop)
         )
 
 
-def joined(grains: Sequence[ReplaySlice]) -> Iterator[ReplaySlice]:
+def mergeSlices(grains: Sequence[ReplaySlice]) -> Iterator[ReplaySlice]:
     """Merge neighbouring slices as far as they fit into memory, and divide larger ones."""
-    held: ReplaySlice | None = None
+    merged: ReplaySlice | None = None
     for grain in grains:
         for part in _divided(grain):
-            if held is not None and (
-                held.journal != part.journal or held.rows + part.rows > ROWS or held.bytes + part.bytes > BYTES
+            if merged is not None and (
+                merged.journal != part.journal or merged.rows + part.rows > ROWS or merged.bytes + part.bytes > BYTES
             ):
-                yield held
-                held = None
-            held = part if held is None else ReplaySlice(
-                held.journal, held.start, part.stop, held.rows + part.rows, held.bytes + part.bytes
+                yield merged
+                merged = None
+            merged = part if merged is None else ReplaySlice(
+                merged.journal, merged.start, part.stop, merged.rows + part.rows, merged.bytes + part.bytes
             )  # fmt: skip
-    if held is not None:
-        yield held
+    if merged is not None:
+        yield merged
 
 
 def _divided(piece: ReplaySlice) -> Iterator[ReplaySlice]:

@@ -33,7 +33,7 @@ _BROKERS = ("url", "token", "caFile", "certFile", "keyFile")
 #: Seconds between two checks of the query's state.
 _LOOK = 0.5
 #: Seconds to wait for the current batch when the job is stopped.
-_PATIENCE = 10.0
+_STOP_TIMEOUT = 10.0
 
 
 def prepare(parser: ArgumentParser) -> None:
@@ -170,15 +170,15 @@ def follow(query: "StreamingQuery", run: JobContext) -> None:
                 last = new[-1]["timestamp"]
                 done += sum(each["numInputRows"] for each in new)
                 run.progress("counted", done, None, "messages")
-        _settle(query)
+        _awaitBatch(query)
     finally:
         query.stop()
     query.awaitTermination()
 
 
-def _settle(query: "StreamingQuery") -> None:
+def _awaitBatch(query: "StreamingQuery") -> None:
     """Wait a limited time for the end of the current batch: an interrupted batch would be repeated."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _STOP_TIMEOUT
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
         time.sleep(_LOOK / 10)
 

@@ -21,7 +21,7 @@ from fleximq.pipeline.lag.reporter import Reporter, groupName
 #: The id of a journal.
 _ID = re.compile(r"[0-9a-f]{32}")
 #: Seconds to wait for the final reports of queries.
-_LAST_WORD = 5.0
+_CLOSE_TIMEOUT = 5.0
 
 
 def report(
@@ -61,7 +61,7 @@ class LagListener(StreamingQueryListener):
         self._running: set[str] = set()
         self._closed = False
 
-    def close(self, seconds: float = _LAST_WORD) -> None:
+    def close(self, seconds: float = _CLOSE_TIMEOUT) -> None:
         """Deliver the final reports of ended queries, waiting at most this time for each step, and stop listening."""
         active = {str(query.runId) for query in self._spark.streams.active}
         with self._changed:
@@ -82,9 +82,9 @@ class LagListener(StreamingQueryListener):
         names = (progress.name, str(progress.id))
         offsets = sourceOffsets([source.endOffset for source in progress.sources])
         if offsets and (self._query is None or self._query in names):
-            self._tell(self._group or progress.name or str(progress.id), offsets)
+            self._report(self._group or progress.name or str(progress.id), offsets)
 
-    def _tell(self, group: str, offsets: dict[str, int]) -> None:
+    def _report(self, group: str, offsets: dict[str, int]) -> None:
         with self._changed:
             if not self._closed:
                 reporter = self._reporters.get(group)

@@ -1,7 +1,8 @@
 """Consumer groups: reports to brokers how far the readers of their journals are, and reads their backlogs.
 
 A stream with the option ``consumerGroup`` reports by itself. Other readers use :class:`Reporter`, and
-:func:`fleximq.pipeline.lag.report` reports all streaming queries of a session. docs/pipeline.rst, "Consumer groups".
+:func:`fleximq.pipeline.lag.report` reports all streaming queries of a session. docs/reference/pipeline.rst, "Consumer
+groups".
 """
 
 import logging
@@ -17,7 +18,7 @@ from fleximq.values.state_records import MAX_GROUP_NAME_BYTES
 
 _log = logging.getLogger("fleximq.pipeline")
 #: Seconds of one connection attempt, and until the next attempt after a failure.
-_PATIENCE, _PAUSE = 1.0, 30.0
+_TIMEOUT, _PAUSE = 1.0, 30.0
 
 
 class Group(NamedTuple):
@@ -95,7 +96,7 @@ class Reporter:
 
     def __init__(self, group: str, places: Sequence[Place]) -> None:
         self._group = group
-        self._tellers = [_Teller(place) for place in places]
+        self._reporters = [_BrokerReporter(place) for place in places]
 
     def report(self, offsets: Mapping[str, int], lost: Mapping[str, int] | None = None) -> None:
         """Report that everything before these offsets is processed.
@@ -109,41 +110,41 @@ class Reporter:
             | ({} if lost is None else {"lost": lost.get(journal, 0)})
             for journal, next in offsets.items()
         ]
-        for teller in self._tellers:
-            teller.report(words)
+        for reporter in self._reporters:
+            reporter.report(words)
 
     def flush(self, seconds: float) -> bool:
         """Wait until all reports are sent; False if a broker is unreachable, or the time is over."""
         until = time.monotonic() + seconds
-        settled = True
-        for teller in self._tellers:
-            settled = teller.flush(max(0.0, until - time.monotonic())) and settled
-        return settled
+        isFlushed = True
+        for reporter in self._reporters:
+            isFlushed = reporter.flush(max(0.0, until - time.monotonic())) and isFlushed
+        return isFlushed
 
     def close(self, seconds: float = 5.0) -> None:
         """Send the remaining reports within this time, and stop."""
-        for teller in self._tellers:
-            teller.retryNow()
+        for reporter in self._reporters:
+            reporter.retryNow()
         self.flush(seconds)
-        for teller in self._tellers:
-            teller.close()
+        for reporter in self._reporters:
+            reporter.close()
 
 
-class _Teller:
+class _BrokerReporter:
     """Reports to one broker, on a thread of its own that starts with the first report."""
 
     def __init__(self, place: Place) -> None:
-        self._place = replace(place, patience=_PATIENCE)
+        self._place = replace(place, timeout=_TIMEOUT)
         self._changed = Condition()
-        self._waiting: list[dict[str, Any]] | None = None
-        self._busy = self._deaf = self._closed = self._hurries = self._warned = False
+        self._pending: list[dict[str, Any]] | None = None
+        self._isSending = self._isUnreachable = self._closed = self._retriesNow = self._warned = False
         self._thread: Thread | None = None
 
     def report(self, words: list[dict[str, Any]]) -> None:
         with self._changed:
             if self._closed:
                 return
-            self._waiting = words
+            self._pending = words
             if self._thread is None:
                 self._thread = Thread(target=self._work, name="fleximq consumer group", daemon=True)
                 self._thread.start()
@@ -151,17 +152,19 @@ class _Teller:
 
     def flush(self, seconds: float) -> bool:
         with self._changed:
-            return self._changed.wait_for(lambda: self._deaf or self._quiet, seconds) and not self._deaf
+            return (
+                self._changed.wait_for(lambda: self._isUnreachable or self._isIdle, seconds) and not self._isUnreachable
+            )
 
     @property
-    def _quiet(self) -> bool:
-        return not self._busy and self._waiting is None
+    def _isIdle(self) -> bool:
+        return not self._isSending and self._pending is None
 
     def retryNow(self) -> None:
         """Retry at once."""
         with self._changed:
-            if self._deaf:
-                self._deaf, self._hurries = False, True
+            if self._isUnreachable:
+                self._isUnreachable, self._retriesNow = False, True
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -173,21 +176,21 @@ class _Teller:
         with BrokerLink(self._place) as link:
             while True:
                 with self._changed:
-                    self._changed.wait_for(lambda: self._closed or self._waiting)
-                    words, self._waiting = self._waiting, None
+                    self._changed.wait_for(lambda: self._closed or self._pending)
+                    words, self._pending = self._pending, None
                     if not words or self._closed:
                         return
-                    self._busy = True
-                told = self._tell(link, words)
+                    self._isSending = True
+                isSent = self._send(link, words)
                 with self._changed:
-                    self._busy, self._deaf = False, not told
+                    self._isSending, self._isUnreachable = False, not isSent
                     self._changed.notify_all()
-                    if not told:
-                        self._waiting = self._waiting or words
-                        self._changed.wait_for(lambda: self._closed or self._hurries, _PAUSE)
-                        self._hurries = False
+                    if not isSent:
+                        self._pending = self._pending or words
+                        self._changed.wait_for(lambda: self._closed or self._retriesNow, _PAUSE)
+                        self._retriesNow = False
 
-    def _tell(self, link: BrokerLink, words: list[dict[str, Any]]) -> bool:
+    def _send(self, link: BrokerLink, words: list[dict[str, Any]]) -> bool:
         try:
             answer = link.ask("/pipeline/lag", {"groups": words})
         except PipelineError as error:

@@ -7,9 +7,9 @@ from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.lag.reporter import Reporter
 
 #: Seconds after which an unchanged report is repeated.
-AGAIN = 10.0
+REPEAT_AFTER = 10.0
 #: Seconds to wait for delivery of a report, since the process may end next; and until the next wait after a failed one.
-_HEARD, _IN_VAIN = 1.0, 30.0
+_DELIVERY_TIMEOUT, _WAIT_PAUSE = 1.0, 30.0
 #: After an unclean stop, a journal continues its offsets at the next multiple of this.
 _LEAP = 1_000_000_000
 
@@ -29,19 +29,19 @@ class StreamProgress:
     ) -> None:
         self._reporter = report(group, places)
         self._now = now
-        self._told: tuple[dict[str, int], dict[str, int]] = {}, {}
-        self._again = self._patientAgain = float("-inf")
+        self._reported: tuple[dict[str, int], dict[str, int]] = {}, {}
+        self._nextReport = self._nextWait = float("-inf")
         self._lost: dict[str, int] = {}
 
     def report(self, offsets: Mapping[str, int]) -> None:
         """Report that everything before these offsets is processed; wait a moment for its delivery."""
         words = dict(offsets), dict(self._lost)
-        if not offsets or (words == self._told and self._now() < self._again):
+        if not offsets or (words == self._reported and self._now() < self._nextReport):
             return
-        self._told, self._again = words, self._now() + AGAIN
+        self._reported, self._nextReport = words, self._now() + REPEAT_AFTER
         self._reporter.report(offsets, words[1])
-        if self._now() >= self._patientAgain and not self._reporter.flush(_HEARD):
-            self._patientAgain = self._now() + _IN_VAIN
+        if self._now() >= self._nextWait and not self._reporter.flush(_DELIVERY_TIMEOUT):
+            self._nextWait = self._now() + _WAIT_PAUSE
 
     def countLost(self, journal: str, start: int, begin: int) -> None:
         """Count the removed records between two offsets, as a lower bound.
@@ -54,4 +54,4 @@ class StreamProgress:
 
     def close(self) -> None:
         """Deliver the last report."""
-        self._reporter.close(_HEARD)
+        self._reporter.close(_DELIVERY_TIMEOUT)

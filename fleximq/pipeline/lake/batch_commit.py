@@ -89,7 +89,7 @@ class BatchCommit:
                 ledger = readLedger(self.table, self._files)
                 isNew = self._follows(ledger, batch, lossAllowed)
                 if isNew:
-                    self._intend(ledger, batch, sorted(staged, key=_order), gaps)
+                    self._writeIntent(ledger, batch, sorted(staged, key=_order), gaps)
                     finish(self.table, self._files)
             self.removeStaged()
         except OSError as error:
@@ -102,9 +102,9 @@ class BatchCommit:
             if ledger.batch == batch.number and (ledger.start, ledger.end) == (batch.start, batch.end):
                 return False
             raise LakeRefused(
-                f"the table {self.table} has batch {ledger.batch} up to {_told(ledger.end)} and cannot take batch "
-                f"{batch.number} from {_told(batch.start)} to {_told(batch.end)}: the checkpoint is not that of this "
-                "table"
+                f"the table {self.table} has batch {ledger.batch} up to {_formatted(ledger.end)} and cannot take batch "
+                f"{batch.number} from {_formatted(batch.start)} to {_formatted(batch.end)}: the checkpoint is not that "
+                "of this table"
             )
         for journal, start in batch.start.items():
             had = ledger.journals.get(journal)
@@ -116,7 +116,7 @@ class BatchCommit:
             )
         return True
 
-    def _intend(
+    def _writeIntent(
         self, ledger: Ledger, batch: BatchRange, staged: Sequence[StagedFile], gaps: Mapping[str, Iterable[Gap]]
     ) -> None:
         """Write the record of intent, which commits the batch."""
@@ -240,7 +240,7 @@ def _order(staged: StagedFile) -> tuple[Any, ...]:
     return staged.journal, staged.first, staged.topic, staged.date, staged.name
 
 
-def _told(offsets: Mapping[str, int]) -> str:
+def _formatted(offsets: Mapping[str, int]) -> str:
     return ", ".join(f"offset {next} of journal {journal}" for journal, next in offsets.items()) or "nothing"
 
 

@@ -103,8 +103,8 @@ def _compacted(
     except (KeyError, ValueError) as error:
         raise LakeRefused(f"the table {table} has a file of another origin in {partition}: {error}") from error
     groups = groupsOf(parts, goal.target)
-    joined = sum(map(len, groups))
-    if goal.skips(joined, now - changed):
+    merged = sum(map(len, groups))
+    if goal.skips(merged, now - changed):
         return None
     columns = readColumns(table, files)
     os.makedirs(aside)
@@ -117,7 +117,7 @@ def _compacted(
     finally:
         # It has the merged files, or the files that they replaced.
         shutil.rmtree(aside, ignore_errors=True)
-    return Compacted(partition, joined, len(groups))
+    return Compacted(partition, merged, len(groups))
 
 
 def _exchanged(folder: str, aside: str, groups: Sequence[Sequence[MergePart]], files: Files) -> bool:

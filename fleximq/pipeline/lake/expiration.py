@@ -35,10 +35,10 @@ def expireDays(table: str, rules: Sequence[Rule], now: float, files: Files | Non
     try:
         with exclusive(table, files):
             if log is not None:
-                leaving = _agedOutOfLog(table, log, rules, now, files)
+                leaving = _expireInLog(table, log, rules, now, files)
             else:
                 leaving = [
-                    found for each in partitionsOf(table) if (found := _leaving(table, each, rules, now)) is not None
+                    found for each in partitionsOf(table) if (found := _expired(table, each, rules, now)) is not None
                 ]
                 if leaving:
                     removeDays(table, leaving, files)
@@ -75,10 +75,10 @@ def _partsOf(table: str, partition: str) -> list[MergePart]:
         raise LakeRefused(f"the table {table} has a file of another origin in {partition}: {error}") from error
 
 
-def _agedOutOfLog(table: str, log: TableLog, rules: Sequence[Rule], now: float, files: Files) -> list[RemovedDay]:
+def _expireInLog(table: str, log: TableLog, rules: Sequence[Rule], now: float, files: Files) -> list[RemovedDay]:
     days = []
     for topic, name in log.days():
-        seconds = _kept(topic, rules)
+        seconds = _retention(topic, rules)
         if seconds is not None and _age(name, now) >= seconds:
             days.append((topic, name))
     leaving = []
@@ -98,7 +98,7 @@ def _age(day: str, now: float) -> float:
     return now - (begun + timedelta(days=1)).timestamp()
 
 
-def _leaving(table: str, partition: str, rules: Sequence[Rule], now: float) -> RemovedDay | None:
+def _expired(table: str, partition: str, rules: Sequence[Rule], now: float) -> RemovedDay | None:
     name = os.path.basename(partition)
     try:
         age = _age(name.removeprefix(_DATE), now)
@@ -108,11 +108,11 @@ def _leaving(table: str, partition: str, rules: Sequence[Rule], now: float) -> R
     if all(age < seconds for _, seconds in rules):
         return None
     parts = _partsOf(table, partition)
-    seconds = _kept(parts[0].topic, rules)
+    seconds = _retention(parts[0].topic, rules)
     return RemovedDay(partition, _rows(parts)) if seconds is not None and age >= seconds else None
 
 
-def _kept(topic: str, rules: Sequence[Rule]) -> float | None:
+def _retention(topic: str, rules: Sequence[Rule]) -> float | None:
     """Return the retention of a topic in seconds, None for unlimited."""
     for pattern, seconds in rules:
         if pattern is not None and anyOf([pattern])(topic):

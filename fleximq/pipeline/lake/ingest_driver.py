@@ -38,18 +38,18 @@ class TaskReports:
     @classmethod
     def of(cls, lines: Iterable[str]) -> "TaskReports":
         """Return the combined reports of these JSON lines."""
-        told = cls()
+        reports = cls()
         for line in lines:
             found = json.loads(line)
-            told.start |= found.get("start", {})
-            told.end |= found.get("end", {})
+            reports.start |= found.get("start", {})
+            reports.end |= found.get("end", {})
             for journal, gaps in found.get("gaps", {}).items():
-                told.gaps.setdefault(journal, []).extend(Gap(*gap) for gap in gaps)
+                reports.gaps.setdefault(journal, []).extend(Gap(*gap) for gap in gaps)
             if "staged" in found:
-                told.staged.setdefault(found["table"], []).append(StagedFile(*found["staged"]))
+                reports.staged.setdefault(found["table"], []).append(StagedFile(*found["staged"]))
             if "fields" in found:
-                told.fields.setdefault(found["table"], []).append(ddl.parsed(found["fields"]))
-        return told
+                reports.fields.setdefault(found["table"], []).append(ddl.parsed(found["fields"]))
+        return reports
 
 
 class TableIngest:
@@ -74,25 +74,25 @@ class TableIngest:
         self._lossAllowed = lossAllowed
         self._files = files or Files()
         self._tables = {spec.name: BatchCommit(f"{lake}/{spec.name}", self._files) for spec in self.specs}
-        self._held = ExitStack()
+        self._locks = ExitStack()
 
     def __enter__(self) -> "TableIngest":
-        with ExitStack() as held:
+        with ExitStack() as locks:
             for spec in self.specs:
                 publishing = self._tables[spec.name]
                 publishing.makeFolders()
-                held.enter_context(writerLock(publishing.table, self._files))
+                locks.enter_context(writerLock(publishing.table, self._files))
                 try:
                     setFormat(publishing.table, self._form, self._files)
                     self._setColumns(spec, publishing.table)
                 except OSError as error:
                     raise writeRefusal(publishing.table, error) from error
                 publishing.prepare()
-            self._held = held.pop_all()
+            self._locks = locks.pop_all()
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._held.close()
+        self._locks.close()
 
     def _setColumns(self, spec: TableSpec, table: str) -> None:
         """Record a table's columns; recorded columns remain."""
@@ -110,12 +110,12 @@ class TableIngest:
         if had != wanted:
             writeColumns(table, wanted, self._files)
 
-    def evolve(self, told: TaskReports) -> bool:
+    def evolve(self, reports: TaskReports) -> bool:
         """Add the columns that tasks found; True if there were any, and the batch must be staged again.
 
         :raises LakeRefused: they cannot be recorded.
         """
-        for name, found in told.fields.items():
+        for name, found in reports.fields.items():
             table = self._tables[name].table
             had = requiredColumns(table, self._files)
             fields = had.fields
@@ -125,18 +125,18 @@ class TableIngest:
                 writeColumns(table, had._replace(fields=fields), self._files)
             except OSError as error:
                 raise writeRefusal(table, error) from error
-        return bool(told.fields)
+        return bool(reports.fields)
 
-    def publish(self, number: int, told: TaskReports) -> int:
+    def publish(self, number: int, reports: TaskReports) -> int:
         """Commit a batch to all tables and return its rows, 0 if it was committed before.
 
         :raises LakeRefused: a table cannot be written, or the batch does not follow the last one.
         """
         rows = 0
-        batch = BatchRange(number, told.start, told.end)
+        batch = BatchRange(number, reports.start, reports.end)
         for name, publishing in self._tables.items():
-            staged = told.staged.get(name, [])
-            if publishing.publish(batch, staged, told.gaps, self._lossAllowed):
+            staged = reports.staged.get(name, [])
+            if publishing.publish(batch, staged, reports.gaps, self._lossAllowed):
                 rows += sum(each.rows for each in staged)
         return rows
 

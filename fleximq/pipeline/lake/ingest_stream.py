@@ -127,9 +127,9 @@ class IngestReader(StreamReader):
             missing.append(found)
 
         if broker is not None:
-            batches = readRemote(slice, broker, ALL_COLUMNS, self._wanted, miss)
+            batches = readRemote(slice, broker, ALL_COLUMNS, self._selection, miss)
         else:
-            batches = readSlice(slice, ALL_COLUMNS, self._wanted, miss)
+            batches = readSlice(slice, ALL_COLUMNS, self._selection, miss)
         context = TaskContext.get()
         number = int((context.getLocalProperty(_NUMBER) if context is not None else None) or -1)
         yield from stage(self._lake, self._specs, slice.journal, number, batches, missing)

@@ -1,6 +1,6 @@
 """Writes neighbouring segments of a journal as one Parquet file: the task side of ``seal``.
 
-The encodings are those that Spark's vectorised reader was measured to read fastest, see docs/pipeline-lake.rst:
+The encodings are those that Spark's vectorised reader was measured to read fastest, see docs/guides/pipeline-lake.rst:
 ascending numbers as deltas, names by dictionary, payloads plain.
 """
 

@@ -1,6 +1,7 @@
 """Decodes maps into columns: a MessagePack map or a JSON object for each row.
 
-This file is hot: a map of 5 fields costs 0.4 us as MessagePack and 0.5 us as JSON (docs/pipeline.rst, "How fast").
+This file is hot: a map of 5 fields costs 0.4 us as MessagePack and 0.5 us as JSON (docs/reference/pipeline.rst, "How
+fast").
 
 :class:`Maps` decodes a row in one step. A row that fails is decoded again by :class:`StrictFields`, value by value,
     which takes some microseconds for each column and finds the reason.
@@ -18,7 +19,7 @@ from fleximq.pipeline.payloads.ddl import typeWritten
 from fleximq.pipeline.payloads.typed_values import FAULTS, Convert, Format, annotation, exact
 
 #: Maximum characters of a clause.
-LONGEST = 300
+MAX_CLAUSE = 300
 _LARGEST_FLOAT = 3.4028234663852886e38
 
 
@@ -61,7 +62,7 @@ class StrictFields:
         try:
             found = self._split(packed)
         except FAULTS as error:
-            raise Misfit(f"the payload is no {self._format.name} map: {faultOf(error)}"[:LONGEST]) from None
+            raise Misfit(f"the payload is no {self._format.name} map: {faultOf(error)}"[:MAX_CLAUSE]) from None
         return self._each(found, "")
 
     def nested(self, packed: bytes, where: str) -> dict[str, Any]:
@@ -93,7 +94,7 @@ class _Value:
         try:
             return self._read(packed, where)
         except FAULTS as error:
-            raise Misfit(f"'{where}' is no {self._type}: {faultOf(error)}"[:LONGEST]) from None
+            raise Misfit(f"'{where}' is no {self._type}: {faultOf(error)}"[:MAX_CLAUSE]) from None
 
 
 def _reading(format: Format, type: pa.DataType) -> Callable[[bytes, str], Any]:
@@ -233,7 +234,7 @@ def _converted(convert: Convert, value: Any, name: str, place: int, errors: dict
     try:
         return convert(value)
     except FAULTS as error:
-        errors[place] = f"'{name}' {error}"[:LONGEST]
+        errors[place] = f"'{name}' {error}"[:MAX_CLAUSE]
         return None
 
 
@@ -242,5 +243,5 @@ def _alone(value: Any, type: pa.DataType, place: int, errors: dict[int, str]) ->
     try:
         return pa.array([value], type)
     except (*FAULTS, pa.ArrowException) as error:
-        errors[place] = faultOf(error)[:LONGEST]
+        errors[place] = faultOf(error)[:MAX_CLAUSE]
         return pa.nulls(1, type)

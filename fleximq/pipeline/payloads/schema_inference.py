@@ -35,9 +35,9 @@ from fleximq.pipeline.payloads.typed_values import FAULTS
 
 #: Maximum number of columns, and of fields of a STRUCT; a map with more keys is better a MAP, which needs a given
 #: schema.
-MOST = 1000
+MAX_COLUMNS = 1000
 #: Maximum bytes of a column's name.
-NAME_BYTES = 255
+MAX_NAME_BYTES = 255
 
 _BIGINT, _DOUBLE, _STRING = pa.int64(), pa.float64(), pa.string()
 _MOMENT = pa.timestamp("us", tz="UTC")
@@ -62,8 +62,8 @@ def inferred(
     """Return the known columns, perhaps of a wider type, followed by the new columns of payloads.
 
     The result is empty if no payload has a field. A key becomes no column if it is empty, longer than
-    :data:`NAME_BYTES`, or equal to another regardless of case, which Spark could not distinguish. Payloads that are no
-    maps are the column ``value``, if there are only those.
+    :data:`MAX_NAME_BYTES`, or equal to another regardless of case, which Spark could not distinguish. Payloads that are
+    no maps are the column ``value``, if there are only those.
 
     Values, dialects and contents are as for :meth:`fleximq.pipeline.payloads.decoder.Decoder.decode`.
 
@@ -158,7 +158,7 @@ def _admitted(fields: Iterable[pa.Field], known: Iterable[pa.Field]) -> list[pa.
     found: list[pa.Field] = []
     for field in fields:
         name, type = field.name, _admittedType(field.type, old.get(field.name))
-        isNew = len(found) < MOST and name.lower() not in lowered and _isName(name) and type is not None
+        isNew = len(found) < MAX_COLUMNS and name.lower() not in lowered and _isName(name) and type is not None
         if name in old or isNew:
             found.append(field.with_type(type))
             lowered.add(name.lower())
@@ -182,7 +182,7 @@ def _admittedType(type: pa.DataType, known: pa.DataType | None) -> pa.DataType |
 
 
 def _isName(name: str) -> bool:
-    return 0 < len(name.encode()) <= NAME_BYTES and name.isprintable()
+    return 0 < len(name.encode()) <= MAX_NAME_BYTES and name.isprintable()
 
 
 def _common(known: pa.DataType, seen: pa.DataType, stays: _Stays) -> pa.DataType:

@@ -1,7 +1,7 @@
 """Values of a type, decoded by :mod:`msgspec`: the common part of the formats with maps.
 
-Decoding is strict: values are neither rounded, guessed nor converted, except as docs/pipeline.rst lists in "Decoding
-payloads".
+Decoding is strict: values are neither rounded, guessed nor converted, except as docs/reference/pipeline.rst lists in
+"Decoding payloads".
 """
 
 from collections.abc import Callable, Mapping

@@ -121,7 +121,7 @@ class PushDown:
 _log = logging.getLogger("fleximq.pipeline")
 
 #: Maximum number of paths with cached journals.
-_KEPT = 16
+_MAX_KNOWN = 16
 _known: dict[tuple[tuple[str, ...], int], Journals] = {}
 
 
@@ -131,7 +131,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = tuple(columns)
-        self._wanted = Selection(options.topics)
+        self._selection = Selection(options.topics)
 
     @property
     def pushFilters(self) -> Any:
@@ -141,7 +141,7 @@ class BatchReader(DataSourceReader):
     def _pushed(self, filters: list[Filter]) -> Iterable[Filter]:
         if not self._options.pushFilters:
             return filters
-        self._wanted, rest = pushed(filters, self._wanted)
+        self._selection, rest = pushed(filters, self._selection)
         return rest
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -155,7 +155,7 @@ class BatchReader(DataSourceReader):
             found: list[SlicePartition] = []
             for journal in journals.find().values():
                 start, end = self._range(journal)
-                found += journals.partitions(journal, start, end, self._options, self._wanted)
+                found += journals.partitions(journal, start, end, self._options, self._selection)
             return found
         finally:
             journals.close()
@@ -167,12 +167,12 @@ class BatchReader(DataSourceReader):
         if point.kind is StartKind.OFFSET:
             start = checked(journal.id, start, journal.bounds(), options.failOnDataLoss, _log.warning)
         end = min(resolved((options.end or Points(LATEST)).of(journal.id), journal), journal.end().offset)
-        return max(start, self._wanted.start), min(end, self._wanted.end)
+        return max(start, self._selection.start), min(end, self._selection.end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one slice."""
         options = self._options
-        return read(partition, self._columns, self._wanted, options.failOnDataLoss, options.decoding)
+        return read(partition, self._columns, self._selection, options.failOnDataLoss, options.decoding)
 
 
 def _journalsOf(options: SourceOptions) -> Journals:
@@ -185,6 +185,6 @@ def _journalsOf(options: SourceOptions) -> Journals:
     place = tuple(options.paths), threading.get_ident()
     journals = _known.pop(place) if place in _known else Journals(options)
     _known[place] = journals
-    if len(_known) > _KEPT:
+    if len(_known) > _MAX_KNOWN:
         del _known[next(iter(_known))]
     return journals

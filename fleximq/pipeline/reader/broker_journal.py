@@ -26,11 +26,11 @@ from fleximq.pipeline.files.selection import NEVER, SLICE_BYTES, SegmentRange, S
 from fleximq.pipeline.files.slice_reader import Missing
 
 #: Maximum bytes of one response.
-PORTION = 4 * MEBIBYTE
+RESPONSE_BYTES = 4 * MEBIBYTE
 #: Precision of a bisection in bytes; frames before the start are skipped.
 STEP = 256 * KIBIBYTE
 #: Whether the processor reads unaligned numbers: frames in a response are not aligned.
-_ANYWHERE = machine().lower() in ("x86_64", "amd64", "aarch64", "arm64")
+_READS_UNALIGNED = machine().lower() in ("x86_64", "amd64", "aarch64", "arm64")
 #: Maximum number of cached positions.
 _TRIED = 10_000
 _RECORDS = (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS)
@@ -46,15 +46,15 @@ class Answer(NamedTuple):
     next: int
 
 
-def ask(link: BrokerLink, journal: str, position: int, most: int = PORTION) -> Answer:
+def ask(link: BrokerLink, journal: str, position: int, maxBytes: int = RESPONSE_BYTES) -> Answer:
     """Request the complete frames from a position on, at most so many bytes, or one frame; none at the end.
 
     :param journal: the id of the expected journal.
     :raises PipelineError: the broker is away, refuses, has no journal or another one, or its answer is malformed.
     """
-    answer = link.askLarge("/journal/read", {"position": position, "most": most})
+    answer = link.askLarge("/journal/read", {"position": position, "most": maxBytes})
     _check(link, journal, answer["journal"])
-    data = memoryview(answer["data"] if _ANYWHERE else bytes(answer["data"]))
+    data = memoryview(answer["data"] if _READS_UNALIGNED else bytes(answer["data"]))
     frames, at = [], 0
     try:
         while at < len(data):
@@ -238,7 +238,7 @@ class RemoteJournal:
 
 
 def readRemote(
-    slice: Slice, place: Place, columns: Sequence[str], wanted: Selection, missing: Callable[[Missing], None]
+    slice: Slice, place: Place, columns: Sequence[str], selection: Selection, missing: Callable[[Missing], None]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the selected records of a slice as batches of columns, ordered by offset.
 
@@ -246,7 +246,7 @@ def readRemote(
     :param missing: called with missing records; its exceptions end the read.
     :raises PipelineError: as :class:`RemoteJournal`; or the broker has another journal now.
     """
-    selection = wanted.within(slice.start, slice.end)
+    selection = selection.within(slice.start, slice.end)
     with BrokerLink(place) as link, ThreadPoolExecutor(1) as pool:
         reader = _RemoteReader(link, pool, slice, missing)
         try:
@@ -300,7 +300,7 @@ class _RemoteReader:
             base = header.baseOffset
             self._reached(base)
             frame = answer.data[at : at + header.length]
-            self._next = _behind(header, frame)
+            self._next = _nextOffset(header, frame)
             if header.kind in _RECORDS and base < end:
                 if header.kind == FrameKind.SPARSE_RECORDS or base + header.count > start:
                     places.append(PlacedFrame(at))
@@ -360,13 +360,15 @@ class _RemoteReader:
         if first < self._slice.end and first + header.count > self._slice.start:
             yield frame, [PlacedFrame(0, first)]
 
-    def _staged(self, position: int, wanted: Sequence[int]) -> Frame | None:
+    def _staged(self, position: int, positions: Sequence[int]) -> Frame | None:
         """Return the staged frame at a position, None if it is gone; further wanted frames are cached from the same
         response.
         """
         if position not in self._held:
-            near = any(position < each < position + PORTION for each in wanted)
-            answer = self._pool.submit(ask, self._link, self._slice.journal, position, PORTION if near else 1).result()
+            near = any(position < each < position + RESPONSE_BYTES for each in positions)
+            answer = self._pool.submit(
+                ask, self._link, self._slice.journal, position, RESPONSE_BYTES if near else 1
+            ).result()
             self._held = {
                 header.position: (header, answer.data[at : at + header.length])
                 for at, header in answer.frames
@@ -375,7 +377,7 @@ class _RemoteReader:
         return self._held.get(position)
 
 
-def _behind(header: FrameHeader, frame: memoryview) -> int | None:
+def _nextOffset(header: FrameHeader, frame: memoryview) -> int | None:
     """Return the expected offset of the next frame, None if unknown."""
     if header.kind in (FrameKind.SPARSE_RECORDS, FrameKind.REMOVED):
         return None

@@ -37,9 +37,9 @@ from fleximq.pipeline.reader.source_options import SourceOptions
 #: Spark sets this environment variable in processes that serve more than one task.
 _SERVES_MANY = "SPARK_REUSE_WORKER"
 #: Parameters of glibc's mallopt: the free memory to retain, and the size below which blocks are taken from it.
-_KEPT = {-1: 64 * MEBIBYTE, -3: 32 * MEBIBYTE}
+_MALLOC_OPTIONS = {-1: 64 * MEBIBYTE, -3: 32 * MEBIBYTE}
 #: If the user has set one of these, the allocator stays as it is.
-_CHOSEN = ("ARROW_DEFAULT_MEMORY_POOL", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
+_ALLOCATOR_VARIABLES = ("ARROW_DEFAULT_MEMORY_POOL", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
 #: Number of calls that have an effect.
 _CALLS = 2
 _calls = count()
@@ -55,16 +55,16 @@ def freezeImports() -> None:
         return
     gc.collect()
     gc.freeze()
-    _keepMemory()
+    _retainMemory()
 
 
 @cache
-def _keepMemory() -> None:
-    if any(name in os.environ for name in _CHOSEN):
+def _retainMemory() -> None:
+    if any(name in os.environ for name in _ALLOCATOR_VARIABLES):
         return
     with suppress(AttributeError, OSError):  # another C library
         mallopt = ctypes.CDLL(None).mallopt
-        for parameter, value in _KEPT.items():
+        for parameter, value in _MALLOC_OPTIONS.items():
             mallopt(parameter, value)
         pa.set_memory_pool(pa.system_memory_pool())
 
@@ -113,11 +113,11 @@ class Journals:
         return dict(sorted(found.items()))
 
     def partitions(
-        self, journal: Journal, start: int, end: int, options: SourceOptions, wanted: Selection
+        self, journal: Journal, start: int, end: int, options: SourceOptions, selection: Selection
     ) -> list[SlicePartition]:
         """Return the partitions of a range of one of these journals."""
         parts = -(-options.minPartitions // max(1, len(self._known)))
-        slices = journal.split(start, end, wanted.topics, parts, wanted.since, options.partitionBytes)
+        slices = journal.split(start, end, selection.topics, parts, selection.since, options.partitionBytes)
         return [SlicePartition(slice, self._brokers.get(journal.path)) for slice in slices]
 
     def close(self) -> None:
@@ -152,7 +152,7 @@ def _isStill(journal: Journal) -> bool:
 def read(
     partition: InputPartition | None,
     columns: Sequence[str],
-    wanted: Selection,
+    selection: Selection,
     failOnDataLoss: bool,
     decoding: Decoding | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -164,21 +164,21 @@ def read(
     freezeImports()
     if not isinstance(partition, SlicePartition):
         return
-    slice, tell = partition.slice, missingReporter(partition.slice.journal, failOnDataLoss)
+    slice, report = partition.slice, missingReporter(partition.slice.journal, failOnDataLoss)
     if partition.broker is not None:
-        batches = readRemote(slice, partition.broker, needed(columns), wanted, tell)
+        batches = readRemote(slice, partition.broker, needed(columns), selection, report)
     else:
-        batches = readSlice(slice, needed(columns), wanted, tell)
+        batches = readSlice(slice, needed(columns), selection, report)
     yield from decoded(batches, columns, decoding)
 
 
 def missingReporter(journal: str, failOnDataLoss: bool) -> Callable[[Missing], None]:
     """Return a callback that raises or logs missing records."""
 
-    def tell(missing: Missing) -> None:
+    def report(missing: Missing) -> None:
         sentence = f"journal {journal}, {missing}"
         if missing.lost and failOnDataLoss:
             raise RecordsMissing(f"{sentence} (the option failOnDataLoss=false reads on)")
         _log.warning("%s", sentence)
 
-    return tell
+    return report

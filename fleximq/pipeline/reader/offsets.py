@@ -17,7 +17,7 @@ from fleximq.pipeline.errors import OptionRefused, PipelineError
 Offsets = dict[str, int]
 #: Kafka's numbers for the first and the next offset.
 _EARLIEST, _LATEST = -2, -1
-_MOST = (1 << 63) - 1
+_MAX_OFFSET = (1 << 63) - 1
 _DIGITS = 19
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -113,14 +113,14 @@ def _point(name: str, written: Any) -> Point:
     text = str(written).lower() if isinstance(written, int | str) and not isinstance(written, bool) else ""
     if text in known:
         return known[text]
-    if _isNumber(text) and int(text) <= _MOST:
+    if _isNumber(text) and int(text) <= _MAX_OFFSET:
         return Point(StartKind.OFFSET, int(text))
     raise OptionRefused(f"the option {name!r} has {written!r}, but must have earliest, latest or an offset")
 
 
 def _time(name: str, written: Any) -> Point:
     text = str(written) if isinstance(written, int | str) and not isinstance(written, bool) else ""
-    if _isNumber(text) and int(text) <= _MOST // 1000:
+    if _isNumber(text) and int(text) <= _MAX_OFFSET // 1000:
         return Point(StartKind.TIME, int(text) * 1000)
     try:
         moment = datetime.fromisoformat(text)

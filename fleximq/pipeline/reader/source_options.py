@@ -46,7 +46,7 @@ _KNOWN = {
     "consumerGroup",
     "lagUrl",
 }
-_SPELLED = {name.lower(): name for name in _KNOWN}
+_CANONICAL = {name.lower(): name for name in _KNOWN}
 _TRUTH = {"true": True, "false": False}
 
 
@@ -85,7 +85,7 @@ class SourceOptions:
         for name, value in written.items():
             # A name with a dot is a setting of Spark or of a catalog.
             if "." not in name:
-                known = _SPELLED.get(name.lower())
+                known = _CANONICAL.get(name.lower())
                 if known is None:
                     raise OptionRefused(f"the source has no option {name!r}")
                 options[known] = value

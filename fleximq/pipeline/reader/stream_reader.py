@@ -43,7 +43,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = tuple(columns)
-        self._wanted = Selection(options.topics)
+        self._selection = Selection(options.topics)
         self._journals: Journals | None = None
         self._target: Offsets | None = None
         self._progress: StreamProgress | None = None
@@ -96,7 +96,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         :raises RecordsMissing: a journal of the stream is gone.
         """
-        self._tell(start)
+        self._reportProgress(start)
         journals = self._find()
         begin = {journal: start.get(journal, -1) for journal in {*start, *journals}}
         for journal, offset in begin.items():
@@ -115,7 +115,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             lambda journal, *span: journals[journal].advance(*span),
         )
 
-    def _tell(self, start: Mapping[str, int]) -> None:
+    def _reportProgress(self, start: Mapping[str, int]) -> None:
         """Report the group's progress: Spark asks for the next batch when all before is processed."""
         if self._options.group is not None:
             if self._progress is None:
@@ -162,13 +162,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 begin = checked(id, begin, journal.bounds(), self._options.failOnDataLoss, _log.warning)
                 if self._progress is not None:
                     self._progress.countLost(id, start[id], begin)
-            found += self._all().partitions(journal, begin, until, self._options, self._wanted)
+            found += self._all().partitions(journal, begin, until, self._options, self._selection)
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one slice."""
         options = self._options
-        return read(partition, self._columns, self._wanted, options.failOnDataLoss, options.decoding)
+        return read(partition, self._columns, self._selection, options.failOnDataLoss, options.decoding)
 
     def commit(self, end: Mapping[str, int]) -> None:
         """No-op: Spark's checkpoint stores the progress of the query."""

@@ -58,15 +58,15 @@ class _Sink:
         self._options = SinkOptions.of(options)
         types = {field.name: field.dataType.typeName() for field in schema.fields}
         checkColumns(types, self._options.topic, self._options.packed, self._options.original)
-        self._stages = self._looked()
+        self._stages = self._check()
 
-    def _looked(self) -> bool | None:
+    def _check(self) -> bool | None:
         """Tell whether rows are staged; None if the broker is away, for which the tasks wait.
 
         Spark makes a sink for each commit and abort as well, and those must not fail for this check.
         """
         try:
-            with BrokerLink(replace(self._options.place, patience=0)) as link:
+            with BrokerLink(replace(self._options.place, timeout=0)) as link:
                 return self._isJournalled(link)
         except BrokerGone:
             return None
@@ -130,7 +130,7 @@ class _Sink:
 
     def _forget(self, query: str, batch: int) -> None:
         try:
-            with BrokerLink(replace(self._options.place, patience=0)) as link:
+            with BrokerLink(replace(self._options.place, timeout=0)) as link:
                 link.ask("/sink/abort", {"query": query, "batch": batch})
         except PipelineError as error:
             _log.warning("Unpublished rows staged for batch %s are discarded later: %s", batch, error)
@@ -210,7 +210,7 @@ def _publish(link: BrokerLink, portions: Iterator[list[Record]]) -> int:
                 else:
                     for record in run:
                         client.publish(topic, _valueOf(record), headers=_headers(record["headers"]))
-        client.flush(link.place.patience)
+        client.flush(link.place.timeout)
     except TimeoutError as error:
         raise BrokerGone(f"the broker at {link.place.url} did not take all rows in time: {error}") from error
     except ClientError as error:

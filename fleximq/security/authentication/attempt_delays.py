@@ -1,7 +1,7 @@
-"""How wrong credentials are slowed: each one from a place makes its answer, and those after it, come later.
+"""Delays the answers to wrong credentials: each failure of an address delays its answer and later ones.
 
-The delay goes before the answer, and stands for the place whether the peer waits for it or not. Right credentials
-are never delayed. Nothing here waits by itself: it counts, and says how long to wait.
+The delay runs for the address even if the peer disconnects. Right credentials are never delayed. This module only
+counts and returns delays; the caller waits.
 """
 
 from collections import OrderedDict, deque
@@ -11,23 +11,23 @@ from twisted.internet.interfaces import IReactorTime
 
 from fleximq.errors import NoCapacity
 
-#: Seconds before the first wrong answer to a place, and the most there can be; the delay doubles each time.
+#: The first and the maximum delay of an answer, in seconds; the delay doubles with each failure.
 FIRST_DELAY = 0.1
 MAX_DELAY = 5.0
-#: Seconds without a wrong attempt after which a place has a clean slate.
+#: Seconds without a wrong attempt after which the failures of an address are forgotten.
 FORGET_AFTER = 900.0
-#: How many attempts of a place are under way at a time, the wait before a wrong answer included.
+#: Maximum number of concurrent attempts of an address, delayed answers included.
 MAX_CONCURRENT = 16
-#: How many places are remembered; beyond that, those are forgotten whose last attempt is oldest.
+#: Maximum number of remembered addresses; those with the oldest last attempt are forgotten first.
 MAX_ADDRESSES = 10_000
-#: How many places are looked at for that with each attempt.
+#: Number of addresses checked for expiry with each attempt.
 EXPIRY_BATCH = 8
 
 _CROWDED = "too many attempts from here wait for their answer, try again later"
 
 
 class AttemptDelays:
-    """Remembers the places that wrong attempts came from."""
+    """Remembers the addresses of wrong attempts."""
 
     def __init__(self, clock: IReactorTime, most: int = MAX_ADDRESSES) -> None:
         self._clock = clock
@@ -35,15 +35,15 @@ class AttemptDelays:
         self._places: OrderedDict[Hashable, _Place] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return how many places are remembered."""
+        """Return the number of remembered addresses."""
         return len(self._places)
 
     def attempt(self, place: Hashable) -> "Attempt":
-        """Return a new attempt of this place, which counts for nothing yet."""
+        """Return a new attempt of this address, not counted yet."""
         return Attempt(self, place)
 
     def _of(self, place: Hashable) -> "_Place":
-        """Return what is known of a place, which becomes the latest, and forget what is old or too much."""
+        """Return the state of an address, mark it as the latest, and forget old and surplus ones."""
         now = self._clock.seconds()
         found = self._places.setdefault(place, _Place())
         self._places.move_to_end(place)
@@ -60,10 +60,10 @@ class AttemptDelays:
 
 
 class Attempt:
-    """One try of somebody to come in.
+    """One attempt to authenticate.
 
-    :meth:`enter` takes one of the few places that there are at a time, :meth:`fail` keeps it for as long as the answer
-    is delayed, and :meth:`leave` ends the attempt in any case.
+    :meth:`enter` takes one of the few concurrent attempts of an address, :meth:`fail` holds it while the answer is
+    delayed, and :meth:`leave` ends the attempt in any case.
     """
 
     def __init__(self, attempts: AttemptDelays, place: Hashable) -> None:
@@ -72,9 +72,9 @@ class Attempt:
         self._entered: _Place | None = None
 
     def enter(self) -> None:
-        """Take part in what goes on at a time; for checks that cost something, or whose secrets could be guessed.
+        """Count as a concurrent attempt; required before expensive checks and checks of secrets that can be guessed.
 
-        :raises NoCapacity: too many are under way from here.
+        :raises NoCapacity: too many attempts of this address are in progress.
         """
         if self._entered is None:
             place = self._attempts._of(self._place)
@@ -83,9 +83,9 @@ class Attempt:
             self._entered = place
 
     def fail(self) -> float:
-        """Count a wrong attempt, and return how many seconds its answer has to wait.
+        """Count a wrong attempt, and return the delay of its answer in seconds.
 
-        :raises NoCapacity: too many wait already; then this one need not.
+        :raises NoCapacity: too many answers are delayed already; then this one need not be.
         """
         place = self._entered or self._attempts._of(self._place)
         self.leave()
@@ -93,14 +93,14 @@ class Attempt:
         return place.fail(self._attempts._clock.seconds())
 
     def leave(self) -> None:
-        """Leave; what :meth:`fail` has kept stays taken."""
+        """End the attempt; the delay of :meth:`fail` continues."""
         if self._entered is not None:
             self._entered.checking -= 1
             self._entered = None
 
 
 class _Place:
-    """What is known of one place; ``held`` has the times until which delayed answers take part."""
+    """The state of one address; ``held`` has the ends of its delayed answers."""
 
     __slots__ = ("checking", "failures", "held", "touched")
 
@@ -111,7 +111,7 @@ class _Place:
         self.held: deque[float] = deque()
 
     def touch(self, now: float) -> None:
-        """Let go what is over."""
+        """Drop expired delays and old failures."""
         if now - self.touched > FORGET_AFTER:
             self.failures = 0
         self.touched = now
@@ -119,9 +119,9 @@ class _Place:
             self.held.popleft()
 
     def refuseIfCrowded(self) -> None:
-        """Say so if no further attempt may be under way.
+        """Check the limit of concurrent attempts.
 
-        :raises NoCapacity: it may not.
+        :raises NoCapacity: it is reached.
         """
         if self.checking + len(self.held) >= MAX_CONCURRENT:
             raise NoCapacity(_CROWDED)

@@ -1,4 +1,4 @@
-"""One way to say who one is: a checker behind a portal of ``twisted.cred``."""
+"""One authentication method: a checker wrapped in a portal of ``twisted.cred``."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import replace
@@ -28,17 +28,17 @@ from fleximq.security.principal import IPrincipal, Principal, isName
 
 _log = Logger("fleximq.security.way.Way")
 
-#: What a client of the broker can show; the last is what Twisted's own checkers know instead of a password of ours.
+#: The credentials that clients can send; the last is the form of a password that Twisted's own checkers accept.
 SHOWN = (IToken, IPassword, IApiKey, ICertificate, IUsernamePassword)
-#: How often a checker that does not say so is asked at a time.
+#: Concurrent checks of a checker that sets no limit.
 AT_ONCE = 4
 
 
 class AuthenticationMethod:
-    """A checker, asked in the manner that suits it.
+    """A checker, called within its limits.
 
-    :param scheme: the name by which it was chosen; stands in each principal that it vouches for.
-    :raises SettingError: it checks nothing that a client can show.
+    :param scheme: the name that selected it; recorded in each principal that it returns.
+    :raises SettingError: it checks no kind of credentials that clients can send.
     """
 
     def __init__(self, scheme: str, checker: ICredentialsChecker) -> None:
@@ -53,35 +53,35 @@ class AuthenticationMethod:
 
     @property
     def guarded(self) -> bool:
-        """Whether not everybody may ask it at any time."""
+        """Whether checks are limited and queued."""
         return self._line is not None
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What it has to say to the operator."""
+        """Warnings for the operator."""
         return tuple(self.checker.warnings) if ICautious.providedBy(self.checker) else ()
 
     def useReactor(self, reactor: Any) -> None:
-        """Hand the reactor on to a checker that needs it."""
+        """Pass the reactor to a checker that needs it."""
         if INeedsReactor.providedBy(self.checker):
             self.checker.useReactor(reactor)
 
     def accepts(self, credentials: Any) -> bool:
-        """Say whether it can check what is shown."""
+        """Return whether it can check credentials of this kind."""
         return self._spelled(credentials) is not None
 
     def remembered(self, credentials: Any) -> Principal | None:
-        """Return whom it vouched for a short while ago, when just the same was shown."""
+        """Return the cached principal of these credentials, or None."""
         if not IRemembering.providedBy(self.checker):
             return None
         found: Principal | None = self.checker.remembered(credentials)
         return None if found is None else replace(found, scheme=self.scheme)
 
     async def ask(self, credentials: Any, place: Hashable) -> Principal | None:
-        """Return whose credentials these are, None if nobody's.
+        """Return the principal of these credentials, None if they are wrong.
 
-        :raises NoCapacity: it cannot be found out now.
-        :raises BrokerError: the checker has a reason of its own to keep this one out.
+        :raises NoCapacity: they cannot be checked now.
+        :raises BrokerError: the checker refuses this client for a reason of its own.
         """
         spelled = self._spelled(credentials)
         login: Callable[[], Any] = lambda: self._portal.login(spelled, None, IPrincipal)  # noqa: E731
@@ -97,14 +97,17 @@ class AuthenticationMethod:
         return principal  # type: ignore[no-any-return]
 
     def vouch(self, principal: Principal) -> Principal | None:
-        """Return somebody whom it let in as it would today, None if it would not. Who cannot tell says yes."""
+        """Return an admitted principal as it would be admitted now, None if it would be refused.
+
+        A checker that does not implement :class:`IVouching` accepts it unchanged.
+        """
         if not IVouching.providedBy(self.checker):
             return principal
         found: Principal | None = self.checker.vouch(principal)
         return None if found is None else replace(found, scheme=self.scheme)
 
     def _spelled(self, credentials: Any) -> Any:
-        """Return the credentials as the checker knows them, None if it does not know such."""
+        """Return the credentials in a form that the checker accepts, None if it accepts none."""
         if any(each.providedBy(credentials) for each in self._interfaces):
             return credentials
         if isinstance(credentials, Password) and IUsernamePassword in self._interfaces:
@@ -116,15 +119,15 @@ class AuthenticationMethod:
 
 @implementer(IRealm)
 class _Realm:
-    """Turns what a checker answers into principals."""
+    """Turns the results of a checker into principals."""
 
     def __init__(self, scheme: str) -> None:
         self._scheme = scheme
 
     def requestAvatar(self, avatarId: Any, mind: object, *interfaces: Any) -> tuple[Any, Principal, Callable[[], None]]:
-        """Return who it is.
+        """Return the principal.
 
-        :raises UnauthorizedLogin: nobody can be called so, or the checker took it for somebody without a name.
+        :raises UnauthorizedLogin: the checker returned no name or an invalid one.
         """
         if isinstance(avatarId, bytes):
             avatarId = avatarId.decode(errors="surrogateescape")

@@ -1,6 +1,6 @@
-"""Finds out who somebody is: asks each way in turn, and lets who is wrong wait for the answer.
+"""Finds the principal of credentials: tries each method in turn, and delays wrong answers.
 
-What a peer hears, and after which time, is the same for a name that nobody has and for a secret that is wrong.
+The answer and its delay are the same for an unknown name and for a wrong secret.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -20,18 +20,18 @@ from fleximq.values.counted_event import CountedEvent, EventFamily
 
 _log = Logger("fleximq.security.authenticator.Authenticator")
 
-#: What is counted for each wrong attempt.
+#: The event counted for each wrong attempt.
 WRONG = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "wrong credentials")
-#: Where all peers on this machine come from; their wrong attempts count together.
+#: The key of all local peers; their wrong attempts count together.
 THIS_MACHINE = "this machine"
-#: Seconds between two lines of the log about this; a flood of attempts must not become one of lines.
+#: Minimum interval of log lines in seconds, so that a flood of attempts does not flood the log.
 QUIET = 1.0
 
 _WORDS = "these credentials are not valid here"
 
 
 class Authenticator:
-    """Asks the ways, in their order; the first that knows somebody decides who it is.
+    """Tries the methods in order; the first that accepts the credentials decides the principal.
 
     :param counted: called with :data:`WRONG` and 1 for each wrong attempt.
     """
@@ -51,11 +51,11 @@ class Authenticator:
         self._unsaid = 0
 
     async def identify(self, credentials: Any, address: object) -> Principal:
-        """Return whose credentials these are.
+        """Return the principal of these credentials.
 
-        :raises Unauthorized: nobody's, said after a while.
-        :raises AuthenticationFailed: they are of a kind that none of the ways checks.
-        :raises NoCapacity: it cannot be found out now.
+        :raises Unauthorized: they are wrong; raised after a delay.
+        :raises AuthenticationFailed: no method checks credentials of that kind.
+        :raises NoCapacity: they cannot be checked now.
         """
         ways = [way for way in self.methods if way.accepts(credentials)]
         if not ways:
@@ -69,7 +69,7 @@ class Authenticator:
                 return found
             delay = attempt.fail()
         except CancelledError:
-            attempt.fail()  # who goes before the answer does not get the next one sooner
+            attempt.fail()  # disconnecting early does not shorten the next delay
             raise
         finally:
             attempt.leave()
@@ -78,7 +78,7 @@ class Authenticator:
         raise Unauthorized(_WORDS)
 
     def vouch(self, principal: Principal) -> Principal | None:
-        """Return somebody who was let in as it would be today, None if it would not be."""
+        """Return an admitted principal as it would be admitted now, None if it would be refused."""
         for way in self.methods:
             if way.scheme == principal.scheme:
                 found = way.vouch(principal)
@@ -104,9 +104,9 @@ class Authenticator:
 async def _first(
     ways: Sequence[AuthenticationMethod], credentials: Any, place: Hashable, attempt: Attempt
 ) -> Principal | None:
-    """Return whom the first way knows that knows somebody; one that cannot tell is passed over as long as it can be.
+    """Return the principal of the first method that accepts the credentials; one that cannot check now is skipped.
 
-    :raises NoCapacity: nobody knows these credentials, but somebody could not tell.
+    :raises NoCapacity: no method accepts these credentials, but at least one could not check them.
     """
     failed: NoCapacity | None = None
     for way in ways:

@@ -1,8 +1,8 @@
-"""What a checker of credentials may offer beside ``ICredentialsChecker``; one that offers nothing of it works too.
+"""Optional interfaces that a checker of credentials may implement in addition to ``ICredentialsChecker``.
 
-A checker is made by an ``ICheckerFactory`` of ``twisted.cred.strcred``. Its ``requestAvatarId`` gives a
+A checker is made by an ``ICheckerFactory`` of ``twisted.cred.strcred``. Its ``requestAvatarId`` returns a
 :class:`fleximq.security.principal.Principal`, or a name as bytes or text, or fails with ``UnauthorizedLogin``.
-:exc:`fleximq.errors.NoCapacity` says that it cannot tell now.
+:exc:`fleximq.errors.NoCapacity` means that it cannot check now.
 """
 
 from typing import Any
@@ -11,41 +11,41 @@ from zope.interface import Attribute, Interface
 
 
 class IUnguessable(Interface):
-    """Checks secrets that are too long to be guessed, and does it at once.
+    """Checks secrets that are too long to be guessed, immediately.
 
-    Such a checker is asked without any wait. Every other one is asked only so often at a time, in a line in which
-    every address has its turn.
+    This checker is called without waiting. Calls of every other one are limited, and wait in a queue that is fair per
+    address.
     """
 
 
 class IRemembering(Interface):
-    """Knows for a while whom it has vouched for, so that they need not wait in line."""
+    """Caches results, so that known credentials skip the queue."""
 
     def remembered(credentials: Any) -> Any:
-        """Return the principal that these very credentials belong to, or None; without any work."""
+        """Return the cached principal of these credentials, or None; without further checks."""
 
 
 class IManyAtOnce(Interface):
-    """Knows how often it may be asked at a time."""
+    """Sets the number of concurrent checks."""
 
-    atOnce = Attribute("""How many checks it makes side by side.""")
+    atOnce = Attribute("""The maximum number of concurrent checks.""")
 
 
 class IVouching(Interface):
-    """Can be asked again about somebody it let in, after its files were read anew."""
+    """Can check an admitted principal again after its files were reloaded."""
 
     def vouch(principal: Any) -> Any:
-        """Return the principal as it would be let in now, with today's roles; None if it would not be."""
+        """Return the principal with today's roles; None if it would be refused now."""
 
 
 class INeedsReactor(Interface):
-    """Does work in threads, over the network or by the clock."""
+    """Uses threads, the network or timers."""
 
     def useReactor(reactor: Any) -> None:
-        """Take the reactor; called once, before the first check."""
+        """Receive the reactor; called once, before the first check."""
 
 
 class ICautious(Interface):
-    """Has something to say to the operator about its files."""
+    """Has warnings about its files for the operator."""
 
     warnings = Attribute("""Sentences, for the log and for ``fleximq check-config``.""")

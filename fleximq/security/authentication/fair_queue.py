@@ -1,7 +1,7 @@
-"""A line for work that may be done only so often at a time, in which every place has its turn.
+"""A bounded queue for limited concurrent work, fair per address.
 
-A place that has much in the line waits behind itself, not before others. The line is bounded: where it is full, the
-place with the most in it gives way to one that has less.
+Addresses take turns, so one with much queued work delays only itself. If the queue is full, the address with the most
+work in it loses its last entry to an address with less.
 """
 
 from collections import OrderedDict, deque
@@ -12,14 +12,14 @@ from twisted.internet.defer import Deferred, maybeDeferred
 
 from fleximq.errors import NoCapacity
 
-#: How many may stand in a line.
+#: Maximum length of the queue.
 MAX_WAITING = 1000
 
 _FULL = "too many credentials wait to be checked, try again later"
 
 
 class FairQueue:
-    """Does work, ``atOnce`` pieces of it at a time."""
+    """Runs work, at most ``atOnce`` pieces concurrently."""
 
     def __init__(self, atOnce: int, most: int = MAX_WAITING) -> None:
         self._atOnce = atOnce
@@ -30,15 +30,15 @@ class FairQueue:
         self._starting = False
 
     def __len__(self) -> int:
-        """Return how many stand in the line."""
+        """Return the number of queued pieces of work."""
         return self._count
 
     def run(self, place: Hashable, call: Callable[[], Any]) -> Deferred[Any]:
-        """Do this when it is its turn, and give what comes of it.
+        """Queue work, and return a Deferred of its result.
 
-        Who cancels leaves the line; what has begun already goes on, and counts until it ends.
+        Cancelling removes queued work; running work continues, and counts until it ends.
 
-        :param call: does the work; may return a Deferred. It fails with NoCapacity if the line is full.
+        :param call: does the work; may return a Deferred. It fails with NoCapacity if the queue is full.
         """
         work = _Work(place, call, self._leave)
         if self._count >= self._most and not self._makeRoom(place):
@@ -60,7 +60,7 @@ class FairQueue:
             self._starting = False
 
     def _next(self) -> "_Work":
-        """Take out the first of the place whose turn it is; the place goes to the end."""
+        """Remove the first work of the next address; the address moves to the end."""
         place, works = self._waiting.popitem(last=False)
         work = works.popleft()
         if works:
@@ -79,13 +79,13 @@ class FairQueue:
         self._start()
 
     def _leave(self, work: "_Work") -> None:
-        """Take out somebody who does not want to wait any more, if it still stands here."""
+        """Remove cancelled work, if it is still queued."""
         works = self._waiting.get(work.place)
         if works is not None and work in works:
             self._takeOut(works, work)
 
     def _makeRoom(self, place: Hashable) -> bool:
-        """Refuse the last of the place with the most in the line, unless that is the one that asks."""
+        """Refuse the last work of the address with the most in the queue, unless that is the requester."""
         longest = max(self._waiting, key=lambda each: len(self._waiting[each]))
         works = self._waiting[longest]
         if len(works) <= len(self._waiting.get(place, ())) + 1:
@@ -103,7 +103,7 @@ class FairQueue:
 
 
 class _Work:
-    """One piece of work in the line."""
+    """One piece of queued work."""
 
     __slots__ = ("call", "done", "place")
 
@@ -113,5 +113,5 @@ class _Work:
         self.done: Deferred[Any] = Deferred(lambda _: leave(self))
 
     def refuse(self) -> None:
-        """Say that the line is full."""
+        """Fail because the queue is full."""
         self.done.errback(NoCapacity(_FULL))

@@ -1,7 +1,7 @@
-"""What was found out about secrets a short while ago, without the secrets.
+"""Caches recent results of checks, without storing the secrets.
 
-They are known by a hash with a key that only this process has, made anew for each memory: what is in memory is of no
-use elsewhere. Bounded; what was put in first goes first.
+Secrets are hashed with a random key of each cache, so its content is useless outside this process. Bounded; the oldest
+entries are removed first.
 """
 
 import hashlib
@@ -10,17 +10,17 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-#: So many are remembered at most.
+#: Maximum number of entries.
 MAX_RESULTS = 10_000
 
 T = TypeVar("T")
 
 
 class ResultCache(Generic[T]):
-    """A memory of some seconds.
+    """Stores results for some seconds.
 
     :param now: returns the time in seconds.
-    :param lasting: for how many seconds something is remembered.
+    :param lasting: lifetime of an entry in seconds.
     """
 
     def __init__(self, now: Callable[[], float], lasting: float, most: int = MAX_RESULTS) -> None:
@@ -31,11 +31,11 @@ class ResultCache(Generic[T]):
         self._kept: OrderedDict[bytes, tuple[float, T]] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return how many are remembered."""
+        """Return the number of entries."""
         return len(self._kept)
 
     def get(self, *shown: str) -> T | None:
-        """Return what was put in for just these texts, None if nothing was or it is too long ago."""
+        """Return the value stored for these texts, None if there is none or it has expired."""
         key = self._hash(shown)
         until, value = self._kept.get(key, (0.0, None))
         if value is None:
@@ -46,9 +46,9 @@ class ResultCache(Generic[T]):
         return None
 
     def put(self, value: T, *shown: str, lasting: float | None = None) -> None:
-        """Remember this for these texts.
+        """Store a value for these texts.
 
-        :param lasting: for how many seconds, if not for as long as everything else.
+        :param lasting: its lifetime in seconds, if shorter than that of the cache.
         """
         lasting = self._lasting if lasting is None else min(lasting, self._lasting)
         key = self._hash(shown)

@@ -1,8 +1,7 @@
-"""From ``--auth SCHEME:ARGUMENT`` to a checker, found among the plug-ins of ``twisted.cred.strcred``.
+"""Parses ``--auth SCHEME:ARGUMENT`` and finds the checker among the plug-ins of ``twisted.cred.strcred``.
 
-What stands behind ``SCHEME:``: ``key=value`` pairs, separated by commas.
-
-A backslash takes the meaning from a comma behind it, as in ``--extension``.
+An argument may consist of ``key=value`` pairs, separated by commas. A backslash before a comma makes it part of the
+value, as in ``--extension``.
 """
 
 import re
@@ -26,7 +25,7 @@ def split(argument: str) -> list[str]:
 def pairs(parts: Collection[str], known: Collection[str]) -> dict[str, str]:
     """Return the values by their keys.
 
-    :raises SettingError: a part is no pair, a key is unknown, comes twice or has no value.
+    :raises SettingError: a part is no pair, a key is unknown, duplicate or has no value.
     """
     found: dict[str, str] = {}
     for part in parts:
@@ -50,7 +49,7 @@ Find = Callable[[Any], Iterable[Any]]
 
 
 def methodsOf(texts: Sequence[str], find: Find = getPlugins) -> list[AuthenticationMethod]:
-    """Return the ways that these texts ask for, in their order; files are read now.
+    """Return the methods for these texts, in order; reads their files.
 
     :raises SettingError: for the first that is wrong.
     """
@@ -67,16 +66,16 @@ def faults(texts: Sequence[str], find: Find = getPlugins) -> Iterator[str]:
 
 
 def warnings(texts: Sequence[str], find: Find = getPlugins) -> Iterator[str]:
-    """Yield what the operator should be told about the files behind these texts, which are right.
+    """Yield the warnings of the checkers of these texts.
 
-    :raises SettingError: for the first that is wrong.
+    :raises SettingError: for the first text that is wrong.
     """
     for way in methodsOf(texts, find):
         yield from way.warnings
 
 
 def shown(text: str) -> str:
-    """Return a text as it may be shown: the argument of a scheme that is not ours may hold a secret."""
+    """Return a text with secrets redacted: the argument of a scheme that is not ours may contain one."""
     scheme = text.partition(":")[0]
     return text if scheme in OWN or ":" not in text else f"{scheme}:..."
 

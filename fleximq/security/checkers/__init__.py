@@ -1,1 +1,1 @@
-"""The checkers that the broker brings along, one file each; docs/security.rst says how they are chosen."""
+"""The broker's own checkers, one file each; docs/security.rst describes how to choose one."""

@@ -1,4 +1,4 @@
-"""TLS client certificates, which the listener has verified: who is named in one is let in by that name."""
+"""Checks TLS client certificates, verified by the listener: takes the principal's name from the certificate."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,7 @@ def _alternative(kind: Any) -> Callable[[x509.Certificate], list[Any]]:
     return names
 
 
-#: Where the name can stand: the common name of the subject, or an alternative name of some kind.
+#: Fields that can contain the name: the subject's common name, or an alternative name of some kind.
 PLACES: dict[str, Callable[[x509.Certificate], list[Any]]] = {
     "cn": _commonNames,
     "dns": _alternative(x509.DNSName),
@@ -43,9 +43,9 @@ PLACES: dict[str, Callable[[x509.Certificate], list[Any]]] = {
 
 @implementer(ICredentialsChecker, IUnguessable)
 class CertificateChecker:
-    """Takes the name from a certificate.
+    """Reads the name from a certificate.
 
-    :param place: where it stands, one of :data:`PLACES`.
+    :param place: its field, one of :data:`PLACES`.
     """
 
     credentialInterfaces = (ICertificate,)
@@ -54,9 +54,9 @@ class CertificateChecker:
         self._namesIn = PLACES[place]
 
     def requestAvatarId(self, credentials: Any) -> Any:
-        """Return whom a certificate is for; as long as it is valid.
+        """Return the principal of a certificate, valid as long as the certificate.
 
-        :raises UnauthorizedLogin: there is not exactly one name at the place.
+        :raises UnauthorizedLogin: the field does not contain exactly one name.
         """
         certificate = credentials.certificate
         try:
@@ -71,7 +71,7 @@ class CertificateChecker:
 def certificates(argument: str) -> CertificateChecker:
     """Make the checker of ``--auth certificate:`` or ``certificate:name=PLACE``.
 
-    :raises SettingError: there is no such place.
+    :raises SettingError: the field is unknown.
     """
     place = schemes.pairs(schemes.split(argument), ("name",)).get("name", "cn")
     if place not in PLACES:

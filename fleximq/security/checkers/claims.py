@@ -1,4 +1,4 @@
-"""What somebody else says of a principal, in a token or in an answer: its name, its roles, what it may do."""
+"""Name, roles and grants of a principal from a token or a web service's answer."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,18 +7,18 @@ from fleximq.limits import TOPIC_BYTES
 from fleximq.rights import Action
 from fleximq.security.principal import isRole
 
-#: So many roles, or patterns for one action, may be said.
+#: Maximum number of roles, or of patterns for one action.
 MAX_ITEMS = 1000
 
 _ACTIONS = frozenset(Action)
 
 
 class WrongClaim(Exception):
-    """What is said is not of the form."""
+    """A claim is malformed."""
 
 
 def find(claims: Mapping[str, Any], path: str) -> Any:
-    """Return what stands at a place: under just this name, or else, at its dots, inside of one another; or None."""
+    """Return the claim of this name, or else follow its dots into nested maps; None if there is none."""
     if path in claims:
         return claims[path]
     found: Any = claims
@@ -30,7 +30,7 @@ def find(claims: Mapping[str, Any], path: str) -> Any:
 
 
 def rolesOf(said: object) -> frozenset[str]:
-    """Return roles: a list of names, or names with spaces between them. What can be no role's name is passed over.
+    """Return roles: a list of names, or names separated by spaces. Invalid names are ignored.
 
     :raises WrongClaim: it is neither.
     """
@@ -43,9 +43,9 @@ def rolesOf(said: object) -> frozenset[str]:
 
 
 def grantsOf(said: object) -> dict[str, tuple[str, ...]]:
-    """Return what is granted: for each action its patterns. ``true`` is all topics but those that begin with ``$``.
+    """Return the patterns granted for each action. ``true`` means all topics except those that begin with ``$``.
 
-    Where nothing is said, nothing is granted; that is written down, for it is not the same as no word about it.
+    An absent claim grants no action, explicitly, unlike a configuration without a permission claim.
 
     :raises WrongClaim: it is not a mapping of actions to patterns.
     """

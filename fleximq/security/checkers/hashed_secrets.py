@@ -1,7 +1,7 @@
-"""Tokens and API keys from a file that holds only their SHA-256.
+"""Checks tokens and API keys against a file of their SHA-256 hashes.
 
-That is enough for secrets that are too long to be guessed; ``fleximq token`` and ``fleximq apikey`` make such. A file
-with the secrets themselves in it is refused.
+That suffices for secrets too long to be guessed, as ``fleximq token`` and ``fleximq apikey`` make them. A file that
+contains the secrets themselves is refused.
 """
 
 import hashlib
@@ -20,19 +20,19 @@ from fleximq.security.authentication.checker_interfaces import ICautious, IUngue
 from fleximq.security.credentials import IApiKey, IToken
 from fleximq.security.principal import Principal
 
-#: A secret may have so many characters.
+#: Maximum length of a secret in characters.
 LONGEST = 4096
 
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 def hashOf(secret: str) -> str:
-    """Return what stands in a file for a secret."""
+    """Return the hash of a secret for the file."""
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
 def faultOfHash(written: str) -> str | None:
-    """Return what is wrong with a hash, as the end of a sentence, or None."""
+    """Return the fault of a hash, as the end of a sentence, or None."""
     return (
         None
         if _HASH.fullmatch(written)
@@ -42,11 +42,11 @@ def faultOfHash(written: str) -> str | None:
 
 @implementer(ICredentialsChecker, IUnguessable, IVouching, ICautious)
 class HashedSecrets:
-    """Knows secrets by their hashes. A name may have several, so that they can be changed one after the other.
+    """Finds principals by the hashes of their secrets. A name may have several, for changing them one by one.
 
-    :param interface: which credentials it checks.
-    :param attribute: where these have their secret.
-    :raises SettingError: the file is not as it must be, or has a secret twice.
+    :param interface: the kind of credentials it checks.
+    :param attribute: their attribute with the secret.
+    :raises SettingError: the file is invalid, or contains a secret twice.
     """
 
     def __init__(self, path: str, interface: Any, attribute: str) -> None:
@@ -63,9 +63,9 @@ class HashedSecrets:
             self._entries[place] = entry
 
     def requestAvatarId(self, credentials: Any) -> Any:
-        """Return whose secret it is.
+        """Return the principal of a secret.
 
-        :raises UnauthorizedLogin: nobody's.
+        :raises UnauthorizedLogin: the secret is unknown.
         """
         secret = getattr(credentials, self._attribute)
         if len(secret) <= LONGEST:
@@ -76,12 +76,12 @@ class HashedSecrets:
         raise UnauthorizedLogin()
 
     def vouch(self, principal: Principal) -> Principal | None:
-        """Return somebody as it stands in the file with the same secret, or None."""
+        """Return the principal that has the same name and secret in the file, or None."""
         entry = self._entries.get(self._place(principal.proof))
         return None if entry is None or entry.name != principal.name else _principalOf(entry)
 
     def _place(self, taken: str) -> bytes:
-        """Return where a hash is looked up, which says nothing about it to somebody who measures the time."""
+        """Return the key of a hash for lookup, keyed so that timing does not reveal it."""
         return hashlib.blake2b(taken.encode(), key=self._key, digest_size=32).digest()
 
 
@@ -92,7 +92,7 @@ def _principalOf(entry: secret_files.CredentialEntry) -> Principal:
 def tokens(argument: str) -> HashedSecrets:
     """Make the checker of ``--auth tokens:FILE``.
 
-    :raises SettingError: the file is not as it must be.
+    :raises SettingError: the file is invalid.
     """
     return HashedSecrets(argument, IToken, "token")
 
@@ -100,6 +100,6 @@ def tokens(argument: str) -> HashedSecrets:
 def apiKeys(argument: str) -> HashedSecrets:
     """Make the checker of ``--auth apikeys:FILE``.
 
-    :raises SettingError: the file is not as it must be.
+    :raises SettingError: the file is invalid.
     """
     return HashedSecrets(argument, IApiKey, "key")

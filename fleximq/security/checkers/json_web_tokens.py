@@ -1,4 +1,4 @@
-"""JSON Web Tokens (RFC 7519): HS256, RS256 or ES256, as the key demands it. FlexiMQ document 5.2.1 shows one."""
+"""Checks JSON Web Tokens (RFC 7519): HS256, RS256 or ES256, as the key requires. FlexiMQ document 5.2.1 shows one."""
 
 import hashlib
 from collections.abc import Mapping
@@ -23,16 +23,16 @@ from fleximq.security.principal import Principal, isName
 
 _log = Logger("fleximq.security.checkers.json_web_tokens.JsonWebTokens")
 
-#: A token may have so many characters.
+#: Maximum length of a token in characters.
 LONGEST = 16 * KIBIBYTE
-#: The most that clocks may be apart, in seconds.
+#: Maximum difference of clocks, in seconds.
 MOST_LEEWAY = 600.0
 
 _SOURCES = {"secret": signing_keys.ofSecret, "key": signing_keys.ofPem, "jwks": signing_keys.ofSet}
 
 
 class TokenRule(NamedTuple):
-    """What a token must say, and which of its claims say what; None: it is not looked at.
+    """Required claims, and the names of the claims to read; None: not checked.
 
     ``leeway`` is in seconds. ``principal``, ``roles`` and ``permissions`` are names of claims, or paths with dots.
     """
@@ -47,7 +47,7 @@ class TokenRule(NamedTuple):
 
 @implementer(ICredentialsChecker, IUnguessable, IVouching, ICautious)
 class JsonWebTokens:
-    """Knows tokens by their signature."""
+    """Checks tokens by their signature."""
 
     credentialInterfaces = (IToken,)
 
@@ -57,9 +57,9 @@ class JsonWebTokens:
         self._rule = rule
 
     def requestAvatarId(self, credentials: Any) -> Any:
-        """Return whom a token is for.
+        """Return the principal of a token.
 
-        :raises UnauthorizedLogin: it is not for anybody, here and now.
+        :raises UnauthorizedLogin: it is not valid here and now.
         """
         if len(credentials.token) > LONGEST:
             raise UnauthorizedLogin()
@@ -73,14 +73,14 @@ class JsonWebTokens:
         raise UnauthorizedLogin()
 
     def vouch(self, principal: Principal) -> Principal | None:
-        """Return somebody whose token would be judged by the same key and rule, or None."""
+        """Return the principal if the key and rule of its token are unchanged, or None."""
         known = any(principal.proof == self._proof(key) for key in self._keys.values())
         return principal if known else None
 
     def _keyFor(self, header: Mapping[str, Any]) -> SigningKey:
-        """Return the key that a token names, or the only one there is.
+        """Return the key that a token names, or the only key.
 
-        :raises UnauthorizedLogin: there is no such.
+        :raises UnauthorizedLogin: the key is unknown.
         """
         only = next(iter(self._keys.values())) if len(self._keys) == 1 else None
         key = (
@@ -102,9 +102,9 @@ class JsonWebTokens:
         return claims
 
     def _principalOf(self, claims: Mapping[str, Any], key: SigningKey) -> Principal:
-        """Return whom the claims are about.
+        """Return the principal of the claims.
 
-        :raises WrongClaim: they do not say it in the right form.
+        :raises WrongClaim: they are malformed.
         """
         rule = self._rule
         name = find(claims, rule.principal)

@@ -1,9 +1,9 @@
-"""Passwords from a file that holds their Argon2 hashes.
+"""Checks passwords against a file of their Argon2 hashes.
 
-A hash takes a thread some 30 ms and 19 MiB, so only two are taken at a time, and a password that was right is known
-again for some minutes without it. A name that nobody has costs the same as one that somebody has.
+A hash takes about 30 ms of a thread and 19 MiB, so only two run concurrently, and a right password is cached for some
+minutes. An unknown name costs the same as a known one.
 
-A few threads for work that takes long; they are begun when they are first needed, and end with their owner.
+Hashes run in a small thread pool, which starts at its first use and ends with its owner.
 """
 
 import hashlib
@@ -36,10 +36,10 @@ from fleximq.security.principal import Principal
 
 
 class WorkerThreads:
-    """Does work in threads.
+    """Runs calls in threads.
 
     :param callFromThread: the reactor's.
-    :param count: so many threads at most.
+    :param count: maximum number of threads.
     """
 
     def __init__(self, callFromThread: Callable[..., Any], count: int) -> None:
@@ -47,7 +47,9 @@ class WorkerThreads:
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="fleximq-credentials")
 
     def run(self, call: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
-        """Do this in a thread, and give what comes of it on the reactor's. What is cancelled goes on unheard."""
+        """Run a call in a thread, and return a Deferred of its result. A cancelled call finishes, its result is
+        dropped.
+        """
         done: Deferred[Any] = Deferred()
         self._threads.submit(_outcome, call, arguments).add_done_callback(
             lambda future: self._callFromThread(_tell, done, future)
@@ -67,15 +69,15 @@ def _tell(done: Deferred[Any], future: Future[Any]) -> None:
         done.callback(future.result())
 
 
-#: How new hashes are made: what OWASP asks for at least. Kibibytes, and passes over them.
+#: Parameters of new hashes, OWASP's minimum: kibibytes, and passes over them.
 MEMORY, PASSES = 19 * 1024, 2
-#: What the hashes of a file may ask for at most.
+#: Maximum parameters of the hashes in a file.
 MOST_MEMORY, MOST_PASSES, MOST_LANES = 1024 * 1024, 64, 64
-#: How many hashes are taken at a time.
+#: Maximum number of concurrent hashes.
 AT_ONCE = 2
-#: For how many seconds a password that was right is known.
+#: Lifetime of a cached password in seconds.
 REMEMBERED = 300.0
-#: A password may have so many bytes.
+#: Maximum length of a password in bytes.
 LONGEST = 1024
 
 _HASHER = PasswordHasher(time_cost=PASSES, memory_cost=MEMORY, parallelism=1)
@@ -83,12 +85,12 @@ Run = Callable[..., Deferred[Any]]
 
 
 def hashOf(password: str) -> str:
-    """Return what stands in a file for a password; takes as long as checking it."""
+    """Return the hash of a password for the file; takes as long as checking it."""
     return _HASHER.hash(password)
 
 
 def faultOfHash(written: str) -> str | None:
-    """Return what is wrong with a hash, as the end of a sentence, or None."""
+    """Return the fault of a hash, as the end of a sentence, or None."""
     try:
         asked = extract_parameters(written)
     except (InvalidHashError, ValueError):
@@ -99,7 +101,7 @@ def faultOfHash(written: str) -> str | None:
 
 
 def isRight(written: str, password: bytes) -> bool:
-    """Say whether a hash is that of a password; takes a while."""
+    """Return whether a hash matches a password; takes about 30 ms."""
     try:
         return _HASHER.verify(written, password)
     except (VerificationError, InvalidHashError):
@@ -108,10 +110,10 @@ def isRight(written: str, password: bytes) -> bool:
 
 @implementer(ICredentialsChecker, IManyAtOnce, IRemembering, IVouching, INeedsReactor, ICautious)
 class Passwords:
-    """Knows passwords by their hashes.
+    """Checks passwords by their hashes.
 
-    :param run: does work elsewhere and gives its outcome; by default in threads, once there is a reactor.
-    :raises SettingError: the file is not as it must be, or has a name twice.
+    :param run: runs a call elsewhere and returns a Deferred; by default in threads, from :meth:`useReactor` on.
+    :raises SettingError: the file is invalid, or contains a name twice.
     """
 
     credentialInterfaces = (IPassword,)
@@ -131,12 +133,12 @@ class Passwords:
         self._right: ResultCache[Principal] | None = None
 
     def useReactor(self, reactor: Any) -> None:
-        """Take threads and the clock from a reactor."""
+        """Use threads and the clock of a reactor."""
         self._run = self._run or WorkerThreads(reactor.callFromThread, AT_ONCE).run
         self._right = ResultCache(reactor.seconds, REMEMBERED)
 
     def remembered(self, credentials: Any) -> Principal | None:
-        """Return whose password it is, if it was right a short while ago."""
+        """Return the principal of a recently checked password, or None."""
         if self._right is None or len(credentials.password) > LONGEST:
             return None
         return self._right.get(credentials.username, credentials.password)
@@ -155,26 +157,26 @@ class Passwords:
         return principal
 
     def requestAvatarId(self, credentials: Any) -> Any:
-        """Return whose password it is; it fails with UnauthorizedLogin if it is nobody's."""
+        """Return the principal; fails with UnauthorizedLogin if the password is wrong."""
         return Deferred.fromCoroutine(self._check(credentials))
 
     def vouch(self, principal: Principal) -> Principal | None:
-        """Return somebody as it stands in the file with the same password, or None."""
+        """Return the principal if it has the same password in the file, or None."""
         entry = self._entries.get(principal.name)
         found = None if entry is None else _principalOf(entry)
         return found if found is not None and found.proof == principal.proof else None
 
     def _decoyOf(self, name: str) -> str:
-        """Return the hash on which to spend the time for a name that nobody has: always the same for the same name.
+        """Return the hash to compute for an unknown name: always the same for the same name.
 
-        It is somebody's, so that where hashes cost differently, unknown names do so as well.
+        It is taken from the file, so that unknown names have the same range of costs as known ones.
         """
         taken = hashlib.blake2b(name.encode(errors="surrogatepass"), key=self._key, digest_size=8).digest()
         return self._decoys[int.from_bytes(taken, "big") % len(self._decoys)]
 
 
 def _spelled(password: str) -> bytes | None:
-    """Return the bytes of a password, None if nobody's can be like it."""
+    """Return the bytes of a password, None if it cannot be valid."""
     try:
         spelled = password.encode()
     except UnicodeEncodeError:
@@ -194,6 +196,6 @@ def _principalOf(entry: secret_files.CredentialEntry) -> Principal:
 def passwords(argument: str) -> Passwords:
     """Make the checker of ``--auth passwords:FILE``.
 
-    :raises SettingError: the file is not as it must be.
+    :raises SettingError: the file is invalid.
     """
     return Passwords(argument)

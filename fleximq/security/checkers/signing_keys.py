@@ -1,6 +1,6 @@
-"""The keys with which JSON Web Tokens are signed, each bound to its one algorithm.
+"""The keys that sign JSON Web Tokens, each bound to one algorithm.
 
-A token never decides how it is checked: that is settled by the key, which is settled by the operator.
+The operator's key determines how a token is checked, never the token itself.
 """
 
 import hashlib
@@ -17,12 +17,12 @@ from jwt.exceptions import PyJWTError
 from fleximq.errors import SettingError
 from fleximq.security import secret_files
 
-#: A secret has so many bytes at least (RFC 7518, 3.2), an RSA key so many bits.
+#: Minimum size of a secret in bytes (RFC 7518, 3.2), and of an RSA key in bits.
 SECRET_BYTES, RSA_BITS = 32, 2048
 
 
 class SigningKey(NamedTuple):
-    """A key: what it is known by in a set ("" if it stands alone), its algorithm, itself, and a hash of it."""
+    """A key: its id in a set ("" outside of one), its algorithm, itself, and a hash of it."""
 
     id: str
     algorithm: str
@@ -34,14 +34,14 @@ class SigningKey(NamedTuple):
 
 
 class Keys(NamedTuple):
-    """All keys of a checker, and what the operator should be told."""
+    """All keys of a checker, and warnings for the operator."""
 
     keys: tuple[SigningKey, ...]
     warnings: tuple[str, ...] = ()
 
 
 def ofSecret(path: str) -> Keys:
-    """Return the secret in a file, for HS256. A line end behind it does not belong to it.
+    """Return the secret in a file, for HS256. A line end after it is not part of it.
 
     :raises SettingError: it cannot be read, is too short, or is a key of another kind.
     """
@@ -65,7 +65,7 @@ def ofPem(path: str) -> Keys:
             key: Any = x509.load_pem_x509_certificate(content).public_key()
         else:
             key = serialization.load_pem_public_key(content)
-    except Exception as error:  # cryptography has many words for it
+    except Exception as error:  # cryptography raises many kinds
         if b"PRIVATE KEY" in content:
             raise SettingError(f"{path} holds a private key, but only the public one is needed here") from error
         raise SettingError(f"{path} holds no public key and no certificate in PEM") from error
@@ -73,9 +73,9 @@ def ofPem(path: str) -> Keys:
 
 
 def ofSet(path: str) -> Keys:
-    """Return the keys in a JWKS file that can be used: RSA and P-256 keys for signatures. Others are passed over.
+    """Return the usable keys of a JWKS file: RSA and P-256 keys for signatures. Others are ignored.
 
-    :raises SettingError: it cannot be read, holds none, or two with one ``kid``.
+    :raises SettingError: it cannot be read, contains none, or two with one ``kid``.
     """
     found = secret_files.read(path, public=True)
     try:

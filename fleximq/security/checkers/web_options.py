@@ -1,4 +1,4 @@
-"""What stands behind ``--auth http:``: a URL, and options behind commas."""
+"""Parses the options of ``--auth http:``: a URL, and options separated by commas."""
 
 import re
 from typing import Any
@@ -13,7 +13,7 @@ from fleximq.security import secret_files
 from fleximq.security.authentication import schemes
 from fleximq.security.checkers.web_service import Service, WebService
 
-#: The longest that may be waited, and that an answer may be remembered, in seconds.
+#: Maximum timeout, and maximum lifetime of a cached answer, in seconds.
 MOST_TIMEOUT, MOST_CACHE = 60.0, 86400.0
 
 _KNOWN = ("timeout", "cache", "bearer", "ca")
@@ -47,9 +47,9 @@ def webService(argument: str) -> WebService:
 
 
 def _checked(url: str) -> tuple[str, ...]:
-    """Return what the operator should be told about a URL.
+    """Return the warnings about a URL for the operator.
 
-    :raises SettingError: it cannot be asked.
+    :raises SettingError: it is invalid.
     """
     try:
         parsed = URL.fromText(url)
@@ -80,15 +80,15 @@ def _line(path: str, found: secret_files.SecretFile) -> str:
 
 
 def _trusting(path: str) -> Any:
-    """Return a policy that trusts the authorities in a PEM file, and no others.
+    """Return a policy that trusts only the authorities in a PEM file.
 
-    :raises SettingError: it holds none.
+    :raises SettingError: it contains none.
     """
     try:
         trusted = [Certificate.loadPEM(each) for each in _PEM.findall(secret_files.read(path, public=True).content)]
     except SettingError:
         raise
-    except Exception as error:  # OpenSSL has many words for it
+    except Exception as error:  # OpenSSL raises many kinds
         raise SettingError(f"{path} holds a certificate that cannot be read") from error
     if not trusted:
         raise SettingError(f"{path} holds no certificate in PEM")

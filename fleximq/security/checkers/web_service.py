@@ -1,8 +1,6 @@
-"""Credentials that a web service judges: it is asked by POST, and what it said is known for a while.
+"""Checks credentials by a POST request to a web service, and caches its answers.
 
-Whatever it does but answer in time and in the right form, nobody is let in: the door stays shut.
-
-What a web service that judges credentials answers.
+If the answer is late, malformed or missing, the client is refused.
 """
 
 import json
@@ -38,7 +36,7 @@ from fleximq.security.checkers.claims import WrongClaim, grantsOf, rolesOf
 from fleximq.security.credentials import ApiKey, IApiKey, IPassword, IToken, Password, Token
 from fleximq.security.principal import Principal, isName
 
-#: An answer may have so many bytes.
+#: Maximum size of an answer in bytes.
 MAX_ANSWER_BYTES = 64 * KIBIBYTE
 
 
@@ -50,10 +48,10 @@ def body(response: Any) -> Deferred[bytes]:
 
 
 def principalOf(answer: bytes, proof: str) -> Principal:
-    """Return whom the service has named.
+    """Return the principal that the service names.
 
-    :param proof: by which the checker knows the principal as its own.
-    :raises WrongClaim: it has not done it in the right form.
+    :param proof: lets the checker recognise the principal as its own.
+    :raises WrongClaim: the answer is malformed.
     """
     try:
         said = json.loads(answer)
@@ -84,7 +82,7 @@ class _Reader(Protocol):
         self.done: Deferred[bytes] = Deferred(lambda _: self._abort())
 
     def dataReceived(self, data: bytes) -> None:
-        """Take a piece, unless it is too much."""
+        """Receive a chunk, up to the limit."""
         self._size += len(data)
         if self._size <= MAX_ANSWER_BYTES:
             self._pieces.append(data)
@@ -93,7 +91,7 @@ class _Reader(Protocol):
             self._abort()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Give the body, if it is whole."""
+        """Fire ``done`` with the body if it is complete."""
         if self.done.called:
             return
         if reason.check(ResponseDone, PotentialDataLoss):
@@ -109,16 +107,18 @@ class _Reader(Protocol):
 
 _log = Logger("fleximq.security.checkers.web_service.WebService")
 
-#: How often the service is asked at a time.
+#: Maximum number of concurrent requests.
 AT_ONCE = 32
-#: For how many seconds it is known, at most, that credentials are wrong.
+#: Maximum lifetime of a cached refusal in seconds.
 REFUSED_FOR = 10.0
-#: Seconds between two lines of the log about a service that does not answer.
+#: Minimum interval in seconds of log lines about a service that does not answer.
 QUIET = 1.0
 
 
 class Service(NamedTuple):
-    """Where and how to ask. Times are in seconds, ``headers`` beside our own; ``policy`` None: trust as browsers do."""
+    """The URL and the options of requests. Times are in seconds, ``headers`` are additional ones; ``policy`` None:
+    trust as browsers do.
+    """
 
     url: str
     timeout: float = 5.0
@@ -131,7 +131,7 @@ class Service(NamedTuple):
         return f"Service(url={self.url!r})"
 
 
-#: What is remembered of credentials that are wrong.
+#: The cached result for wrong credentials.
 _NOBODY = Principal("")
 
 
@@ -139,7 +139,7 @@ _NOBODY = Principal("")
 class WebService:
     """Asks a web service.
 
-    :param agent: asks in place of the one that is made for the reactor.
+    :param agent: sends the requests instead of the one made for the reactor.
     :param wall: returns the time in seconds since 1970.
     """
 
@@ -154,7 +154,7 @@ class WebService:
         self._quietUntil = 0.0
 
     def useReactor(self, reactor: Any) -> None:
-        """Take connections and the clock from a reactor."""
+        """Use connections and the clock of a reactor."""
         self._reactor = reactor
         self._known: ResultCache[Principal] = ResultCache(reactor.seconds, self._service.cache)
         if self._agent is None:
@@ -162,19 +162,19 @@ class WebService:
             self._agent = Agent(reactor, connectTimeout=self._service.timeout, **https)
 
     def remembered(self, credentials: Any) -> Principal | None:
-        """Return whose credentials these are, if the service said so a short while ago."""
+        """Return the cached principal of these credentials, or None."""
         found = self._known.get(*_shown(credentials).values())
         return None if found is _NOBODY else found
 
     def requestAvatarId(self, credentials: Any) -> Any:
-        """Return whose credentials these are.
+        """Return the principal of these credentials.
 
-        It fails with UnauthorizedLogin if the service says nobody's, and with NoCapacity if it does not say.
+        It fails with UnauthorizedLogin if the service refuses them, and with NoCapacity without a valid answer.
         """
         return Deferred.fromCoroutine(self._check(_shown(credentials)))
 
     def vouch(self, principal: Principal) -> Principal | None:
-        """Return whom this same service has let in; it is not asked again."""
+        """Return the principal if this service admitted it; sends no request."""
         return principal if principal.proof == self._service.url else None
 
     async def _check(self, shown: Mapping[str, str]) -> Principal:
@@ -187,9 +187,9 @@ class WebService:
         return found
 
     async def _askInTime(self, shown: Mapping[str, str]) -> Principal:
-        """Return what the service says, :data:`_NOBODY` if nobody's.
+        """Return the service's answer, :data:`_NOBODY` if it refuses the credentials.
 
-        :raises NoCapacity: it does not say it in time and in the right form.
+        :raises NoCapacity: the answer is late or malformed.
         """
         try:
             return await Deferred.fromCoroutine(self._ask(shown)).addTimeout(self._service.timeout, self._reactor)
@@ -236,7 +236,7 @@ class WebService:
 
 @implementer(IBodyProducer)
 class _Question:
-    """A body that is there as a whole."""
+    """A request body in memory."""
 
     def __init__(self, content: bytes) -> None:
         self.length = len(content)
@@ -248,17 +248,17 @@ class _Question:
         return succeed(None)
 
     def pauseProducing(self) -> None:
-        """Do nothing: it is over."""
+        """Ignored: the body is complete."""
 
     def resumeProducing(self) -> None:
-        """Do nothing: it is over."""
+        """Ignored: the body is complete."""
 
     def stopProducing(self) -> None:
-        """Do nothing: it is over."""
+        """Ignored: the body is complete."""
 
 
 def _shown(credentials: Token | Password | ApiKey) -> dict[str, str]:
-    """Return credentials as the service is asked about them: as in a FlexiMQ JOIN."""
+    """Return credentials in the form of the request: as in a FlexiMQ JOIN."""
     if isinstance(credentials, Token):
         return {"type": "token", "token": credentials.token}
     if isinstance(credentials, Password):

@@ -1,6 +1,6 @@
-"""Admission that also looks at how often peers try to join, and whether they came and went too often.
+"""Limits join attempts, and refuses clients that reconnect too often, before credentials are checked.
 
-It stands before the one that looks at credentials, so that a flood of attempts costs nothing behind it.
+A flood of attempts so costs no checks.
 """
 
 import math
@@ -18,20 +18,20 @@ from fleximq.security.rates.flapping import FlappingLimit
 from fleximq.security.rates.token_bucket import KeyedBuckets
 from fleximq.values.counted_event import CountedEvent, EventFamily
 
-#: What is counted for each attempt that is turned away here.
+#: The events counted for refused attempts.
 TOO_OFTEN = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many attempts to join a second from one address")
 FLAPS = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "came and went too often")
 
 
 @implementer(IAdmission)
 class RateLimitedAdmission:
-    """Admits whom another admission does, as long as they do not come too often.
+    """Forwards attempts within the limits to another admission.
 
-    :param inner: looks at who it is.
-    :param joins: how often an address may try to join; this machine's own as often as they like.
-    :param flapping: knows who has to stay away.
+    :param inner: checks the credentials.
+    :param joins: the rate of attempts per remote address; local peers are not limited.
+    :param flapping: the clients that must wait.
     :param seconds: the clock.
-    :param counted: called with the reason and 1 for everybody who is turned away here.
+    :param counted: called with the reason and 1 for each refusal.
     """
 
     def __init__(
@@ -50,15 +50,15 @@ class RateLimitedAdmission:
 
     @property
     def required(self) -> bool:
-        """Whether nobody comes in without credentials."""
+        """Whether credentials are required."""
         return bool(self._inner.required)
 
     def refusal(self, address: Any) -> str | None:
-        """Return the sentence with which a peer at this address is turned away whatever it shows, or None."""
+        """Return the sentence that refuses a peer regardless of its credentials, or None."""
         return self._inner.refusal(address)
 
     def admit(self, credentials: Any, address: Any) -> "Deferred[Admitted]":
-        """Count an attempt, and let the other admission decide, see :class:`fleximq.interfaces.IAdmission`."""
+        """Count an attempt, and let the inner admission decide, see :class:`fleximq.interfaces.IAdmission`."""
         place = addressKey(address)
         if place is not None:
             try:
@@ -72,7 +72,7 @@ class RateLimitedAdmission:
         return admitted.addCallback(self._mayStay)
 
     def renewed(self, admitted: Any) -> Any:
-        """Return who was admitted a while ago as it would be admitted now."""
+        """Return an earlier admission as it would be admitted now."""
         return self._inner.renewed(admitted)
 
     def _mayStay(self, admitted: Admitted) -> Admitted:

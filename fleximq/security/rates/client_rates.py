@@ -1,8 +1,8 @@
-"""How much clients may send: what is allowed to each connection, and to all connections of one principal together.
+"""Rate limits for connections, and for all connections of one principal together.
 
-:class:`Rates` gives each client that comes in a :class:`Meter`, or none where nothing is limited. What a principal may
-send is one set of buckets for all its connections. It is forgotten when they are gone, unless there is still a debt on
-it: to come again clears none.
+:class:`Rates` gives each admitted client a :class:`Meter`, or None if no rate is limited. All connections of a
+principal share one set of buckets. It is deleted after the last connection, unless it still has a debt: reconnecting
+clears none.
 """
 
 import math
@@ -12,12 +12,12 @@ from typing import NamedTuple
 from fleximq.config.rate_options import Rate
 from fleximq.security.rates.token_bucket import TINY, Bucket
 
-#: So many principals that are gone may be remembered with their debts.
+#: Maximum number of departed principals that are remembered with their debts.
 MAX_DEPARTED = 1_000
 
 
 class Allowance(NamedTuple):
-    """Messages, bytes and subscriptions in a second; None is no limit."""
+    """Messages, bytes and subscriptions per second; None is no limit."""
 
     messages: Rate | None = None
     bytes: Rate | None = None
@@ -25,7 +25,7 @@ class Allowance(NamedTuple):
 
 
 class RateRules(NamedTuple):
-    """What is allowed to each client, and to each principal; ``refuses`` says that what is over it is refused."""
+    """The allowances of each client and of each principal; ``refuses``: excess messages are refused."""
 
     client: Allowance = Allowance()
     principal: Allowance = Allowance()
@@ -33,12 +33,12 @@ class RateRules(NamedTuple):
 
     @property
     def on(self) -> bool:
-        """Whether anything is limited."""
+        """Whether any rate is limited."""
         return any((*self.client, *self.principal))
 
 
 class _Purse:
-    """The buckets of one allowance, in its order; None where there is no limit."""
+    """The buckets of one allowance, in its order; None for an unlimited rate."""
 
     __slots__ = ("buckets", "users")
 
@@ -59,7 +59,7 @@ class _Purse:
 
 
 class Meter:
-    """What one connection may send. ``refuses`` says whether its session refuses what is over, instead of waiting."""
+    """The rates of one connection. ``refuses``: its session refuses excess messages instead of waiting."""
 
     __slots__ = ("_bytes", "_leave", "_messages", "_purses", "_seconds", "_subscriptions", "refuses")
 
@@ -73,14 +73,14 @@ class Meter:
         self.renew()
 
     def renew(self) -> None:
-        """Look anew at which buckets there are."""
+        """Read the buckets again after a change of the rules."""
         messages, sizes, subscriptions = zip(*(purse.buckets for purse in self._purses), strict=True)
         self._messages = [bucket for bucket in messages if bucket is not None]
         self._bytes = [bucket for bucket in sizes if bucket is not None]
         self._subscriptions = [bucket for bucket in subscriptions if bucket is not None]
 
     def spend(self, messages: int, size: int) -> None:
-        """Charge what came."""
+        """Charge received messages."""
         now = self._seconds()
         for bucket in self._messages:
             bucket.spend(messages, now)
@@ -88,21 +88,21 @@ class Meter:
             bucket.spend(size, now)
 
     def spendSubscription(self) -> None:
-        """Charge that a subscription is asked for."""
+        """Charge one request for a subscription."""
         now = self._seconds()
         for bucket in self._subscriptions:
             bucket.spend(1, now)
 
     def wait(self) -> float:
-        """Return the seconds for which nothing more should come, 0 if it may."""
+        """Return the seconds to pause reading, 0 for none."""
         now = self._seconds()
         return max((bucket.wait(now) for bucket in self._all()), default=0.0)
 
     def admits(self, messages: int, size: int) -> int:
         """Return how many of these messages are within the rates, and charge those.
 
-        :param size: the bytes of all of them; they are taken as equally long. One may be longer than a burst: whether
-            it is admitted is decided by what came before.
+        :param size: the bytes of all of them; each is assumed to have the mean size. A message may be larger than a
+            burst: earlier messages decide whether it is admitted.
         """
         now = self._seconds()
         room = messages
@@ -117,7 +117,7 @@ class Meter:
         return room
 
     def admitsSubscription(self) -> bool:
-        """Tell whether one more subscription is within the rate, and charge it if it is."""
+        """Return whether one more subscription is within the rate, and charge it if it is."""
         now = self._seconds()
         if any(bucket.left(now) + TINY < 1 for bucket in self._subscriptions):
             return False
@@ -125,7 +125,7 @@ class Meter:
         return True
 
     def close(self) -> None:
-        """The connection is gone."""
+        """The connection is closed."""
         self._leave(self)
 
     def _all(self) -> Sequence[Bucket]:
@@ -133,7 +133,7 @@ class Meter:
 
 
 class Rates:
-    """Gives out meters.
+    """Creates meters.
 
     :param seconds: the clock.
     """
@@ -146,7 +146,7 @@ class Rates:
         self._gone: dict[str, None] = {}
 
     def meter(self, principal: str | None) -> Meter | None:
-        """Return the meter of a client that has come in as this principal; None if nothing is limited."""
+        """Return the meter of an admitted client; None if no rate is limited."""
         if not self.rules.on:
             return None
         own = _Purse(self.rules.client, self._seconds())
@@ -159,7 +159,7 @@ class Rates:
         return meter
 
     def change(self, rules: RateRules) -> None:
-        """Go on by other rules. A client that had no limit when it came in has none until it comes again."""
+        """Apply new rules. A client admitted without limits has none until it reconnects."""
         self.rules = rules
         now = self._seconds()
         for shared in self._principals.values():
@@ -171,7 +171,7 @@ class Rates:
 
     @property
     def principals(self) -> int:
-        """How many principals are remembered."""
+        """The number of remembered principals."""
         return len(self._principals)
 
     def _sharedBy(self, principal: str) -> _Purse | None:
@@ -194,7 +194,7 @@ class Rates:
             self._forget()
 
     def _forget(self) -> None:
-        """Forget who is gone and owes nothing; of the others, those who went first, where they are too many."""
+        """Forget departed principals without debt; if there are too many others, the earliest departed."""
         now = self._seconds()
         first = next(iter(self._gone))
         last = next(reversed(self._gone))

@@ -1,24 +1,24 @@
-"""Clients that come and go all the time have to stay away for a while.
+"""Blocks clients that reconnect too often.
 
-A client counts as flapping when it has left so many times within a minute, each time after less than a minute: who
-leaves after a long time, be it together with a thousand others of the same address, is not. What it is counted by is
-its principal, else its address; clients of this machine without credentials are not counted.
+A client is flapping after too many disconnects within a minute, each of a connection shorter than a minute; so
+long-lived clients of one address that disconnect together are not. Clients are counted by principal, else by address;
+local clients without credentials are not counted.
 """
 
 from collections import deque
 from collections.abc import Callable, Hashable
 
-#: Seconds within which departures add up.
+#: Seconds within which disconnects are counted.
 WINDOW = 60.0
 
 
 class FlappingLimit:
-    """Counts departures.
+    """Counts disconnects.
 
-    :param most: so many within a minute are too many; 0: none are.
-    :param wait: seconds for which such a client is not let in.
+    :param most: disconnects within a minute that block a client; 0: no limit.
+    :param wait: duration of the block in seconds.
     :param seconds: the clock.
-    :param remembered: so many peers are remembered; when there are more at a time, those who left first are forgotten.
+    :param remembered: maximum number of remembered clients; the earliest disconnected are forgotten first.
     """
 
     __slots__ = ("_kept", "_left", "_remembered", "_seconds", "most", "wait")
@@ -41,7 +41,7 @@ class FlappingLimit:
         return len(self._left) + len(self._kept)
 
     def left(self, who: Hashable | None, lived: float) -> bool:
-        """Count that a client has gone after so many seconds; True if it has to stay away now."""
+        """Count a disconnect after ``lived`` seconds; True if the client is blocked now."""
         if not self.most or who is None or lived >= WINDOW:
             return False
         now = self._seconds()
@@ -59,7 +59,7 @@ class FlappingLimit:
         return False
 
     def waits(self, who: Hashable | None) -> float:
-        """Return for how many seconds more a client has to stay away, 0 if it may come."""
+        """Return the seconds until the block of a client ends, 0 if it may connect."""
         if not self._kept:
             return 0.0
         until = self._kept.get(who)
@@ -72,7 +72,7 @@ class FlappingLimit:
         return 0.0
 
     def change(self, most: int, wait: float) -> None:
-        """Go on by other numbers. Without any, nobody has to stay away."""
+        """Apply new limits. Without a limit all blocks end."""
         self.most = most
         self.wait = wait
         if not most:
@@ -80,7 +80,7 @@ class FlappingLimit:
             self._kept.clear()
 
     def _forget(self, now: float) -> None:
-        """Let go of what no longer matters: both are in order of their times, as long as the settings stay."""
+        """Drop expired entries: both tables are in order of their times while the settings stay."""
         _drop(self._left, lambda times: times[-1] <= now - WINDOW, self._remembered)
         _drop(self._kept, lambda until: until <= now, self._remembered)
 

@@ -1,20 +1,20 @@
-"""Token buckets: how much may come in a second, and how much at once.
+"""Token buckets: an amount per second, and a burst.
 
-A bucket fills at its rate up to its burst. What came already can be charged even if there is not so much in it: the
-bucket is in debt then, and says how long until it is not. Times are those of a clock that is passed in, in seconds;
-where it goes back, nothing is lost but the time that it goes back over. 0.3 us a charge.
+A bucket fills at its rate up to its burst. Received data is charged even if the bucket is too empty: it is then in
+debt, and returns the time until the debt is cleared. Times are seconds of a clock that is passed in; if it is set back,
+only the time of the step is lost. 0.3 us a charge.
 """
 
 from collections.abc import Hashable
 
 from fleximq.config.rate_options import Rate
 
-#: What is missing by so little is there: times are floating point numbers.
+#: Tolerance for amounts: times are floating point numbers.
 TINY = 1e-6
 
 
 class Bucket:
-    """What one client, principal or address may still send. It is full at first."""
+    """The remaining amount of one client, principal or address. Initially full."""
 
     __slots__ = ("_at", "_left", "rate")
 
@@ -24,18 +24,18 @@ class Bucket:
         self._at = now
 
     def left(self, now: float) -> float:
-        """Return how much there is, negative in debt."""
+        """Return the remaining amount, negative in debt."""
         if now > self._at:
             self._left = min(self.rate.burst, self._left + (now - self._at) * self.rate.perSecond)
         self._at = now
         return self._left
 
     def spend(self, amount: float, now: float) -> None:
-        """Charge what came, whether there is so much or not."""
+        """Charge an amount, even beyond the remaining one."""
         self._left = self.left(now) - amount
 
     def take(self, amount: float, now: float) -> bool:
-        """Charge this if there is so much; else nothing is charged."""
+        """Charge an amount if it is available, and return whether it was."""
         left = self.left(now)
         if left + TINY < amount:
             return False
@@ -43,25 +43,25 @@ class Bucket:
         return True
 
     def wait(self, now: float) -> float:
-        """Return the seconds until it is out of debt, 0 if it is in none."""
+        """Return the seconds until the debt is cleared, 0 without debt."""
         left = self.left(now)
         return -left / self.rate.perSecond if left < -TINY else 0.0
 
     def isFull(self, now: float) -> bool:
-        """Tell whether it is as good as new."""
+        """Return whether the bucket is full."""
         return self.left(now) + TINY >= self.rate.burst
 
     def change(self, rate: Rate) -> None:
-        """Go on at another rate; a debt stays."""
+        """Change the rate; a debt stays."""
         self.rate = rate
         self._left = min(self._left, rate.burst)
 
 
 class KeyedBuckets:
-    """A bucket for everybody who comes, as long as it differs from a new one.
+    """A bucket for each key, e.g. an address, while it is not full.
 
-    :param rate: how often one may come; None: as often as it likes.
-    :param most: so many are remembered. When there are more at a time, those who came first are forgotten.
+    :param rate: attempts per key; None: unlimited.
+    :param most: maximum number of buckets. The oldest are forgotten first.
     """
 
     __slots__ = ("_buckets", "_most", "rate")
@@ -75,7 +75,7 @@ class KeyedBuckets:
         return len(self._buckets)
 
     def passes(self, who: Hashable, now: float) -> bool:
-        """Count one more who comes, and tell whether it is within the rate; one who is not is not counted."""
+        """Count an attempt, and return whether it is within the rate; a refused one is not charged."""
         if self.rate is None:
             return True
         bucket = self._buckets.get(who)
@@ -86,7 +86,7 @@ class KeyedBuckets:
         return bucket.take(1, now)
 
     def change(self, rate: Rate | None) -> None:
-        """Go on at another rate."""
+        """Change the rate."""
         self.rate = rate
         if rate is None:
             self._buckets.clear()
@@ -94,7 +94,7 @@ class KeyedBuckets:
             bucket.change(rate or bucket.rate)
 
     def _forget(self, now: float) -> None:
-        """Make room: a tenth of it at least, so that this is not done for each who comes."""
+        """Make space for at least a tenth of the buckets, so that this is rare."""
         self._buckets = {who: bucket for who, bucket in self._buckets.items() if not bucket.isFull(now)}
         room = max(1, self._most // 10)
         for who in list(self._buckets)[: max(0, len(self._buckets) + room - self._most)]:

@@ -41,7 +41,7 @@ TOO_MANY_THERE = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many connect
 TOO_OFTEN = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many new connections a second from one address")
 FLAPS = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "came and went too often")
 #: Seconds between two log lines about refusals, so that a flood of connections does not flood the log.
-QUIET = 1.0
+LOG_INTERVAL = 1.0
 
 _OPTIONS = {
     TOO_MANY_WAIT: "--max-waiting",
@@ -141,7 +141,7 @@ class ConnectionLimit:
         if now < self._quietUntil:
             self._suppressed[reason] += 1
             return
-        self._quietUntil = now + QUIET
+        self._quietUntil = now + LOG_INTERVAL
         _log.warn(
             "Closing the connection from {peer}: {reason} (see {option}; {more} more since the last such line)",
             peer=peerAddress(address),

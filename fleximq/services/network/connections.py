@@ -61,9 +61,9 @@ class OpenConnections:
         """
         self.stopping = True
         now = self._clock.seconds()
-        return self._look(now + PART * timeout, now + timeout)
+        return self._checkOpen(now + PART * timeout, now + timeout)
 
-    def _look(self, finish: float, deadline: float) -> "Deferred[None]":
+    def _checkOpen(self, finish: float, deadline: float) -> "Deferred[None]":
         now = self._clock.seconds()
         present = list(self._present())
         if present and now >= deadline:
@@ -75,12 +75,12 @@ class OpenConnections:
             self._notified.clear()
             self._done.clear()
             return succeed(None)
-        self._urge(present, now, finish)
+        self._dismissIdle(present, now, finish)
         later: Deferred[None] = Deferred()
         self._clock.callLater(max(_LOOK, _REST * (self._clock.seconds() - now)), later.callback, None)
-        return later.addCallback(lambda ignored: self._look(finish, deadline))
+        return later.addCallback(lambda ignored: self._checkOpen(finish, deadline))
 
-    def _urge(self, present: list[Session], now: float, finish: float) -> None:
+    def _dismissIdle(self, present: list[Session], now: float, finish: float) -> None:
         """Warn sessions that were not warned yet, and end those whose time is over."""
         busy = any(session.client is not None and session.broker.waiting(session.client) for session in present)
         for session in present:
@@ -95,10 +95,9 @@ class OpenConnections:
             elif not busy and now - max(session.lastReceived(), self._notified[session]) >= QUIET:
                 session.dismiss()
             if session.outbox.empty:
-                self._part(session, now - self._done.setdefault(session, now))
+                self._stopWaiting(session, now - self._done.setdefault(session, now))
 
-    def _part(self, session: Session, waited: float) -> None:
-        """Stop waiting for a peer whose output is complete."""
+    def _stopWaiting(self, session: Session, waited: float) -> None:
         if waited >= 2 * LAST:
             session.outbox.abort()
         elif waited >= LAST:

@@ -83,7 +83,7 @@ class ListenerService(Service):
         if self._opening is None:
             self._open()
         elif self.port is not None:
-            self._tell()
+            self._logAddress()
 
     def stopService(self) -> Deferred[None]:
         """Close the port; the Deferred fires after it is closed and a UNIX socket's file removed."""
@@ -124,14 +124,14 @@ class ListenerService(Service):
         self.port = port
         acceptFew(port, self._reactor, self._refused)
         if self.running:
-            self._tell()
+            self._logAddress()
         waiting, self._waiting = self._waiting, []
         for opened in waiting:
             opened.callback(None)
         if isinstance(port, StandardStreams):
             port.ended.addCallback(lambda _: self._clientGone())
 
-    def _tell(self) -> None:
+    def _logAddress(self) -> None:
         """Log the address once the start is certain: the journal is opened between the two steps."""
         where = listeningAddress(self.listen.kind, self.port.getHost())
         _log.info("Listening on {where} ({served})", where=where, served=self.listen.served)

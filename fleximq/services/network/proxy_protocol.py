@@ -51,7 +51,7 @@ class ProxiedProtocol(Handover):
 
     def dataReceived(self, data: bytes) -> None:
         """Hand over to the protocol for the client that the proxy named."""
-        if self._timer is None or not self._mayCome():
+        if self._timer is None or not self._admit():
             return
         self._stopClock()
         inner = self.factory.inner.buildProtocol(self._peer())
@@ -72,7 +72,7 @@ class ProxiedProtocol(Handover):
         def receivedAndLook(data: bytes) -> None:
             received(data)
             if not self._known and wrapper.getPeer() != direct:
-                self._mayCome()
+                self._admit()
             if self._known and wrapper.__dict__.pop("dataReceived", None) and self._let:
                 self._passOnEnds(wrapper)  # the admitted client's input reaches the wrapper directly now
 
@@ -84,7 +84,7 @@ class ProxiedProtocol(Handover):
         wrapper.writeConnectionLost = lambda: self.writeConnectionLost()
         alsoProvides(wrapper, IHalfCloseableProtocol)
 
-    def _mayCome(self) -> bool:
+    def _admit(self) -> bool:
         """Count the client by its own address, once; close and return False if it exceeds a limit."""
         if self._known:
             return True
@@ -99,7 +99,6 @@ class ProxiedProtocol(Handover):
         return True
 
     def _leaveLater(self) -> None:
-        """Uncount the connection when the next protocol has lost it."""
         (leave, self._leave), before = (self._leave, None), self.whenLost
 
         def both() -> None:

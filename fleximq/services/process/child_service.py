@@ -2,7 +2,7 @@
 
 The child gets its future client id in ``FLEXIMQ_CLIENT_ID``, joins without credentials as ``spawn:<name>``, and may
 write to the broker's standard error. It is restarted whenever it ends; the delay doubles each time until it has run for
-:data:`STEADY` seconds.
+:data:`STEADY_SECONDS` seconds.
 """
 
 import os
@@ -56,9 +56,9 @@ class SpawnedAdmission:
 
 
 #: Seconds before a child is restarted: the first delay and the maximum.
-SOON, LATEST = 1.0, 60.0
+FIRST_DELAY, MAX_DELAY = 1.0, 60.0
 #: After a run of this many seconds, the first delay applies again.
-STEADY = 60.0
+STEADY_SECONDS = 60.0
 #: The environment variable with the client id.
 CLIENT_ID = "FLEXIMQ_CLIENT_ID"
 
@@ -91,7 +91,7 @@ class ChildService(Service):
         self._reactor = reactor
         self.context = replace(context, admission=SpawnedAdmission(self.title, rightsOf))
         self._environment = inherited(environment)
-        self._delay = SOON
+        self._delay = FIRST_DELAY
         self._timer: IDelayedCall | None = None
         self._child: Child | None = None
         self._protocol: Any = None  # set together with the child
@@ -128,14 +128,14 @@ class ChildService(Service):
         def ended(reason: Failure) -> None:
             self._child = None
             self.context.broker.release(id)
-            if self._reactor.seconds() - started >= STEADY:
-                self._delay = SOON
-            self._again("ended" if reason.check(ProcessDone) else str(reason.value).rstrip("."))
+            if self._reactor.seconds() - started >= STEADY_SECONDS:
+                self._delay = FIRST_DELAY
+            self._restart("ended" if reason.check(ProcessDone) else str(reason.value).rstrip("."))
 
         program = shutil.which(self.words[0], path=self._environment.get("PATH"))
         if program is None:
             self.context.broker.release(id)
-            self._again("there is no such program")
+            self._restart("there is no such program")
             return
         context = replace(self.context, reserved=id)
         self._protocol = FlexiFactory(context).buildProtocol(None)
@@ -150,8 +150,7 @@ class ChildService(Service):
         process = self._reactor.spawnProcess(child, program, self.words, environment, childFDs={0: "w", 1: "r", 2: 2})
         _log.info("Started {name} as client {id}, process {pid}", name=self.title, id=id, pid=process.pid)
 
-    def _again(self, reason: str) -> None:
-        """Restart the program after the delay, unless the service stops."""
+    def _restart(self, reason: str) -> None:
         if self._gone is not None:
             _log.info("{name} has gone: {reason}", name=self.title, reason=reason)
             gone, self._gone = self._gone, None
@@ -161,7 +160,7 @@ class ChildService(Service):
                 "{name}: {reason}; starting it again in {delay:g} s", name=self.title, reason=reason, delay=self._delay
             )
             self._timer = self._reactor.callLater(self._delay, self._start)
-            self._delay = min(self._delay * 2, LATEST)
+            self._delay = min(self._delay * 2, MAX_DELAY)
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:

@@ -51,31 +51,31 @@ class SignalService(Service):
         self._onSignal = onSignal
         self._kill = kill
         self._mask = mask
-        self._asked = False
+        self._stopRequested = False
 
     def startService(self) -> None:
         """Install the handlers; those that stop the broker once more after the reactor's start."""
         super().startService()
-        self._take()
-        self._onSignal(signal.SIGHUP, self._hungUp)
+        self._installStopHandlers()
+        self._onSignal(signal.SIGHUP, self._onHangup)
         journalHandler = self._onSignal(signal.SIGUSR2, self._nothingToOpen)
         if journalHandler not in (None, signal.SIG_DFL):  # the journal's handler; the default one would end the process
             self._onSignal(signal.SIGUSR2, journalHandler)
         self._reactor.addSystemEventTrigger("before", "startup", self._mask, signal.SIG_BLOCK, STOP)
         self._reactor.callWhenRunning(self._begin)
 
-    def _take(self) -> None:
+    def _installStopHandlers(self) -> None:
         for number in STOP:
             self._onSignal(number, self._stop)
 
     def _begin(self) -> None:
-        self._take()
+        self._installStopHandlers()
         self._mask(signal.SIG_UNBLOCK, STOP)
 
     def _nothingToOpen(self, *ignored: object) -> None:
         self._reactor.callFromThread(_log.warn, "Received SIGUSR2, but no journal is configured")
 
-    def _hungUp(self, *ignored: object) -> None:
+    def _onHangup(self, *ignored: object) -> None:
         self._reactor.callFromThread(self._reloadIfRunning)  # a signal may arrive at any point in the code
 
     def _reloadIfRunning(self) -> None:
@@ -83,12 +83,12 @@ class SignalService(Service):
             self._reload()
 
     def _stop(self, number: int, frame: object = None) -> None:
-        if self._asked:
+        if self._stopRequested:
             removePidfile(self._configuration)
             self._onSignal(number, signal.SIG_DFL)
             self._kill(os.getpid(), number)
             return
-        self._asked = True
+        self._stopRequested = True
         self._reactor.callFromThread(self._stopReactor, signal.Signals(number).name)
 
     def _stopReactor(self, name: str) -> None:

@@ -38,9 +38,9 @@ class StartupFailure:
 
         :raises SystemExit: always, with 1.
         """
-        line = self._tell(sentence)
+        line = self._report(sentence)
         removePidfile(self._configuration)
-        self._tellParent(line)
+        self._notifyParent(line)
         raise SystemExit(1)
 
     def duringRun(self, sentence: str, reactor: Any) -> None:
@@ -48,23 +48,23 @@ class StartupFailure:
 
         :param reactor: runs or is about to run.
         """
-        self._tell(sentence)
+        self._report(sentence)
         atexit.register(_exitWithFailure)
         reactor.callWhenRunning(reactor.stop)
 
-    def _tell(self, sentence: str) -> str:
+    def _report(self, sentence: str) -> str:
         _log.critical("{sentence}", sentence=sentence)
         line = f"fleximq: {sentence}"
-        self._say(line)
+        self._print(line)
         return line
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         stderr = self._stderr or sys.__stderr__
         if stderr is not None:
             with suppress(OSError, ValueError):
                 print(line, file=stderr, flush=True)
 
-    def _tellParent(self, line: str) -> None:
+    def _notifyParent(self, line: str) -> None:
         pipe = self._configuration.get("statusPipe")
         if isinstance(pipe, int):
             with suppress(OSError):

@@ -56,8 +56,8 @@ class WatchdogService(Service):
         self._feed = feed
         self._beat = beat or (lambda answered: answered())
         self._missed = 0
-        self._waits = False
-        self._loop = LoopingCall(self._look)
+        self._awaitsAnswer = False
+        self._loop = LoopingCall(self._check)
         self._loop.clock = clock
 
     def startService(self) -> None:
@@ -71,9 +71,9 @@ class WatchdogService(Service):
         if self._loop.running:
             self._loop.stop()
 
-    def _look(self) -> None:
-        if not self._waits:
-            self._waits = True
+    def _check(self) -> None:
+        if not self._awaitsAnswer:
+            self._awaitsAnswer = True
             self._beat(self._answered)
             return
         self._missed += 1
@@ -86,7 +86,7 @@ class WatchdogService(Service):
     def _answered(self) -> None:
         if self._missed:
             _log.info("The thread that writes the journal answers again")
-        self._waits = False
+        self._awaitsAnswer = False
         self._missed = 0
         if self.running:
             self._feed()

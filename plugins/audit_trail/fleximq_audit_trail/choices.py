@@ -1,4 +1,4 @@
-"""What an operator can choose: the options behind ``--extension audit_trail:`` or in ``[extension.audit_trail]``."""
+"""The operator's options: those of ``--extension audit_trail:`` or ``[extension.audit_trail]``."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -11,13 +11,13 @@ from fleximq.errors import SettingError
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """How the trail is kept.
+    """The options of the trail.
 
-    ``path`` names the file; at ``rotate`` bytes a new one is begun, and ``keep`` old ones stay. ``pattern`` says which
-    topics are written down, ``payloads`` whether what was published is written as well. Lines are written every
-    ``every`` seconds; those for which there is no room in ``backlog`` bytes until then are lost, and counted.
+    ``path`` names the file; at ``rotate`` bytes a new one begins, and ``keep`` old ones remain. ``pattern`` selects the
+    topics, ``payloads`` includes the published payloads. Lines are written every ``every`` seconds; those beyond
+    ``backlog`` pending bytes are lost, and counted.
 
-    :raises SettingError: for a value that cannot be.
+    :raises SettingError: for an invalid value.
     """
 
     path: str
@@ -53,9 +53,9 @@ _READ: dict[str, Callable[[str, object], Any]] = {
 
 
 def configure(options: Mapping[str, object]) -> Choices:
-    """Return what was chosen.
+    """Return the checked options.
 
-    :raises SettingError: for an unknown option, one that is missing or a wrong value.
+    :raises SettingError: for an unknown option, a missing one or a wrong value.
     """
     for name in options:
         if name not in _READ:

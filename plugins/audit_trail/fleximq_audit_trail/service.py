@@ -1,4 +1,6 @@
-"""The service: opens the file and looks on when it starts, writes what is left and closes it when it stops."""
+"""The service: opens the file and observes the broker when it starts, writes pending lines and closes it when it
+stops.
+"""
 
 import os
 from collections.abc import Callable
@@ -19,9 +21,9 @@ from fleximq_audit_trail.watcher import Watcher
 
 
 class AuditTrail(Service):
-    """Writes down what happens in a broker while it runs.
+    """Records the events of a running broker.
 
-    :param inThread: calls something in a thread; by default one of the reactor's.
+    :param inThread: runs a call in a thread; by default one of the reactor's.
     """
 
     name = "audit_trail"
@@ -38,7 +40,7 @@ class AuditTrail(Service):
         self._trail: Trail | None = None
 
     def startService(self) -> None:
-        """Open the file, and look on from now on.
+        """Open the file, and start observing.
 
         :raises SettingError: the file cannot be opened.
         """
@@ -55,7 +57,7 @@ class AuditTrail(Service):
         self._flushing.start(choices.every)
 
     def stopService(self) -> "Deferred[None]":
-        """Write what is left; what is returned fires when it is on disk."""
+        """Write pending lines; fires when they are on disk."""
         super().stopService()
         trail, self._trail = self._trail, None
         if trail is None:

@@ -1,4 +1,4 @@
-"""The file of lines: written in a thread, so that a slow disk does not hold up the broker, and rotated by size."""
+"""The file of lines: written in a thread, so that a slow disk does not delay the broker, and rotated by size."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -11,12 +11,12 @@ from twisted.python.logfile import LogFile
 
 _log = Logger()
 
-#: So many lines are written at once; between them the file may be rotated.
+#: Lines per write; the file may be rotated between writes.
 PORTION = 100
 
 
 class PrivateLogFile(LogFile):
-    """A rotated file that only its owner may read, whatever it was when it was found."""
+    """A rotated file that only its owner can read, also if it existed with another mode."""
 
     def _openFile(self) -> None:
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -27,12 +27,12 @@ class PrivateLogFile(LogFile):
 
 
 class Trail:
-    """Collects lines, and writes those that there are whenever it is flushed.
+    """Collects lines, and writes the pending ones at each flush.
 
-    :param file: where to.
-    :param inThread: calls something in a thread, and returns a Deferred of its end; ``deferToThreadPool`` or the like.
-    :param backlog: so many bytes may wait; lines beyond them are lost.
-    :param lostLine: returns the line that is written instead of so many lost ones.
+    :param file: the file to write to.
+    :param inThread: runs a call in a thread, and returns a Deferred; e.g. ``deferToThreadPool``.
+    :param backlog: maximum number of pending bytes; lines beyond them are lost.
+    :param lostLine: returns the line to write instead of so many lost ones.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Trail:
         self._closed = False
 
     def take(self, line: str) -> None:
-        """Keep a line until the next flush. Costs an append; after the end it does nothing."""
+        """Add a line for the next flush. Costs an append; ignored after :meth:`close`."""
         if self._closed:
             return
         if self._waiting + len(line) > self._backlog:
@@ -63,7 +63,7 @@ class Trail:
         self._waiting += len(line)
 
     def flush(self) -> None:
-        """Write what waits, unless the last lines are still being written."""
+        """Write pending lines, unless the last ones are still being written."""
         if self._writing is not None:
             return
         lines, self._lines = self._lines, []
@@ -77,14 +77,14 @@ class Trail:
             self._writing.addBoth(self._written)
 
     def close(self) -> "Deferred[None]":
-        """Write what waits and close the file; what is returned fires when that is done, and never fails."""
+        """Write pending lines and close the file; fires when that is done, and never fails."""
         if self._writing is None:
             self.flush()
         self._closed = True
         if self._writing is None:
             self._file.close()
             return succeed(None)
-        # Behind the lines that are being written now there may be some that still wait.
+        # More lines may be pending after those being written now.
         done: Deferred[None] = Deferred()
         self._writing.addCallback(lambda ignored: self.close().chainDeferred(done))
         return done

@@ -1,4 +1,4 @@
-"""Looks on at what happens in the broker, and makes a line of JSON of it."""
+"""Observes the broker, and formats its events as lines of JSON."""
 
 import json
 from collections.abc import Callable
@@ -11,17 +11,17 @@ from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.interfaces import IBrokerObserver, IForm, ISubscriber
 from fleximq.wire.payload_conversion import toText
 
-#: Of a payload, at most so many characters are written.
+#: Maximum length of a recorded payload in characters.
 LONGEST = 4096
 
 
 @implementer(IBrokerObserver, ISubscriber, IForm)
 class Watcher:
-    """Is told of joins and leaves as an observer, and takes publications as a subscriber of its own form.
+    """Receives joins and leaves as an observer, and publications as a subscriber with its own form.
 
-    :param take: is given each line.
-    :param now: tells the time.
-    :param payloads: write what was published, too.
+    :param take: called with each line.
+    :param now: returns the time.
+    :param payloads: include the published payloads.
     """
 
     def __init__(self, take: Callable[[str], None], now: Callable[[], datetime], payloads: bool = False) -> None:
@@ -31,7 +31,7 @@ class Watcher:
         self._payloads = payloads
 
     def say(self, event: str, **fields: object) -> None:
-        """Write down an event, with the time."""
+        """Record an event, with the time."""
         self._take(self.line(event, **fields))
 
     def line(self, event: str, **fields: object) -> str:
@@ -39,26 +39,26 @@ class Watcher:
         time = self._now().isoformat(timespec="milliseconds")
         return json.dumps({"time": time, "event": event, **fields}, ensure_ascii=False) + "\n"
 
-    # What an observer is told
+    # Methods of an observer
 
     def clientJoined(self, client: ConnectedClient) -> None:
-        """Write down a join: who, and from where. What it proved that with is not looked at."""
+        """Record a join: the client and its address, but not its credentials."""
         self.say("joined", **_who(client), address=client.address, principal=client.principal)
 
     def clientLeft(self, client: ConnectedClient, reason: str) -> None:
-        """Write down a leave, and why."""
+        """Record a leave, and its reason."""
         self.say("left", **_who(client), reason=reason)
 
     def topicCreated(self, name: str) -> None:
-        """Topics are met when something is published."""
+        """Ignored: publications show their topics."""
 
     def counted(self, event: str, number: int) -> None:
-        """Counts are for metrics."""
+        """Ignored: counts are for metrics."""
 
-    # What a subscriber and its form do
+    # Methods of a subscriber and its form
 
     def render(self, envelope: Envelope, body: Any, count: int) -> str:
-        """Return the line for a run of publications: one, however many messages they are."""
+        """Return one line for a run of publications, for any number of messages."""
         messages = envelope.source.messages(body)
         fields: dict[str, object] = {
             "topic": envelope.topic.name,
@@ -71,7 +71,7 @@ class Watcher:
         return self.line("published", **fields)
 
     def deliver(self, rendered: str, count: int) -> None:
-        """Write it down."""
+        """Record the line."""
         self._take(rendered)
 
 

@@ -1,12 +1,12 @@
-"""A whole dialect in one page.
+"""A complete dialect in one page.
 
-A client says lines of UTF-8, which end with LF or CRLF::
+A client sends lines of UTF-8, which end with LF or CRLF::
 
     +TOPIC          subscribes to a topic
     TOPIC TEXT      publishes a text to it
 
-and is told ``TOPIC TEXT`` for every publication to a topic it subscribed to, its own included, and ``! WORDS`` when
-something was wrong. Success is silent. Topics hold no blank; their names are literal.
+and receives ``TOPIC TEXT`` for every publication to its topics, its own included, and ``! WORDS`` after an error.
+Success is silent. Topics contain no blank; their names are literal.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,21 +28,21 @@ from fleximq.values.message import Content, Message
 from fleximq.wire.minimq_line import LineScanner
 from fleximq.wire.payload_conversion import toText
 
-#: The longest line, in bytes.
+#: Maximum length of a line in bytes.
 LINE_BYTES = 64 * 1024
 
 
-# How publications cross: a source says what a run of ours holds, a form how any run is told to our subscribers.
+# A source returns the messages of our runs, a form renders every run for our subscribers.
 @implementer(ISource, IForm)
 class LineForm:
-    """Bodies are lists of messages, and subscribers take lines. There is one for all, so each run is rendered once."""
+    """Bodies are lists of messages, deliveries are lines. One instance for all, so each run is rendered once."""
 
     def messages(self, body: Sequence[Message]) -> Sequence[Message]:
         """Return the messages of a run."""
         return body
 
     def pick(self, body: Sequence[Message], places: Sequence[int]) -> Sequence[Message]:
-        """Return a run of those at these places."""
+        """Return a run of the messages at these indexes."""
         return [body[place] for place in places]
 
     def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
@@ -55,7 +55,7 @@ LINES = LineForm()
 
 
 class NotAdmitted(Forbidden):
-    """This peer may not come in at all."""
+    """This peer is refused regardless of its credentials."""
 
     closes = True
 
@@ -74,12 +74,12 @@ class LineSession(StreamSession):
         self._lines: Iterator[bytes] = iter(())
 
     def received(self, data: bytes) -> None:
-        """Do what the lines say, in their order. A line that is too long ends the connection."""
+        """Execute the lines in order. A line that is too long ends the connection."""
         self._lines = self._scanner.feed(data)
         self.resume()
 
     def resume(self) -> None:
-        """Go on until there are no more lines, or somebody has to be asked who this is."""
+        """Continue until there are no more lines, or the client must be authenticated first."""
         for line in self._lines:
             if self.state is ConnectionState.WAITING:  # the first line is the handshake
                 self._comeIn(line)
@@ -126,7 +126,7 @@ class LineSession(StreamSession):
         self.outbox.deliver(rendered, count)
 
     def answerError(self, error: BrokerError) -> None:
-        """Say in a line what was wrong."""
+        """Send the error as a line."""
         self.outbox.take(f"! {error}\n".encode())
 
 

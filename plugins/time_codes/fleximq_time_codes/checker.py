@@ -1,6 +1,6 @@
 """Checks names and codes.
 
-A code is good for the half minute in which it is shown and for those before and behind it, and only once.
+A code is valid once, during its half minute and the half minutes before and after it.
 """
 
 import base64
@@ -20,14 +20,14 @@ from fleximq.security.authentication.checker_interfaces import ICautious, IVouch
 from fleximq.security.credentials import IPassword
 from fleximq.security.principal import Principal, isName
 
-#: Seconds for which an app shows a code.
+#: Lifetime of a code in the app, in seconds.
 PERIOD = 30
-#: Seconds after which the principal has to show a new one.
+#: Seconds after which the principal must send a new code.
 LASTING = 12 * 3600
 
 
 def codeOf(key: bytes, period: int) -> str:
-    """Return the code of a period, as RFC 6238 has it."""
+    """Return the code of a period (RFC 6238)."""
     taken = hmac.digest(key, period.to_bytes(8, "big"), "sha1")
     place = taken[-1] & 15
     return f"{(int.from_bytes(taken[place : place + 4], 'big') & 0x7FFFFFFF) % 1_000_000:06d}"
@@ -35,10 +35,10 @@ def codeOf(key: bytes, period: int) -> str:
 
 @implementer(ICredentialsChecker, IVouching, ICautious)
 class TimeCodes:
-    """Knows people by their keys.
+    """Checks codes with the keys of a file.
 
     :param now: returns the time in seconds since 1970.
-    :raises SettingError: the file is not as it must be.
+    :raises SettingError: the file is invalid.
     """
 
     credentialInterfaces = (IPassword,)
@@ -51,9 +51,9 @@ class TimeCodes:
         self._used: dict[str, int] = {}
 
     def requestAvatarId(self, credentials: Any) -> Any:
-        """Return whose code it is.
+        """Return the principal of a code.
 
-        :raises UnauthorizedLogin: nobody's, now.
+        :raises UnauthorizedLogin: the code is not valid now.
         """
         name, shown = credentials.username, credentials.password.encode(errors="replace")
         key = self._keys.get(name, b"")
@@ -68,7 +68,7 @@ class TimeCodes:
         return Principal(name, expires=now + LASTING)
 
     def vouch(self, principal: Any) -> Any:
-        """Return somebody who still stands in the file."""
+        """Return the principal if its name is still in the file, or None."""
         return principal if principal.name in self._keys else None
 
 
@@ -86,6 +86,6 @@ def _entry(path: str, line: str) -> tuple[str, bytes]:
 def timeCodes(argument: str) -> TimeCodes:
     """Make the checker of ``--auth time_codes:FILE``.
 
-    :raises SettingError: the file is not as it must be.
+    :raises SettingError: the file is invalid.
     """
     return TimeCodes(argument)

@@ -5,7 +5,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.consumers.checkpoints import presume
+from fleximq.broker.consumers.checkpoints import assumeDelivered
 from fleximq.broker.consumers.polled_subscriptions import DROPPED_EXPIRED
 from fleximq.broker.queues.durable_queue import DEAD_LETTERS_REFUSED
 from fleximq.broker.queues.queue_state import QueueState
@@ -548,7 +548,7 @@ class PresumedTests(RestartCase):
         states = [QueueState(f"s:{used}", "t", 1, used, None, 1, used=used) for used in (5, 0, 9)]
         for state in states:
             state.arrive(range(1, 11))
-        presume(states, 100, ofOne=4, inAll=6)
+        assumeDelivered(states, 100, ofOne=4, inAll=6)
         self.assertEqual([state.lastTag for state in states], [0, 4, 2])
 
 

@@ -299,7 +299,7 @@ class FindingTests(SubscriptionCase):
 
     def test_heldBy(self) -> None:
         self.one.poll("y")
-        self.assertEqual([self.subscriptions.heldBy(holder) for holder in "xyz"], [2, 1, 0])
+        self.assertEqual([self.subscriptions.subscriptionCount(holder) for holder in "xyz"], [2, 1, 0])
 
     def test_close(self) -> None:
         self.put("a")
@@ -438,4 +438,4 @@ class GraceTests(SubscriptionCase):
         self.subscriptions.leave("x")
         self.advance(GRACE)
         self.one.poll("y")
-        self.assertEqual(self.subscriptions.heldBy("y"), 0)
+        self.assertEqual(self.subscriptions.subscriptionCount("y"), 0)

@@ -51,7 +51,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
             onExpired=self.fail,
         )
         self.subscription = self.subscriptions.open("x", None, "t", 1)
-        self.kept: list[_Kept] = []
+        self.durable: list[_Kept] = []
         self.tag = 0
         self.number = 0
         self.dropped = 0
@@ -67,7 +67,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
 
     @rule(qos=st.sampled_from([0, 1]), sizes=st.lists(st.integers(0, 250), min_size=1, max_size=4))
     def deliver(self, qos: int, sizes: list[int]) -> None:
-        tracked = [each for each in self.kept if each.message.qos]
+        tracked = [each for each in self.durable if each.message.qos]
         if qos:
             admitted = self.fits(tracked, len(sizes), sum(max(size, 4) for size in sizes))
             asked = self.subscription.admits(len(sizes), sum(max(size, 4) for size in sizes))
@@ -79,20 +79,20 @@ class SubscriptionMachine(RuleBasedStateMachine):
             self.number += 1
             new.append(message(f"{self.number:04}", qos=qos, size=max(size, 4)))
         self.subscription.deliver(new, len(new))
-        before = len(self.kept) + len(new)
+        before = len(self.durable) + len(new)
         room = BYTES - sum(each.weight for each in tracked)
-        self.kept += [_Kept(each) for each in new if qos or len(each.payload) + OVERHEAD <= room]
-        while not self.fits(self.kept) and (untracked := [each for each in self.kept if not each.message.qos]):
-            self.kept.remove(untracked[0])
-        self.dropped += before - len(self.kept)
+        self.durable += [_Kept(each) for each in new if qos or len(each.payload) + OVERHEAD <= room]
+        while not self.fits(self.durable) and (untracked := [each for each in self.durable if not each.message.qos]):
+            self.durable.remove(untracked[0])
+        self.dropped += before - len(self.durable)
 
     def next(self, holder: str) -> QueueDelivery | None:
-        first = next((each for each in self.kept if each.due is None), None)
+        first = next((each for each in self.durable if each.due is None), None)
         if first is None:
             return None
         first.attempts += 1
         if not first.message.qos:
-            self.kept.remove(first)
+            self.durable.remove(first)
             return QueueDelivery(0, first.message, 1)
         if not first.tag:
             self.tag += 1
@@ -114,30 +114,30 @@ class SubscriptionMachine(RuleBasedStateMachine):
     @rule(back=st.integers(0, 6))
     def acknowledge(self, back: int) -> None:
         tag = self.tag - back
-        known = [each for each in self.kept if each.tag == tag > 0]
+        known = [each for each in self.durable if each.tag == tag > 0]
         assert self.subscription.acknowledge(tag) == bool(known)
         for each in known:
-            self.kept.remove(each)
+            self.durable.remove(each)
 
     @rule(holder=st.sampled_from("xy"))
     def leave(self, holder: str) -> None:
         self.subscriptions.leave(holder)
-        for each in self.kept:
+        for each in self.durable:
             if each.holder == holder:
                 each.due = each.holder = None
 
     @rule(seconds=st.integers(1, 12))
     def wait(self, seconds: int) -> None:
         self.world.clock.pump([1] * seconds)
-        for each in self.kept:
+        for each in self.durable:
             if each.due is not None and each.due <= self.world.clock.seconds():
                 each.due = each.holder = None
 
     @invariant()
     def looksAlike(self) -> None:
-        assert self.subscription.size == self.total(self.kept)
-        assert self.subscription.inFlight == len([each for each in self.kept if each.due is not None])
-        assert self.subscription.depth == len(self.kept) - self.subscription.inFlight
+        assert self.subscription.size == self.total(self.durable)
+        assert self.subscription.inFlight == len([each for each in self.durable if each.due is not None])
+        assert self.subscription.depth == len(self.durable) - self.subscription.inFlight
         assert self.world.counts[DROPPED] == self.dropped
 
 

@@ -42,12 +42,12 @@ class TopicQueuesMachine(RuleBasedStateMachine):
             idOf=lambda each: each.message_id or "new",
             onExpired=self.onExpired,
         )
-        self.kept: list[_Kept] = []
+        self.durable: list[_Kept] = []
         self.number = 0
         self.order = 0
 
     def onExpired(self, queue: WorkQueue) -> None:
-        self.kept = [each for each in self.kept if each.topic != queue.name]
+        self.durable = [each for each in self.durable if each.topic != queue.name]
 
     @rule(topic=st.sampled_from("tu"), ids=st.lists(st.sampled_from(["i", "j", None]), max_size=4))
     def produce(self, topic: str, ids: list[str | None]) -> None:
@@ -56,10 +56,10 @@ class TopicQueuesMachine(RuleBasedStateMachine):
             self.number += 1
             new = message(str(self.number), id=id)
             queue.deliver([new], 1)
-            self.kept.append(_Kept(topic, new._replace(message_id=id or "new")))
-            mine = [each for each in self.kept if each.topic == topic]
+            self.durable.append(_Kept(topic, new._replace(message_id=id or "new")))
+            mine = [each for each in self.durable if each.topic == topic]
             if len(mine) > MESSAGES:
-                self.kept.remove(next(each for each in mine if each.due is None))
+                self.durable.remove(next(each for each in mine if each.due is None))
 
     @rule(topic=st.sampled_from("tu"))
     def consume(self, topic: str) -> None:
@@ -72,7 +72,7 @@ class TopicQueuesMachine(RuleBasedStateMachine):
 
     def handedOut(self, topic: str, got: list[QueueDelivery], number: int) -> None:
         """Compare what was handed out with the oldest that wait, and hide these."""
-        first = [each for each in self.kept if each.topic == topic and each.due is None][:number]
+        first = [each for each in self.durable if each.topic == topic and each.due is None][:number]
         assert [each.message for each in got] == [each.message for each in first]
         for each in first:
             self.order += 1
@@ -82,13 +82,13 @@ class TopicQueuesMachine(RuleBasedStateMachine):
 
     @rule(id=st.sampled_from(["i", "j", "new"]))
     def acknowledge(self, id: str) -> None:
-        known = [each for each in self.kept if each.message.message_id == id and each.attempts]
+        known = [each for each in self.durable if each.message.message_id == id and each.attempts]
         flying = sorted((each for each in known if each.due is not None), key=lambda each: each.order)
         assert self.queues.acknowledge(id) == bool(known)
         if flying:
-            self.kept.remove(flying[0])
+            self.durable.remove(flying[0])
         elif known:
-            self.kept.remove(self.gone(known))
+            self.durable.remove(self.gone(known))
 
     def gone(self, known: list[_Kept]) -> _Kept:
         """Return the one that is not there any more; of several that returned any may be meant."""
@@ -101,22 +101,22 @@ class TopicQueuesMachine(RuleBasedStateMachine):
     def wait(self, seconds: int) -> None:
         for _ in range(seconds):
             self.world.clock.advance(1)
-            for each in list(self.kept):
+            for each in list(self.durable):
                 if each.due is not None and each.due <= self.world.clock.seconds():
                     each.due = None
                     if each.attempts >= DELIVERIES:
-                        self.kept.remove(each)
+                        self.durable.remove(each)
 
     @invariant()
     def looksAlike(self) -> None:
         for queue in self.queues:
-            mine = [each for each in self.kept if each.topic == queue.name]
+            mine = [each for each in self.durable if each.topic == queue.name]
             assert queue.inFlight == len([each for each in mine if each.due is not None])
             assert queue.depth == len(mine) - queue.inFlight
 
     @invariant()
     def noIdIsRememberedInVain(self) -> None:
-        assert len(self.queues._ids) == len({each.message.message_id for each in self.kept if each.attempts})
+        assert len(self.queues._ids) == len({each.message.message_id for each in self.durable if each.attempts})
 
 
 class TopicQueuesModelTests(SynchronousTestCase):

@@ -39,7 +39,7 @@ class IdempotenceCase(SynchronousTestCase):
 
     def claim(self, *ids: str, topic: str = "t") -> PublicationKeys:
         """Claim ids."""
-        claim, _ = self.ids.claim(topic, ids, self.kept)
+        claim, _ = self.ids.register(topic, ids, self.kept)
         return claim
 
     def store(self, *ids: str, topic: str = "t") -> list[int]:
@@ -59,7 +59,7 @@ class ClaimTests(IdempotenceCase):
     def test_known(self) -> None:
         """What was stored is not, and nobody has to wait for it."""
         self.store("a")
-        claim, number = self.ids.claim("t", ("b", "a"), self.kept)
+        claim, number = self.ids.register("t", ("b", "a"), self.kept)
         self.assertEqual((claim.places, number, self.told, self.counts[REPEATED]), ([0], 0, [], 1))
 
     def test_otherTopic(self) -> None:
@@ -74,7 +74,7 @@ class ClaimTests(IdempotenceCase):
             self.told.clear()
             first = self.claim("a", "b")
             first.number = 7
-            again, number = self.ids.claim("t", ("x", "b"), self.kept)
+            again, number = self.ids.register("t", ("x", "b"), self.kept)
             self.assertEqual((again.places, number, self.told), ([0], 7, []))
             if reason is None:
                 self.ids.committed(first)
@@ -193,7 +193,7 @@ class RestartTests(IdempotenceCase):
             self.record("b", 5, dialect="minimq"),
             self.record("b", 5, topic="u"),
         ]
-        self.ids.restored(batchOf(records))
+        self.ids.learn(batchOf(records))
         self.assertEqual(len(self.ids), 2)
         self.assertEqual((self.store("a", "b", "late"), self.store("b", topic="u")), ([1, 2], []))
 
@@ -201,8 +201,8 @@ class RestartTests(IdempotenceCase):
         """A batch that is too old as a whole is not looked at, nor is one without records."""
         old = batchOf([self.record("a", _WINDOW + 1)])
         del old._headers
-        self.ids.restored(old)
-        self.ids.restored(batchOf([]))
+        self.ids.learn(old)
+        self.ids.learn(batchOf([]))
         self.assertEqual(len(self.ids), 0)
 
     def test_remember(self) -> None:

@@ -71,7 +71,7 @@ class WhichTests(DurableCase):
     def test_queue(self) -> None:
         """All of QoS1 that goes to a topic with a queue which outlives the broker, as long as it has it."""
         taker = self.takers[self.bob.id]
-        self.broker.topics.subscribe(taker, "e", kept=True)
+        self.broker.topics.subscribe(taker, "e", durable=True)
         self.assertEqual([self.recorded("e"), self.recorded("e", qos=0)], [True, False])
         self.journal.commit()
         self.broker.topics.unsubscribe(taker, "e")
@@ -82,7 +82,7 @@ class WhichTests(DurableCase):
         self.open(durable=("#", "$sys.#"))
         name = "$sys/clients/joined"
         taker = self.takers[self.bob.id]
-        self.broker.topics.subscribe(taker, name, kept=True)
+        self.broker.topics.subscribe(taker, name, durable=True)
         self.broker.join("any")
         self.assertEqual((len(taker.messages), self.journal.appended), (1, 0))
         self.assertFalse(self.broker.topics.get(name).durable)
@@ -126,7 +126,7 @@ class CommitTests(DurableCase):
         self.assertEqual((list(error.refused), error.reason), ([0, 1], "the journal is read-only"))
         self.assertEqual(str(error), "durable publish failed: the journal is read-only")
         self.assertEqual((self.told, self.decided(), taker.payloads()), ([], [1], []))
-        self.assertFalse(self.broker.topics.get("d").line)
+        self.assertFalse(self.broker.topics.get("d").pendingRuns)
         self.journal.readOnly = ""
         self.bring("c")
         self.journal.commit()
@@ -284,7 +284,7 @@ class OrderTests(DurableCase):
     def test_behindTransactions(self) -> None:
         """What waits behind a run that has to wait for a transaction to be read back waits for that, too."""
         taker = self.takers[self.bob.id]
-        self.broker.topics.subscribe(taker, "t", kept=True)
+        self.broker.topics.subscribe(taker, "t", durable=True)
         staged: list[str | None] = []
         body = [(self.envelope(), text("0"), 1)]
         self.journal.stage("q", 1, "p", body, lambda token, reason: staged.append(token))
@@ -336,7 +336,9 @@ class OrderTests(DurableCase):
             decide(0, True)
             self.assertEqual(friend.payloads(), expected)
         topic = self.broker.topics.get("t")
-        self.assertEqual((len(topic.line), topic.owed, topic.owedBytes, topic.needsSlowPath), (0, 0, 0, False))
+        self.assertEqual(
+            (len(topic.pendingRuns), topic.pendingCount, topic.pendingBytes, topic.needsSlowPath), (0, 0, 0, False)
+        )
 
 
 class GuardTests(DurableCase):

@@ -39,7 +39,7 @@ class WaitingTests(DurableCase):
         said: list[str] = []
         self.assertFalse(self.broker.overloaded)
         self.send(OVERLOAD_BYTES)
-        self.assertEqual((self.transactions.held, self.broker.overloaded), (OVERLOAD_BYTES, False))
+        self.assertEqual((self.transactions.waitingBytes, self.broker.overloaded), (OVERLOAD_BYTES, False))
         self.broker.whenRelieved(lambda: said.append("room"))
         self.publish("x")
         self.journal.commit()
@@ -47,25 +47,25 @@ class WaitingTests(DurableCase):
         self.broker.whenRelieved(lambda: said.append(f"{len(self.taker.messages)} of 3"))
         self.assertEqual(said, ["room"])
         self.journal.answer()
-        self.assertEqual((said, self.transactions.held, self.broker.overloaded), (["room", "3 of 3"], 0, False))
+        self.assertEqual((said, self.transactions.waitingBytes, self.broker.overloaded), (["room", "3 of 3"], 0, False))
 
     def test_emptyOnes(self) -> None:
         """Runs of nothing count as well, for what they take."""
         self.publish("")
         self.journal.commit()
-        self.assertEqual(self.transactions.held, 2 * OVERHEAD)
+        self.assertEqual(self.transactions.waitingBytes, 2 * OVERHEAD)
 
     def test_nextTransaction(self) -> None:
         """Where the next transaction follows, there is room as soon as what stood before it was brought."""
         said: list[int] = []
         self.send(OVERLOAD_BYTES + 1)
-        self.broker.whenRelieved(lambda: said.append(self.transactions.held))
+        self.broker.whenRelieved(lambda: said.append(self.transactions.waitingBytes))
         self.transact("r", "1")
         self.send(1000)
         self.journal.answer()
         self.assertEqual((said, self.broker.hasPendingPublications(self.alice)), ([1000], True))
         self.journal.answer()
-        self.assertEqual((self.transactions.held, len(self.taker.messages)), (0, 4))
+        self.assertEqual((self.transactions.waitingBytes, len(self.taker.messages)), (0, 4))
 
     def test_stillCrowded(self) -> None:
         """There is none while more than the bound stands behind the next transaction."""

@@ -36,13 +36,13 @@ class BacklogTests(SynchronousTestCase):
 
     def test_near(self) -> None:
         self.assertEqual(self.backlog.append(at(1, 2)), 2 * COST)
-        self.assertEqual((self.backlog.near, self.backlog.far, self.backlog.size), (2, 0, 2 * COST))
+        self.assertEqual((self.backlog.inMemory, self.backlog.onDisk, self.backlog.size), (2, 0, 2 * COST))
 
     def test_far(self) -> None:
         """A run that does not fit is far as a whole, and so is all that comes behind it."""
         self.backlog.append(at(1))
         self.assertEqual([self.backlog.append(at(2, 3)), self.backlog.append(at(4))], [0, 0])
-        self.assertEqual((self.backlog.near, self.backlog.far, len(self.backlog)), (1, 3, 4))
+        self.assertEqual((self.backlog.inMemory, self.backlog.onDisk, len(self.backlog)), (1, 3, 4))
 
     def test_isShort(self) -> None:
         self.backlog.append(at(1, 2))
@@ -54,21 +54,21 @@ class BacklogTests(SynchronousTestCase):
     def test_came(self) -> None:
         self.restored(1, 2, 5)
         self.assertEqual(self.backlog.wanted(2), [1, 2])
-        self.assertEqual(self.backlog.came([1, 2], at(1, 2)), (2 * COST, []))
+        self.assertEqual(self.backlog.addLoaded([1, 2], at(1, 2)), (2 * COST, []))
         self.assertEqual((places(self.backlog.popMany(9)), self.backlog.wanted(9), self.backlog.size), ([1, 2], [5], 0))
 
     def test_cameInPart(self) -> None:
         """Behind the last that came nothing is known."""
         self.restored(1, 2, 3, 4)
-        self.assertEqual(self.backlog.came(self.backlog.wanted(4), at(1, 3)), (2 * COST, [2]))
+        self.assertEqual(self.backlog.addLoaded(self.backlog.wanted(4), at(1, 3)), (2 * COST, [2]))
         self.assertEqual(
-            (self.backlog.holes, places(self.backlog.popMany(1)), places(self.backlog.popMany(1))), (1, [1, 0], [3])
+            (self.backlog.gaps, places(self.backlog.popMany(1)), places(self.backlog.popMany(1))), (1, [1, 0], [3])
         )
-        self.assertEqual((self.backlog.wanted(9), self.backlog.holes), ([4], 0))
+        self.assertEqual((self.backlog.wanted(9), self.backlog.gaps), ([4], 0))
 
     def test_nothingCame(self) -> None:
         self.restored(1, 2)
-        self.assertEqual(self.backlog.came(self.backlog.wanted(2), []), (0, [1, 2]))
+        self.assertEqual(self.backlog.addLoaded(self.backlog.wanted(2), []), (0, [1, 2]))
         self.assertEqual(places(self.backlog.popMany(0)), [0, 0])
 
     def test_droppedMeanwhile(self) -> None:
@@ -76,28 +76,28 @@ class BacklogTests(SynchronousTestCase):
         self.restored(1, 2, GAP, 3)
         wanted = self.backlog.wanted(9)
         self.assertEqual((wanted, self.backlog.dropOldest()), ([1, 2], (1, 0)))
-        self.assertEqual(self.backlog.came(wanted, at(1, 2)), (COST, []))
-        self.assertEqual((self.backlog.holes, self.backlog.wanted(9)), (1, [3]))
+        self.assertEqual(self.backlog.addLoaded(wanted, at(1, 2)), (COST, []))
+        self.assertEqual((self.backlog.gaps, self.backlog.wanted(9)), (1, [3]))
         self.assertEqual(places(self.backlog.popMany(1)), [2, GAP])
 
     def test_holes(self) -> None:
         self.restored(GAP, 1, GAP)
-        self.assertEqual((len(self.backlog), self.backlog.holes), (3, 2))
-        self.assertEqual((self.backlog.wanted(9), self.backlog.near, self.backlog.holes), ([1], 1, 2))
+        self.assertEqual((len(self.backlog), self.backlog.gaps), (3, 2))
+        self.assertEqual((self.backlog.wanted(9), self.backlog.inMemory, self.backlog.gaps), ([1], 1, 2))
         self.assertEqual(self.backlog.dropOldest(), (GAP, 0))
-        self.backlog.came([1], at(1))
+        self.backlog.addLoaded([1], at(1))
         self.assertEqual(self.backlog.dropOldest(), (1, COST))
         self.assertEqual(self.backlog.dropOldest(), (GAP, 0))
-        self.assertEqual((len(self.backlog), self.backlog.holes, self.backlog.size), (0, 0, 0))
+        self.assertEqual((len(self.backlog), self.backlog.gaps, self.backlog.size), (0, 0, 0))
 
     def test_unkept(self) -> None:
         self.backlog.append(at(1, 2))
         self.backlog.append(at(0, 0))
         self.backlog.append(at(3))
-        self.assertEqual((self.backlog.unkept, self.backlog.unkeptSize), (2, 2 * COST))
+        self.assertEqual((self.backlog.volatile, self.backlog.volatileSize), (2, 2 * COST))
         self.assertEqual(list(self.backlog.offsets()), [1, 2, 3])
         self.backlog.popMany(2)
-        self.assertEqual((self.backlog.wanted(9), self.backlog.near, self.backlog.unkeptSize), ([3], 2, 0))
+        self.assertEqual((self.backlog.wanted(9), self.backlog.inMemory, self.backlog.volatileSize), ([3], 2, 0))
 
     def test_unkeptBetween(self) -> None:
         """Single places share a piece, whatever they stand for."""
@@ -110,20 +110,20 @@ class BacklogTests(SynchronousTestCase):
         self.backlog.append(at(1, 2))
         self.backlog.append(at(0))
         self.assertEqual([self.backlog.dropOldest() for _ in range(3)], [(1, COST), (2, COST), (0, COST)])
-        self.assertEqual((self.backlog.size, self.backlog.unkeptSize), (0, 0))
+        self.assertEqual((self.backlog.size, self.backlog.volatileSize), (0, 0))
 
     def test_lowest(self) -> None:
         self.assertEqual(self.backlog.lowest(), 0)
         self.restored(GAP, 7, 9)
         self.assertEqual(self.backlog.lowest(), 7)
-        self.backlog.came(self.backlog.wanted(1), at(7))
+        self.backlog.addLoaded(self.backlog.wanted(1), at(7))
         self.assertEqual(self.backlog.lowest(), 7)
 
     def test_clear(self) -> None:
         self.backlog.append(at(1, 2))
         self.backlog.append(at(0, 0))
         self.backlog.clear()
-        self.assertEqual((len(self.backlog), self.backlog.size, self.backlog.unkept, self.backlog.holes), (0, 0, 0, 0))
+        self.assertEqual((len(self.backlog), self.backlog.size, self.backlog.volatile, self.backlog.gaps), (0, 0, 0, 0))
 
     @given(st.lists(st.tuples(st.integers(1, 4), st.booleans()), max_size=20), st.lists(st.integers(0, 5), max_size=20))
     def test_inOrder(self, runs: list[tuple[int, bool]], pops: list[int]) -> None:
@@ -137,8 +137,8 @@ class BacklogTests(SynchronousTestCase):
         for number in [*pops, *[put] * (2 * put + 1)]:
             wanted = self.backlog.wanted(3)
             if wanted:
-                self.backlog.came(wanted, at(*wanted))
+                self.backlog.addLoaded(wanted, at(*wanted))
             popped = self.backlog.popMany(number)
             got += len(popped)
             self.assertLessEqual(len(popped), number)
-        self.assertEqual((got, len(self.backlog), self.backlog.size, self.backlog.unkeptSize), (put, 0, 0, 0))
+        self.assertEqual((got, len(self.backlog), self.backlog.size, self.backlog.volatileSize), (put, 0, 0, 0))

@@ -34,7 +34,7 @@ class KeptCase(QueueCase):
         self.kept: list[Callable[[str | None], None]] = []
         self.noting = StateLog(self.journal, self.world.deadlines, self.deadLetter)
         self.topic = Topic("t")
-        chosen = {"keeping": self.noting, "memory": MEMORY, "key": "s:1", "dropsOldest": False}
+        chosen = {"queueLog": self.noting, "memory": MEMORY, "key": "s:1", "dropsOldest": False}
         made = super().make(**{**chosen, **settings})
         assert isinstance(made, DurableQueue)
         return made

@@ -48,7 +48,7 @@ class OffsetsTests(SynchronousTestCase):
         for numbers in ([2, GAP, 4], [GAP, 1, 2], [GAP, GAP, 2], [5, 6, GAP], [GAP]):
             offsets = OffsetRanges()
             offsets.extend(numbers)
-            self.assertEqual((list(offsets), offsets.holes()), (numbers, numbers.count(GAP)))
+            self.assertEqual((list(offsets), offsets.gaps()), (numbers, numbers.count(GAP)))
 
     @given(RUNS)
     def test_thereAndBack(self, runs: list[tuple[int, int]]) -> None:
@@ -64,7 +64,7 @@ class OffsetsTests(SynchronousTestCase):
         offsets, numbers = filled(runs)
         left = offsets.without(gone)
         self.assertEqual(list(left), [GAP if number in gone else number for number in numbers])
-        self.assertEqual((len(left), left.holes()), (len(numbers), len(gone.intersection(numbers))))
+        self.assertEqual((len(left), left.gaps()), (len(numbers), len(gone.intersection(numbers))))
 
     def test_whatIsNotKept(self) -> None:
         offsets = OffsetRanges()

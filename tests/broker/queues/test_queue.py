@@ -8,7 +8,7 @@ from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
-from fleximq.broker.queues.queue import PORTION, QUEUED
+from fleximq.broker.queues.queue import QUEUED, SLICE
 from fleximq.broker.queues.waiting_messages import OVERHEAD
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.interfaces import IForm, ISource, ISubscriber
@@ -95,14 +95,14 @@ class TakingTests(QueueCase):
 
     def test_returnsInPortions(self) -> None:
         """Very much that is due at once comes back over several turns, in its order."""
-        many = PORTION * 2 + 1
+        many = SLICE * 2 + 1
         self.queue = self.make(maxMessages=many, maxBytes=1 << 40)
         self.queue.deliver([message("x")] * many, many)
         self.queue.takeMany(None, many)
         meanwhile: list[int] = []
         self.world.clock.callLater(RETRY, lambda: meanwhile.append(self.queue.returned))
         self.advance(RETRY)
-        self.assertEqual(meanwhile, [PORTION])
+        self.assertEqual(meanwhile, [SLICE])
         self.assertEqual((self.queue.returned, self.queue.inFlight), (many, 0))
         self.assertEqual([each.tag for each in self.queue.takeMany(None, 3)], [1, 2, 3])
 

@@ -25,8 +25,8 @@ class StateCase(SynchronousTestCase):
 
     def left(self) -> tuple[dict[int, int], list[int]]:
         """Return what was handed out, by offset, and what was not."""
-        self.state.settle()
-        return self.state.handed, list(self.state.far)
+        self.state.markGaps()
+        return self.state.handed, list(self.state.onDisk)
 
 
 class ArrivalTests(StateCase):
@@ -106,14 +106,14 @@ class NoteTests(StateCase):
         """What may have been handed out counts as delivered 0 times, and holes are passed over."""
         self.state.handedOut(handed(1))
         self.state.acknowledged([12])
-        self.state.settle()
-        self.assertEqual(self.state.presume(3), 3)
+        self.state.markGaps()
+        self.assertEqual(self.state.assumeDelivered(3), 3)
         self.assertEqual(self.left(), ({10: 1, 11: 2, 13: 4}, list(range(14, 20))))
         self.assertEqual((self.state.attempts, self.state.lastTag), ({2: 0, 4: 0}, 4))
         self.state.handedOut(handed(4, 11))
         self.assertEqual(self.state.attempts, {2: 1, 4: 0})
-        self.assertEqual(self.state.presume(99), 6)
-        self.assertEqual(self.state.presume(99), 0)
+        self.assertEqual(self.state.assumeDelivered(99), 6)
+        self.assertEqual(self.state.assumeDelivered(99), 0)
 
     def test_thereAndBack(self) -> None:
         self.state.handedOut(handed(4, 11, 11, time=100))
@@ -126,7 +126,7 @@ class NoteTests(StateCase):
         self.assertEqual(
             (back.handed, back.due, back.attempts), ({11: 2, 12: 3, 13: 4}, dict.fromkeys((2, 3, 4), 100), {2: 3})
         )
-        self.assertEqual((list(back.far), back.owner, back.id, back.seen), (list(self.state.far), "me", 7, 22))
+        self.assertEqual((list(back.onDisk), back.owner, back.id, back.seen), (list(self.state.onDisk), "me", 7, 22))
 
 
 class SubscriptionTests(StateCase):

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from fleximq.broker.queues.queue import PORTION
+from fleximq.broker.queues.queue import SLICE
 from tests.broker.queueing import RETRY, QueueCase, messages
 
 
@@ -139,21 +139,21 @@ class ManyTests(QueueCase):
         """What a holder leaves behind is taken back in several turns, but nobody overtakes it."""
         self.queue.takeMany("x", self.NUMBER // 2)
         self.queue.release("x")
-        self.assertEqual((self.queue.returned, self.queue.inFlight), (PORTION, self.NUMBER // 2 - PORTION))
-        taken = self.queue.takeMany("y", PORTION + 5)
-        self.assertEqual([each.tag for each in taken], list(range(1, PORTION + 6)))
+        self.assertEqual((self.queue.returned, self.queue.inFlight), (SLICE, self.NUMBER // 2 - SLICE))
+        taken = self.queue.takeMany("y", SLICE + 5)
+        self.assertEqual([each.tag for each in taken], list(range(1, SLICE + 6)))
         self.world.clock.pump([0.0] * 5)
-        self.assertEqual((self.queue.returned, self.queue.inFlight), (self.NUMBER // 2 - PORTION - 5, PORTION + 5))
+        self.assertEqual((self.queue.returned, self.queue.inFlight), (self.NUMBER // 2 - SLICE - 5, SLICE + 5))
 
     def test_whatOthersHoldByThenIsTheirs(self) -> None:
         """What came back by itself before its turn, and was given to somebody else, stays with him."""
-        self.queue.takeMany("x", PORTION + 1)
+        self.queue.takeMany("x", SLICE + 1)
         self.world.clock.rightNow += RETRY
         self.queue.release("x")
         self.queue._comeUp()
-        self.assertEqual(len(self.queue.takeMany("y", PORTION + 1)), PORTION + 1)
+        self.assertEqual(len(self.queue.takeMany("y", SLICE + 1)), SLICE + 1)
         self.world.clock.pump([0.0] * 3)
-        self.assertEqual((self.queue.returned, self.queue.inFlight), (0, PORTION + 1))
+        self.assertEqual((self.queue.returned, self.queue.inFlight), (0, SLICE + 1))
 
     def test_dyingAllAtOnce(self) -> None:
         for _ in range(4):

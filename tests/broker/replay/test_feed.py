@@ -36,7 +36,7 @@ class _WithOffsets(AsMessages):
 class Reader(Collector):
     """A connection that takes what it is given; ``offsets`` are what came. It is its own outlet."""
 
-    portion = 3
+    chunkBytes = 3
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class FeedMachine(RuleBasedStateMachine):
         self.client = self.broker.join("fleximq")
         self.reader = Reader()
         self.reader.form = _FORM  # type: ignore[assignment]
-        self.covers: dict[str, tuple[Callable[[str], bool], int]] = {}
+        self.ranges: dict[str, tuple[Callable[[str], bool], int]] = {}
         self.seen = 0
 
     @rule(topic=st.sampled_from((*_TOPICS, "n")), count=st.integers(1, 4))
@@ -127,8 +127,8 @@ class FeedMachine(RuleBasedStateMachine):
             return
         matches = anyOf((name,)) if isPattern(name) else name.__eq__
         position = self.expectedUntil()
-        self.covers = {each: (match, max(begin, position)) for each, (match, begin) in self.covers.items()}
-        self.covers[name] = matches, min(start, self.journal.end)
+        self.ranges = {each: (match, max(begin, position)) for each, (match, begin) in self.ranges.items()}
+        self.ranges[name] = matches, min(start, self.journal.end)
         self.reader.offsets.clear()
 
     @rule(name=st.sampled_from(_NAMES))
@@ -136,8 +136,8 @@ class FeedMachine(RuleBasedStateMachine):
         """End one."""
         position = self.expectedUntil()
         self.broker.unsubscribe(self.client, name)
-        self.covers.pop(name, None)
-        self.covers = {each: (match, max(begin, position)) for each, (match, begin) in self.covers.items()}
+        self.ranges.pop(name, None)
+        self.ranges = {each: (match, max(begin, position)) for each, (match, begin) in self.ranges.items()}
         self.reader.offsets.clear()
 
     def expectedUntil(self) -> int:
@@ -167,7 +167,7 @@ class FeedMachine(RuleBasedStateMachine):
         return [
             record.offset
             for record in self.journal.records
-            if any(match(record.topic) and record.offset >= begin for match, begin in self.covers.values())
+            if any(match(record.topic) and record.offset >= begin for match, begin in self.ranges.values())
         ]
 
     @invariant()

@@ -100,7 +100,7 @@ class MatchTests(TableCase):
             for name in matching.split() + others.split():
                 wanted = name in matching.split()
                 self.assertEqual(bool(table.subscribers(table.get(name))), wanted, f"{pattern} {name}")
-                self.assertEqual(table.heard(name), wanted, f"{pattern} {name}")
+                self.assertEqual(table.hasSubscribers(name), wanted, f"{pattern} {name}")
                 self.assertEqual(naive(pattern, name), wanted, f"{pattern} {name}")
 
     NAMES = st.lists(st.sampled_from(["a", "b", "", "$", "$a", "*", "#", "a*"]), min_size=1, max_size=5).flatmap(
@@ -163,7 +163,7 @@ class MatchTests(TableCase):
         for pattern in [*reversed(patterns), *patterns, "x.*", "a.b.c.*"]:
             self.table.unsubscribePattern(taker, pattern)
         self.assertTrue(self.table._wildcards.empty())
-        self.assertFalse(self.table.heard("a"))
+        self.assertFalse(self.table.hasSubscribers("a"))
 
     def test_tooLong(self) -> None:
         """A pattern is held to the length of topics."""
@@ -175,7 +175,7 @@ class MatchTests(TableCase):
         for name in ("*" + "/a" * (PATTERN_LEVELS - 1), "a." * (PATTERN_LEVELS - 1) + "#"):
             self.table.subscribePattern(Collector(), name)
             self.assertRaises(InvalidTopic, self.table.subscribePattern, Collector(), "b." + name)
-        self.assertFalse(self.table.heard("b" + ".a" * PATTERN_LEVELS))
+        self.assertFalse(self.table.hasSubscribers("b" + ".a" * PATTERN_LEVELS))
 
     def test_deepNames(self) -> None:
         """Names of many levels against patterns of many wildcards take no long time."""
@@ -230,7 +230,7 @@ class SubscriptionTests(TableCase):
     def test_created(self) -> None:
         """Each topic is told when it comes into being, once, by whatever use; not by asking for it."""
         self.table.find("x")
-        self.table.heard("x")
+        self.table.hasSubscribers("x")
         self.table.unsubscribe(Collector(), "x")
         for _ in range(2):
             self.table.get("a")

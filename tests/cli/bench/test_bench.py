@@ -8,22 +8,22 @@ from pathlib import Path
 from rich.console import Console
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.cli.bench.dialect_clients import VOICES
+from fleximq.cli.bench.dialect_clients import BENCH_CLIENTS
 from fleximq.cli.bench.plan import Plan
 from fleximq.cli.bench.report import COLUMNS, figures, histogram, percentile, picture, row
-from fleximq.cli.bench.roles import Done
-from fleximq.cli.bench.run import Course
+from fleximq.cli.bench.roles import RoleResult
+from fleximq.cli.bench.run import BenchResults
 from fleximq.cli.client_commands.broker_options import Address
 from tests.cli.client_commands.commands import CommandCase, ran
 
 PLAN = Plan(Address("tcp://x:1"), "fleximq", "t", 2, 1, 100, 50, 10, None, 1.0)
 
 
-def course(received: int = 200) -> Course:
+def course(received: int = 200) -> BenchResults:
     """Return what two publishers did in two seconds, and one subscriber in four."""
     latencies = array("q", [1000 * each for each in range(1, 101)])
-    publishers = [Done(100, 1.0, 2.0, array("q")), Done(100, 1.0, 3.0, array("q"))]
-    return Course(publishers, [Done(received, 1.0, 5.0, latencies)])
+    publishers = [RoleResult(100, 1.0, 2.0, array("q")), RoleResult(100, 1.0, 3.0, array("q"))]
+    return BenchResults(publishers, [RoleResult(received, 1.0, 5.0, latencies)])
 
 
 class ResultTests(SynchronousTestCase):
@@ -39,33 +39,33 @@ class ResultTests(SynchronousTestCase):
 
     def test_at_once(self) -> None:
         """The rate of what came in one piece counts from when its publishers began."""
-        found = figures(PLAN, Course(course().publishers, [Done(200, 5.0, 5.0, array("q", [1000]))]))
+        found = figures(PLAN, BenchResults(course().publishers, [RoleResult(200, 5.0, 5.0, array("q", [1000]))]))
         self.assertEqual((found["subscribers"]["rate"], found["subscribers"]["each"]), (50.0, [50.0]))
 
     def test_nothing(self) -> None:
         """Who got nothing has no rate."""
-        found = figures(PLAN, Course(course().publishers, [Done(0, 0.0, 0.0, array("q"))]))
+        found = figures(PLAN, BenchResults(course().publishers, [RoleResult(0, 0.0, 0.0, array("q"))]))
         self.assertEqual((found["subscribers"]["rate"], found["subscribers"]["each"]), (0.0, [0.0]))
 
     def test_lost(self) -> None:
         """What did not come is told."""
         found = figures(PLAN, course(received=150))
         self.assertEqual(found["lost"], 50)
-        self.assertIn("50 messages did not come", _drawn(found))
+        self.assertIn("50 messages did not arrive", _drawn(found))
 
     def test_shared(self) -> None:
         """In a shared queue subscribers get all messages together; who gets more than that gets some again."""
         plan = PLAN._replace(dialect="minimq", subscribers=2)
         half, more = course(received=100).subscribers[0], course(received=101).subscribers[0]
-        found = figures(plan, Course(course().publishers, [half, half]))
+        found = figures(plan, BenchResults(course().publishers, [half, half]))
         self.assertEqual((found["lost"], found["repeated"]), (0, 0))
-        found = figures(plan, Course(course().publishers, [half, more]))
+        found = figures(plan, BenchResults(course().publishers, [half, more]))
         self.assertEqual((found["lost"], found["repeated"]), (0, 1))
-        self.assertIn("1 messages came again", _drawn(found))
+        self.assertIn("1 messages were delivered again", _drawn(found))
 
     def test_nobody(self) -> None:
         """Without subscribers there are no latencies."""
-        found = figures(PLAN, Course(course().publishers, []))
+        found = figures(PLAN, BenchResults(course().publishers, []))
         self.assertEqual((found["latency_us"], found["histogram_us"], found["lost"]), ({}, [], 0))
         self.assertIn("publishers", _drawn(found))
 
@@ -95,7 +95,7 @@ class BenchTests(CommandCase):
 
     def test_run(self) -> None:
         """Every dialect carries everything, with several clients on each side."""
-        for dialect in VOICES:
+        for dialect in BENCH_CLIENTS:
             words = ("--dialect", dialect, "--publishers", "2", "--subscribers", "2", "--messages", "500", "--json")
             found = ran("bench", *words)
             self.assertEqual((found.code, found.err), (0, ""), dialect)
@@ -116,7 +116,7 @@ class BenchTests(CommandCase):
         """What makes no sense is one sentence."""
         for words, sentence in (
             (("--size", "7"), "size is 7, but must be between 8 and"),
-            (("--publishers", "64"), "there are 65 clients, but may be 64"),
+            (("--publishers", "64"), "there are 65 clients, but the limit is 64"),
             (("--subscribers", "-1"), "--subscribers"),
             (("--dialect", "mqtt"), "--dialect"),
             (("--messages", "1", "--csv", "/nowhere/x.csv"), "/nowhere/x.csv cannot be written"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.cli.client_commands.broker_options import USUAL, Address, addOptions, addressOf, profilesFile
+from fleximq.cli.client_commands.broker_options import DEFAULT_URL, Address, addOptions, addressOf, profilesFile
 from fleximq.client.settings import Tls
 from fleximq.errors import SettingError
 
@@ -48,7 +48,7 @@ class AddressTests(SynchronousTestCase):
 
     def test_nothing(self) -> None:
         """Without a word, and without a file, it is the usual address and nothing is shown there."""
-        self.assertEqual(addressOf(given(), {"FLEXIMQ_PROFILES": self.mktemp()}), Address(USUAL))
+        self.assertEqual(addressOf(given(), {"FLEXIMQ_PROFILES": self.mktemp()}), Address(DEFAULT_URL))
 
     def test_default(self) -> None:
         """The profile named default is taken where nothing else is said."""
@@ -57,7 +57,7 @@ class AddressTests(SynchronousTestCase):
     def test_noDefault(self) -> None:
         """A file without that profile changes nothing."""
         self.path.write_text("[work]\nurl = 'tcp://work:2'\n")
-        self.assertEqual(self.found(), Address(USUAL))
+        self.assertEqual(self.found(), Address(DEFAULT_URL))
 
     def test_profile(self) -> None:
         """A profile is named by an option or a variable."""
@@ -87,7 +87,7 @@ class AddressTests(SynchronousTestCase):
 
     def test_secrets(self) -> None:
         """Tokens, keys and passwords may stand in variables."""
-        url = ("--url", USUAL)
+        url = ("--url", DEFAULT_URL)
         for words, variables, wanted in (
             ((), {"FLEXIMQ_TOKEN": "t"}, {"type": "token", "token": "t"}),
             ((), {"FLEXIMQ_API_KEY": "k"}, {"type": "api_key", "api_key": "k"}),
@@ -105,7 +105,7 @@ class AddressTests(SynchronousTestCase):
 
     def test_noPassword(self) -> None:
         """A name without a password is refused, with where to put one."""
-        self.assertIn("FLEXIMQ_PASSWORD", self.refused("--url", USUAL, "--user", "u"))
+        self.assertIn("FLEXIMQ_PASSWORD", self.refused("--url", DEFAULT_URL, "--user", "u"))
 
     def test_unknown(self) -> None:
         """A profile that is not there is refused with those that are."""
@@ -119,7 +119,7 @@ class AddressTests(SynchronousTestCase):
     def test_noToml(self) -> None:
         """A file that is no TOML is refused, whoever needs it."""
         self.path.write_text("[")
-        self.assertIn("are no TOML", self.refused())
+        self.assertIn("are not TOML", self.refused())
 
     def test_wrongKey(self) -> None:
         """A key that means nothing is refused with those that do."""

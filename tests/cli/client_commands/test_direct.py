@@ -5,7 +5,7 @@ import re
 import subprocess
 
 from fleximq.cli.client_commands.sub import sentence
-from fleximq.cli.client_commands.top import Look, rates
+from fleximq.cli.client_commands.top import Snapshot, rates
 from fleximq.cli.main import COMMANDS
 from tests.cli.client_commands.commands import PATIENCE, CommandCase, ran
 
@@ -64,7 +64,7 @@ class RequestTests(CommandCase):
         """What is no client is one sentence."""
         found = ran("req", "me", "/x")
         self.assertEqual(found.code, 1)
-        self.assertIn("'me' is no client", found.err)
+        self.assertIn("'me' is not a client", found.err)
 
 
 class NotifyTests(CommandCase):
@@ -128,10 +128,10 @@ class WatchingTests(CommandCase):
     def test_rates(self) -> None:
         """Messages between two looks, by their time; a topic that was forgotten begins anew."""
         row = {"topic": "t", "published": 10}
-        before = Look(1.0, {}, {}, {"t": row})
-        self.assertEqual(rates(before, Look(3.0, {}, {}, {"t": row | {"published": 30}})), {"t": 10.0})
-        self.assertEqual(rates(before, Look(3.0, {}, {}, {"t": row | {"published": 4}})), {"t": 2.0})
-        self.assertEqual(rates(Look(1.0, {}, {}, {}), Look(2.0, {}, {}, {"t": row})), {"t": 10.0})
+        before = Snapshot(1.0, {}, {}, {"t": row})
+        self.assertEqual(rates(before, Snapshot(3.0, {}, {}, {"t": row | {"published": 30}})), {"t": 10.0})
+        self.assertEqual(rates(before, Snapshot(3.0, {}, {}, {"t": row | {"published": 4}})), {"t": 2.0})
+        self.assertEqual(rates(Snapshot(1.0, {}, {}, {}), Snapshot(2.0, {}, {}, {"t": row})), {"t": 10.0})
 
     def test_completion(self) -> None:
         """The script for each shell knows all commands."""

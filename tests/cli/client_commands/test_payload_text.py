@@ -3,7 +3,7 @@
 import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.cli.client_commands.payload_text import asJson, describe, readerOf, shown
+from fleximq.cli.client_commands.payload_text import asJson, deliveryAsJson, formatted, parserOf
 from fleximq.client.events import Delivery
 from fleximq.errors import SettingError
 
@@ -18,7 +18,7 @@ class ReadingTests(SynchronousTestCase):
             ("json", b'{"a": [1, null]}', {"a": [1, None]}),
             ("hex", b"00 ff", b"\x00\xff"),
         ):
-            self.assertEqual(readerOf(name)(written), value)
+            self.assertEqual(parserOf(name)(written), value)
 
     def test_bad(self) -> None:
         """What cannot be understood is one sentence."""
@@ -29,7 +29,7 @@ class ReadingTests(SynchronousTestCase):
             ("hex", b"0", "not hex"),
             ("hex", b"\xff", "not hex"),
         ):
-            self.assertIn(words, str(self.assertRaises(SettingError, readerOf(name), written)))
+            self.assertIn(words, str(self.assertRaises(SettingError, parserOf(name), written)))
 
 
 class ShowingTests(SynchronousTestCase):
@@ -43,19 +43,20 @@ class ShowingTests(SynchronousTestCase):
             ({"a": 1}, b'{"a":1}\n', b'{"a": 1}\n', b"81a16101\n", b"\x81\xa1a\x01"),
         ):
             payload = msgpack.packb(value)
-            found = tuple(shown(payload, each) for each in ("text", "json", "hex", "raw"))
+            found = tuple(formatted(payload, each) for each in ("text", "json", "hex", "raw"))
             self.assertEqual(found, (text, json, hex, raw), value)
 
     def test_odd(self) -> None:
         """An empty payload, and one that is no MessagePack, are shown too."""
-        self.assertEqual([shown(b"", each) for each in ("text", "json", "hex", "raw")], [b"\n", b"null\n", b"\n", b""])
-        self.assertEqual(shown(b"\xc1", "json"), b"wQ==\n")
+        formats = ("text", "json", "hex", "raw")
+        self.assertEqual([formatted(b"", each) for each in formats], [b"\n", b"null\n", b"\n", b""])
+        self.assertEqual(formatted(b"\xc1", "json"), b"wQ==\n")
         self.assertEqual((asJson(b""), asJson(b"\xc1")), (None, None))
 
     def test_describe(self) -> None:
         """All there is to know of a delivery, as something that JSON can hold."""
         header = {"topic": "t", "routing": [], "offset": 7, "key": b"k"}
         self.assertEqual(
-            describe(Delivery("t", msgpack.packb([1]), 1000, header)),
+            deliveryAsJson(Delivery("t", msgpack.packb([1]), 1000, header)),
             {"topic": "t", "publisher": 1000, "value": [1], "offset": 7, "key": "b'k'"},
         )

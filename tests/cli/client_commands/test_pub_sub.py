@@ -149,7 +149,7 @@ class SubTests(CommandCase):
 
     def test_wrong(self) -> None:
         """A place in the past that is none."""
-        self.assertIn("no place in the past", ran("sub", "t", "--from", "monday").err)
+        self.assertIn("is not a start", ran("sub", "t", "--from", "monday").err)
 
     def test_noJournal(self) -> None:
         """The past of a topic that has none."""

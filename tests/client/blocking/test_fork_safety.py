@@ -57,7 +57,7 @@ class ForkTests(SynchronousTestCase):
         state, said, name = inChild(work)
         self.assertEqual((state, name), (State.CLOSED, "FlexiMQ"))
         self.assertEqual(
-            [each.split(":")[0] for each in said], ["the connection belongs to the process that has made it"] * 3
+            [each.split(":")[0] for each in said], ["the connection belongs to the parent of this process"] * 3
         )
 
     def test_parent(self) -> None:

@@ -136,14 +136,14 @@ class ReadingTests(WireSocketCase):
 
     def test_stuck(self) -> None:
         """Who is full and needs nothing still finds out that the connection has ended."""
-        self.patch(shared_connection, "_PAUSE", 0.01)
+        self.patch(shared_connection, "_FULL_CHECK_SECONDS", 0.01)
         self.isFull = True
         self.peer.hangUp()
         self.assertRaises(ConnectionLost, self.waitFor, 1, PATIENCE, False)
 
     def test_brokenHeard(self) -> None:
         """An error of who hears ends the connection: what came behind it is lost."""
-        self.wire._heard = lambda event: 1 / 0  # type: ignore[assignment]
+        self.wire._onEvent = lambda event: 1 / 0  # type: ignore[assignment]
         self.peer.publish("a", 1)
         self.assertRaises(ZeroDivisionError, self.waitFor, 1)
         self.assertRaises(ConnectionLost, self.waitFor, 1)
@@ -318,6 +318,6 @@ class OwedTests(WireSocketCase):
         """What nobody waits for is left out when too much is owed already."""
         with self.wire.lock:
             for _ in range(100):
-                self.wire.owe(bytes(1 << 16))
-        self.assertLessEqual(sum(map(len, self.wire._owed)), (1 << 20) + (1 << 16))
-        self.wire._owed.clear()
+                self.wire.sendLater(bytes(1 << 16))
+        self.assertLessEqual(sum(map(len, self.wire._pendingOutput)), (1 << 20) + (1 << 16))
+        self.wire._pendingOutput.clear()

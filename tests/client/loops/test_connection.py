@@ -8,8 +8,8 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import ConnectionLost
-from fleximq.client.loops.connection import Connection
-from fleximq.client.loops.interfaces import Cancellable, Line, Listener, Loop
+from fleximq.client.loops.connection import Callbacks, Connection
+from fleximq.client.loops.interfaces import Cancellable, Listener, Loop, Transport
 from fleximq.client.settings import ClientSettings
 from fleximq.values.urls import Url
 
@@ -43,7 +43,7 @@ class Turns(Loop):
         raise ConnectionLost("there is nobody here")
 
 
-class Wire(Line):
+class Wire(Transport):
     """A line that remembers what was done to it."""
 
     def __init__(self) -> None:
@@ -65,11 +65,12 @@ class Wire(Line):
         self.done.append("abort")
 
 
-class Speaker:
+class Client:
     """Remembers what it was told."""
 
     def __init__(self) -> None:
         self.told: list[object] = []
+        self.callbacks = Callbacks(self.made, self.heard, self.lose)
 
     def made(self) -> None:
         self.told.append("made")
@@ -86,10 +87,10 @@ class ConnectionTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         """Connect."""
-        self.loop, self.speaker, self.wire = Turns(), Speaker(), Wire()
-        self.connection = Connection(self.loop, self.speaker)
+        self.loop, self.client, self.wire = Turns(), Client(), Wire()
+        self.connection = Connection(self.loop, self.client.callbacks)
         self.listener = self.connection.listen()
-        self.listener.lineMade(self.wire)
+        self.listener.transportConnected(self.wire)
 
     def test_together(self) -> None:
         """What is sent in one turn is written at once, at its end."""
@@ -108,67 +109,67 @@ class ConnectionTests(SynchronousTestCase):
 
     def test_framed(self) -> None:
         """The frame is put around what is written, and asked for where nothing was sent."""
-        connection = Connection(self.loop, self.speaker, lambda data: b"<" + data + b">")
-        connection.listen().lineMade(self.wire)
+        connection = Connection(self.loop, self.client.callbacks, lambda data: b"<" + data + b">")
+        connection.listen().transportConnected(self.wire)
         connection.send(b"a")
         connection.send(b"b")
-        connection.push()
-        connection.push()
+        connection.writePending()
+        connection.writePending()
         self.assertEqual(self.wire.done, [b"<ab>", b"<>"])
 
     def test_patience(self) -> None:
         """Below 64 KiB nobody waits; from there on, until the line takes more."""
-        self.successResultOf(Deferred.fromCoroutine(self.connection.sendPatiently(MUCH[:-1])))
-        self.listener.lineFull(self.wire)
-        waiting = Deferred.fromCoroutine(self.connection.sendPatiently(b"x"))
+        self.successResultOf(Deferred.fromCoroutine(self.connection.sendAndDrain(MUCH[:-1])))
+        self.listener.transportPaused(self.wire)
+        waiting = Deferred.fromCoroutine(self.connection.sendAndDrain(b"x"))
         self.assertEqual(self.wire.done, [MUCH])
         self.loop.clock.advance(0)
         self.assertNoResult(waiting)
-        self.listener.lineDrained(self.wire)
+        self.listener.transportResumed(self.wire)
         self.successResultOf(waiting)
 
     def test_patienceEnds(self) -> None:
         """Nobody waits for a line that has ended."""
-        self.listener.lineFull(self.wire)
-        waiting = Deferred.fromCoroutine(self.connection.sendPatiently(MUCH))
+        self.listener.transportPaused(self.wire)
+        waiting = Deferred.fromCoroutine(self.connection.sendAndDrain(MUCH))
         self.loop.clock.advance(0)
         self.connection.drop()
         self.successResultOf(waiting)
 
     def test_told(self) -> None:
-        """The speaker is told what happens on the line."""
-        self.listener.lineHeard(self.wire, b"a")
-        self.listener.lineLost(self.wire, ConnectionLost("gone"))
-        self.assertEqual(self.speaker.told, ["made", b"a", "gone"])
+        """The client is told what happens on the line."""
+        self.listener.bytesReceived(self.wire, b"a")
+        self.listener.transportLost(self.wire, ConnectionLost("gone"))
+        self.assertEqual(self.client.told, ["made", b"a", "gone"])
 
     def test_end(self) -> None:
         """The end comes behind what was collected."""
         self.connection.send(b"a")
         self.connection.end()
         self.assertEqual(self.wire.done, [b"a", "close"])
-        self.assertIsNone(self.connection.line)
+        self.assertIsNone(self.connection.transport)
 
     def test_drop(self) -> None:
         """What was collected for a line that is dropped is written to no other."""
         self.connection.send(b"a")
         self.connection.drop()
         other = Wire()
-        self.connection.listen().lineMade(other)
+        self.connection.listen().transportConnected(other)
         self.loop.clock.advance(0)
         self.assertEqual((self.wire.done, other.done), (["abort"], []))
 
     def test_deaf(self) -> None:
         """What happens on a line that was dropped is nobody's business."""
         self.connection.drop()
-        self.listener.lineHeard(self.wire, b"a")
-        self.listener.lineLost(self.wire, ConnectionLost("gone"))
-        self.assertEqual(self.speaker.told, ["made"])
+        self.listener.bytesReceived(self.wire, b"a")
+        self.listener.transportLost(self.wire, ConnectionLost("gone"))
+        self.assertEqual(self.client.told, ["made"])
 
     def test_late(self) -> None:
         """A line that comes when nobody listens for it any more is aborted."""
         for leave in (self.connection.drop, self.connection.end, self.connection.listen):
             early, late = self.connection.listen(), Wire()
             leave()
-            early.lineMade(late)
+            early.transportConnected(late)
             self.assertEqual(late.done, ["abort"])
-        self.assertEqual(self.speaker.told, ["made"])
+        self.assertEqual(self.client.told, ["made"])

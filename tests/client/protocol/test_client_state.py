@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.client.errors import BufferFull, ConnectionLost, JoinRefused, SubscribeFailed, Untrusted
 from fleximq.client.events import Request
 from fleximq.client.payloads import Packed, packed
-from fleximq.client.protocol.client_state import ClientState, isTransient, portions, publicationOf
+from fleximq.client.protocol.client_state import ClientState, chunksOf, isTransient, publicationOf
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.protocol.conversation import Conversation
 from fleximq.client.settings import ClientSettings, State
@@ -38,7 +38,7 @@ class LedgerCase(SynchronousTestCase):
     def join(self, id: int = 1000) -> Pending[int]:
         """Make a connection."""
         joined = self.clientState.begin(Conversation())
-        self.clientState.take(frame("REP", id, {"status": 200}))
+        self.clientState.dataReceived(frame("REP", id, {"status": 200}))
         return joined
 
     def heard(self) -> list[Any]:
@@ -50,18 +50,22 @@ class LedgerCase(SynchronousTestCase):
     def pong(self, *pings: Any) -> None:
         """Answer PINGs."""
         for ping in pings:
-            self.clientState.take(frame("PONG", 1, {"keepalive": {"timestamp": ping.header["keepalive"]["timestamp"]}}))
+            self.clientState.dataReceived(
+                frame("PONG", 1, {"keepalive": {"timestamp": ping.header["keepalive"]["timestamp"]}})
+            )
 
     def refuse(self, status: int, path: str = "") -> None:
         """Refuse something."""
-        self.clientState.take(frame("REP", 1, {"status": status, "routing": [{"client_id": 1000, "path": path}]}))
+        self.clientState.dataReceived(
+            frame("REP", 1, {"status": status, "routing": [{"client_id": 1000, "path": path}]})
+        )
 
     def subscribe(self, topic: str, start: object = None) -> Any:
         """Subscribe, and return the box."""
-        made = self.clientState.subscription(topic, start)
+        made = self.clientState.newSubscription(topic, start)
         first, _, second = cut(made.data)
         self.pong(first, second)
-        self.clientState.subscribed(made)
+        self.clientState.confirmSubscription(made)
         return made.box
 
 
@@ -77,14 +81,14 @@ class ConnectionTests(LedgerCase):
     def test_refusedJoin(self) -> None:
         """Who is not let in is told with the status."""
         joined = self.clientState.begin(Conversation())
-        self.clientState.take(frame("REP", 0, {"status": 401}))
+        self.clientState.dataReceived(frame("REP", 0, {"status": 401}))
         self.assertEqual(self.assertRaises(JoinRefused, joined.result).status, 401)
 
     def test_again(self) -> None:
         """Each name is subscribed once, those from the past first and behind what came; then it is there."""
         self.subscribe("b"), self.subscribe("b"), self.subscribe("c.*")
         past = self.subscribe("a", "first")
-        self.clientState.take(frame("PUB", 7, {"topic": "a", "offset": 41}, b"\1"))
+        self.clientState.dataReceived(frame("PUB", 7, {"topic": "a", "offset": 41}, b"\1"))
         self.clientState.lose(LOST)
         self.heard()
         joined = self.join(1001)
@@ -94,7 +98,7 @@ class ConnectionTests(LedgerCase):
         self.assertEqual({each.sender for each in frames}, {1001})
         self.assertFalse(joined.done)
         self.pong(*(each for each in frames if each.kind == "PING"))
-        self.assertEqual((joined.result(), past.begun), (1001, True))
+        self.assertEqual((joined.result(), past.isConfirmed), (1001, True))
         self.assertEqual([state for state, _ in self.states], [State.JOINED, State.AWAY, State.JOINED])
 
     def test_refusedAgain(self) -> None:
@@ -124,12 +128,12 @@ class ConnectionTests(LedgerCase):
         """The end is told once, to boxes and to those who wait for a connection."""
         box = self.subscribe("a")
         self.clientState.lose(LOST)
-        arrival = self.clientState.arrival()
+        arrival = self.clientState.whenJoined()
         self.clientState.end(LOST)
         self.clientState.end(None)
         self.assertIsInstance(box.end, ConnectionLost)
         self.assertRaises(ConnectionLost, arrival.result)
-        self.assertRaises(ConnectionLost, self.clientState.arrival().result)
+        self.assertRaises(ConnectionLost, self.clientState.whenJoined().result)
         self.assertEqual([state for state, _ in self.states], [State.JOINED, State.AWAY, State.CLOSED])
 
     def test_missing(self) -> None:
@@ -143,9 +147,9 @@ class ConnectionTests(LedgerCase):
     def test_waitedTooLong(self) -> None:
         """Who waits no longer for a connection is forgotten."""
         self.clientState.lose(LOST)
-        arrival = self.clientState.arrival()
-        self.clientState.waitNoLonger(arrival)
-        self.clientState.waitNoLonger(arrival)
+        arrival = self.clientState.whenJoined()
+        self.clientState.cancelWait(arrival)
+        self.clientState.cancelWait(arrival)
         self.join()
         self.assertFalse(arrival.done)
 
@@ -155,7 +159,7 @@ class ConnectionTests(LedgerCase):
         clientState.lose(LOST)
         for call in (
             clientState.barrier,
-            lambda: clientState.subscription("a", None),
+            lambda: clientState.newSubscription("a", None),
             lambda: clientState.request(5, "/p", b""),
         ):
             self.assertRaises(ConnectionLost, call)
@@ -171,7 +175,7 @@ class ConnectionTests(LedgerCase):
         """Anything that comes is a sign of life, and nobody is given up who is not read."""
         for _ in range(10):
             self.assertTrue(self.clientState.tick(False))
-            self.clientState.take(frame("PONG", 1, {"keepalive": {"timestamp": 0}}))
+            self.clientState.dataReceived(frame("PONG", 1, {"keepalive": {"timestamp": 0}}))
         self.assertTrue(all(self.clientState.tick(True) for _ in range(10)))
 
 
@@ -180,7 +184,7 @@ class LaterTests(LedgerCase):
 
     def publish(self, n: int, size: int = 1) -> None:
         """Publish while away."""
-        self.clientState.keepForLater(size, publicationOf(f"t{n}", b"\1", {}))
+        self.clientState.bufferUntilJoined(size, publicationOf(f"t{n}", b"\1", {}))
 
     def test_sent(self) -> None:
         """It is sent in order, with the new id."""
@@ -191,7 +195,7 @@ class LaterTests(LedgerCase):
         self.join(1001)
         _, *pubs = self.heard()
         self.assertEqual([(each.header["topic"], each.sender) for each in pubs], [("t1", 1001), ("t2", 1001)])
-        self.assertTrue(self.clientState.accounts.isOwing)
+        self.assertTrue(self.clientState.accounts.needsFlush)
 
     def test_full(self) -> None:
         """What does not fit is refused; at the bound it fits."""
@@ -206,15 +210,15 @@ class LaterTests(LedgerCase):
 
     def test_uncertain(self) -> None:
         """What was sent before a loss is told, once; what was kept while away only when that was sent and lost."""
-        self.clientState.accounts.note(self.clientState.accounts.mine())
+        self.clientState.accounts.countSent(self.clientState.accounts.current())
         self.clientState.lose(LOST)
-        self.assertRaises(ConnectionLost, self.clientState.checkCertain)
+        self.assertRaises(ConnectionLost, self.clientState.checkLosses)
         self.publish(1)
         self.clientState.lose(LOST)
-        self.clientState.checkCertain()
+        self.clientState.checkLosses()
         self.join()
         self.clientState.lose(LOST)
-        self.assertRaises(ConnectionLost, self.clientState.checkCertain)
+        self.assertRaises(ConnectionLost, self.clientState.checkLosses)
 
     def test_keptBehindSubscriptions(self) -> None:
         """What answers the new subscriptions says nothing of what was kept meanwhile, and is sent behind them."""
@@ -226,7 +230,7 @@ class LaterTests(LedgerCase):
         self.pong(*(each for each in self.heard() if each.kind == "PING"))
         self.assertEqual(self.clientState.state, State.JOINED)
         self.clientState.lose(LOST)
-        self.assertRaises(ConnectionLost, self.clientState.checkCertain)
+        self.assertRaises(ConnectionLost, self.clientState.checkLosses)
 
 
 class HeardTests(LedgerCase):
@@ -235,7 +239,7 @@ class HeardTests(LedgerCase):
     def request(self, path: str) -> None:
         """Ask the client."""
         header = {"routing": [{"client_id": 1000, "path": path}], "reqrep": {"type": "request", "id": "i"}}
-        self.clientState.take(frame("REQ", 5, header, b"\1"))
+        self.clientState.dataReceived(frame("REQ", 5, header, b"\1"))
 
     def test_requests(self) -> None:
         """Served paths are handed on; others are answered with 404."""
@@ -249,14 +253,14 @@ class HeardTests(LedgerCase):
     def test_pinged(self) -> None:
         """A PING is answered."""
         self.heard()
-        self.clientState.take(frame("PING", 1, {"keepalive": {"timestamp": 9}}))
+        self.clientState.dataReceived(frame("PING", 1, {"keepalive": {"timestamp": 9}}))
         [pong] = self.heard()
         self.assertEqual((pong.kind, pong.header), ("PONG", {"keepalive": {"timestamp": 9}}))
 
     def test_left(self) -> None:
         """What is refused before a PONG for which nobody waits any more is told by the next flush."""
         data, barrier = self.clientState.barrier()
-        self.clientState.leave(barrier)
+        self.clientState.detachBarrier(barrier)
         self.refuse(403, "a")
         self.pong(*cut(data))
         data, barrier = self.clientState.barrier()
@@ -268,20 +272,20 @@ class HelpingTests(SynchronousTestCase):
     """What needs no state."""
 
     def published(self, values: Iterable[object], pack: Any = packed) -> list[list[Any]]:
-        """Return what is published, by portions."""
-        return [[each.value for each in cut(make(Conversation()))] for _, make in portions("a", values, pack)]
+        """Return what is published, by chunksOf."""
+        return [[each.value for each in cut(make(Conversation()))] for _, make in chunksOf("a", values, pack)]
 
     def test_portions(self) -> None:
-        """Many values are cut into portions of about a MiB, and none is lost."""
+        """Many values are cut into chunksOf of about a MiB, and none is lost."""
         said = Conversation()
-        found = [(size, cut(make(said))) for size, make in portions("a", (bytes(1000) for _ in range(3000)))]
+        found = [(size, cut(make(said))) for size, make in chunksOf("a", (bytes(1000) for _ in range(3000)))]
         self.assertEqual(sum(len(frames) for _, frames in found), 3000)
         self.assertTrue(all(size < 1.1 * (1 << 20) for size, _ in found))
-        self.assertEqual(list(portions("a", [])), [])
+        self.assertEqual(list(chunksOf("a", [])), [])
 
     def test_lazily(self) -> None:
         """A portion is there as soon as it is full."""
-        endless = portions("a", iter(lambda: bytes(1 << 19), None))
+        endless = chunksOf("a", iter(lambda: bytes(1 << 19), None))
         self.assertEqual([len(cut(next(endless)[1](Conversation()))) for _ in range(3)], [2, 2, 2])
 
     def test_mixed(self) -> None:
@@ -309,7 +313,7 @@ class HelpingTests(SynchronousTestCase):
         """It is settled once, and tells so."""
         told: list[None] = []
         pending: Pending[int] = Pending()
-        pending.told = lambda: told.append(None)
+        pending.onDone = lambda: told.append(None)
         pending.succeed(1)
         pending.fail(LOST)
         self.assertEqual((pending.result(), len(told)), (1, 1))

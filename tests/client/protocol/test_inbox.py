@@ -4,7 +4,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import Overrun, SubscribeFailed
 from fleximq.client.events import Delivery, Notification, Refusal
-from fleximq.client.protocol.inbox import EACH, Inbox
+from fleximq.client.protocol.inbox import DELIVERY_BYTES, Inbox
 
 
 def delivery(topic: str, offset: int | None = None, size: int = 0) -> Delivery:
@@ -18,7 +18,7 @@ class InboxTests(SynchronousTestCase):
     def setUp(self) -> None:
         """Count how often it was relieved."""
         self.relieved: list[int] = []
-        self.inbox = Inbox(lambda: self.relieved.append(self.inbox.held), full=1000, most=3000)
+        self.inbox = Inbox(lambda: self.relieved.append(self.inbox.bufferedBytes), full=1000, maximum=3000)
 
     def test_order(self) -> None:
         """What comes is taken in order; then there is nothing."""
@@ -60,9 +60,9 @@ class InboxTests(SynchronousTestCase):
         box = self.inbox.open("a")
         self.inbox.put(delivery("a", size=1001))
         self.inbox.close(box)
-        self.assertEqual((self.relieved, self.inbox.held), ([0], 0))
+        self.assertEqual((self.relieved, self.inbox.bufferedBytes), ([0], 0))
         self.inbox.take(box)
-        self.assertEqual(self.inbox.held, 0)
+        self.assertEqual(self.inbox.bufferedBytes, 0)
 
     def test_openedLater(self) -> None:
         """A subscription to a topic of which something came already gets what comes from then on."""
@@ -79,7 +79,7 @@ class InboxTests(SynchronousTestCase):
             self.inbox.take(box)
         self.inbox.put(delivery("t.0"))
         self.assertEqual(len(box.waiting), 1)
-        self.assertLessEqual(len(self.inbox._takers), 10_000)
+        self.assertLessEqual(len(self.inbox._receivers), 10_000)
 
     def test_run(self) -> None:
         """Deliveries that came together go where each alone would, and count as much."""
@@ -87,14 +87,14 @@ class InboxTests(SynchronousTestCase):
         run = [delivery("a", size=n) for n in range(3)]
         self.assertIsNone(self.inbox.putRun(run))
         self.assertEqual((list(one.waiting), list(all.waiting), list(other.waiting)), (run, run, []))
-        self.assertEqual(self.inbox.held, 2 * (3 * EACH + 3))
+        self.assertEqual(self.inbox.bufferedBytes, 2 * (3 * DELIVERY_BYTES + 3))
 
     def test_runFromPast(self) -> None:
         """A box that begins in the past takes those with an offset, and knows the last one."""
         box = self.inbox.open("a", "first")
         self.inbox.putRun([delivery("a", offset=4), delivery("a", offset=5)])
         self.inbox.putRun([delivery("a"), delivery("a")])
-        self.assertEqual(([each.offset for each in box.waiting], box.next()), ([4, 5], 6))
+        self.assertEqual(([each.offset for each in box.waiting], box.resumeStart()), ([4, 5], 6))
 
     def test_runOverrun(self) -> None:
         """Of a run that is too much, what fits is kept."""
@@ -109,26 +109,26 @@ class InboxTests(SynchronousTestCase):
         self.inbox.putDirect(said)
         self.assertFalse(self.inbox.close(box))
         self.inbox.putDirect(said)
-        self.assertEqual((list(box.waiting), self.inbox.held), ([said], 0))
+        self.assertEqual((list(box.waiting), self.inbox.bufferedBytes), ([said], 0))
 
     def test_full(self) -> None:
         """It is full above its mark, not at it, and who waits is told when it is no longer."""
         box = self.inbox.open("a")
-        self.inbox.put(delivery("a", size=500 - EACH))
-        self.inbox.put(delivery("a", size=500 - EACH))
+        self.inbox.put(delivery("a", size=500 - DELIVERY_BYTES))
+        self.inbox.put(delivery("a", size=500 - DELIVERY_BYTES))
         self.assertFalse(self.inbox.full)
         self.inbox.put(delivery("a"))
         self.assertTrue(self.inbox.full)
         while self.inbox.take(box):
             continue
-        self.assertEqual((self.relieved, self.inbox.held), ([500 + EACH], 0))
+        self.assertEqual((self.relieved, self.inbox.bufferedBytes), ([500 + DELIVERY_BYTES], 0))
 
     def test_overrun(self) -> None:
         """A box that holds too much is named, and closed with all of its name."""
         one, two, other = self.inbox.open("a"), self.inbox.open("a"), self.inbox.open("#")
         self.inbox.put(delivery("#", size=1))
-        self.assertIsNone(self.inbox.put(delivery("a", size=3000 - EACH - EACH - 1)))
-        self.assertIs(self.inbox.put(delivery("a", size=EACH)), other)
+        self.assertIsNone(self.inbox.put(delivery("a", size=3000 - DELIVERY_BYTES - DELIVERY_BYTES - 1)))
+        self.assertIs(self.inbox.put(delivery("a", size=DELIVERY_BYTES)), other)
         self.inbox.overrun(one)
         self.assertIsInstance(one.end, Overrun)
         self.assertIsInstance(two.end, Overrun)
@@ -155,7 +155,7 @@ class PastTests(SynchronousTestCase):
         box = self.inbox.open("a", "first")
         self.inbox.put(delivery("a"))
         self.inbox.put(delivery("a", 5))
-        box.begun = True
+        box.isConfirmed = True
         self.inbox.put(delivery("a"))
         self.assertEqual([each.offset for each in box.waiting], [5, None])
 

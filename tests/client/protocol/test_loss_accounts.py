@@ -8,7 +8,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import ConnectionLost
-from fleximq.client.protocol.loss_accounts import Account, Accounts, OfContext, OfThread
+from fleximq.client.protocol.loss_accounts import Account, Accounts, ContextAccounts, ThreadAccounts
 from tests.client.scripted import InThread
 
 LOST, AGAIN = ConnectionLost("gone"), ConnectionLost("gone again")
@@ -24,7 +24,7 @@ class AccountsCase(SynchronousTestCase):
     def setUp(self) -> None:
         """Have accounts."""
         self.now: Owner | None = None
-        self.accounts = Accounts(OfContext(lambda: self.now))
+        self.accounts = Accounts(ContextAccounts(lambda: self.now))
 
     def by(self, owner: Owner | None) -> "Callable[..., Any]":
         """Return what lets somebody do something, in a context of his own."""
@@ -38,8 +38,8 @@ class AccountsCase(SynchronousTestCase):
 
     def publish(self) -> Account:
         """Publish something."""
-        account = self.accounts.mine()
-        self.accounts.note(account)
+        account = self.accounts.current()
+        self.accounts.countSent(account)
         return account
 
     def confirm(self) -> None:
@@ -56,7 +56,7 @@ class LossTests(AccountsCase):
         self.publish()
         self.confirm()
         self.accounts.lose(LOST)
-        self.assertIsNone(self.accounts.tell())
+        self.assertIsNone(self.accounts.takeLoss())
 
     def test_latest(self) -> None:
         """Of several losses the last one is told, once."""
@@ -64,39 +64,39 @@ class LossTests(AccountsCase):
         self.accounts.lose(LOST)
         self.publish()
         self.accounts.lose(AGAIN)
-        self.assertEqual((self.accounts.tell(), self.accounts.tell()), (AGAIN, None))
+        self.assertEqual((self.accounts.takeLoss(), self.accounts.takeLoss()), (AGAIN, None))
 
     def test_begun(self) -> None:
         """What was begun is lost though a PONG came meanwhile, and what was dropped is not."""
-        account = self.accounts.mine()
-        self.accounts.begin(account)
+        account = self.accounts.current()
+        self.accounts.beginSend(account)
         self.confirm()
         self.accounts.lose(LOST)
-        self.accounts.drop(account)
-        self.assertIs(self.accounts.tell(), LOST)
-        self.accounts.begin(account)
-        self.accounts.drop(account)
+        self.accounts.dropSend(account)
+        self.assertIs(self.accounts.takeLoss(), LOST)
+        self.accounts.beginSend(account)
+        self.accounts.dropSend(account)
         self.accounts.lose(LOST)
-        self.assertIsNone(self.accounts.tell())
+        self.assertIsNone(self.accounts.takeLoss())
 
     def test_late(self) -> None:
         """What gets no number because its connection is over is told as well."""
-        self.accounts.loseLate(self.accounts.mine(), LOST)
-        self.assertEqual((self.accounts.tell(), self.accounts.tell()), (LOST, None))
+        self.accounts.loseLate(self.accounts.current(), LOST)
+        self.assertEqual((self.accounts.takeLoss(), self.accounts.takeLoss()), (LOST, None))
 
     def test_owing(self) -> None:
         """There is something to flush until it was flushed, and where somebody has to be told."""
-        self.assertFalse(self.accounts.isOwing)
+        self.assertFalse(self.accounts.needsFlush)
         self.publish()
         self.confirm()
-        self.assertTrue(self.accounts.isOwing)
+        self.assertTrue(self.accounts.needsFlush)
         self.accounts.flushed = self.accounts.sent
-        self.assertFalse(self.accounts.isOwing)
+        self.assertFalse(self.accounts.needsFlush)
         self.publish()
         self.accounts.lose(LOST)
-        self.assertTrue(self.accounts.isOwing)
-        self.accounts.tell()
-        self.assertFalse(self.accounts.isOwing)
+        self.assertTrue(self.accounts.needsFlush)
+        self.accounts.takeLoss()
+        self.assertFalse(self.accounts.needsFlush)
 
 
 class OwnerTests(AccountsCase):
@@ -111,8 +111,8 @@ class OwnerTests(AccountsCase):
         self.now = two
         second(self.publish)
         self.accounts.lose(LOST)
-        self.assertEqual([first(self.accounts.tell), second(self.accounts.tell)], [LOST, LOST])
-        self.assertEqual([first(self.accounts.tell), second(self.accounts.tell)], [None, None])
+        self.assertEqual([first(self.accounts.takeLoss), second(self.accounts.takeLoss)], [LOST, LOST])
+        self.assertEqual([first(self.accounts.takeLoss), second(self.accounts.takeLoss)], [None, None])
 
     def test_wrapped(self) -> None:
         """Who flushes in the context of another one does it for him."""
@@ -121,7 +121,7 @@ class OwnerTests(AccountsCase):
         first(self.publish)
         self.accounts.lose(LOST)
         wrapped = first(self.by, Owner())
-        self.assertEqual([wrapped(self.accounts.tell), first(self.accounts.tell)], [LOST, None])
+        self.assertEqual([wrapped(self.accounts.takeLoss), first(self.accounts.takeLoss)], [LOST, None])
 
     def test_ownerless(self) -> None:
         """Without owners those share an account who find it before all of it is settled, and no longer."""
@@ -139,18 +139,18 @@ class OwnerTests(AccountsCase):
         one(self.publish)
         two(self.publish)
         self.accounts.lose(LOST)
-        self.assertIs(one(self.accounts.tell), LOST)
+        self.assertIs(one(self.accounts.takeLoss), LOST)
         one(self.publish)
         self.confirm()
-        self.assertIsNone(one(self.accounts.tell))
-        self.assertIs(two(self.accounts.tell), LOST)
+        self.assertIsNone(one(self.accounts.takeLoss))
+        self.assertIs(two(self.accounts.takeLoss), LOST)
 
     def test_gone(self) -> None:
         """Who is gone leaves what was not confirmed to the one who flushes next."""
         self.by(Owner())(self.publish)
         gc.collect()
         self.accounts.lose(LOST)
-        self.assertEqual((self.accounts.tell(), self.accounts.tell()), (LOST, None))
+        self.assertEqual((self.accounts.takeLoss(), self.accounts.takeLoss()), (LOST, None))
 
     def test_goneAndConfirmed(self) -> None:
         """Who is gone when all of it was confirmed leaves nothing."""
@@ -158,7 +158,7 @@ class OwnerTests(AccountsCase):
         gc.collect()
         self.confirm()
         self.accounts.lose(LOST)
-        self.assertIsNone(self.accounts.tell())
+        self.assertIsNone(self.accounts.takeLoss())
 
     def test_small(self) -> None:
         """However many come and go, little is kept of them."""
@@ -166,23 +166,23 @@ class OwnerTests(AccountsCase):
             self.by(Owner())(self.publish)
         gc.collect()
         self.by(Owner())(self.publish)
-        self.assertLess(len(self.accounts._opened) + len(self.accounts.left), 1000)
+        self.assertLess(len(self.accounts._opened) + len(self.accounts.orphaned), 1000)
         self.accounts.lose(LOST)
-        self.assertIs(self.accounts.tell(), LOST)
+        self.assertIs(self.accounts.takeLoss(), LOST)
 
     def test_otherClients(self) -> None:
         """Accounts of several clients are beside each other in one context, without those that are over."""
-        others = [Accounts(OfContext(lambda: None)) for _ in range(3)]
+        others = [Accounts(ContextAccounts(lambda: None)) for _ in range(3)]
         here = self.by(None)
 
         def publish() -> None:
             for each in (*others, self.accounts):
-                each.note(each.mine())
+                each.countSent(each.current())
 
         here(publish)
         for each in others:
             each.lose(LOST)
-        self.assertEqual([here(each.tell) for each in (*others, self.accounts)], [LOST, LOST, LOST, None])
+        self.assertEqual([here(each.takeLoss) for each in (*others, self.accounts)], [LOST, LOST, LOST, None])
         here(publish)
         others[0].isOver = True
         here(publish)
@@ -199,15 +199,15 @@ class ThreadTests(SynchronousTestCase):
 
     def test_each(self) -> None:
         """Each thread has one, which ends with it."""
-        accounts = Accounts(OfThread())
+        accounts = Accounts(ThreadAccounts())
 
         def publish() -> int:
-            account = accounts.mine()
-            accounts.note(account)
-            self.assertIs(accounts.mine(), account)
+            account = accounts.current()
+            accounts.countSent(account)
+            self.assertIs(accounts.current(), account)
             return id(account)
 
-        mine = accounts.mine()
+        mine = accounts.current()
         self.assertNotEqual(InThread(publish).result(), id(mine))
-        self.assertEqual(list(accounts.left), [1])
-        self.assertIs(accounts.mine(), mine)
+        self.assertEqual(list(accounts.orphaned), [1])
+        self.assertIs(accounts.current(), mine)

@@ -4,7 +4,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import PublishFailed
 from fleximq.client.events import Refusal
-from fleximq.client.protocol.refusals import KEPT, Refusals
+from fleximq.client.protocol.refusals import MAX_REFUSALS, Refusals
 
 
 def refusals(*paths: str) -> Refusals:
@@ -31,8 +31,11 @@ class RefusalsTests(SynchronousTestCase):
 
     def test_bound(self) -> None:
         """Beyond a thousand they are counted only."""
-        error = self.assertRaises(PublishFailed, refusals(*map(str, range(KEPT + 5))).check)
-        self.assertEqual((len(error.others), error.count, error.others[-1].path), (KEPT - 1, KEPT + 5, str(KEPT - 1)))
+        error = self.assertRaises(PublishFailed, refusals(*map(str, range(MAX_REFUSALS + 5))).check)
+        self.assertEqual(
+            (len(error.others), error.count, error.others[-1].path),
+            (MAX_REFUSALS - 1, MAX_REFUSALS + 5, str(MAX_REFUSALS - 1)),
+        )
 
     def test_extend(self) -> None:
         """Later ones stand behind."""
@@ -44,6 +47,6 @@ class RefusalsTests(SynchronousTestCase):
     def test_nameless(self) -> None:
         """The first that names nothing can be taken out."""
         kept = refusals("a", "", "b")
-        found = kept.takeNameless()
+        found = kept.popNameless()
         assert found is not None
-        self.assertEqual((found.path, kept.count, kept.takeNameless()), ("", 2, None))
+        self.assertEqual((found.path, kept.count, kept.popNameless()), ("", 2, None))

@@ -33,7 +33,7 @@ class EarlyTests(SynchronousTestCase):
         """They come back joined, in their order, once."""
         early = EarlyInput()
         for read in (b"a", b"bc", b"d"):
-            early.keep(read)
+            early.append(read)
         self.assertEqual([early.take(), early.take()], [b"abcd", b""])
 
 

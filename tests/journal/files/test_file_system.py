@@ -99,7 +99,7 @@ class FilesTests(SynchronousTestCase):
         files.syncFolder(self.folder)
         self.assertEqual(files.names(self.folder), ["c", "d"])
 
-    def test_putWhole(self) -> None:
+    def test_replaceFile(self) -> None:
         """A small file is replaced as a whole, even if an earlier attempt was cut short."""
         files = Files()
         replaceFile(files, self.folder, "one", b"first")
@@ -107,7 +107,7 @@ class FilesTests(SynchronousTestCase):
         replaceFile(files, self.folder, "one", b"second")
         self.assertEqual((readFile(files, self.path), files.names(self.folder)), (b"second", ["one"]))
 
-    def test_putWholeFails(self) -> None:
+    def test_replaceFileFails(self) -> None:
         """Whatever fails on the way, the old file is there."""
         replaceFile(Files(), self.folder, "one", b"first")
         for operation in ("create", "write", "sync", "rename"):

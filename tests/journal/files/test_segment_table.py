@@ -39,7 +39,7 @@ class AgreeTests(SynchronousTestCase):
                 disk = load.disk
                 window = Window(disk, disk.open(f"{FOLDER}/{segment.base:020d}.fxj"), segment.base, segment.end)
                 scanned = scanSegment(window)
-                self.assertEqual((scanned.holes, scanned.unfinished), ([], None))
+                self.assertEqual((scanned.damaged, scanned.unfinished), ([], None))
                 found = scanned.segment
                 known.update((each.position, each) for each in found.staged)
                 for transaction, base, count in found.transactions:
@@ -232,9 +232,9 @@ class TallyTests(SynchronousTestCase):
     def test_added(self) -> None:
         """What comes later is added, moved to its offsets."""
         counts: dict[str, list[int]] = {}
-        tally = {"t": TopicBounds(0, 2, 50, 52, 3, 6)}
-        addCounts(counts, tally, 10)
-        addCounts(counts, shifted(tally, 3), 10)
+        topicCounts = {"t": TopicBounds(0, 2, 50, 52, 3, 6)}
+        addCounts(counts, topicCounts, 10)
+        addCounts(counts, shifted(topicCounts, 3), 10)
         self.assertEqual(counts, {"t": [10, 15, 50, 52, 6, 12]})
 
 

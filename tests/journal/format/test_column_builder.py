@@ -61,7 +61,7 @@ class FillingTests(SynchronousTestCase):
             self.assertTrue(quick.addOne(each))
             self.assertEqual(slow.add(each, 0), 1)
         one, other = quick.frame(FrameKind.RECORDS, 5), slow.frame(FrameKind.RECORDS, 5)
-        self.assertEqual((b"".join(one.pieces), one.tally), (b"".join(other.pieces), other.tally))
+        self.assertEqual((b"".join(one.pieces), one.topicCounts), (b"".join(other.pieces), other.topicCounts))
 
     def test_largeAlone(self) -> None:
         """An empty frame takes one message whatever its size."""

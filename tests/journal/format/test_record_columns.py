@@ -123,7 +123,7 @@ class RecordsTests(SynchronousTestCase):
         for frame in encodeRecords(wanted, 5):
             batch = decoded(frame)
             batch.offsets = range(len(batch))
-            self.assertEqual(frame.tally, topicCountsOf(batch))
+            self.assertEqual(frame.topicCounts, topicCountsOf(batch))
 
     @given(APPENDED)
     def test_times(self, wanted: list[AppendedRun]) -> None:
@@ -222,7 +222,7 @@ class StagedTests(SynchronousTestCase):
             self.assertEqual(found, meta)
             self.assertEqual(rowsOf(batch), rowsFor(wanted, 0))
             batch.offsets = range(len(batch))
-            self.assertEqual(frame.tally, topicCountsOf(batch))
+            self.assertEqual(frame.topicCounts, topicCountsOf(batch))
 
     def test_split(self) -> None:
         """What has no room in one frame goes on in another, with the same map."""

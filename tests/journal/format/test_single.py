@@ -18,7 +18,7 @@ def _columns(each: AppendedRun, offset: int) -> Frame:
 
 
 def _all(frame: Frame) -> tuple[object, ...]:
-    values = frame.kind, frame.count, frame.baseOffset, frame.firstTime, frame.lastTime, frame.length, frame.tally
+    values = frame.kind, frame.count, frame.baseOffset, frame.firstTime, frame.lastTime, frame.length, frame.topicCounts
     return *values, b"".join(frame.pieces)
 
 

@@ -316,7 +316,7 @@ class DamagedTests(LayoutCase):
         """A segment that is shorter than it was has lost what stood there."""
         path, header = self.victim
         os.truncate(path, header.position - int(path.name[:20]) + 70)
-        index = JournalFiles(str(self.folder))._sketches.all(1 << 60)
+        index = JournalFiles(str(self.folder))._lookups.all(1 << 60)
         behind = next(sketch.next for _, sketch in index if sketch.base == int(path.name[:20]))
         rows = {offset: row for offset, row in self.rows.items() if not header.baseOffset <= offset < behind}
         self.assertEqual(self.all(), rows)

@@ -310,8 +310,8 @@ class FailureTests(IngestCase):
         steps = [
             ("before", "publish"),
             ("after", "publish"),
-            ("before", "_intend"),
-            ("after", "_intend"),
+            ("before", "_writeIntent"),
+            ("after", "_writeIntent"),
         ]
         for when, name in steps:
             self.fill(10)
@@ -389,7 +389,7 @@ class FailureTests(IngestCase):
         staging.rmdir()
         staging.symlink_to("/dev/full")
         real = BatchCommit.makeFolders
-        patches = [self.patch(BatchCommit, name, lambda *_: None) for name in ("makeFolders", "sweep")]
+        patches = [self.patch(BatchCommit, name, lambda *_: None) for name in ("makeFolders", "removeStaged")]
         said = self.failed()
         self.assertIn(f"the table {self.table} cannot be written: not a directory", said)
         self.assertEqual(len(self.rows()), 10)

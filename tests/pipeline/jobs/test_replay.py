@@ -23,7 +23,7 @@ from fleximq.pipeline.jobs import replay as jobs_replay
 from fleximq.pipeline.jobs import replay_source
 from fleximq.pipeline.jobs.replay import REPLAY
 from fleximq.pipeline.jobs.replay_schedule import ReplaySchedule
-from fleximq.pipeline.jobs.replay_source import ReplaySlice, joined
+from fleximq.pipeline.jobs.replay_source import ReplaySlice, mergeSlices
 from tests.broker_process import BrokerProcess
 from tests.conversations.clients import BlipClient, FlexiClient, IdentityClient, MiniClient, Stream
 from tests.pipeline.installed import missing as skip
@@ -392,7 +392,7 @@ class PiecesTests(SynchronousTestCase):
 
     def pieces(self, *grains: ReplaySlice) -> Iterator[tuple[int, int]]:
         """Return where the pieces begin and end."""
-        return ((each.start, each.stop) for each in joined(grains))
+        return ((each.start, each.stop) for each in mergeSlices(grains))
 
     def test_joined(self) -> None:
         """Neighbours are one piece as long as they fit; those of another journal are not."""

@@ -16,7 +16,7 @@ if not skip:
 
     from fleximq.pipeline.jobs.ingest import INGEST
     from fleximq.pipeline.jobs.seal import SEAL
-    from fleximq.pipeline.main import choose
+    from fleximq.pipeline.main import mergeSettings
     from fleximq.pipeline.query.tables import columnsIn
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.written import Written
@@ -234,7 +234,7 @@ class SqlTests(SynchronousTestCase):
             INGEST.prepare(parser)
             words = ["--journal", self.folder, "--lake", lake, "--once", "--format", format]
             run = FakeRun()
-            INGEST.run(choose(parser, "ingest", ("ingest",), words), run)
+            INGEST.run(mergeSettings(parser, "ingest", ("ingest",), words), run)
             found = self.rows("select topic, count(*) as n from messages group by topic order by n", "--lake", lake)
             self.assertEqual(
                 found,

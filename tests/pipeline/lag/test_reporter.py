@@ -18,7 +18,7 @@ from fleximq.pipeline.errors import NotJournalled, OptionRefused
 from fleximq.pipeline.lag import Reporter, forget, groups
 from fleximq.pipeline.lag import reporter as reporting
 from fleximq.pipeline.lag.reporter import groupName
-from fleximq.pipeline.lag.stream_progress import AGAIN, StreamProgress
+from fleximq.pipeline.lag.stream_progress import REPEAT_AFTER, StreamProgress
 from tests.broker_process import BrokerProcess
 
 OTHER = "0" * 32
@@ -193,7 +193,7 @@ class GroupProgressTests(SynchronousTestCase):
         for next in (1, 1, 2, 2):
             self.progress.report({"a": next})
         self.assertEqual([offsets for offsets, _ in self.reporter.told], [{"a": 1}, {"a": 2}])
-        self.now += AGAIN
+        self.now += REPEAT_AFTER
         self.progress.report({"a": 2})
         self.progress.report({"a": 2})
         self.assertEqual(len(self.reporter.told), 3)

@@ -16,7 +16,7 @@ if not skip:
     from fleximq.pipeline.payloads.ddl import NESTING, parsed, written
     from fleximq.pipeline.payloads.decoder import Decoder
     from fleximq.pipeline.payloads.dialect_payloads import Identity
-    from fleximq.pipeline.payloads.schema_inference import MOST, NAME_BYTES, inferred, unionSchema
+    from fleximq.pipeline.payloads.schema_inference import MAX_COLUMNS, MAX_NAME_BYTES, inferred, unionSchema
     from tests.pipeline.payloads.read import binary, codes, rowsOf, texts
 
 pack = msgpack.packb
@@ -157,9 +157,9 @@ class KnownTests(InferenceCase):
     def test_names(self) -> None:
         """Names that Spark could not tell apart, or that are none, do not become columns."""
         self.assertEqual(self.found({"A": 1, "a": "x", "É": 1, "é": 1}, known="a BIGINT"), "a STRING, `É` BIGINT")
-        self.assertEqual(self.found({"": 1, "n" * (NAME_BYTES + 1): 1, "\0": 1, "a\nb": 1, 5: 1}), "")
+        self.assertEqual(self.found({"": 1, "n" * (MAX_NAME_BYTES + 1): 1, "\0": 1, "a\nb": 1, 5: 1}), "")
         self.assertEqual(self.found({"": 1, "a\nb": 1}), "")
-        self.assertEqual(len(inferred("messagepack", binary([pack({"n" * NAME_BYTES: 1})]))), 1)
+        self.assertEqual(len(inferred("messagepack", binary([pack({"n" * MAX_NAME_BYTES: 1})]))), 1)
 
     def test_together(self) -> None:
         """Two schemas that were found become one, in which no two names are the same to Spark."""
@@ -169,9 +169,9 @@ class KnownTests(InferenceCase):
 
     def test_many(self) -> None:
         """There are so many columns and no more."""
-        values = binary([pack({f"c{number}": 1}) for number in range(MOST + 5)])
+        values = binary([pack({f"c{number}": 1}) for number in range(MAX_COLUMNS + 5)])
         schema = inferred("messagepack", values)
-        self.assertEqual(schema.names, [f"c{number}" for number in range(MOST)])
+        self.assertEqual(schema.names, [f"c{number}" for number in range(MAX_COLUMNS)])
         self.assertEqual(inferred("messagepack", values, schema), schema)
 
 

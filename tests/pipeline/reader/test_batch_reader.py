@@ -78,7 +78,7 @@ class PlanningTests(SynchronousTestCase):
     def test_few(self) -> None:
         """Of the paths that were asked for longest ago nothing is kept."""
         self.patch(batch_reader, "_known", {})
-        self.patch(batch_reader, "_KEPT", 2)
+        self.patch(batch_reader, "_MAX_KNOWN", 2)
         for number in range(3):
             folder = f"{self.folder}{number}"
             Written(folder).kept("a", b"1")

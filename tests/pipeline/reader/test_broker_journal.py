@@ -43,7 +43,7 @@ class NearPlace:
     """
 
     url = "tcp://broker:7890"
-    patience = 10.0
+    timeout = 10.0
 
     def __init__(self, written: Written) -> None:
         self.written = written
@@ -444,7 +444,7 @@ class RealBrokerTests(SynchronousTestCase):
     def test_noJournal(self) -> None:
         """A broker without a journal says so, one that is away is missed."""
         broker = self.start()
-        place = Place(f"tcp://127.0.0.1:{broker.port()}", patience=0)
+        place = Place(f"tcp://127.0.0.1:{broker.port()}", timeout=0)
         error = self.assertRaises(NotJournalled, RemoteJournal, place)
         self.assertEqual(str(error), f"the broker at {place.url} has no journal; start it with --journal DIR")
         broker.stop()

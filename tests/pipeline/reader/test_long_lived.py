@@ -12,9 +12,9 @@ from tests.pipeline.installed import missing as skip
 
 ROOT = Path(__file__).parents[3]
 _GARBAGE = (
-    "import gc; from fleximq.pipeline.reader.journals import settle;"
+    "import gc; from fleximq.pipeline.reader.journals import freezeImports;"
     "gc.disable(); counts = [gc.get_freeze_count()]; kept = [];\n"
-    "for _ in range(3): settle(); counts.append(gc.get_freeze_count()); kept += [[] for _ in range(100)]\n"
+    "for _ in range(3): freezeImports(); counts.append(gc.get_freeze_count()); kept += [[] for _ in range(100)]\n"
     "print(*(after - before for before, after in zip(counts, counts[1:])))"
 )
 _PLANNING = (
@@ -26,9 +26,9 @@ _PLANNING = (
 _MEMORY = """
 import resource
 import numpy as np, pyarrow as pa
-from fleximq.pipeline.reader.journals import settle
+from fleximq.pipeline.reader.journals import freezeImports
 
-settle()
+freezeImports()
 ones = np.ones(1 << 19)
 def some(number):
     for _ in range(number):

@@ -90,10 +90,10 @@ class PushdownTests(SynchronousTestCase):
         self.assertIs(reader.pushFilters.__func__, DataSourceReader.pushFilters)
         other = EqualTo(("publisher",), 5)
         self.assertEqual(list(reader.pushFilters([EqualTo(("offset",), 5), other])), [other])
-        self.assertEqual(reader._wanted, Selection(start=5, end=6))
+        self.assertEqual(reader._selection, Selection(start=5, end=6))
 
     def test_unasked(self) -> None:
         """Without the option all filters are left to Spark."""
         reader = BatchReader(SourceOptions(("/j",)), ("offset",))
         filters = [EqualTo(("offset",), 5)]
-        self.assertEqual((list(reader.pushFilters(filters)), reader._wanted), (filters, Selection()))
+        self.assertEqual((list(reader.pushFilters(filters)), reader._selection), (filters, Selection()))

@@ -69,7 +69,7 @@ class SourceOptionsTests(SynchronousTestCase):
         """Brokers are asked instead of folders; what belongs to them goes nowhere else."""
         options = SourceOptions.of({"url": "tcp://a:1, tcp://b:2", "token": "secret", "brokerTimeout": "5"})
         self.assertEqual([place.url for place in options.brokers], ["tcp://a:1", "tcp://b:2"])
-        self.assertEqual({place.patience for place in options.brokers}, {5.0})
+        self.assertEqual({place.timeout for place in options.brokers}, {5.0})
         self.assertNotIn("secret", repr(options))
         self.assertIn("exclude each other", self.refused(url="tcp://localhost:7890"))
         self.assertIn("'token' belongs to 'url'", self.refused(token="secret"))

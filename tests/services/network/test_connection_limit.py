@@ -21,7 +21,7 @@ from fleximq.security.rates.flapping import FlappingLimit
 from fleximq.security.rates.token_bucket import KeyedBuckets
 from fleximq.services.network.connection_limit import (
     FLAPS,
-    QUIET,
+    LOG_INTERVAL,
     TOO_MANY_THERE,
     TOO_MANY_WAIT,
     TOO_OFTEN,
@@ -192,7 +192,7 @@ class GateTests(SynchronousTestCase):
         """A flood is one line a second, which names the option and says how many there were."""
         for _ in range(8):
             self.come()
-        self.clock.advance(QUIET)
+        self.clock.advance(LOG_INTERVAL)
         self.come()
         lines = [event for event in self.said if "option" in event]
         self.assertEqual(

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.rights import EVERYTHING
 from fleximq.services.process.child_process import Child
-from fleximq.services.process.child_service import LATEST, SOON, STEADY, ChildService, inherited
+from fleximq.services.process.child_service import FIRST_DELAY, MAX_DELAY, STEADY_SECONDS, ChildService, inherited
 from tests.dialects.admissions import REFUSING
 from tests.dialects.conversations import makeContext
 from tests.services.process.test_child_process import Process
@@ -95,12 +95,16 @@ class ChildServiceTests(SynchronousTestCase):
             self.end(ProcessTerminated(3))
             waited.append(self.waits())
         self.assertEqual(waited, [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0])
-        self.assertEqual((SOON, LATEST), (1.0, 60.0))
+        self.assertEqual((FIRST_DELAY, MAX_DELAY), (1.0, 60.0))
 
     def test_steady(self) -> None:
         """One that ran for a while is started again soon; one that ran less long is not."""
         self.started()
-        for ran, wanted in ((STEADY - 1, SOON), (STEADY - 1, 2 * SOON), (STEADY, SOON)):
+        for ran, wanted in (
+            (STEADY_SECONDS - 1, FIRST_DELAY),
+            (STEADY_SECONDS - 1, 2 * FIRST_DELAY),
+            (STEADY_SECONDS, FIRST_DELAY),
+        ):
             self.reactor.advance(ran)
             self.end()
             self.assertEqual(self.waits(), wanted)
@@ -116,7 +120,7 @@ class ChildServiceTests(SynchronousTestCase):
     def test_missing(self) -> None:
         """A program that is not there is looked for again."""
         self.started("no-such-program")
-        self.reactor.advance(SOON)
+        self.reactor.advance(FIRST_DELAY)
         self.assertEqual(self.reactor.spawned, [])
         self.assertEqual(len(self.reactor.getDelayedCalls()), 1)
         self.assertEqual(len(self.context.broker.clients._reserved), 0)
@@ -132,7 +136,7 @@ class ChildServiceTests(SynchronousTestCase):
         self.reactor.failing = True
         self.started()
         self.reactor.failing = False
-        self.assertEqual(self.waits(), SOON)
+        self.assertEqual(self.waits(), FIRST_DELAY)
 
     def test_stop(self) -> None:
         """Stopping ends it; what is returned fires when it has gone, and it is not started again."""

@@ -35,7 +35,7 @@ from fleximq.pipeline.lake.table.file_merge import MergePart, groupsOf, merge, p
 from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, Exclusive
 
 #: Maximum number of partitions for one snapshot.
-PORTION = 100
+MAX_PARTITIONS = 100
 
 
 class MergedFiles(NamedTuple):
@@ -60,13 +60,13 @@ def compactIceberg(
             os.makedirs(aside)
             waiting: list[MergedFiles] = []
             for folder, live in _partitions(table):
-                joined = _joined(table, folder, live, goal, aside, files, now)
-                if joined is not None:
-                    waiting.append(joined)
-                if len(waiting) >= PORTION:
-                    yield from _published(table, waiting, aside, files, exclusive)
+                merged = _mergeFolder(table, folder, live, goal, aside, files, now)
+                if merged is not None:
+                    waiting.append(merged)
+                if len(waiting) >= MAX_PARTITIONS:
+                    yield from _commit(table, waiting, aside, files, exclusive)
                     waiting = []
-            yield from _published(table, waiting, aside, files, exclusive)
+            yield from _commit(table, waiting, aside, files, exclusive)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
 
@@ -91,7 +91,7 @@ def _check(table: str, found: Table) -> None:
         )
 
 
-def _joined(
+def _mergeFolder(
     table: str, folder: str, live: Sequence[LiveFile], goal: CompactionGoal, aside: str, files: Files, now: float
 ) -> MergedFiles | None:
     """Merge the small files of a folder; None if it is skipped."""
@@ -114,7 +114,7 @@ def _joined(
     return MergedFiles(folder, gone, tuple(made))
 
 
-def _published(
+def _commit(
     table: str, waiting: Sequence[MergedFiles], aside: str, files: Files, exclusive: Exclusive
 ) -> list[Compacted]:
     """Replace files by the merged ones in one snapshot, where all replaced files are still live."""
@@ -152,14 +152,14 @@ def _published(
     return [Compacted(os.path.relpath(each.folder, table), len(each.gone), len(each.made)) for each in fit]
 
 
-def _move(joined: MergedFiles, aside: str, files: Files, moved: dict[str, MergedFiles]) -> None:
+def _move(merged: MergedFiles, aside: str, files: Files, moved: dict[str, MergedFiles]) -> None:
     """Move merged files into place durably; idempotent."""
-    for name in joined.made:
-        path = f"{joined.folder}/{name}"
+    for name in merged.made:
+        path = f"{merged.folder}/{name}"
         if path not in moved:
             files.rename(f"{aside}/{name}", path)
-            moved[path] = joined
-    files.syncFolder(joined.folder)
+            moved[path] = merged
+    files.syncFolder(merged.folder)
 
 
 def _remove(moved: dict[str, MergedFiles], files: Files) -> None:

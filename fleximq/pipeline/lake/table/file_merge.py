@@ -76,7 +76,7 @@ def lastListed(group: Sequence[MergePart]) -> MergePart:
     """Return the file whose name the merged one gets: the last in a listing.
 
     A reader that listed the folder before the exchange and opens the files one by one then either fails to open a
-    removed file, or finds all rows under this name (docs/pipeline-lake.rst).
+    removed file, or finds all rows under this name (docs/guides/pipeline-lake.rst).
     """
     return max(group, key=lambda part: part.place)
 

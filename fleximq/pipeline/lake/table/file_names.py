@@ -19,7 +19,7 @@ OWN = "_fleximq"
 COMMON = "_common_metadata"
 
 #: Maximum length of a topic's name in a path, in bytes; file systems allow 255.
-MOST_BYTES = 200
+MAX_NAME_BYTES = 200
 _HASH_BYTES = 10
 _FIRST_DAY = date(1970, 1, 1)
 #: Hive's name for null.
@@ -38,10 +38,10 @@ def escaped(topic: str) -> str:
     text = _TO_ESCAPE.sub(lambda found: f"%{ord(found[0]):02X}", topic)
     if _LIKE_NUMBER.match(text) or text == _NULL:
         text = f"%{ord(text[0]):02X}{text[1:]}"
-    if len(text.encode()) <= MOST_BYTES:
+    if len(text.encode()) <= MAX_NAME_BYTES:
         return text
     digest = blake2b(topic.encode(), digest_size=_HASH_BYTES).hexdigest()
-    kept = text.encode()[: MOST_BYTES - len(digest) - 1].decode("utf-8", "ignore")
+    kept = text.encode()[: MAX_NAME_BYTES - len(digest) - 1].decode("utf-8", "ignore")
     # Remove a truncated escape.
     kept = re.sub(r"%[0-9A-F]?$", "", kept)
     return f"{kept}~{digest}"

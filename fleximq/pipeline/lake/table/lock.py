@@ -14,23 +14,23 @@ from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.table.file_names import OWN
 
 #: Seconds to wait for the lock of a change.
-PATIENCE = 60.0
+TIMEOUT = 60.0
 _PAUSE = 0.002
-_WHO = {"writer": "another ingest feeds it", "compactor": "another run compacts it"}
+_HOLDERS = {"writer": "another ingest feeds it", "compactor": "another run compacts it"}
 
 
 @contextmanager
 def changeLock(
     table: str,
     files: Files | None = None,
-    patience: float = PATIENCE,
+    timeout: float = TIMEOUT,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[None]:
     """Hold the lock for changes of a table's visible files; hold it for milliseconds only.
 
-    :raises LakeRefused: another process holds it for longer than ``patience`` seconds, or it cannot be created.
+    :raises LakeRefused: another process holds it for longer than ``timeout`` seconds, or it cannot be created.
     """
-    with _held(table, "lock", files or Files(), patience, sleep):
+    with _locked(table, "lock", files or Files(), timeout, sleep):
         yield
 
 
@@ -40,7 +40,7 @@ def writerLock(table: str, files: Files | None = None) -> Iterator[None]:
 
     :raises LakeRefused: another ingest holds it, or it cannot be created.
     """
-    with _held(table, "writer", files or Files(), 0.0, time.sleep):
+    with _locked(table, "writer", files or Files(), 0.0, time.sleep):
         yield
 
 
@@ -50,21 +50,21 @@ def compactorLock(table: str, files: Files | None = None) -> Iterator[None]:
 
     :raises LakeRefused: another run holds it, or it cannot be created.
     """
-    with _held(table, "compactor", files or Files(), 0.0, time.sleep):
+    with _locked(table, "compactor", files or Files(), 0.0, time.sleep):
         yield
 
 
 @contextmanager
-def _held(table: str, name: str, files: Files, patience: float, sleep: Callable[[float], None]) -> Iterator[None]:
+def _locked(table: str, name: str, files: Files, timeout: float, sleep: Callable[[float], None]) -> Iterator[None]:
     try:
         descriptor = files.openLock(f"{table}/{OWN}/{name}")
     except OSError as error:
         raise LakeRefused(f"the table {table} cannot be locked: {error.strerror or error}") from error
     try:
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while not files.lock(descriptor):
             if time.monotonic() >= deadline:
-                why = _WHO.get(name) or f"it has been locked for {patience:g} seconds"
+                why = _HOLDERS.get(name) or f"it has been locked for {timeout:g} seconds"
                 raise LakeRefused(f"the table {table} is in use: {why}")
             sleep(_PAUSE)
         yield

@@ -1,7 +1,7 @@
 """Writes rows to staged Parquet files, one or more for each topic and day.
 
 Rows are buffered in memory up to the size of a row group, or up to a total. Few files are open at once, so the numbers
-of topics and rows are unlimited. This file is hot: see docs/pipeline-lake.rst, "How fast".
+of topics and rows are unlimited. This file is hot: see docs/guides/pipeline-lake.rst, "How fast".
 """
 
 import json
@@ -21,7 +21,7 @@ from fleximq.pipeline.lake.table.table_log import StagedFile
 #: the last offset, the number of rows, and the first batch.
 TOPIC, SPANS = b"fleximq.topic", b"fleximq.spans"
 #: Maximum bytes of buffered rows, and maximum number of open files.
-MOST_WAITING, MOST_OPEN = 128 << 20, 32
+MAX_BUFFERED_BYTES, MAX_OPEN_FILES = 128 << 20, 32
 #: Approximate size of a row group in bytes, before compression.
 GROUP_BYTES = 64 << 20
 _DAY = 86_400_000_000
@@ -115,7 +115,7 @@ class StagingWriter:
             self._bytes += size
             if found.bytes >= GROUP_BYTES:
                 self._flush(key)
-        while self._bytes > MOST_WAITING:
+        while self._bytes > MAX_BUFFERED_BYTES:
             self._flush(max(self._rows, key=lambda key: self._rows[key].bytes))
 
     def close(self) -> list[StagedFile]:
@@ -159,7 +159,7 @@ class StagingWriter:
 
     def _begin(self, key: tuple[str, int]) -> _Open:
         """Open a file; if too many are open, first complete the oldest."""
-        if len(self._opened) >= MOST_OPEN:
+        if len(self._opened) >= MAX_OPEN_FILES:
             self._end(next(iter(self._opened)))
         name = f"{self._attempt}-{self._names}.parquet"
         self._names += 1

@@ -13,7 +13,7 @@ TARGET_BYTES = 128 << 20
 #: Seconds without changes after which a partition is compacted even with few small files.
 OLDER_THAN = 3600.0
 #: Number of small files from which a partition that still changes is compacted.
-MANY = 100
+MANY_FILES = 100
 #: Holds the table's lock, with every interrupted change completed, for the length of a ``with`` block.
 Exclusive = Callable[[], AbstractContextManager[None]]
 
@@ -64,15 +64,15 @@ class Compacted(NamedTuple):
 
 
 class CompactionGoal(NamedTuple):
-    """The parameters of a compaction: see :data:`TARGET_BYTES`, :data:`OLDER_THAN` and :data:`MANY`."""
+    """The parameters of a compaction: see :data:`TARGET_BYTES`, :data:`OLDER_THAN` and :data:`MANY_FILES`."""
 
     target: int = TARGET_BYTES
     olderThan: float = OLDER_THAN
-    many: int = MANY
+    many: int = MANY_FILES
 
-    def skips(self, joined: int, age: float) -> bool:
-        """Tell whether to skip a partition that changed ``age`` seconds ago and has ``joined`` small files."""
-        return not joined or (age < self.olderThan and joined < self.many)
+    def skips(self, small: int, age: float) -> bool:
+        """Tell whether to skip a partition that changed ``age`` seconds ago and has ``small`` small files."""
+        return not small or (age < self.olderThan and small < self.many)
 
 
 class TableLog(ABC):

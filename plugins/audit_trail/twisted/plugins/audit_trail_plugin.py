@@ -1,4 +1,4 @@
-"""Makes the extension known. Twisted reads this file whenever it looks for plug-ins, so it holds names only."""
+"""Registers the extension. Twisted reads this file when it searches plug-ins, so it holds names only."""
 
 from fleximq.plugin import Extension
 

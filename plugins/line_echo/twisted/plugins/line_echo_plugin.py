@@ -1,4 +1,4 @@
-"""Makes the dialect known. Twisted reads this file whenever it looks for plug-ins, so it holds names only."""
+"""Registers the dialect. Twisted reads this file when it searches plug-ins, so it holds names only."""
 
 from fleximq.plugin import Dialect
 

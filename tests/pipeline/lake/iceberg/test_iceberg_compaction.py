@@ -57,11 +57,11 @@ class RewritingTests(RewriteCase):
         self.assertEqual(self.compact(), [])
 
     def test_oneSnapshot(self) -> None:
-        """All of it is one snapshot; PORTION partitions at most."""
+        """All of it is one snapshot; MAX_PARTITIONS partitions at most."""
         before = len(self.opened().snapshots())
         self.compact()
         self.assertEqual(len(self.opened().snapshots()), before + 1)
-        self.patch(iceberg_compaction, "PORTION", 1)
+        self.patch(iceberg_compaction, "MAX_PARTITIONS", 1)
         for time in (TIME, TIME + DAY):
             self.publish(time)
         self.assertEqual(self.compact(), [(2, 1), (2, 1)])

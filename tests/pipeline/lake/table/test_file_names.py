@@ -7,7 +7,14 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.pipeline.installed import missing as skip
 
 if not skip:
-    from fleximq.pipeline.lake.table.file_names import MOST_BYTES, escaped, fileOf, isTableName, partitionOf, unescaped
+    from fleximq.pipeline.lake.table.file_names import (
+        MAX_NAME_BYTES,
+        escaped,
+        fileOf,
+        isTableName,
+        partitionOf,
+        unescaped,
+    )
 
 
 class EscapingTests(SynchronousTestCase):
@@ -50,9 +57,9 @@ class EscapingTests(SynchronousTestCase):
 
     def test_long(self) -> None:
         """Up to 200 bytes a name stands as it is; beyond, it is cut, and two such names stay apart."""
-        self.assertEqual(escaped("a" * MOST_BYTES), "a" * MOST_BYTES)
-        one, two = escaped("a" * (MOST_BYTES + 1)), escaped("a" * (MOST_BYTES + 2))
-        self.assertEqual({len(one), len(two)}, {MOST_BYTES})
+        self.assertEqual(escaped("a" * MAX_NAME_BYTES), "a" * MAX_NAME_BYTES)
+        one, two = escaped("a" * (MAX_NAME_BYTES + 1)), escaped("a" * (MAX_NAME_BYTES + 2))
+        self.assertEqual({len(one), len(two)}, {MAX_NAME_BYTES})
         self.assertNotEqual(one, two)
         self.assertRegex(one, "^a{179}~[0-9a-f]{20}$")
 
@@ -61,7 +68,7 @@ class EscapingTests(SynchronousTestCase):
         for lead in range(4):
             for sign in ("/", "ж", "\U0001f600"):
                 path = escaped("a" * lead + sign * 200)
-                self.assertLessEqual(len(path.encode()), MOST_BYTES)
+                self.assertLessEqual(len(path.encode()), MAX_NAME_BYTES)
                 self.assertEqual(unescaped(path).rsplit("~", 1)[0].strip("a").strip(sign), "")
 
 

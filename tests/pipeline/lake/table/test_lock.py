@@ -34,7 +34,7 @@ class LockTests(SynchronousTestCase):
     def test_patience(self) -> None:
         """It does not wait for ever."""
         with changeLock(self.table):
-            error = self.assertRaises(LakeRefused, changeLock(self.table, patience=0).__enter__)
+            error = self.assertRaises(LakeRefused, changeLock(self.table, timeout=0).__enter__)
         self.assertIn("is in use: it has been locked for 0 seconds", str(error))
 
     def test_feeding(self) -> None:

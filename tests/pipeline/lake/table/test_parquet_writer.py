@@ -91,8 +91,8 @@ class WriterTests(SynchronousTestCase):
 
     def test_bounded(self) -> None:
         """With many topics, few files are open and few rows wait; each row is written once, in order within a topic."""
-        self.patch(parquet_writer, "MOST_OPEN", 3)
-        self.patch(parquet_writer, "MOST_WAITING", 2000)
+        self.patch(parquet_writer, "MAX_OPEN_FILES", 3)
+        self.patch(parquet_writer, "MAX_BUFFERED_BYTES", 2000)
         self.patch(parquet_writer, "GROUP_BYTES", 1000)
         opened: set[Any] = set()
         most = [0]
@@ -125,7 +125,7 @@ class WriterTests(SynchronousTestCase):
     def test_abandoned(self) -> None:
         """A writer that is given up takes what it has written along."""
         self.patch(parquet_writer, "GROUP_BYTES", 1)
-        self.patch(parquet_writer, "MOST_OPEN", 1)
+        self.patch(parquet_writer, "MAX_OPEN_FILES", 1)
         writer = StagingWriter(str(self.folder), BASE, JOURNAL, 0)
         writer.add(rows([1], "a"))
         writer.add(rows([2], "b"))
