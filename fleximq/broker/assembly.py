@@ -87,7 +87,7 @@ def assemble(
     # from publish() to the subscribers
     fanOut = FanOut(topics, clients)
     transactions = Transactions(journal, topics, fanOut.deliver, readAgain)
-    pendingCommits = PendingCommits(journal, topics, transactions.deliver, counted, publishing, recordWatchers)
+    pendingCommits = PendingCommits(journal, topics, fanOut.deliver, transactions, counted, publishing, recordWatchers)
     slowPath = SlowPath(journal, fanOut, transactions, pendingCommits)
     recentIds = recentIdsOf(rules, clock.seconds, counted)
     deduplication = Deduplication(rules.idempotenceWindow > 0, recentIds, fanOut, slowPath)

@@ -100,21 +100,20 @@ class Taps:
 
 
 class RecordWatchers:
-    """All record watchers of a broker; false while empty.
+    """All record watchers of a broker; ``present`` is False while there are none.
 
     :param onError: called with exceptions of watchers.
     """
 
     def __init__(self, onError: Callable[[Exception], None]) -> None:
+        self.present = False
         self._watchers: list[IRecordWatcher] = []
         self._onError = onError
-
-    def __bool__(self) -> bool:
-        return bool(self._watchers)
 
     def add(self, watcher: IRecordWatcher) -> None:
         """Notify this watcher from now on."""
         self._watchers.append(watcher)
+        self.present = True
 
     def remove(self, watcher: IRecordWatcher) -> None:
         """Stop notifying this watcher.
@@ -122,6 +121,7 @@ class RecordWatchers:
         :raises ValueError: it was not added.
         """
         self._watchers.remove(watcher)
+        self.present = bool(self._watchers)
 
     def appended(self, envelope: Any, body: Any, count: int) -> None:
         """Notify all of a run before it is appended to the journal."""

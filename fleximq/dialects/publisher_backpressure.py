@@ -30,6 +30,7 @@ def pausePublisher(session: Session, client: ConnectedClient, reader: PausablePu
     if broker.overloaded:
         reading.pause(PublisherPause.OVERLOADED)
         broker.whenRelieved(lambda: reading.resume(PublisherPause.OVERLOADED))
-    if 0 < session.pendingAnswerBytes > session.outbox.space:
+    answers = session.answers
+    if answers is not None and 0 < answers.size > session.outbox.space:
         reading.pause(PublisherPause.UNSENT)
         broker.whenPublicationsDecided(lambda: reading.resume(PublisherPause.UNSENT), client)

@@ -113,11 +113,6 @@ class Session(metaclass=ABCMeta):
         )
 
     @property
-    def pendingAnswerBytes(self) -> int:
-        """Bytes of answers that await a commit."""
-        return 0 if self.answers is None else self.answers.size
-
-    @property
     def buffered(self) -> int:
         """Bytes buffered of an incomplete message."""
         return 0

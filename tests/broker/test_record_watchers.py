@@ -45,13 +45,13 @@ class WatchersTests(SynchronousTestCase):
         verifyObject(IRecordWatcher, Watcher())
 
     def test_empty(self) -> None:
-        """It is false while nobody watches."""
+        """None is present while nobody watches."""
         watcher = Watcher()
-        self.assertFalse(self.watchers)
+        self.assertFalse(self.watchers.present)
         self.watchers.add(watcher)
-        self.assertTrue(self.watchers)
+        self.assertTrue(self.watchers.present)
         self.watchers.remove(watcher)
-        self.assertFalse(self.watchers)
+        self.assertFalse(self.watchers.present)
 
     def test_broken(self) -> None:
         """What one raises hurts no other."""

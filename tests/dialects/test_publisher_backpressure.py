@@ -1,5 +1,6 @@
 """Who is not read while too much waits for the disk."""
 
+from types import SimpleNamespace
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -38,7 +39,7 @@ class _Session:
 
     def __init__(self, broker: _Broker, pendingAnswerBytes: int) -> None:
         self.broker = broker
-        self.pendingAnswerBytes = pendingAnswerBytes
+        self.answers = SimpleNamespace(size=pendingAnswerBytes)
 
 
 class HoldBackTests(SynchronousTestCase):

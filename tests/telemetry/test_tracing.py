@@ -160,7 +160,7 @@ class SpanTests(TracingCase):
         self.successResultOf(self.service.stopService())
         self.assertEqual(set(self.spans()), {"publish a", "deliver"})
         self.context.release()
-        self.assertFalse(self.broker.recordWatchers)
+        self.assertFalse(self.broker.recordWatchers.present)
         self.publish("a", traceparent=PARENT)
         self.assertEqual(self.broker.topics.get("a").routes, ())
 

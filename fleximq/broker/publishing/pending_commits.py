@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.observers import RecordWatchers
+from fleximq.broker.publishing.transactions import Transactions
 from fleximq.broker.queues.waiting_messages import weigh
 from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.errors import NotKept, NotRecorded
@@ -41,6 +42,7 @@ class PendingCommits:
     """Appends runs to the journal and delivers them after their commits.
 
     :param deliver: delivers a run to its topic's subscribers.
+    :param transactions: deliver it instead while one of them is read back.
     :param counted: called with an event and a number.
     :param publishing: called with the publisher before its publications are delivered after a commit, and with None
         after that.
@@ -52,16 +54,19 @@ class PendingCommits:
         journal: IJournalAppend,
         topics: TopicTable,
         deliver: Deliver,
+        transactions: Transactions,
         counted: Callable[[str, int], None],
-        publishing: Callable[[ConnectedClient | None], None] = lambda client: None,
-        watchers: RecordWatchers | None = None,
+        publishing: Callable[[ConnectedClient | None], None],
+        watchers: RecordWatchers,
     ) -> None:
         self._journal = journal
         self._topics = topics
         self._deliver = deliver
+        self._transactions = transactions
         self._counted = counted
         self._publishing = publishing
         self._watchers = watchers
+        #: True while a run is appended: then its publisher is the client being read, and is not announced.
         self._appending = False
         self._waiting = 0
 
@@ -101,7 +106,7 @@ class PendingCommits:
         if envelope.qos:
             topic.pendingCount += count
             topic.pendingBytes += size
-        if self._watchers:
+        if self._watchers.present:
             self._watchers.appended(envelope, body, count)
         self._appending = True
         try:
@@ -109,7 +114,7 @@ class PendingCommits:
         except Exception as error:
             line.pop()
             self._resolve(topic, run)
-            if self._watchers:
+            if self._watchers.present:
                 self._watchers.decided(envelope, body, count, str(error))
             if isinstance(error, NotKept):
                 self._counted(REFUSED, count)
@@ -131,24 +136,22 @@ class PendingCommits:
         """Handle the journal's decision on a topic's first pending run; decisions arrive in the order of runs."""
         envelope = run.envelope
         envelope.topic.pendingRuns.popleft()
-        if self._watchers:
+        if self._watchers.present:
             self._watchers.decided(envelope._replace(offset=offset), run.body, run.number, reason)
-        self._announce(envelope.publisher)
+        if not self._appending:
+            self._publishing(envelope.publisher)
         try:
             if reason is None:
-                self._deliver(envelope._replace(offset=offset), run.body, run.number)
+                deliver = self._transactions.deliver if self._transactions.reading else self._deliver
+                deliver(envelope._replace(offset=offset), run.body, run.number)
             else:
                 self._counted(REFUSED, run.number)
         finally:
             self._resolve(envelope.topic, run)
-            self._announce(None)
+            if not self._appending:
+                self._publishing(None)
             if run.onDecided is not None:
                 run.onDecided(reason)
-
-    def _announce(self, client: ConnectedClient | None) -> None:
-        """Announce the publisher of the next deliveries, unless it is the client being read."""
-        if not self._appending:
-            self._publishing(client)
 
     def _resolve(self, topic: Topic, run: _Run) -> None:
         """Remove a decided run, and deliver the volatile runs after it."""
@@ -159,7 +162,8 @@ class PendingCommits:
         while line and not line[0].recorded:
             next = line.popleft()
             self._waiting -= next.size
-            self._announce(next.envelope.publisher)
+            if not self._appending:
+                self._publishing(next.envelope.publisher)
             next.deliver(next.envelope, next.body, next.number)
         if not line:
             self._topics.endPending(topic)

@@ -60,6 +60,10 @@ class _Waiting(NamedTuple):
 class Transactions:
     """Commits staged records and preserves the order of publications after them.
 
+    ``reading`` is True while a transaction is read back. ``overloaded`` is True while so many bytes wait for it that
+    publishers should not be read. Each publisher's current read and the runs being committed are added after that; so
+    ``waitingBytes`` never exceeds :data:`OVERLOAD_BYTES` by much more than the journal's own bound.
+
     :param deliver: delivers a committed run to its subscribers.
     :param unread: called when a transaction cannot be read back, so that its delivery fails.
     """
@@ -70,21 +74,13 @@ class Transactions:
         self._deliver = deliver
         self._unread = unread
         self._source = RecordSource()
-        self._reading = False
+        self.reading = False
         self._lastBatches: dict[str, int] = {}
         self._waiting: deque[_Waiting] = deque()
         self._publishers: set[ConnectedClient] = set()
         self._onRelief: list[Callable[[], None]] = []
         self.waitingBytes = 0
-
-    @property
-    def overloaded(self) -> bool:
-        """Whether so many bytes wait for a transaction that publishers should not be read.
-
-        Each publisher's current read and the runs being committed are added after that; so ``waitingBytes`` never
-        exceeds :data:`OVERLOAD_BYTES` by much more than the journal's own bound.
-        """
-        return self.waitingBytes > OVERLOAD_BYTES
+        self.overloaded = False
 
     def holds(self, publisher: ConnectedClient) -> bool:
         """Tell whether publications of this client may wait here."""
@@ -99,18 +95,19 @@ class Transactions:
 
     def waits(self, call: Callable[[], None]) -> bool:
         """Tell whether committed publications wait for delivery; if so, call when they are delivered."""
-        if self._reading:
+        if self.reading:
             self._waiting.append(_Waiting(0, call))
-        return self._reading
+        return self.reading
 
     def deliver(self, envelope: Envelope, body: Any, count: int) -> None:
         """Deliver a committed run after the transactions committed before it."""
-        if not self._reading:
+        if not self.reading:
             self._deliver(envelope, body, count)
             return
         size = _sizeOf(envelope, body)
         self._waiting.append(_Waiting(envelope.offset, partial(self._deliver, envelope, body, count), size))
         self.waitingBytes += size
+        self.overloaded = self.waitingBytes > OVERLOAD_BYTES
         self._publishers.add(envelope.publisher)
 
     def commit(
@@ -137,13 +134,13 @@ class Transactions:
 
     def _deliverTransaction(self, offset: int) -> None:
         end = self._journal.end
-        if self._reading:
+        if self.reading:
             self._waiting.append(_Waiting(offset, partial(self._begin, offset, end)))
         else:
             self._begin(offset, end)
 
     def _begin(self, offset: int, end: int) -> None:
-        self._reading = True
+        self.reading = True
         self._read(offset, end)
 
     def _read(self, offset: int, end: int) -> None:
@@ -160,10 +157,11 @@ class Transactions:
             return
         if next <= offset < until:
             self._unread()
-        self._reading = False
-        while self._waiting and not self._reading:
+        self.reading = False
+        while self._waiting and not self.reading:
             waiting = self._waiting.popleft()
             self.waitingBytes -= waiting.size
+            self.overloaded = self.waitingBytes > OVERLOAD_BYTES
             waiting.deliver()
         self._relieve()
 

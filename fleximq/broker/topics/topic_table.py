@@ -172,11 +172,12 @@ class TopicTable:
 
     def endPending(self, topic: Topic) -> None:
         """Undo :meth:`beginPending`, as no run is pending any more."""
-        topic.updateSlowPath()
         if not topic.members:
             self._idles(topic)
-        if topic.routes is not None:
-            self._shorten(topic)
+        if not topic.alwaysDurable:
+            topic.updateSlowPath()
+            if topic.routes is not None:
+                self._shorten(topic)
 
     def channels(self) -> list[str]:
         """Return the names that have at least one subscriber, sorted; do not change the list."""

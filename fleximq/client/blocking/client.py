@@ -142,7 +142,7 @@ class Client(ClosedOnExit):
         except BaseException:
             self.hang_up()
             raise
-        fork_safety.watch(self, self._forking, self._leaveToParent)
+        fork_safety.watch(self, Client._forking, Client._leaveToParent)
         if self._reconnects or settings.keep_alive is not None:
             threading.Thread(target=self._maintain, name="fleximq-keeper", daemon=True).start()
 

@@ -154,8 +154,7 @@ def addFrame(
     segment.end = position + frame.length
     next = base
     if kind in (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS):
-        addCounts(segment.counts, topicCounts, base)
-        next = base + max(bounds.last for bounds in topicCounts.values()) + 1 if topicCounts else base
+        next = addCounts(segment.counts, topicCounts, base)
         segment.highest = max(segment.highest, frame.firstTime, frame.lastTime)
     elif kind == FrameKind.NOTES:
         _noteClientIds(segment, whole)

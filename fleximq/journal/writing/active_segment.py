@@ -40,11 +40,6 @@ class ActiveSegment:
         self.base = self.end = position
         self.unsynced = False
 
-    @property
-    def length(self) -> int:
-        """Its bytes so far."""
-        return self.end - self.base
-
     def write(self, frames: Iterable[Frame]) -> list[int]:
         """Append frames, and return their positions.
 
@@ -72,7 +67,7 @@ class ActiveSegment:
         self._files.sync(self._descriptor)
         self.unsynced = False
         self._synced = True
-        until = self.length - CACHED_BYTES
+        until = self.end - self.base - CACHED_BYTES
         if until - self._forgotten >= _PORTION:
             self._files.forget(self._descriptor, self._forgotten, until - self._forgotten)
             self._forgotten = until

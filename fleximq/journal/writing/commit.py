@@ -41,9 +41,6 @@ class MergedStateRecords:
         self._acknowledged: dict[str, tuple[int, array[int]]] = {}
         self._words: dict[str, int] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._notes)
-
     def add(self, note: StateRecord) -> None:
         """Add a state record; its array may be changed by the caller afterwards."""
         if type(note) is QueueAcknowledged:
@@ -199,9 +196,10 @@ Call = tuple[Callable[..., None], int, int]
 class Commit:
     """``last`` is the number of its last run, ``next`` the offset after its last message, ``size`` its bytes.
 
-    ``opening``: it begins a new segment. ``closing``: it is the last of the journal. The writer fills in ``written``,
-    every frame with its position; ``end``, the position after them; ``length`` of the segment; ``seconds`` of duration;
-    and ``begun``, position and id of a new segment. Or ``reason``: the commit failed, and none of it is valid.
+    ``calls`` is empty if it contains only state records, which nothing waits for. ``opening``: it begins a new segment.
+    ``closing``: it is the last of the journal. The writer fills in ``written``, every frame with its position; ``end``,
+    the position after them; ``length`` of the segment; ``seconds`` of duration; and ``begun``, position and id of a new
+    segment. Or ``reason``: the commit failed, and none of it is valid.
     """
 
     last: int
@@ -209,7 +207,7 @@ class Commit:
     time: int = 0
     size: int = 0
     parts: list[CommitPart] = field(default_factory=list)
-    noted: MergedStateRecords = field(default_factory=MergedStateRecords)
+    noted: MergedStateRecords | None = None
     calls: list[Call] = field(default_factory=list)
     opening: SegmentOpening | None = None
     closing: Snapshot | None = None
@@ -222,11 +220,6 @@ class Commit:
     reason: str | None = None
     error: Exception | None = None
 
-    @property
-    def waits(self) -> bool:
-        """Whether it contains more than state records, so that it is due at once."""
-        return bool(self.parts or self.calls or self.opening or self.closing)
-
     def frames(self, position: int) -> list[Frame]:
         """Encode the content of the commit, to be written from this position."""
         frames: list[Frame] = []
@@ -234,9 +227,8 @@ class Commit:
             frames += self.opening.frames(position)
         for part in self.parts:
             frames += part.frames()
-        notes = self.noted.take()
-        if notes:
-            frames.append(encodeNotes(notes, self.next, self.time))
+        if self.noted is not None:
+            frames.append(encodeNotes(self.noted.take(), self.next, self.time))
         if self.closing is not None:
             frames += self.closing.frames(position + sum(frame.length for frame in frames), clean=True)
         return frames

@@ -7,11 +7,12 @@ clearly slower than on the writer's, and starting a commit at the end of a react
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fleximq.errors import NotKept
 from fleximq.journal.format.column_builder import AppendedRun
-from fleximq.journal.writing.commit import Commit, CommitPart, RecordsPart, SegmentOpening, Snapshot
+from fleximq.journal.writing.commit import Commit, CommitPart, MergedStateRecords, RecordsPart, SegmentOpening, Snapshot
 from fleximq.journal.writing.writer_thread import CommitWriter, Worker, reasonOf
 from fleximq.values.records import dialectCode, runOf
 from fleximq.values.state_records import StateRecord
@@ -122,7 +123,10 @@ class GroupCommit:
         covers it.
         """
         if self.readOnly is None:
-            self._pending.noted.add(event)
+            pending = self._pending
+            if pending.noted is None:
+                pending.noted = MergedStateRecords()
+            pending.noted.add(event)
             if self._writing is None:
                 self.handOver()
 
@@ -138,7 +142,7 @@ class GroupCommit:
 
     def _lastWith(self) -> Commit | None:
         pending = self._pending
-        return pending if pending.waits or pending.noted else self._writing or self._telling
+        return pending if pending.calls or pending.noted else self._writing or self._telling
 
     def _commitOf(self, number: int) -> Commit | None:
         if number <= self.decided:
@@ -164,7 +168,7 @@ class GroupCommit:
     def idle(self) -> bool:
         """Whether no commit is pending, being written or being reported."""
         pending = self._pending
-        return not (pending.waits or pending.noted or self._writing or self._telling)
+        return not (pending.calls or pending.noted or self._writing or self._telling)
 
     # -- handing over ------------------------------------------------------------------------------
 
@@ -176,21 +180,24 @@ class GroupCommit:
         pending = self._pending
         if self._writing is not None or self.readOnly is not None or self._worker is None or self._opening:
             return
-        if not pending.waits and not notes:
+        if not pending.calls and not notes:
             if pending.noted and not self._reminded:
                 self._reminded = True
                 self._worker.remind(STATE_RECORDS_WAIT, self._reminderCame)
             return
-        if not (pending.waits or pending.noted) or (self._telling is not None and self._rollDue()):
-            # A snapshot must not be made while a commit is being reported: it contains exactly the reported commits.
+        if not (pending.calls or pending.noted):
             return
-        if pending.opening is None and self._rollDue():
-            # Making the snapshot may append state records, which must not start another commit.
-            self._opening = True
-            try:
-                pending.opening = self._open()
-            finally:
-                self._opening = False
+        if self._rollDue():
+            if self._telling is not None:
+                # A snapshot contains exactly the reported commits, so it must not be made while one is being reported.
+                return
+            if pending.opening is None:
+                # Making the snapshot may append state records, which must not start another commit.
+                self._opening = True
+                try:
+                    pending.opening = self._open()
+                finally:
+                    self._opening = False
         self._hand(pending)
 
     def _reminderCame(self) -> None:
@@ -203,7 +210,7 @@ class GroupCommit:
         commit.time = self._now()
         self._pending = Commit(last=commit.last, next=commit.next)
         self._writing = commit
-        self._worker.hand(lambda: log.carryOut(commit), lambda: self._done(commit))
+        self._worker.hand(partial(log.carryOut, commit), partial(self._done, commit))
 
     def roll(self) -> None:
         """Make a commit, even without content, so that a due segment can begin."""
@@ -228,7 +235,7 @@ class GroupCommit:
     def closeWith(self, snapshot: Snapshot) -> None:
         """End the last commit with this checkpoint, and refuse later runs."""
         self._pending.closing = snapshot
-        self.handOver()
+        self.roll()
         self.stop()
 
     def stop(self) -> None:
@@ -251,11 +258,13 @@ class GroupCommit:
             self.refuse(commit.reason, commit)
             return
         self._bytes -= commit.size
-        if not self._rollDue():
+        self._telling = commit
+        if self._pending.calls:
             # The next commit is written while this one is reported.
             self.handOver()
         self._tell(commit, None)
-        self._makeRoom()
+        if self.overloaded:
+            self._makeRoom()
         self.handOver()
 
     def refuse(self, reason: str, commit: Commit | None = None) -> None:

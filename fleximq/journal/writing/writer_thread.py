@@ -73,7 +73,7 @@ class CommitWriter:
         self._settle(segment, commit.opening is not None or commit.closing is not None)
         segment.checkThere()
         commit.end = self._end = segment.end
-        commit.length = segment.length
+        commit.length = segment.end - segment.base
 
     def _roll(self, commit: Commit) -> None:
         """Begin a new segment after a sync of the present one."""
