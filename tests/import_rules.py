@@ -88,17 +88,6 @@ STEPS: dict[str, tuple[tuple[str, ...], ...]] = {
     "cli": (("cli",), ("cli.client_commands",), ("cli.bench",), ("cli.main", "cli.__main__")),
 }
 
-#: Imports against the ladder or the steps that stand for now, as "importer > imported"; only ever taken out.
-KNOWN_BREACHES: frozenset[str] = frozenset(
-    {
-        "fleximq.journal.files.open_segments > fleximq.journal.writing.active_segment.segmentName",
-        "fleximq.pipeline.files.folder > fleximq.journal.writing.active_segment.segmentName",
-    }
-)
-
-#: Cycles of modules that stand for now; only ever taken out.
-KNOWN_CYCLES: tuple[frozenset[str], ...] = ()
-
 #: The rooms that know nothing of any event loop, and what they may import from outside the standard library.
 PURE = _VALUES | {"wire", "broker", "journal", "client", "config"}
 PURE_MAY_IMPORT = frozenset({"zope", "msgpack", "ulid", "zlib_ng"})
@@ -177,12 +166,7 @@ def breachesOfLadder(module: str, source: str, isPackage: bool = False) -> list[
             breaches.append(f"{module}:{line} imports {full}, but only modules for Twisted may")
         elif roomOf(full) == room and stepOf(name) > stepOf(own):
             breaches.append(f"{module}:{line} imports {full}, which is a later step of {room}")
-    return [breach for breach in breaches if _key(breach) not in KNOWN_BREACHES]
-
-
-def _key(breach: str) -> str:
-    importer, _, rest = breach.partition(":")
-    return f"{importer} > {rest.split()[2].rstrip(',')}"
+    return breaches
 
 
 def stepOf(name: str) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 README = Path(__file__).parents[1] / "README.rst"
 
-_BLOCK = r"^\.\. {label}: {name}\n\n\.\. code-block:: \w+\n\n(?P<code>(?:    .*\n|\n)+)"
+_BLOCK = r"^\.\. {label}: {name}\n+\.\. code-block:: \w+\n\n(?P<code>(?:    .*\n|\n)+)"
 
 
 def conversation(text: str, name: str, port: int) -> str:

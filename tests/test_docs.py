@@ -13,13 +13,13 @@ ROOT = Path(__file__).parents[1]
 
 
 def documentedOptions(text: str) -> dict[str, str | None]:
-    """Return the options that a page describes, by name, with what it says behind ``Default:`` up to a full stop."""
-    described = re.split(r"^\.\. option:: --", text, flags=re.MULTILINE)[1:]
-    return {each.split()[0]: _default(each) for each in described}
+    """Return the options in the tables of a page, by name, with the text after ``Default:`` up to a full stop."""
+    rows = re.findall(r"^``--(.+(?:\n\n? .+)*)", text, flags=re.MULTILINE)
+    return {re.split("[` ]", each)[0]: _default(each) for each in rows}
 
 
 def _default(description: str) -> str | None:
-    found = re.search(r"Default: ([^\s.,;]+)", description)
+    found = re.search(r"Default:\s+([^\s.,;]+)", description)
     return found and found[1]
 
 
@@ -44,6 +44,6 @@ class DocumentedOptionsTests(SynchronousTestCase):
     """How descriptions are found."""
 
     def test_found(self) -> None:
-        """Name and default are taken from each directive; a default may be missing."""
-        text = ".. option:: --one SIZE\n\n    One. Default: 16MiB; at most 1GiB.\n\n.. option:: --two\n\n    Two.\n"
+        """Name and default are taken from each row; a default may be missing, or on a further line of the row."""
+        text = "``--one SIZE``  One. Default:\n                16MiB; at most 1GiB.\n``--two``       Two.\n"
         self.assertEqual(documentedOptions(text), {"one": "16MiB", "two": None})

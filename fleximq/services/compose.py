@@ -79,7 +79,7 @@ def compose(
     turn = WriteTurn(reactor)
     wakeup = Wakeup(reactor)
     journal = makeJournal(wakeup, settings, turn, lambda event, number: broker.observers.counted(event, number))
-    broker = makeBroker(reactor, settings, turn, journal)
+    broker = makeBroker(reactor, settings, turn, journal, list(registry.dialects))
     whole = _whole(reactor, journal, broker, abortStart, wakeup)
     counted = broker.observers.counted
     policy = policyOf(settings.slowConsumer, reactor, counted)
