@@ -511,6 +511,18 @@ class MiniDurableTests(MiniCase):
         self.commit()
         self.assertEqual(second.heard(), b"2\n")
 
+    def test_acknowledged(self) -> None:
+        """The PONG after an ACK waits for every commit, since the acknowledgement is recorded with one of them."""
+        peer, other = self.peer(), self.peer()
+        peer.say(b"PRODUCE:1:::t:::x\n")
+        self.commit()
+        self.assertEqual(peer.heard(), b"1\n")
+        self.assertEqual(peer.ask(b"CONSUME:t\n"), b"1:::t:::x::::::\n")
+        other.say(b"PRODUCE:2:::u:::x\n")
+        self.assertEqual(peer.ask(b"ACK:1\nPING:\n"), b"")
+        self.commit()
+        self.assertEqual(peer.heard(), b"PONG:\n")
+
     def test_left(self) -> None:
         """The message of whoever has left is kept all the same; a refusal reaches nobody."""
         peer = self.peer().say(b"PRODUCE:1:::t:::x\n")

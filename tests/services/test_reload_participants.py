@@ -1,6 +1,7 @@
 """What a reload changes of a broker that runs: each setting of which the documentation says so, seen from outside."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from twisted.internet.address import IPv4Address
@@ -225,6 +226,24 @@ class SecurityTests(Running):
         self.turn()
         self.assertEqual(([each.status for each in away.messages()], away.closed), ([401], True))
         self.assertEqual((here.barrier(), here.closed), ([], False))
+
+    def test_delays(self) -> None:
+        """A reload does not forget wrong credentials: the next wrong answer waits twice as long."""
+        path = self.file("")
+        Path(path).chmod(0o600)
+        self.change(auth=[f"apikeys:{path}"])
+        self.guess(0.1)
+        self.change(keepalive=5)
+        self.guess(0.2)
+
+    def guess(self, delay: float) -> None:
+        """Join with a wrong key, and see that the answer takes so many seconds."""
+        peer = self.flexi()
+        peer.joinWith({"auth": {"type": "api_key", "api_key": "wrong"}})
+        self.reactor.pump([0, delay - 0.01])
+        self.assertEqual(peer.messages(), [])
+        self.reactor.pump([0.02, 0])
+        self.assertEqual([each.status for each in peer.messages()], [401])
 
     def test_noProxyAnyMore(self) -> None:
         """So is whoever came through a proxy that runs here, in a WebSocket."""

@@ -11,9 +11,9 @@ from tests.pipeline.installed import missing as skip
 
 if not skip:
     from fleximq.pipeline.errors import LakeRefused
-    from fleximq.pipeline.lake.batch_commit import BatchCommit, finish
+    from fleximq.pipeline.lake.batch_commit import RECORD, BatchCommit, finish
     from fleximq.pipeline.lake.completeness import audit
-    from fleximq.pipeline.lake.table.ledger import Covered, Gap, readLedger
+    from fleximq.pipeline.lake.table.ledger import LEDGER, Covered, Gap, readLedger
     from fleximq.pipeline.lake.table.lock import changeLock
     from fleximq.pipeline.lake.table.table_log import BatchRange
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, offsetsIn, rows, stage, staged
@@ -141,6 +141,22 @@ class PublishTests(PublishingCase):
         """Folders alone are what a first batch leaves that did not come to its record."""
         Path(self.table, "topic=a", "date=2026-01-01").mkdir(parents=True)
         self.assertEqual(BatchCommit(self.table).prepare().batch, -1)
+
+    def test_synced(self) -> None:
+        """Before the record names the staged files, and before the ledger counts them, their folders are synced."""
+        files = Failing(1000)
+        self.publish(0, 1, 11, BatchCommit(self.table, files))
+        own = f"{self.table}/_fleximq"
+        record, ledger = (files.done.index(f"rename {own}/{name}.new {own}/{name}") for name in (RECORD, LEDGER))
+        prepared, moved = files.done[:record], files.done[record:ledger]
+        self.assertIn(f"sync {own}/staged", prepared)
+        made = [each.removeprefix("make ") for each in prepared if each.startswith("make ")]
+        for folder in made:
+            self.assertIn(f"sync {os.path.dirname(folder)}", prepared[prepared.index(f"make {folder}") :])
+        places = {os.path.dirname(each.split(" ")[2]) for each in moved if each.endswith(".parquet")}
+        self.assertEqual((len(made), len(places)), (5, 3))
+        for folder in places:
+            self.assertIn(f"sync {folder}", moved)
 
 
 class FailureTests(PublishingCase):

@@ -79,6 +79,18 @@ class CompactTests(CompactCase):
         self.assertEqual(len(offsets), 36)
         self.assertFalse(os.path.exists(f"{self.table}/_fleximq/compacting"))
 
+    def test_synced(self) -> None:
+        """Every joined file is synced when all of its bytes are written."""
+        synced: set[tuple[int, int]] = set()
+
+        def sync(descriptor: int) -> None:
+            found = os.fstat(descriptor)
+            synced.add((found.st_ino, found.st_size))
+
+        self.patch(os, "fsync", sync)
+        list(compact(self.table, AT_ONCE))
+        self.assertLessEqual({(found.st_ino, found.st_size) for found in map(os.stat, self.files())}, synced)
+
     def test_again(self) -> None:
         """What is compacted stays; later files are joined to it."""
         list(compact(self.table, AT_ONCE))

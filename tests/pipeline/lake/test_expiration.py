@@ -79,6 +79,15 @@ class AgingTests(SynchronousTestCase):
         self.assertGreater(step, 8)
         self.assertEqual(len(gone), 2)
 
+    def test_synced(self) -> None:
+        """Before the ledger counts the days as gone, the folders that they left and that which took them are synced."""
+        files = Failing(1000)
+        self.age((None, 9.5 * _DAY), files=files)
+        own = f"{self.table}/_fleximq"
+        before = files.done[: files.done.index(f"rename {own}/ledger.new {own}/ledger")]
+        for folder in (f"{self.table}/topic=a.b", f"{self.table}/topic=c", f"{own}/expired"):
+            self.assertIn(f"sync {folder}", before)
+
     def test_foreign(self) -> None:
         """A folder that is no day is an error."""
         folder = Path(self.table, "topic=c/other")

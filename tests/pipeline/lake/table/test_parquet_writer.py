@@ -1,5 +1,6 @@
 """Rows as staged files."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,13 @@ class WriterTests(SynchronousTestCase):
         )
         self.assertEqual([self.read(each) for each in found], [[7], [3], [1, 2, 4, 5], [6]])
         self.assertEqual([each.bytes for each in found], [(self.folder / each.name).stat().st_size for each in found])
+
+    def test_synced(self) -> None:
+        """Every staged file is synced when all of its bytes are written."""
+        synced: list[int] = []
+        self.patch(os, "fdatasync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
+        found = self.write(rows([1, 2], "b"), rows([3], "a"), rows([4], "b", TIME + DAY))
+        self.assertEqual(sorted(synced), sorted(each.bytes for each in found))
 
     def test_clockAnywhere(self) -> None:
         """Days that are no dates of readers count as the first or the last one that is; the rows keep their times."""
