@@ -156,7 +156,7 @@ class StreamProtocol(Protocol):
         self._turn.flush()
 
     def writeConnectionLost(self) -> None:
-        """Our output was ended by the system: close, unless the session is dismissed and ends anyway."""
+        """Close the connection if the system ended our output; a dismissed session is closing already."""
         if not self.session.dismissed:
             transport: Any = self.transport
             self.session.end("connection lost")

@@ -80,7 +80,7 @@ class BrokerService(MultiService):
 
     def stopService(self) -> "Deferred[Any]":
         """Dismiss all clients, stop the extensions, then cancel all timers."""
-        stopping: Deferred[Any] = self._connections.dismiss(self._timeout())
+        stopping: Deferred[Any] = self._connections.drain(self._timeout())
         stopping.addCallback(lambda ignored: maybeDeferred(MultiService.stopService, self))
         return stopping.addBoth(lambda ignored: self.broker.stop())
 

@@ -3,7 +3,7 @@
 Other publications go straight to :mod:`fleximq.broker.publishing.fan_out`.
 
 Guards are subscribers that must not lose messages, such as full queues. All of them are asked before any receives a
-message. Pending messages have not reached them yet, so these are added to the numbers they are asked about.
+message. A guard is asked whether it takes the run together with the messages of earlier runs that are still pending.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -115,7 +115,7 @@ class SlowPath:
     ) -> None:
         """Append an accepted run to the journal, or deliver it after pending runs, or at once.
 
-        :param size: the bytes of its messages, if guards are asked about pending bytes.
+        :param size: the bytes of its messages; 0 where no guard limits bytes.
         :param onDecided: for durable runs: called with None after the commit, or with the reason of the refusal.
         :raises NotRecorded: the journal stores nothing at present.
         """

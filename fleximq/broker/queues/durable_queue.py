@@ -429,8 +429,8 @@ class DurableQueue(Queue):
             for offset in offsets:
                 self._forget(offset)
 
-    def _takeBack(self, deliveries: list[QueueDelivery]) -> None:
-        super()._takeBack(deliveries)
+    def _returnOrDeadLetter(self, deliveries: list[QueueDelivery]) -> None:
+        super()._returnOrDeadLetter(deliveries)
         if self.loading:
             self._load()
 

@@ -363,9 +363,9 @@ class Queue:
         return delivery
 
     def _arm(self, delay: float) -> None:
-        self._deadline = self._deadlines.call(delay, self._comeUp)
+        self._deadline = self._deadlines.call(delay, self._onDue)
 
-    def _comeUp(self) -> None:
+    def _onDue(self) -> None:
         """Take back due deliveries, and set the next deadline if any message is in flight.
 
         Many deliveries are taken back in slices, between which the broker does other work.
@@ -376,7 +376,7 @@ class Queue:
         first = self._inFlight.firstDue()
         if first is not None:
             self._arm(max(0.0, first - now))
-        self._takeBack(due)
+        self._returnOrDeadLetter(due)
 
     def _takeBackPortion(self) -> None:
         """Take back a slice of the deliveries of holders that left, except messages delivered to others since."""
@@ -389,7 +389,7 @@ class Queue:
             self._left.popleft()
         inFlight = self._inFlight
         mine = [tag for tag in tags[:SLICE] if inFlight.isHeld(tag, held)]
-        self._takeBack(self._remove(mine))
+        self._returnOrDeadLetter(self._remove(mine))
 
     def _expire(self, ages: MessageAges) -> None:
         """Drop waiting messages that are too old; their tags are not used."""
@@ -423,7 +423,7 @@ class Queue:
         deliveries = [self._inFlight.remove(tag) for tag in tags]
         return [delivery for delivery in deliveries if delivery is not None]
 
-    def _takeBack(self, deliveries: list[QueueDelivery]) -> None:
+    def _returnOrDeadLetter(self, deliveries: list[QueueDelivery]) -> None:
         """Return deliveries to the head, or make dead letters of them; callbacks find the queue consistent."""
         again, dead = deliveries, []
         if self._maxDeliveries:

@@ -55,8 +55,9 @@ _NO_FIELDS: Mapping[str, Any] = {}
 
 
 class PendingSubscription(NamedTuple):
-    """A subscription that the broker has not confirmed yet: the bytes to send, the box for its deliveries, and the
-    PINGs before and after the SUB.
+    """A subscription that the broker has not confirmed yet: the bytes to send, the queue of its
+    deliveries, and two PINGs. The PONG of the PING before the SUB confirms earlier messages, that of the PING after it
+    confirms the SUB.
     """
 
     data: bytes
@@ -302,8 +303,8 @@ class ClientState:
     def checkLosses(self) -> None:
         """Raise the loss of the running thread or task, if there is one.
 
-        :raises ConnectionLost: some of its messages since the last flush, or of threads that cannot be notified, were
-            sent on a connection that ended. Raised once.
+        :raises ConnectionLost: a connection ended before the broker confirmed messages that this thread has sent since
+            its last flush, or that a thread has sent which has ended meanwhile. Raised once.
         """
         lost = self.accounts.takeLoss()
         if lost is not None:

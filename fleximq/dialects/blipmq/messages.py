@@ -104,7 +104,7 @@ def renderDeliveries(topic: str, deliveries: Sequence[QueueDelivery], polls: Seq
     return b"".join(frames)
 
 
-def isTooLarge(topic: str, delivery: QueueDelivery) -> bool:
+def exceedsFrame(topic: str, delivery: QueueDelivery) -> bool:
     """Return whether a delivery exceeds the largest frame: messages of other dialects may be larger than BlipMQ's."""
     counted = COUNTED_BYTES + len(_head(topic, 1)) + len(toBytes(delivery.message))
     return counted > BLIP_FRAME_BYTES

@@ -23,7 +23,7 @@ from fleximq.dialects.blipmq.messages import (
     SOURCES,
     BlipJoinRefused,
     UnsupportedVersion,
-    isTooLarge,
+    exceedsFrame,
     nackOf,
     renderDeliveries,
 )
@@ -417,7 +417,7 @@ def _sendable(subscription: PolledSubscription, deliveries: Sequence[QueueDelive
     """Dead-letter messages larger than a frame and return the others; later messages answer their POLLs."""
     fitting = []
     for delivery in deliveries:
-        if isTooLarge(subscription.topic, delivery):
+        if exceedsFrame(subscription.topic, delivery):
             subscription.deadLetter(delivery)
         else:
             fitting.append(delivery)

@@ -82,7 +82,7 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
                 if not self._reads:
                     break
                 self._lines = self._admitted(self._scanner.feed(self._reads.popleft()))
-        session.readEnded()
+        session.readProcessed()
         if self._reads:
             self.readPauses.pause(PullPause.UNANSWERED)
         else:

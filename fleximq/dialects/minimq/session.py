@@ -41,7 +41,7 @@ _PRODUCE = b"PRODUCE:"
 class MiniSession(StreamSession):
     """One MiniMQ client's conversation.
 
-    Lines may be passed to :meth:`received` while ``busy`` is False. :meth:`readEnded` is called after those of one
+    Lines may be passed to :meth:`received` while ``busy`` is False. :meth:`readProcessed` is called after those of one
     read, or when no more can be passed for now.
 
     :param newId: returns the ids of v1.0 messages.
@@ -107,7 +107,7 @@ class MiniSession(StreamSession):
         except BrokerError as error:
             self.failed(error)
 
-    def readEnded(self) -> None:
+    def readProcessed(self) -> None:
         """Send the answers to the lines so far, and close if the input has ended."""
         self._seal()
         if self._inputEnded and not self.busy:

@@ -160,7 +160,7 @@ class SegmentRemoval:
         if segment is self._segments.all[0] and one.isExpired(segment):
             self._exclusively(lambda: self._remove(segment))
             return FreedSpace(removed + 1, rewritten, bytes + segment.bytes)
-        if not one.isWorth(segment):
+        if not one.isWorthRewriting(segment):
             return freed
         judge = RecordFilter(one.expiry, segment)
         try:
@@ -265,11 +265,11 @@ class _Pass:
             others.isdisjoint(transaction.staged) for transaction, _, _ in segment.transactions if transaction.aborted
         )
 
-    def isWorth(self, segment: Segment) -> bool:
+    def isWorthRewriting(self, segment: Segment) -> bool:
         """Tell whether a segment should be rewritten without its expired records."""
         return not segment.lost and not isEmpty(segment) and self.expiry.share(segment, self.staged) > _REWRITE_SHARE
 
     def going(self) -> list[Segment]:
         """Return the segments from which records are about to be removed."""
         begins = list(takewhile(self.isExpired, self.touchable))
-        return begins + [segment for segment in self.touchable[len(begins) :] if self.isWorth(segment)]
+        return begins + [segment for segment in self.touchable[len(begins) :] if self.isWorthRewriting(segment)]

@@ -5,7 +5,8 @@ final path of each. Once that record is on disk, the batch is committed: the nex
 it by renaming the remaining staged files, writing the ledger and removing the record. Without the record, staged files
 are rubbish.
 
-A file is renamed, never copied, so it cannot reappear after compaction or expiry. Every change of a table's files calls
+A staged file is renamed, not copied: repeating :func:`finish` cannot bring back a file that compaction or expiry has
+removed since. Every change of a table's files calls
 :func:`finish` first, under the same lock.
 """
 

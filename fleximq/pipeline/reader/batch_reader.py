@@ -41,7 +41,7 @@ def pushed(filters: Iterable[Filter], selection: Selection) -> tuple[Selection, 
     """Return a selection restricted by these filters, and the filters that remain for Spark."""
     rest = []
     for filter in filters:
-        narrowed = _narrowed(filter, selection)
+        narrowed = _pushedFilter(filter, selection)
         if narrowed is None:
             rest.append(filter)
         else:
@@ -49,7 +49,7 @@ def pushed(filters: Iterable[Filter], selection: Selection) -> tuple[Selection, 
     return selection, rest
 
 
-def _narrowed(filter: Any, selection: Selection) -> Selection | None:
+def _pushedFilter(filter: Any, selection: Selection) -> Selection | None:
     attribute: tuple[str, ...] = getattr(filter, "attribute", ())
     column = attribute[0] if len(attribute) == 1 else None
     if isinstance(filter, IsNotNull):

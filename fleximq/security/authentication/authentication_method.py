@@ -29,7 +29,7 @@ from fleximq.security.principal import IPrincipal, Principal, isName
 _log = Logger("fleximq.security.way.Way")
 
 #: The credentials that clients can send; the last is the form of a password that Twisted's own checkers accept.
-SHOWN = (IToken, IPassword, IApiKey, ICertificate, IUsernamePassword)
+CREDENTIAL_KINDS = (IToken, IPassword, IApiKey, ICertificate, IUsernamePassword)
 #: Concurrent checks of a checker that sets no limit.
 AT_ONCE = 4
 
@@ -45,7 +45,7 @@ class AuthenticationMethod:
         self.scheme = scheme
         self.checker = checker
         self._interfaces: tuple[Any, ...] = tuple(checker.credentialInterfaces)
-        if not any(shown.isOrExtends(each) for shown in SHOWN for each in self._interfaces):
+        if not any(shown.isOrExtends(each) for shown in CREDENTIAL_KINDS for each in self._interfaces):
             raise SettingError(f"auth {scheme} checks nothing that a client of this broker can show")
         self._portal = Portal(_Realm(scheme), [checker])
         unguessable = IUnguessable.providedBy(checker)

@@ -12,7 +12,7 @@ from twisted.cred.strcred import ICheckerFactory
 from twisted.plugin import getPlugins
 
 from fleximq.errors import SettingError
-from fleximq.security.authentication.authentication_method import SHOWN, AuthenticationMethod
+from fleximq.security.authentication.authentication_method import CREDENTIAL_KINDS, AuthenticationMethod
 
 _COMMA = re.compile(r"(?<!\\),")
 
@@ -53,14 +53,14 @@ def methodsOf(texts: Sequence[str], find: Find = getPlugins) -> list[Authenticat
 
     :raises SettingError: for the first that is wrong.
     """
-    return [_wayOf(text, find) for text in texts]
+    return [_methodOf(text, find) for text in texts]
 
 
 def faults(texts: Sequence[str], find: Find = getPlugins) -> Iterator[str]:
     """Yield a sentence for each text that is wrong."""
     for text in texts:
         try:
-            _wayOf(text, find)
+            _methodOf(text, find)
         except SettingError as error:
             yield str(error)
 
@@ -80,7 +80,7 @@ def shown(text: str) -> str:
     return text if scheme in OWN or ":" not in text else f"{scheme}:..."
 
 
-def _wayOf(text: str, find: Find) -> AuthenticationMethod:
+def _methodOf(text: str, find: Find) -> AuthenticationMethod:
     scheme, _, argument = text.partition(":")
     factory = _factoryOf(scheme, find)
     try:
@@ -96,12 +96,12 @@ def _factoryOf(scheme: str, find: Find) -> Any:
     factories = list(find(ICheckerFactory))
     found = [each for each in factories if each.authType == scheme]
     if not found:
-        known = sorted({each.authType for each in factories if _isShown(each)})
+        known = sorted({each.authType for each in factories if _isCredentialKind(each)})
         raise SettingError(f"auth is {scheme!r}, but there is no such scheme; installed: {', '.join(known)}")
     if len(found) > 1:
         raise SettingError(f"two plug-ins bring a scheme named {scheme} for auth: uninstall one of them")
     return found[0]
 
 
-def _isShown(factory: Any) -> bool:
-    return any(each in SHOWN for each in factory.credentialInterfaces)
+def _isCredentialKind(factory: Any) -> bool:
+    return any(each in CREDENTIAL_KINDS for each in factory.credentialInterfaces)

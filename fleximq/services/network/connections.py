@@ -54,16 +54,16 @@ class OpenConnections:
     def _recording(self, factories: Mapping[str, IProtocolFactory]) -> dict[str, IProtocolFactory]:
         return {name: _RecordingFactory(each, self) for name, each in factories.items()}
 
-    def dismiss(self, timeout: float) -> "Deferred[None]":
+    def drain(self, timeout: float) -> "Deferred[None]":
         """Announce the stop to all clients, and end all sessions.
 
         The Deferred fires when their connections are closed, at the latest after ``timeout`` seconds.
         """
         self.stopping = True
         now = self._clock.seconds()
-        return self._checkOpen(now + PART * timeout, now + timeout)
+        return self._endWhenClosed(now + PART * timeout, now + timeout)
 
-    def _checkOpen(self, finish: float, deadline: float) -> "Deferred[None]":
+    def _endWhenClosed(self, finish: float, deadline: float) -> "Deferred[None]":
         now = self._clock.seconds()
         present = list(self._present())
         if present and now >= deadline:
@@ -78,7 +78,7 @@ class OpenConnections:
         self._dismissIdle(present, now, finish)
         later: Deferred[None] = Deferred()
         self._clock.callLater(max(_LOOK, _REST * (self._clock.seconds() - now)), later.callback, None)
-        return later.addCallback(lambda ignored: self._checkOpen(finish, deadline))
+        return later.addCallback(lambda ignored: self._endWhenClosed(finish, deadline))
 
     def _dismissIdle(self, present: list[Session], now: float, finish: float) -> None:
         """Warn sessions that were not warned yet, and end those whose time is over."""

@@ -150,7 +150,7 @@ class ManyTests(QueueCase):
         self.queue.takeMany("x", SLICE + 1)
         self.world.clock.rightNow += RETRY
         self.queue.release("x")
-        self.queue._comeUp()
+        self.queue._onDue()
         self.assertEqual(len(self.queue.takeMany("y", SLICE + 1)), SLICE + 1)
         self.world.clock.pump([0.0] * 3)
         self.assertEqual((self.queue.returned, self.queue.inFlight), (0, SLICE + 1))

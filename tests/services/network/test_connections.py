@@ -48,9 +48,9 @@ class GuestsTests(SynchronousTestCase):
         peer.join()
         return peer
 
-    def dismiss(self) -> Any:
+    def drain(self) -> Any:
         """Let the broker stop."""
-        dismissed = self.connections.dismiss(PATIENCE)
+        dismissed = self.connections.drain(PATIENCE)
         self.clock.advance(0)
         return dismissed
 
@@ -61,13 +61,13 @@ class GuestsTests(SynchronousTestCase):
     def test_nobody(self) -> None:
         """Nobody is not waited for."""
         self.assertFalse(self.connections.stopping)
-        self.assertIsNone(self.successResultOf(self.dismiss()))
+        self.assertIsNone(self.successResultOf(self.drain()))
         self.assertTrue(self.connections.stopping)
 
     def test_ended(self) -> None:
         """Everybody's connection is ended; it is over when they are closed."""
         peers = [self.come(), self.come()]
-        dismissed = self.dismiss()
+        dismissed = self.drain()
         self.assertEqual([each.closed for each in peers], [True, True])
         for each in peers:
             self.clock.advance(0.1)
@@ -79,7 +79,7 @@ class GuestsTests(SynchronousTestCase):
     def test_reason(self) -> None:
         """The reason is counted."""
         peer = self.come()
-        self.dismiss()
+        self.drain()
         peer.leave()
         self.assertEqual(self.context.broker.counts.events["left: broker stopped"], 1)
 
@@ -87,13 +87,13 @@ class GuestsTests(SynchronousTestCase):
         """What was asked is answered before: a CONSUME that waits gets nothing but that."""
         peer = self.come()
         self.assertEqual(peer.ask(b"CONSUME:empty\n"), b"")
-        self.dismiss()
+        self.drain()
         self.assertEqual((peer.heard(), peer.closed), (b"NO_MSG\n", True))
 
     def test_told(self) -> None:
         """A FlexiMQ client is told by a NOTIF 503, and its connection stays for a while."""
         peer = self.comeFlexi()
-        self.dismiss()
+        self.drain()
         (heard,) = peer.messages()
         self.assertEqual((heard.kind, heard.sender, heard.status), ("NOTIF", 1, 503))
         self.assertEqual(heard.header["routing"], [{"client_id": peer.id, "path": "/broker/draining"}])
@@ -102,7 +102,7 @@ class GuestsTests(SynchronousTestCase):
     def test_quiet(self) -> None:
         """It ends when the client has said nothing for half a second."""
         peer = self.comeFlexi()
-        self.dismiss()
+        self.drain()
         self.pass_(QUIET - 0.1)
         peer.ping()
         self.pass_(QUIET - 0.1)
@@ -113,14 +113,14 @@ class GuestsTests(SynchronousTestCase):
     def test_toldOnce(self) -> None:
         """It is told once."""
         peer = self.comeFlexi()
-        self.dismiss()
+        self.drain()
         self.pass_(QUIET + 0.1)
         self.assertEqual([each.status for each in peer.messages()], [503])
 
     def test_talkative(self) -> None:
         """Who goes on and on is dismissed after half of the time."""
         peer = self.comeFlexi()
-        self.dismiss()
+        self.drain()
         for _ in range(round(PART * PATIENCE / 0.1) - 1):
             self.clock.advance(0.1)
             peer.ping()
@@ -132,7 +132,7 @@ class GuestsTests(SynchronousTestCase):
         """Nobody is dismissed while somebody waits for an answer, for half of the time."""
         asking, asked = self.comeFlexi(), self.comeFlexi()
         asking.request(asked.id, "/x", "1")
-        self.dismiss()
+        self.drain()
         self.pass_(QUIET + 1)
         self.assertEqual((asking.closed, asked.closed), (False, False))
         asked.reply(asking.id, "1")
@@ -142,7 +142,7 @@ class GuestsTests(SynchronousTestCase):
     def test_cut(self) -> None:
         """Who has got everything and does not go is cut off after a while."""
         peer = self.come()
-        dismissed = self.dismiss()
+        dismissed = self.drain()
         self.pass_(LAST)
         self.assertFalse(peer.transport.disconnected)
         self.pass_(LAST + 0.1)
@@ -155,7 +155,7 @@ class GuestsTests(SynchronousTestCase):
         """Who has not read everything has all the time, and is cut off then."""
         peer = self.come()
         peer.protocol.outbox.pauseProducing()
-        dismissed = self.dismiss()
+        dismissed = self.drain()
         self.pass_(PATIENCE - 0.5)
         self.assertFalse(peer.transport.disconnected)
         self.pass_(0.6)
@@ -165,19 +165,19 @@ class GuestsTests(SynchronousTestCase):
     def test_noTime(self) -> None:
         """Where there is no time, everybody is cut off."""
         peer = self.come()
-        self.assertIsNone(self.successResultOf(self.connections.dismiss(0)))
+        self.assertIsNone(self.successResultOf(self.connections.drain(0)))
         self.assertTrue(peer.transport.disconnected)
 
     def test_notJoined(self) -> None:
         """Who was not let in yet is told nothing."""
         peer = Peer(self.factories["fleximq"])
-        self.dismiss()
+        self.drain()
         self.assertEqual((peer.heard(), peer.closed), (b"", True))
 
     def test_lateComer(self) -> None:
         """Who shows its dialect only now is dismissed as well."""
         self.come()
-        self.dismiss()
+        self.drain()
         late = self.come()
         self.clock.advance(0.1)
         self.assertTrue(late.closed)
@@ -185,12 +185,12 @@ class GuestsTests(SynchronousTestCase):
     def test_gone(self) -> None:
         """Who has left before is not waited for."""
         self.come().leave()
-        self.assertIsNone(self.successResultOf(self.dismiss()))
+        self.assertIsNone(self.successResultOf(self.drain()))
 
     def test_withoutSession(self) -> None:
         """A protocol without a session is left alone, and not waited for."""
         peer = Peer(self.factories["plain"])
-        self.assertIsNone(self.successResultOf(self.dismiss()))
+        self.assertIsNone(self.successResultOf(self.drain()))
         self.assertFalse(peer.closed)
 
     def test_ports(self) -> None:
