@@ -166,7 +166,7 @@ class TlsTests(ReachingCase):
         """The client itself says what it is."""
         options = self.serving(self.made, self.made)
         error = self.assertRaises(Untrusted, connect, options["url"], tls=self.made.trusting())
-        self.assertIn("wants one", str(error))
+        self.assertIn("requires one", str(error))
 
 
 class TokenTests(ReachingCase):
