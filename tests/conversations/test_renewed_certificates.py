@@ -11,6 +11,7 @@ from tests.broker_process import BrokerProcess
 from tests.certificates import Made, makeCertificate
 from tests.conversations.clients import PATIENCE, MiniClient
 from tests.conversations.test_transports import TransportCase
+from tests.nightly import nightly
 
 
 class RenewedTests(TransportCase):
@@ -51,6 +52,7 @@ class RenewedTests(TransportCase):
                 return
         self.fail(f"{name} was never shown")
 
+    @nightly
     def test_underLoad(self) -> None:
         """While clients of both listeners talk and others come and go, the certificate changes a few times.
 

@@ -10,6 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.blocking import Client, connect
 from tests.broker_process import BrokerProcess
+from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
 
 if not skip:
@@ -48,6 +49,7 @@ class LiveTests(SynchronousTestCase):
         values = [msgpack.unpackb(bytes(row.value)) for row in tables[1].orderBy("offset").collect()]
         self.assertEqual(values, list(range(2000)))
 
+    @nightly
     def test_stream(self) -> None:
         """Streams go on where they stopped, either way."""
         for name, options in (("path", {"path": self.folder}), ("url", {"url": self.url})):

@@ -130,6 +130,7 @@ class TroubleCase(IngestCase):
 class JournalTroubleTests(TroubleCase):
     """A journal that has not what it had."""
 
+    @nightly
     def test_retention(self) -> None:
         """What retention has removed before it was read: the offsets are named, and nothing else gets in."""
         self.fill(10)
@@ -144,6 +145,7 @@ class JournalTroubleTests(TroubleCase):
         self.assertGap(said)
         self.assertIn("retention has removed them", self.gap.why)
 
+    @nightly
     def test_quarantined(self) -> None:
         """Damage in the middle that a broker has found at its start, and put into quarantine."""
         self.fill(300)
@@ -214,6 +216,7 @@ class BrokerTroubleTests(TroubleCase):
         self.assertEqual([row[0][0] for row in self.rows("messages", "value")], list(range(20)))
         self.assertEqual(lake.audit(self.table), [])
 
+    @nightly
     def test_noBroker(self) -> None:
         """A first start without any broker is the same sentence, and leaves nothing that hinders a second one."""
         with socket.create_server(("127.0.0.1", 0)) as server:

@@ -11,6 +11,7 @@ from fleximq.client.blocking import connect
 from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.lag import Group, groups, report
 from tests.broker_process import BrokerProcess
+from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
 
 if not skip:
@@ -20,6 +21,7 @@ if not skip:
 ONE, OTHER = "1" * 32, "2" * 32
 
 
+@nightly
 class LiveTests(SynchronousTestCase):
     """A broker with a journal of 500 records."""
 

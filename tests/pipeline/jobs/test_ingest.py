@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import JournalError
 from fleximq.values.message import Content
+from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.written import TIME, Written
 
@@ -89,6 +90,7 @@ class RawTests(IngestCase):
         self.assertEqual(spans, [[(self.written.id, 1, 2, 2, 0)], [(self.written.id, 3, 3, 1, 0)]])
         self.assertIn("3 rows are in", run.said[-1])
 
+    @nightly
     def test_goesOn(self) -> None:
         """Started again, it takes what came since; started with nothing new, nothing changes."""
         self.fill(30)
@@ -281,6 +283,7 @@ class DecodedTests(IngestCase):
         error = self.assertRaises(LakeRefused, self.ingest, "--decode", "messagepack", "--schema", "a STRING")
         self.assertIn("has a as a BIGINT and cannot take it as a STRING: only new columns", str(error))
 
+    @nightly
     def test_addedByHand(self) -> None:
         """A schema may have more columns when it is started again."""
         self.publish({"a": 1, "b": 2})

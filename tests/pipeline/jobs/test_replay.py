@@ -27,6 +27,7 @@ from fleximq.pipeline.jobs.replay_schedule import ReplaySchedule
 from fleximq.pipeline.jobs.replay_source import ReplaySlice, mergeSlices
 from tests.broker_process import BrokerProcess
 from tests.conversations.clients import BlipClient, FlexiClient, IdentityClient, MiniClient, Stream
+from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.written import TIME, Written
 
@@ -235,6 +236,7 @@ class CrashTests(JournalCase):
         self.assertEqual(self.replay(*self.from_)[-1], "20 messages were published")
         self.assertEqual(self.published(), self.everything)
 
+    @nightly
     def test_brokerKilled(self) -> None:
         """The broker may be killed and started again meanwhile."""
         self.patch(replay_source, "ROWS", 6)

@@ -17,6 +17,7 @@ from fleximq.errors import JournalError, SettingError
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.jobs.stats import STATS
 from tests.broker_process import BrokerProcess
+from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.written import Written
 
@@ -122,6 +123,7 @@ class FiguresTests(StatsCase):
         self.assertEqual((self.rows()[0]["messages"], self.rows()[0]["longest_gap"]), (2, 86_400.0 - 48))
 
 
+@nightly
 class OnceTests(StatsCase):
     """Each row comes once."""
 

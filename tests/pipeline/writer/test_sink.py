@@ -251,6 +251,7 @@ class StreamTests(StreamCase):
         self.run_()
         self.checkOnce()
 
+    @nightly
     def test_taskAgain(self) -> None:
         """A task that is tried again publishes its rows once, whenever the first attempt failed."""
         self.lines(2)
@@ -283,6 +284,7 @@ class StreamTests(StreamCase):
         self.failsThenRuns("ordered: committed-1")
         self.checkOnce()
 
+    @nightly
     def test_afterCommitAndRestart(self) -> None:
         """Nor if the broker was killed in between: what was committed stands in the journal."""
         self.lines(2)
@@ -299,6 +301,7 @@ class StreamTests(StreamCase):
         self.run_()
         again.join(SECONDS)
 
+    @nightly
     def test_brokerKilled(self) -> None:
         """A broker that is killed between staging and commit is waited for."""
         self.lines(3)
@@ -306,6 +309,7 @@ class StreamTests(StreamCase):
         self.failsThenRunsWithBroker()
         self.checkOnce()
 
+    @nightly
     def test_brokerAway(self) -> None:
         """One that stays away for too long ends the query; a later one goes on."""
         self.lines(2)
