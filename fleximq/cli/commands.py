@@ -1,9 +1,5 @@
-"""Finds and runs the command of a command line.
+"""The commands of ``fleximq``, their parser, and the command ``completion``, which prints a completion script."""
 
-``fleximq completion SHELL`` prints a completion script.
-"""
-
-import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
@@ -11,7 +7,6 @@ from collections.abc import Callable, Sequence
 from fleximq import __version__
 from fleximq.cli.bench.command import BENCH
 from fleximq.cli.check_config import CHECK_CONFIG
-from fleximq.cli.client_commands.broker_command import PIPE_CLOSED
 from fleximq.cli.client_commands.ping import PING
 from fleximq.cli.client_commands.pub import PUB
 from fleximq.cli.client_commands.req import NOTIFY, REQ
@@ -70,12 +65,11 @@ COMMANDS = (
 _OPTIONS_WITHOUT_COMMAND = ("-h", "--help", "--version")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line, by default that of the process, and return the exit code: 0 for success.
+def run(words: Sequence[str]) -> int:
+    """Run the command of a command line, and return its exit code.
 
     :raises SystemExit: the command line is invalid (1), or help or version were printed (0).
     """
-    words = sys.argv[1:] if arguments is None else list(arguments)
     if words and words[0].startswith("-") and not any(own.startswith(words[0]) for own in _OPTIONS_WITHOUT_COMMAND):
         names = {each.name for each in COMMANDS}
         command = next((word for word in words if word in names), "COMMAND")
@@ -84,10 +78,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen, strange = parser().parse_known_args(words)
     if strange:
         chosen.refuse(f"unrecognized arguments: {' '.join(strange)}")
-    try:
-        code: int = chosen.run(chosen)
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:  # so that the final flush succeeds
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return PIPE_CLOSED
+    code: int = chosen.run(chosen)
+    return code
