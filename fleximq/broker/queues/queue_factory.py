@@ -29,11 +29,6 @@ class QueueFactory:
     queueLog: QueueLog | None = None
     memory: int = 16 << 20
 
-    @property
-    def makesDurable(self) -> bool:
-        """Whether queues with a key are durable."""
-        return self.queueLog is not None
-
     def __call__(self, name: str, key: str = "", **others: Any) -> Queue:
         """Return a new queue.
 
