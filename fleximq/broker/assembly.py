@@ -24,8 +24,8 @@ from fleximq.broker.publishing.pending_commits import PendingCommits
 from fleximq.broker.publishing.slow_path import SlowPath
 from fleximq.broker.publishing.transactions import Transactions
 from fleximq.broker.queues.queue_factory import QueueFactory
-from fleximq.broker.replay.client_subscriptions import ClientSubscriptions
 from fleximq.broker.replay.replay import Replays
+from fleximq.broker.replay.subscriptions import ClientSubscriptions
 from fleximq.broker.rules import BrokerRules, TimesToLive
 from fleximq.broker.topics.topic_table import SYSTEM, Topic, TopicTable
 from fleximq.broker.traffic import TrafficTotals

@@ -30,9 +30,9 @@ from fleximq.broker.publishing.pending_commits import PendingCommits
 from fleximq.broker.publishing.slow_path import SlowPath
 from fleximq.broker.publishing.transactions import Transactions
 from fleximq.broker.queues.waiting_messages import ANY
-from fleximq.broker.replay.client_subscriptions import ClientSubscriptions
 from fleximq.broker.replay.feed import Outlet
 from fleximq.broker.replay.replay import Replays, Start
+from fleximq.broker.replay.subscriptions import ClientSubscriptions
 from fleximq.broker.rules import BrokerRules, TimesToLive
 from fleximq.broker.topics.names import SortedNames, isBrokerTopic
 from fleximq.broker.topics.topic_table import Topic, TopicTable
