@@ -31,7 +31,7 @@ class Event(Enum):
     STOP = auto()
 
 
-TRANSITIONS = Transitions(
+TRANSITIONS: Transitions[State, Event] = Transitions(
     {
         (State.IDLE, Event.DUE): State.RUNNING,
         (State.RUNNING, Event.DONE): State.IDLE,
