@@ -71,10 +71,9 @@ class Session(metaclass=ABCMeta):
     """One peer's conversation; subclasses define the messages on the wire.
 
     Subclasses define ``dialect`` and :meth:`answerError`, and call :meth:`letIn`. ``receivedAt`` is the time of the
-    last read, in the clock's seconds; the protocol sets it. ``reason`` is the end reason, "" before the end.
-    ``suspended`` is true while input must wait: for the peer to read its answers, for a credential check, or for a
-    message read from disk. ``rate`` applies rate limits, if any. ``stays`` means that clients are expected to stay
-    connected. ``mayFinish`` means that peers are warned before the broker stops, ``dismissed`` that their time is over.
+    last read, in the clock's seconds; the protocol sets it. ``reason`` is the end reason, "" before the end. ``rate``
+    applies rate limits, if any. ``stays`` means that clients are expected to stay connected. ``mayFinish`` means that
+    peers are warned before the broker stops, ``dismissed`` that their time is over.
 
     The protocol sets ``certificate``, which returns the client certificate; ``checking``, called with True when a
     credential check is pending and with False when it is decided; and ``admitted``, the result for credentials in an
@@ -106,7 +105,6 @@ class Session(metaclass=ABCMeta):
         self._expiry: CredentialExpiry | None = None
         self.receivedAt = self._began = context.clock.seconds()
         self.listening = True
-        self.suspended = False
         self.reason = ""
         self._deadline: IDelayedCall | None = context.clock.callLater(
             context.settings.handshakeTimeout, self._handshakeLate
@@ -411,6 +409,8 @@ class Session(metaclass=ABCMeta):
 
 class StreamSession(Session):
     """A session that reads a byte stream."""
+
+    _inputEnded = False
 
     @abstractmethod
     def received(self, data: bytes) -> None:

@@ -47,7 +47,6 @@ class FlexiReplies(StreamSession):
         self._me: ConnectedClient  # set by the JOIN
         self._named = False
         self._keepAlive: KeepAlive | None = None
-        self._inputEnded = False
         self._requests = 0  # unanswered requests to the broker itself
 
     def speakLayoutB(self) -> None:
