@@ -234,7 +234,7 @@ class BlipSession(PullSession):
         subscription = self.broker.openSubscription(self._me, self._owner, topic, qos)
         if subscription.durable:
             answer = [encodeFrame(FrameType.ACK, correlations[0], encodeSubscription(subscription.id))]
-            self.broker.whenCommitted(partial(self._subscribed, correlations, answer, self.answers.laterList(answer)))
+            self.broker.whenCommitted(partial(self._subscribed, correlations, answer, self.answers.later(answer)))
         else:
             self._acknowledge(correlations[0], subscription.id)
 
@@ -300,7 +300,7 @@ class BlipSession(PullSession):
             self._refused(NotFound("unknown subscription or delivery tag"), unknown)
 
     def _ping(self, head: bytes, correlations: list[int], messages: list[bytes]) -> None:
-        self.broker.whenCommitted(self.answers.later(encodeFrame(FrameType.PONG, correlations[0])), self._me)
+        self.broker.whenCommitted(self.answers.later((encodeFrame(FrameType.PONG, correlations[0]),)), self._me)
 
     def _ignore(self, head: bytes, correlations: list[int], messages: list[bytes]) -> None:
         """Ignore a NACK or PONG of the client: it answers no request."""

@@ -12,7 +12,6 @@ from twisted.internet.protocol import connectionDone
 from twisted.protocols.basic import LineReceiver
 from twisted.python.failure import Failure
 
-from fleximq.dialects.connection.connection_rate import admittedLines, overRate
 from fleximq.dialects.context import Context
 from fleximq.dialects.minimq.session import MiniSession
 from fleximq.dialects.outbox import Outbox
@@ -84,7 +83,7 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
             else:
                 if not self._reads:
                     break
-                self._lines = self._admitted(self._scanner.feed(self._reads.popleft()))
+                self._lines = iter(session.admittedOf(self._scanner.feed(self._reads.popleft())))
         session.readProcessed()
         if self._reads:
             self.readPauses.pause(PullPause.UNANSWERED)
@@ -92,13 +91,6 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
             self.readPauses.resume(PullPause.UNANSWERED)
         if session.pullState is PullState.AWAITING_READER:
             self.waitForReader()
-
-    def _admitted(self, lines: Iterator[bytes]) -> Iterator[bytes]:
-        """Return the lines within the client's rates, if excess lines are refused."""
-        session = self.session
-        if session.rate is None or not session.rate.refuses:
-            return lines
-        return admittedLines(session.rate.meter, lines, lambda: session.failed(overRate()))
 
 
 class MiniFactory(StreamFactory):

@@ -48,6 +48,7 @@ class MiniSession(PullSession):
 
     _log = NamedLogger("fleximq.dialects.minimq_session.MiniSession")
     dialect = "minimq"
+    limited = (b"PRODUCE:", b"CONSUME:")
     stays = False  # the document describes one connection per command
     #: The client, from the first line on.
     _me: ConnectedClient
@@ -321,9 +322,9 @@ class MiniSession(PullSession):
             return
         batch, self._batch = self._batch, []
         if self._awaitAllCommits:
-            self.broker.whenCommitted(self.answers.laterList(batch), self._me)
+            self.broker.whenCommitted(self.answers.later(batch), self._me)
         elif self._awaitOwnMessages and not self.broker.arePublicationsDecided(self._me):
-            self.broker.whenPublicationsDecided(self.answers.laterList(batch), self._me)
+            self.broker.whenPublicationsDecided(self.answers.later(batch), self._me)
         else:
             self.answers.take(b"".join(batch))
         self._awaitOwnMessages = self._awaitAllCommits = False

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fleximq.dialects.connection.outbox_state import HalfClose
-from fleximq.dialects.connection.slow_consumer import DISCONNECT, Policy
-from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.outbox import Chunk, Outbox
 from fleximq.wire.websocket_frame import BINARY, frameHead
 
@@ -26,16 +24,8 @@ class WebSocketOutbox(Outbox):
 
     __slots__ = ("_farewell",)
 
-    def __init__(
-        self,
-        transport: Any,
-        turn: WriteTurn,
-        limit: int,
-        overflow: Callable[[], None],
-        farewell: Callable[[], bool],
-        policy: Policy = DISCONNECT,
-    ) -> None:
-        super().__init__(transport, turn, limit, overflow, policy)
+    def __init__(self, *arguments: Any, farewell: Callable[[], bool], **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self._farewell = farewell
 
     def takeFrame(self, frame: bytes) -> None:
@@ -64,8 +54,8 @@ class FramingOutbox(WebSocketOutbox):
 
     __slots__ = ("_framed",)
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self._framed: list[Chunk] = []
 
     def takeFrame(self, frame: bytes) -> None:
