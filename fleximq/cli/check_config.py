@@ -12,10 +12,11 @@ from enum import Enum
 from typing import Any
 
 from fleximq.cli.command import Command
+from fleximq.config.option_table import OPTIONS, TABLES, Option
 from fleximq.config.option_values import formattedSize, read, size
 from fleximq.config.permission_options import PermissionTable
 from fleximq.config.rate_options import Rate, byteRate, formattedByteRate
-from fleximq.config.settings import OPTIONS, TABLES, Option, Settings
+from fleximq.config.settings import Settings
 from fleximq.dialects.registry import installed
 from fleximq.errors import SettingError
 from fleximq.rights import Action
@@ -26,20 +27,22 @@ from fleximq.startup.setting_changes import Difference, difference, lostProtecti
 #: Values of extension options with a name like this are hidden.
 _SECRET = re.compile(r"pass|secret|token|key|credential", re.IGNORECASE)
 
+_DEFAULTS = Settings()
+
 
 def asToml(settings: Settings) -> list[str]:
     """Return the lines for settings that differ from the defaults, extensions (without secrets) and permissions."""
     lines = []
     for option in OPTIONS:
-        value = getattr(settings.limits if option.isLimit else settings, option.field)
+        value = option.of(settings)
         if option.name == "auth":
             value = tuple(map(shown, value))
-        if value != option.default and option.name != "extension":
+        if value != option.of(_DEFAULTS) and option.name != "extension":
             lines.append(f"{option.name} = {_optionValue(option, value)}")
     for name, options in settings.extension:
         lines += ["", f"[extension.{name}]", *_extension(options)]
     for table in TABLES:
-        granted = getattr(settings, table.field)
+        granted = table.of(settings)
         if granted == ():
             lines += ["", f"[{table.name}]"]
         for each in granted or ():

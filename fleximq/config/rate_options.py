@@ -64,28 +64,13 @@ def byteRate(name: str, value: object) -> Rate | None:
         ) from None
 
 
-def overRate(name: str, value: object) -> OverRate:
-    """Parse the action over a rate.
-
-    :raises SettingError: it is unknown.
-    """
-    try:
-        return OverRate(value)
-    except ValueError:
-        known = ", ".join(each.value for each in OverRate)
-        raise SettingError(f"{name} is {value!r}, but must be one of {known}") from None
-
-
 def formattedByteRate(rate: Rate) -> str:
     """Return a rate of bytes as an operator would write it."""
     return ",".join(formattedSize(int(part)) for part in map(float, str(rate).split(",")))
 
 
 def _parts(value: object) -> list[object]:
-    if isinstance(value, str):
-        parts = value.split(",")
-        return [part.strip() for part in parts]
-    return [value]
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else [value]
 
 
 def _number(part: object) -> float:

@@ -18,7 +18,8 @@ from fleximq.broker.broker import Broker
 from fleximq.broker.paths.arguments import listing, number, page, text
 from fleximq.broker.paths.rows import clientRow, overview, topicRow
 from fleximq.broker.queues.queue import Queue
-from fleximq.config.settings import OPTIONS, Settings
+from fleximq.config.option_table import OPTIONS
+from fleximq.config.settings import Settings
 from fleximq.errors import BadRequest, Conflict, Forbidden, NotFound
 from fleximq.limits import DEAD, TOPIC_BYTES
 from fleximq.rights import Action
@@ -34,10 +35,7 @@ _PARTS: Mapping[str, Callable[[Any], Any]] = {
 
 def shownSettings(settings: Settings) -> dict[str, Any]:
     """Return the settings by option name, as values for JSON."""
-    return {
-        option.name: _shown(option.name, getattr(settings.limits if option.isLimit else settings, option.field))
-        for option in OPTIONS
-    }
+    return {option.name: _shown(option.name, option.of(settings)) for option in OPTIONS}
 
 
 def _shown(name: str, value: Any) -> Any:
