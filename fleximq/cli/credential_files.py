@@ -41,10 +41,7 @@ def changeFile(
 
 
 def linesWithout(found: CredentialFile, path: str, name: str) -> tuple[CredentialEntry | str, ...]:
-    """Return the lines except those of a name.
-
-    :raises SettingError: there is no line of this name.
-    """
+    """Return the lines except those of a name; raises SettingError if there is no line of this name."""
     left = tuple(each for each in found.lines if not (isinstance(each, CredentialEntry) and each.name == name))
     if len(left) == len(found.lines):
         raise SettingError(f"there is no entry named {name} in {path}")
@@ -68,10 +65,7 @@ def reportingErrors(work: Callable[[Namespace], int]) -> Callable[[Namespace], i
 
 
 def firstInputLine(what: str) -> str:
-    """Return the first line of standard input, without its end.
-
-    :raises SettingError: it is empty or not UTF-8.
-    """
+    """Return the first line of standard input, without its end; raises SettingError if it is empty or not UTF-8."""
     try:
         line = sys.stdin.readline()
     except UnicodeDecodeError:

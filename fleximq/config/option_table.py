@@ -136,10 +136,7 @@ _BY_NAME = {option.name: option for option in (*OPTIONS, *TABLES)}
 
 
 def optionNamed(name: str) -> Option:
-    """Return the option of this name.
-
-    :raises SettingError: there is none; the sentence has the nearest name.
-    """
+    """Return the option of this name; raises SettingError if there is none; the sentence has the nearest name."""
     if name not in _BY_NAME:
         nearest = difflib.get_close_matches(name, _BY_NAME, 1)
         raise SettingError(f"there is no setting named {name}" + (f", did you mean {nearest[0]}?" if nearest else ""))

@@ -51,10 +51,7 @@ def rate(name: str, value: object) -> Rate | None:
 
 
 def byteRate(name: str, value: object) -> Rate | None:
-    """Parse a rate of bytes; None if unlimited.
-
-    :raises SettingError: it is no rate; the sentence names the option.
-    """
+    """Parse a rate of bytes; None if unlimited; raises SettingError if it is no rate; the sentence names the option."""
     try:
         return _rateOf([float(size(name, part)) for part in _parts(value)])
     except (ValueError, SettingError):
@@ -82,10 +79,7 @@ def _number(part: object) -> float:
 
 
 def _rateOf(numbers: list[float]) -> Rate | None:
-    """Return the rate of one or two numbers.
-
-    :raises ValueError: they are out of range.
-    """
+    """Return the rate of one or two numbers; raises ValueError if they are out of range."""
     if len(numbers) == 1:
         numbers.append(max(1.0, numbers[0]))
     perSecond, burst = numbers

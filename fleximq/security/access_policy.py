@@ -51,10 +51,7 @@ class Admission:
         return Deferred.fromCoroutine(self._security.admit(credentials, address))
 
     def renewed(self, admitted: Admitted) -> Admitted:
-        """Return an earlier admission with today's roles and rights.
-
-        :raises Unauthorized: it would be refused now.
-        """
+        """Return an earlier admission with today's roles and rights; raises Unauthorized if it would be refused now."""
         return self._security.renewed(admitted)
 
 
@@ -152,10 +149,7 @@ class AccessPolicy:
         return Admitted(principal, self.rightsOf(principal))
 
     def renewed(self, admitted: Admitted) -> Admitted:
-        """Return an earlier admission with today's roles and rights.
-
-        :raises Unauthorized: it would be refused now.
-        """
+        """Return an earlier admission with today's roles and rights; raises Unauthorized if it would be refused now."""
         who = admitted.principal
         principal = None if who is None else self.current(who)
         if not self.vouchesFor(who):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any
 
-from twisted.internet.interfaces import IAddress, IProtocol, IProtocolFactory, IProtocolNegotiationFactory, IReactorTime
+from twisted.internet.interfaces import IAddress, IProtocolFactory, IProtocolNegotiationFactory, IReactorTime
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.protocols.policies import WrappingFactory
@@ -154,7 +154,7 @@ class _Closed(Protocol):
 
 
 @implementer(IProtocolNegotiationFactory)
-class _LimitedFactory(WrappingFactory):
+class _LimitedFactory(WrappingFactory[Any]):
     """Builds the inner factory's protocols while the limits allow it."""
 
     noisy = False
@@ -176,19 +176,19 @@ class _LimitedFactory(WrappingFactory):
         """
         return [b"http/1.1"]
 
-    def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
+    def buildProtocol(self, addr: IAddress | None) -> Any:
         """Build a protocol whose end is reported to the limit, or one that closes at once."""
         leave = self._limit.enter(addr, self._proxied)
         if leave is None:
             return _Closed()
-        protocol: Any = self.wrappedFactory.buildProtocol(addr)  # type: ignore[arg-type]  # a pipe has no address
+        protocol: Any = self.wrappedFactory.buildProtocol(addr)
         if protocol is None:
             leave()
             return None
         if isinstance(protocol, Handover):
             protocol.whenLost = leave
         protocol.connectionLost = partial(lostThen, protocol.connectionLost, leave)
-        return protocol  # type: ignore[no-any-return]
+        return protocol
 
 
 def lostThen(lost: Callable[[Failure], None], leave: Callable[[], None], reason: Failure = connectionDone) -> None:

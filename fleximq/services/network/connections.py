@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakSet
 
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.interfaces import IAddress, IProtocol, IProtocolFactory, IReactorTime
+from twisted.internet.interfaces import IAddress, IProtocolFactory, IReactorTime
 from twisted.logger import Logger
 from twisted.protocols.policies import WrappingFactory
 
@@ -110,7 +110,7 @@ class OpenConnections:
                 yield session
 
 
-class _RecordingFactory(WrappingFactory):
+class _RecordingFactory(WrappingFactory[Any]):
     """Builds the protocols of another factory."""
 
     noisy = False
@@ -119,9 +119,9 @@ class _RecordingFactory(WrappingFactory):
         super().__init__(inner)
         self._connections = connections
 
-    def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
+    def buildProtocol(self, addr: IAddress | None) -> Any:
         """Build a protocol and add it."""
-        protocol = self.wrappedFactory.buildProtocol(addr)  # type: ignore[arg-type]  # a pipe has no address
+        protocol = self.wrappedFactory.buildProtocol(addr)
         if protocol is not None:
             self._connections.add(protocol)
         return protocol

@@ -118,7 +118,7 @@ class ProxiedProtocol(Handover):
         self._endAll()
 
 
-class ProxiedFactory(WrappingFactory):
+class ProxiedFactory(WrappingFactory[Any]):
     """Builds the protocols of a listener for a proxy.
 
     :param inner: builds the protocols of clients.
@@ -144,7 +144,7 @@ class ProxiedFactory(WrappingFactory):
         self.deadline = deadline
         self.counted = counted
 
-    def buildProtocol(self, addr: IAddress | None) -> ProxiedProtocol:
+    def buildProtocol(self, addr: IAddress | None) -> Any:
         """Return a protocol for a connection of the proxy."""
         protocol = ProxiedProtocol()
         protocol.factory = self
