@@ -22,7 +22,7 @@ from fleximq.errors import SettingError
 from fleximq.rights import Action
 from fleximq.security.authentication.schemes import shown, warnings
 from fleximq.startup.configuration_check import faults
-from fleximq.startup.setting_changes import Difference, difference, lostProtections
+from fleximq.startup.setting_changes import difference, lostProtections
 
 #: Values of extension options with a name like this are hidden.
 _SECRET = re.compile(r"pass|secret|token|key|credential", re.IGNORECASE)
@@ -128,25 +128,14 @@ def _run(arguments: Namespace) -> int:
     _printFaults(sentences)
     if running is None:
         return 1
-    if _isEmpty(arguments.file):
-        refused = [f"{arguments.file} is empty"]
-    else:
-        refused = list(lostProtections(running, settings))
+    refused = list(lostProtections(running, settings)) if read(arguments.file) else [f"{arguments.file} is empty"]
     _printFaults(refused)
     if not refused:
-        _printDifference(difference(running, settings))
+        found = difference(running, settings)
+        print(f"# A reload changes: {', '.join(found.changed) or 'nothing in the settings'}")
+        if found.waiting:
+            print(f"# These need a restart to change: {', '.join(found.waiting)}")
     return 1 if refused else 0
-
-
-def _printDifference(found: Difference) -> None:
-    """Print the effect of a reload."""
-    print(f"# A reload changes: {', '.join(found.changed) or 'nothing in the settings'}")
-    if found.waiting:
-        print(f"# These need a restart to change: {', '.join(found.waiting)}")
-
-
-def _isEmpty(path: str) -> bool:
-    return not read(path)
 
 
 def _printFaults(sentences: Sequence[str]) -> None:

@@ -235,10 +235,7 @@ def _prepare(parser: ArgumentParser) -> None:
             )
 
 
-def _run(arguments: Namespace) -> int:
-    code: int = arguments.work(arguments)
-    return code
-
-
 #: The command.
-JOURNAL = Command("journal", "Inspect, check and repair a journal.", _prepare, _run)
+JOURNAL = Command(
+    "journal", "Inspect, check and repair a journal.", _prepare, lambda arguments: arguments.work(arguments)
+)

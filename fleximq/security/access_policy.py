@@ -150,10 +150,10 @@ class AccessPolicy:
 
     def renewed(self, admitted: Admitted) -> Admitted:
         """Return an earlier admission with today's roles and rights; raises Unauthorized if it would be refused now."""
-        who = admitted.principal
-        principal = None if who is None else self.current(who)
-        if not self.vouchesFor(who):
+        principal = admitted.principal
+        if not self.vouchesFor(principal):
             raise Unauthorized("these credentials are not valid any more")
+        principal = None if principal is None else self.current(principal)
         return Admitted(principal, self.rightsOf(principal))
 
     def rightsOf(self, principal: Principal | None) -> IRights:
