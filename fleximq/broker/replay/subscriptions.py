@@ -3,7 +3,6 @@
 A client that may not subscribe to every topic of a pattern receives the permitted ones.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 from fleximq.broker.authorization import permitListening, permitsListening
@@ -28,21 +27,30 @@ class ClientSubscriptions:
         self._replays = replays
         self.most = most
 
-    def check(self, client: ConnectedClient, name: str, literal: bool) -> None:
-        """See :meth:`fleximq.broker.broker.Broker.checkSubscription`."""
+    def check(self, client: ConnectedClient, name: str, literal: bool = False) -> None:
+        """Check that :meth:`subscribe` would succeed, for dialects that must answer before the first delivery.
+
+        :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
+        :raises NotPermitted: the client may not subscribe to it, or to none of the topics that the pattern matches.
+        :raises SubscriptionFailed: the client has the maximum number of subscriptions.
+        """
         checkName(name)
         permitListening(client, name, literal)
         if len(client.subscriptions) >= self.most and name not in client.subscriptions:
             raise SubscriptionFailed(f"more than {self.most} subscriptions")
 
-    def subscribe(self, client: ConnectedClient, subscriber: ISubscriber, name: str, literal: bool) -> None:
-        """See :meth:`fleximq.broker.broker.Broker.subscribe`."""
+    def subscribe(self, client: ConnectedClient, subscriber: ISubscriber, name: str, literal: bool = False) -> None:
+        """Subscribe a client to a name or, unless ``literal``, to a pattern; idempotent. Errors as :meth:`check`."""
         self.check(client, name, literal)
         if name not in client.subscriptions:
             self._add(client, subscriber, name, literal)
 
     def follow(self, client: ConnectedClient, outlet: Outlet, name: str, start: Start) -> None:
-        """See :meth:`fleximq.broker.broker.Broker.follow`."""
+        """Deliver the journal's records of a name or pattern from a start on, then live publications, in order.
+
+        Every message is delivered with its offset, and once, even if several of the client's subscriptions match.
+        Asking for the same name again restarts it. The errors are of :meth:`check` and :meth:`Replays.check`.
+        """
         self.check(client, name, False)
         feedRange = self._replays.check(client, name, start)
         feed = self._replays.permanent(client, outlet)
@@ -61,7 +69,7 @@ class ClientSubscriptions:
         self._restrict(client, subscriber)
 
     def unsubscribe(self, client: ConnectedClient, name: str) -> None:
-        """See :meth:`fleximq.broker.broker.Broker.unsubscribe`."""
+        """End a subscription by the name or pattern it was made with; a no-op if it does not exist."""
         subscription = client.subscriptions.pop(name, None)
         if subscription is None:
             return
@@ -91,14 +99,10 @@ class ClientSubscriptions:
 
     def _restrict(self, client: ConnectedClient, subscriber: ISubscriber) -> None:
         if client.rights is not EVERYTHING:
-            self._topics.restrict(subscriber, _mayHear(client))
+            self._topics.restrict(subscriber, partial(client.rights.may, Action.SUBSCRIBE))
 
     def leave(self, client: ConnectedClient) -> None:
         """End all subscriptions of a client."""
         for name in tuple(client.subscriptions):
             self.unsubscribe(client, name)
         self._replays.leave(client)
-
-
-def _mayHear(client: ConnectedClient) -> Callable[[str], bool]:
-    return partial(client.rights.may, Action.SUBSCRIBE)
