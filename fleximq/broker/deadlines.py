@@ -36,8 +36,8 @@ TRANSITIONS: Transitions[State, Event] = Transitions(
         (State.IDLE, Event.DUE): State.RUNNING,
         (State.RUNNING, Event.DONE): State.IDLE,
         (State.STOPPED, Event.DONE): State.STOPPED,
-        **{(state, Event.STOP): State.STOPPED for state in State},
     }
+    | {(state, Event.STOP): State.STOPPED for state in State}
 )
 
 

@@ -66,13 +66,13 @@ FEED_TRANSITIONS: Transitions[FeedState, FeedEvent] = Transitions(
         (FeedState.IDLE, FeedEvent.FAILED): FeedState.FAILING,
         (FeedState.READING, FeedEvent.FAILED): FeedState.FAILING,
         (FeedState.FAILING, FeedEvent.RANGES_ENDED): FeedState.IDLE,
-        **{(state, FeedEvent.FELL_BEHIND): state for state in FeedState if state is not FeedState.LIVE},
-        **{(state, FeedEvent.CLOSE): FeedState.CLOSED for state in FeedState},
-        **{
-            (FeedState.CLOSED, event): FeedState.CLOSED
-            for event in (FeedEvent.READ_ENDED, FeedEvent.RELIEVED, FeedEvent.RANGES_ENDED)
-        },
     }
+    | {(state, FeedEvent.FELL_BEHIND): state for state in FeedState if state is not FeedState.LIVE}
+    | {(state, FeedEvent.CLOSE): FeedState.CLOSED for state in FeedState}
+    | dict.fromkeys(
+        [(FeedState.CLOSED, each) for each in (FeedEvent.READ_ENDED, FeedEvent.RELIEVED, FeedEvent.RANGES_ENDED)],
+        FeedState.CLOSED,
+    )
 )
 
 
