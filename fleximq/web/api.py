@@ -9,6 +9,7 @@ passwords, so only their first word is shown; of files only the path is a settin
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from enum import Enum
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -107,12 +108,12 @@ class Api:
 
     async def clients(self, visit: PageRequest) -> HttpReply:
         """List the connected clients by id."""
-        return jsonReply(_listed(visit, "clients", self._broker.clients, "id", clientRow(self._broker), 0))
+        return jsonReply(_listed(visit, "clients", self._broker.clients, "id", partial(clientRow, self._broker), 0))
 
     async def topics(self, visit: PageRequest) -> HttpReply:
         """List the topics by name."""
         seen = (each for each in self._broker.topics if visit.sees(each.name))
-        return jsonReply(_listed(visit, "topics", seen, "name", topicRow(self._broker)))
+        return jsonReply(_listed(visit, "topics", seen, "name", partial(topicRow, self._broker)))
 
     async def queues(self, visit: PageRequest) -> HttpReply:
         """List the work queues by topic, including those of dead letters."""
