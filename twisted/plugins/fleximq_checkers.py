@@ -17,7 +17,7 @@ tokens = Checker(
 
 jsonWebTokens = Checker(
     "jwt",
-    "secret=FILE | key=FILE | jwks=FILE, and issuer=, audience=, leeway=, principal=, roles=, permissions=",
+    "secret=FILE | key=FILE | jwks=FILE or URL | issuer=URL, and audience=, require=, revoked=, roles=, ...",
     "JSON Web Tokens: HS256 with a secret of random bytes, RS256 or ES256 with a public key, a certificate or a JWKS.",
     [_TOKEN],
     "fleximq.security.checkers.json_web_tokens.tokens",
