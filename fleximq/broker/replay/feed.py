@@ -56,7 +56,7 @@ class FeedEvent(Enum):
 
 
 #: A running read continues after a change of ranges; its result is discarded.
-FEED_TRANSITIONS = Transitions(
+FEED_TRANSITIONS = Transitions[FeedState, FeedEvent](
     {
         (FeedState.IDLE, FeedEvent.READ): FeedState.READING,
         (FeedState.READING, FeedEvent.READ_ENDED): FeedState.IDLE,
