@@ -9,6 +9,7 @@ passwords, so only their first word is shown; of files only the path is a settin
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -116,12 +117,16 @@ class Api:
             arguments["after"] = numberOf(arguments["after"])
         after, limit = page(arguments, int, 0)
         return jsonReply(
-            listing("clients", self._broker.clients, lambda each: each.id, after, limit, clientRow(self._broker))
+            listing(
+                "clients", self._broker.clients, lambda each: each.id, after, limit, partial(clientRow, self._broker)
+            )
         )
 
     async def topics(self, visit: PageRequest) -> HttpReply:
         """List the topics by name."""
-        return self._named(visit, "topics", self._broker.topics, lambda topic: topic.name, topicRow(self._broker))
+        return self._named(
+            visit, "topics", self._broker.topics, lambda topic: topic.name, partial(topicRow, self._broker)
+        )
 
     async def queues(self, visit: PageRequest) -> HttpReply:
         """List the work queues by topic, including those of dead letters."""
