@@ -37,7 +37,7 @@ from fleximq.limits import MEBIBYTE
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.histogram import Commits
 from fleximq.values.message import Message
-from fleximq.values.records import BacklogSize, PublishedRun, Run, TopicBounds
+from fleximq.values.records import BacklogSize, OnCommitted, OnStaged, PublishedRun, Run, TopicBounds
 from fleximq.values.state_records import ClientIdsReserved, StateRecord
 from fleximq.values.transitions import Transitions
 
@@ -399,15 +399,7 @@ class DiskJournal:
     def end(self) -> int:
         return self._group.end
 
-    def append(
-        self,
-        topic: str,
-        publisher: int,
-        name: str,
-        dialect: str,
-        run: Run,
-        committed: Callable[[int, str | None], None],
-    ) -> int:
+    def append(self, topic: str, publisher: int, name: str, dialect: str, run: Run, committed: OnCommitted) -> int:
         if self._maxBytes:
             self._room.check(len(run.payloads), self._group.waiting)
         return self._group.append(topic, publisher, name, dialect, run, committed)
@@ -428,14 +420,7 @@ class DiskJournal:
         self.appendState(ClientIdsReserved(until))
         self._group.whenCommitted(safe)
 
-    def stage(
-        self,
-        query: str,
-        batch: int,
-        part: str,
-        runs: Sequence[PublishedRun],
-        found: Callable[[str | None, str | None], None],
-    ) -> None:
+    def stage(self, query: str, batch: int, part: str, runs: Sequence[PublishedRun], found: OnStaged) -> None:
         try:
             self._room.check(1, self._group.waiting)
         except NotKept as error:
@@ -443,9 +428,7 @@ class DiskJournal:
             return
         self._staging.stage(query, batch, part, runs, found)
 
-    def commitStaged(
-        self, query: str, batch: int, tokens: Sequence[str], committed: Callable[[int, str | None], None]
-    ) -> None:
+    def commitStaged(self, query: str, batch: int, tokens: Sequence[str], committed: OnCommitted) -> None:
         self._staging.commit(query, batch, tokens, committed)
 
     def abortStaged(self, query: str, batch: int) -> None:
