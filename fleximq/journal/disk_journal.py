@@ -415,11 +415,6 @@ class DiskJournal:
             self._clientIds = max(self._clientIds, event.until)
         self._group.appendState(event)
 
-    def noteClientIds(self, until: int, safe: Callable[[], None]) -> None:
-        """Reserve the client ids below ``until``, and call back when that is on disk."""
-        self.appendState(ClientIdsReserved(until))
-        self._group.whenCommitted(safe)
-
     def stage(self, query: str, batch: int, part: str, runs: Sequence[PublishedRun], found: OnStaged) -> None:
         try:
             self._room.check(1, self._group.waiting)
