@@ -11,13 +11,12 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
-from fleximq.client.contexts import ClosedOnExit
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.loops.asyncio_loop import AsyncioLoop
 from fleximq.client.loops.interfaces import Loop
 from fleximq.client.queues.prefetch import Pulled
 from fleximq.client.queues.reconnecting_link import ReconnectingLink
-from fleximq.client.settings import TIMEOUT, State
+from fleximq.client.wrapper import BlockingClient, Wrapper, called
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -104,50 +103,32 @@ async def inThread(function: Callable[[Any], Result], argument: Any) -> Result:
     return await future
 
 
+C = TypeVar("C")
 L = TypeVar("L", bound=ReconnectingLink)
 P = TypeVar("P", bound=Pulled[Any])
 T = TypeVar("T")
 
 
-class BlockingQueueClient(ClosedOnExit, Generic[L]):
+class _InThread(Wrapper[C]):
+    """A wrapper whose methods run in the loop's thread."""
+
+    def __init__(self, inner: C) -> None:
+        super().__init__(inner)
+        self._thread = loopThread()
+
+    def _call(self, method: Callable[..., Result], *arguments: Any, **more: Any) -> Result:
+        return self._thread.call(method, *arguments, **more)
+
+    def _wait(self, method: Callable[..., Coroutine[Any, Any, Result]], *arguments: Any, **more: Any) -> Result:
+        return self._thread.run(method, *arguments, **more)
+
+
+class BlockingQueueClient(_InThread[L], BlockingClient[L]):
     """A connection to a broker."""
 
-    def __init__(self, inner: L) -> None:
-        self._inner = inner
-        self._thread = loopThread()
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} at {self.url}, {self.state.value}>"
-
-    @property
-    def url(self) -> str:
-        """The broker's URL without its query, which may contain a secret."""
-        return self._inner.url
-
-    @property
-    def state(self) -> State:
-        """The state of the connection."""
-        return self._inner.state
-
-    def ping(self, timeout: float | None = TIMEOUT) -> float:
-        """Return the round-trip time in seconds, which includes processing everything sent before."""
-        return self._thread.run(self._inner.ping, timeout)
-
-    def close(self, timeout: float | None = TIMEOUT) -> None:
-        """Flush messages and ACKs, and end the connection; iterations end."""
-        self._thread.run(self._inner.close, timeout)
-
-    def hang_up(self) -> None:
-        """End the connection at once, without a flush."""
-        self._thread.call(self._inner.hang_up)
-
-
-class BlockingPulled(Generic[P, T]):
+class BlockingPulled(_InThread[P], Generic[P, T]):
     """The messages of a queue: iterate over it, or call :meth:`next`."""
-
-    def __init__(self, inner: P) -> None:
-        self._inner = inner
-        self._thread = loopThread()
 
     @property
     def waiting(self) -> int:
@@ -189,6 +170,4 @@ class BlockingPulled(Generic[P, T]):
         """Return 1 to ``most`` messages, which are acknowledged together. Otherwise as :meth:`next`."""
         return self._thread.run(self._inner.next_many, most, timeout)
 
-    def close(self) -> None:
-        """Fetch no more messages; those already fetched can still be read."""
-        self._thread.call(self._inner.close)
+    close = called(Pulled.close)
