@@ -48,7 +48,7 @@ def waiting(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Ca
     name = method.__name__
 
     def call(self: Any, /, *arguments: P.args, **more: P.kwargs) -> T:
-        return self._wait(getattr(self._inner, name), *arguments, **more)  # type: ignore[no-any-return]
+        return self._wait(getattr(self._inner, name)(*arguments, **more))  # type: ignore[no-any-return]
 
     return update_wrapper(call, method)
 
@@ -135,8 +135,6 @@ class BlockingClient(ClientWrapper[K]):
         else:
             self.hang_up()
 
-    def _wait(self, method: Callable[..., Coroutine[Any, Any, T]], *arguments: Any, **more: Any) -> T:
-        return completed(method(*arguments, **more))
-
+    _wait = staticmethod(completed)
     ping = waiting(InnerClient.ping)
     close = waiting(InnerClient.close)

@@ -59,7 +59,7 @@ def connect(
     )
     thread = loopThread()
     inner = LoopBlipClient(thread.loop, Url.parse(url), settings, key)
-    thread.run(inner.open)
+    thread.run(inner.open())
     return BlipClient(inner)
 
 
@@ -102,4 +102,4 @@ class BlipClient(BlockingQueueClient[LoopBlipClient]):
 
         Errors as :meth:`publish`; if the buffer becomes full, earlier chunks may have been sent.
         """
-        return self._wait(self._inner.publish_many, topic, list(payloads), qos)
+        return self._wait(self._inner.publish_many(topic, list(payloads), qos))

@@ -59,7 +59,7 @@ def connect(
     )
     thread = loopThread()
     inner = LoopMiniClient(thread.loop, Url.parse(url), settings)
-    thread.run(inner.open)
+    thread.run(inner.open())
     return MiniClient(inner)
 
 
@@ -96,7 +96,7 @@ class MiniClient(BlockingQueueClient[LoopMiniClient]):
 
         Errors as :meth:`LoopMiniClient.produce_many <fleximq.client.minimq.loop_client.LoopMiniClient.produce_many>`.
         """
-        return self._wait(self._inner.produce_many, topic, list(contents), timeout)
+        return self._wait(self._inner.produce_many(topic, list(contents), timeout))
 
     def serve(self, topic: str, function: Callable[[Message], str | None]) -> None:
         """Answer the messages of a queue one after the other, each with the return value of a function.

@@ -37,22 +37,19 @@ class LoopThread:
         """Whether it runs in this process, not in the parent of a fork."""
         return self._pid == os.getpid()
 
-    def run(
-        self,
-        function: Callable[Arguments, Coroutine[Any, Any, Result]],
-        *arguments: Arguments.args,
-        **more: Arguments.kwargs,
-    ) -> Result:
-        """Run a coroutine function in the loop, and return its result; an interrupt cancels it.
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine in the loop, and return its result; an interrupt cancels it.
 
         :raises ConnectionLost: the client was made by the parent of this process.
         :raises RuntimeError: called in the loop's own thread, where callbacks run.
         """
         if not self.isMine:
+            work.close()
             raise ConnectionLost("the client belongs to the parent of this process: connect again")
         if threading.current_thread() is self._thread:
+            work.close()
             raise RuntimeError("a callback must not wait for the client; use another thread")
-        future = asyncio.run_coroutine_threadsafe(function(*arguments, **more), self._loop)
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
         except BaseException:
@@ -67,7 +64,7 @@ class LoopThread:
         async def called() -> Result:
             return function(*arguments, **more)
 
-        return self.run(called)
+        return self.run(called())
 
 
 _lock = threading.Lock()
@@ -119,8 +116,8 @@ class _InThread(Wrapper[C]):
     def _call(self, method: Callable[..., Result], *arguments: Any, **more: Any) -> Result:
         return self._thread.call(method, *arguments, **more)
 
-    def _wait(self, method: Callable[..., Coroutine[Any, Any, Result]], *arguments: Any, **more: Any) -> Result:
-        return self._thread.run(method, *arguments, **more)
+    def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return self._thread.run(work)
 
 
 class BlockingQueueClient(_InThread[L], BlockingClient[L]):
@@ -163,11 +160,11 @@ class BlockingPulled(_InThread[P], Generic[P, T]):
         :raises ConnectionLost: the connection ended, and the client will not reconnect.
         :raises SubscribeFailed: or ConsumeFailed: the broker refuses, or does not know the subscription.
         """
-        found: T | None = self._thread.run(self._inner.next, timeout)
+        found: T | None = self._wait(self._inner.next(timeout))
         return found
 
     def next_many(self, most: int, timeout: float | None = None) -> list[T]:
         """Return 1 to ``most`` messages, which are acknowledged together. Otherwise as :meth:`next`."""
-        return self._thread.run(self._inner.next_many, most, timeout)
+        return self._wait(self._inner.next_many(most, timeout))
 
     close = called(Pulled.close)
