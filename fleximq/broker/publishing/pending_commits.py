@@ -97,7 +97,7 @@ class PendingCommits:
             returns.
         :raises NotRecorded: the journal stores nothing at present; the run is not published.
         """
-        topic = envelope.topic
+        topic, publisher = envelope.topic, envelope.publisher
         line = topic.pendingRuns
         if not line:
             self._topics.beginPending(topic)
@@ -110,7 +110,12 @@ class PendingCommits:
             self._watchers.appended(envelope, body, count)
         self._appending = True
         try:
-            topic.last = number = self._journal.append(envelope, body, count, partial(self._committed, run))
+            stored = envelope.source.run(body)
+            if len(stored.payloads) != count:
+                raise ValueError(f"the source of a run of {count} found {len(stored.payloads)} messages")
+            topic.last = publisher.lastRun = self._journal.append(
+                topic.name, publisher.id, publisher.name, publisher.dialect, stored, partial(self._committed, run)
+            )
         except Exception as error:
             line.pop()
             self._resolve(topic, run)
@@ -122,7 +127,6 @@ class PendingCommits:
             raise
         finally:
             self._appending = False
-        envelope.publisher.lastRun = number
 
     def wait(self, envelope: Envelope, body: Any, count: int, deliver: Deliver) -> None:
         """Call ``deliver`` with a volatile run after all earlier pending runs of its topic are decided."""

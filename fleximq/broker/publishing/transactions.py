@@ -15,7 +15,7 @@ from zope.interface import implementer
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.queues.waiting_messages import OVERHEAD, cost
 from fleximq.broker.topics.topic_table import TopicTable
-from fleximq.interfaces import IJournal, IRunSource
+from fleximq.interfaces import IJournal, ISource
 from fleximq.values.message import Message
 from fleximq.values.records import Run, StoredBatch
 
@@ -29,7 +29,7 @@ _QUERIES = 10_000
 Deliver = Callable[[Envelope, Any, int], None]
 
 
-@implementer(IRunSource)
+@implementer(ISource)
 class RecordSource:
     """The source of records read back from the journal: a body is a batch of them."""
 

@@ -19,8 +19,8 @@ from fleximq.client.protocol.client_state import ClientState, FrameMaker
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.protocol.conversation import Conversation, conversationOn
 from fleximq.client.protocol.inbox import Box
-from fleximq.client.protocol.loss_accounts import ContextAccounts
 from fleximq.client.protocol.operations import Operations
+from fleximq.client.protocol.unconfirmed import ContextAccounts
 from fleximq.client.settings import ClientSettings, State
 from fleximq.values.urls import Url
 

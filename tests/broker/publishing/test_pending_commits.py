@@ -11,6 +11,7 @@ from fleximq.limits import Limits
 from fleximq.values.message import Content, Message
 from tests.broker.parts import Friend, text
 from tests.broker.test_broker import BrokerCase
+from tests.journal_records import published
 from tests.slow_journal import SlowJournal
 
 
@@ -131,6 +132,11 @@ class CommitTests(DurableCase):
         self.bring("c")
         self.journal.commit()
         self.assertEqual(taker.payloads(), [b"c"])
+
+    def test_wrongCount(self) -> None:
+        """A source that returns another number of messages is an error of its dialect; the run is not appended."""
+        self.assertRaises(ValueError, self.broker.publish, self.envelope("d"), text("a", "b"), 3)
+        self.assertEqual((self.journal.kept, len(self.envelope("d").topic.pendingRuns)), ([], 0))
 
     def test_leftMeanwhile(self) -> None:
         """The message of a client that has left is delivered all the same."""
@@ -286,7 +292,7 @@ class OrderTests(DurableCase):
         taker = self.takers[self.bob.id]
         self.broker.topics.subscribe(taker, "t", durable=True)
         staged: list[str | None] = []
-        body = [(self.envelope(), text("0"), 1)]
+        body = [published(self.envelope(), text("0"))]
         self.journal.stage("q", 1, "p", body, lambda token, reason: staged.append(token))
         self.journal.commit()
         self.journal.patient = True
@@ -535,14 +541,14 @@ class DeadLetterTests(DurableCase):
 
     def test_kept(self) -> None:
         """A dead letter of a durable topic comes after its commit."""
-        self.broker._deadLetters.add("t", text("a")[0])
+        self.broker.deadLetters.add("t", text("a")[0])
         self.assertEqual(self.taker.payloads(), [])
         self.journal.commit()
         self.assertEqual(self.taker.payloads(), [b"a"])
 
     def test_refused(self) -> None:
         """One that is refused, at once or later, is tried again until it is kept."""
-        self.broker._deadLetters.add("t", text("a")[0])
+        self.broker.deadLetters.add("t", text("a")[0])
         self.journal.commit("no")
         self.journal.readOnly = "no"
         self.clock.advance(30)

@@ -1,37 +1,22 @@
 """Queues: taking, acknowledging, coming again, dying."""
 
-from collections.abc import Sequence
-from typing import Any
-
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
+from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource, QueueDelivery
 from fleximq.broker.queues.queue import QUEUED, SLICE
 from fleximq.broker.queues.waiting_messages import OVERHEAD
 from fleximq.broker.topics.topic_table import Topic
-from fleximq.interfaces import IForm, ISource, ISubscriber
+from fleximq.interfaces import IForm, ISubscriber
 from fleximq.values.message import Message
-from tests.broker.queueing import RETRY, QueueCase, message, messages, names
-
-
-@implementer(ISource)
-class _Source:
-    def messages(self, body: Any) -> list[Message]:
-        """Return the body, which is the messages already."""
-        return list(body)
-
-    def pick(self, body: Any, places: Sequence[int]) -> list[Message]:
-        """Return some of them."""
-        return [body[place] for place in places]
+from tests.broker.queueing import RETRY, QueueCase, message, messages, names, only
 
 
 class FormTests(SynchronousTestCase):
     """What a queue is handed for a run."""
 
     def render(self, qos: int, body: list[Message]) -> list[Message]:
-        envelope = Envelope(Topic("t"), ConnectedClient(1000, "blipmq", "blipmq-1000"), _Source(), qos)
+        envelope = Envelope(Topic("t"), ConnectedClient(1000, "blipmq", "blipmq-1000"), MessageSource(), qos)
         return list(QUEUED.render(envelope, body, len(body)))
 
     def test_form(self) -> None:
@@ -57,7 +42,7 @@ class TakingTests(QueueCase):
         self.assertIs(self.queue.form, QUEUED)
 
     def test_empty(self) -> None:
-        self.assertIsNone(self.queue.take())
+        self.assertIsNone(only(self.queue.takeMany(None, 1)))
 
     def test_firstInFirstOut(self) -> None:
         self.put("ab")
@@ -70,7 +55,7 @@ class TakingTests(QueueCase):
 
     def test_firstAttempt(self) -> None:
         self.put("a")
-        self.assertEqual(self.queue.take(), QueueDelivery(1, message("a"), 1))
+        self.assertEqual(only(self.queue.takeMany(None, 1)), QueueDelivery(1, message("a"), 1))
 
     def test_takeManyGivesWhatThereIs(self) -> None:
         self.put("abcde")
@@ -189,7 +174,7 @@ class RedeliveryTests(QueueCase):
         self.put("a")
         self.take(1)
         self.advance(RETRY)
-        self.assertEqual(self.queue.take(), QueueDelivery(1, message("a"), 2))
+        self.assertEqual(only(self.queue.takeMany(None, 1)), QueueDelivery(1, message("a"), 2))
 
     def test_eachAtItsOwn(self) -> None:
         self.put("ab")
@@ -283,7 +268,7 @@ class ReleaseTests(QueueCase):
     def test_attemptsCount(self) -> None:
         self.take(1, "x")
         self.queue.release("x")
-        self.assertEqual(self.queue.take("x"), QueueDelivery(1, message("a"), 2))
+        self.assertEqual(only(self.queue.takeMany("x", 1)), QueueDelivery(1, message("a"), 2))
 
     def test_acknowledgedOnesDoNotComeBack(self) -> None:
         self.take(2, "x")
