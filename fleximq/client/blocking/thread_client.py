@@ -157,17 +157,17 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
         connection.writePending()
         self._reportStates()
 
-    def _lost(self, lost: ConnectionLost) -> None:
-        """Handle the end of the connection; called under the lock."""
+    def _lost(self, lost: ConnectionLost) -> bool:
+        """Handle the end of the connection; return whether the client reconnects. Called under the lock."""
         clientState = self._clientState
         if clientState.state is State.CLOSED:
-            return
-        self._connection.reconnects = self._reconnects
+            return False
         if clientState.state is State.JOINED and not self._reconnects:
             clientState.end(lost)
         else:
             clientState.lose(lost)
         self._alarm.set()
+        return self._reconnects
 
     def _maintain(self) -> None:
         """Run the background thread: reconnect, ping, and report new states."""
@@ -203,7 +203,6 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
     def _end(self, why: Exception | None) -> None:
         """Close for good."""
         with self._lock:
-            self._connection.reconnects = False
             self._clientState.end(why)
             self._connection.wake()
         self._closing.set()

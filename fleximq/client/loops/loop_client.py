@@ -32,7 +32,14 @@ M = TypeVar("M", bound=Delivery | Notification)
 
 
 class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscription[Notification]"]):
-    __doc__ = Operations.__doc__
+    """A connection to a broker; it reconnects by itself.
+
+    Values are of the types that MessagePack, or the ``codec``, can encode; others raise TypeError, ValueError or
+    OverflowError before they are sent. While the broker is unreachable, publications are buffered up to ``buffer``
+    bytes. When the connection is lost, calls that wait for an answer raise
+    :class:`~fleximq.client.errors.ConnectionLost`.
+    """
+
     _dialect = "FlexiMQ"
 
     def __init__(self, loop: Loop, url: Url, settings: ClientSettings) -> None:

@@ -31,13 +31,7 @@ N = TypeVar("N")
 
 
 class Operations(Reconnecting, Generic[S, N]):
-    """A connection to a broker; it reconnects by itself.
-
-    Values are of the types that MessagePack, or the ``codec``, can encode; others raise TypeError, ValueError or
-    OverflowError before they are sent. While the broker is unreachable, publications are buffered up to ``buffer``
-    bytes. When the connection is lost, calls that wait for an answer raise
-    :class:`~fleximq.client.errors.ConnectionLost`.
-    """
+    """The operations of one client."""
 
     _clientState: ClientState
     #: Guards the state of the client, where several threads use it.
