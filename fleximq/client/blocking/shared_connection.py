@@ -249,6 +249,9 @@ class SharedConnection:
     def close(self) -> None:
         """End the connection for good; waiting threads raise the reason."""
         with self._changed:
+            if self.lost is None and isinstance(self._socket, ssl.SSLSocket):
+                with suppress(OSError):
+                    self._socket.unwrap()  # sends the end of TLS, without which the broker assumes a lost connection
             self._end("the client was closed")
             self._state = TRANSITIONS[self._state, WireEvent.CLOSED]
             self._changed.notify_all()
