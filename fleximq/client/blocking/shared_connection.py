@@ -114,7 +114,8 @@ class SharedConnection:
         self._sending = threading.Lock()
         self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)
-        self._reading = False
+        #: Which thread reads; 0: none.
+        self._reader = 0
         self._pendingOutput: deque[bytes | memoryview] = deque()
         self._sentSinceRead = 0
         self._poll: _Polls | None = None
@@ -150,7 +151,7 @@ class SharedConnection:
         """
         with self._sending:
             with self._changed:
-                while self._reading:
+                while self._reader:
                     self._changed.wait()
                 if self._state is WireState.CLOSED:
                     connected.close()
@@ -225,10 +226,10 @@ class SharedConnection:
                         self._check()
                     if late:
                         return found
-                    reads = self.lost is None and not self._reading and (needed or waitExpired or not self._isFull())
+                    reads = self.lost is None and not self._reader and (needed or waitExpired or not self._isFull())
                     waitExpired = False
                     if reads:
-                        self._reading = True
+                        self._reader = threading.get_ident()
                     else:
                         waitExpired = not self._changed.wait(
                             _FULL_CHECK_SECONDS if left is None else min(left, _FULL_CHECK_SECONDS)
@@ -255,7 +256,8 @@ class SharedConnection:
             self._end("the client was closed")
             self._state = TRANSITIONS[self._state, WireEvent.CLOSED]
             self._changed.notify_all()
-            while self._reading:  # the number of a closed descriptor may be reused at once
+            # The number of a closed descriptor may be reused at once. An interrupted thread may still be the reader.
+            while self._reader not in (0, threading.get_ident()):
                 self._changed.wait()
         with self._sending, self._changed:
             if self._socket is not None:
@@ -266,7 +268,7 @@ class SharedConnection:
         """Close the descriptor in a forked child without ending the connection."""
         self._sending = threading.Lock()
         self._state = TRANSITIONS[self._state, WireEvent.CLOSED]
-        self._reading = False
+        self._reader = 0
         self.lost = lost
         self._pendingOutput.clear()
         if self._socket is not None:
@@ -285,7 +287,7 @@ class SharedConnection:
 
     def _readOnce(self) -> None:
         with self._changed:
-            self._reading = False
+            self._reader = 0
             try:
                 self._readAvailable()
             finally:
@@ -296,7 +298,7 @@ class SharedConnection:
     def _readIfIdle(self) -> None:
         """Read available bytes if no other thread reads."""
         with self._changed:
-            if not self._reading and not self._isFull():
+            if not self._reader and not self._isFull():
                 self._readAvailable()
                 self._changed.notify_all()
 
@@ -387,11 +389,11 @@ class SharedConnection:
     def _waitToSend(self) -> None:
         """Wait until more can be sent; read meanwhile, since the broker may wait as well."""
         with self._changed:
-            reads = not self._reading
+            reads = not self._reader
         assert self._poll is not None
         if self._poll.toSend(reads, _SEND_CHECK_MILLISECONDS):
             with self._changed:
-                if not self._reading:
+                if not self._reader:
                     self._readAvailable()
                     self._changed.notify_all()
 
