@@ -23,13 +23,13 @@ from fleximq.security.authentication.checker_interfaces import (
     IVouching,
 )
 from fleximq.security.authentication.fair_queue import FairQueue
-from fleximq.security.credentials import IApiKey, ICertificate, IPassword, IToken, Password
+from fleximq.security.credentials import IApiKey, ICertificate, IPassword, ISignature, IToken, Password
 from fleximq.security.principal import IPrincipal, Principal, isName
 
 _log = Logger("fleximq.security.way.Way")
 
 #: The credentials that clients can send; the last is the form of a password that Twisted's own checkers accept.
-CREDENTIAL_KINDS = (IToken, IPassword, IApiKey, ICertificate, IUsernamePassword)
+CREDENTIAL_KINDS = (IToken, IPassword, IApiKey, ISignature, ICertificate, IUsernamePassword)
 #: Concurrent checks of a checker that sets no limit.
 AT_ONCE = 4
 

@@ -46,11 +46,11 @@ def pairs(parts: Collection[str], known: Collection[str]) -> dict[str, str]:
 
 
 #: The schemes of the broker itself, whose arguments hold no secrets.
-OWN = ("tokens", "jwt", "passwords", "apikeys", "certificate", "http")
+OWN = ("tokens", "jwt", "passwords", "apikeys", "publickeys", "certificate", "http")
 #: Schemes whose arguments may have the option ``prefix``: those of the broker, and Twisted's for passwords.
 PREFIXED = (*OWN, "unix", "file")
 #: Schemes with files of the broker, in which only the operator decides on names.
-_FILES = ("tokens", "passwords", "apikeys")
+_FILES = ("tokens", "passwords", "apikeys", "publickeys")
 
 Find = Callable[[Any], Iterable[Any]]
 

@@ -115,6 +115,7 @@ class PrefixTests(SynchronousTestCase):
         """The prefix is before each name that leaves the checker, and no other name is its own."""
         way = AuthenticationMethod("a", Remembers({"t": "alice"}), "x:")
         asked = self.successResultOf(Deferred.fromCoroutine(way.ask(Token("t"), "here")))
+        assert asked is not None
         self.assertEqual((asked.name, asked.scheme), ("x:alice", "a,prefix=x:"))
         self.assertEqual(way.remembered(Token("t")), asked)
         self.assertEqual(way.vouch(asked), asked)
