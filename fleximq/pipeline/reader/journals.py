@@ -2,19 +2,15 @@
 
 Globs are expanded again at each call, since later they may match more folders.
 
-Also tunes Spark's Python processes, which serve many tasks. They collect garbage after each task, which takes 20 ms
-with Spark, pyarrow and numpy imported, none of it garbage. And glibc returns the memory of each block of frames to the
-system, which costs 16,000 page faults (30 ms of processor time) in a query over two million rows.
+Spark's Python processes serve many tasks and collect garbage after each, which takes 20 ms with Spark, pyarrow and
+numpy imported, none of it garbage; :func:`freezeImports` excludes the imports.
 """
 
-import ctypes
 import gc
 import glob
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from functools import cache
 from itertools import count
 
 import pyarrow as pa
@@ -23,7 +19,6 @@ from pyspark.sql.datasource import InputPartition
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files, errorText
 from fleximq.journal.files.folder_files import readIdentity
-from fleximq.limits import MEBIBYTE
 from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.files.journal_files import JournalFiles, readSlice
@@ -36,17 +31,13 @@ from fleximq.pipeline.reader.source_options import SourceOptions
 
 #: Spark sets this environment variable in processes that serve more than one task.
 _SERVES_MANY = "SPARK_REUSE_WORKER"
-#: Parameters of glibc's mallopt: the free memory to retain, and the size below which blocks are taken from it.
-_MALLOC_OPTIONS = {-1: 64 * MEBIBYTE, -3: 32 * MEBIBYTE}
-#: If the user has set one of these, the allocator stays as it is.
-_ALLOCATOR_VARIABLES = ("ARROW_DEFAULT_MEMORY_POOL", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
 #: Number of calls that have an effect.
 _CALLS = 2
 _calls = count()
 
 
 def freezeImports() -> None:
-    """Exclude imports from garbage collection and retain memory, if this is one of Spark's processes.
+    """Exclude imports from garbage collection, if this is one of Spark's processes.
 
     Called at the start of a task. The second call excludes the imports of the first task: pyarrow imports pandas, if
     installed, on the first use of numpy's arrays.
@@ -55,22 +46,9 @@ def freezeImports() -> None:
         return
     gc.collect()
     gc.freeze()
-    _retainMemory()
-
-
-@cache
-def _retainMemory() -> None:
-    if any(name in os.environ for name in _ALLOCATOR_VARIABLES):
-        return
-    with suppress(AttributeError, OSError):  # another C library
-        mallopt = ctypes.CDLL(None).mallopt
-        for parameter, value in _MALLOC_OPTIONS.items():
-            mallopt(parameter, value)
-        pa.set_memory_pool(pa.system_memory_pool())
 
 
 _log = logging.getLogger("fleximq.pipeline")
-
 
 Journal = JournalFiles | RemoteJournal
 
