@@ -1,1 +1,5 @@
 """Tests that mirror the path of the file they test."""
+
+from fleximq.values.transitions import Transitions
+
+Transitions.strict = True

@@ -1,0 +1,41 @@
+"""The state table of a class: one enum of states, one enum of events, and the next state for each pair.
+
+::
+
+    self._state = _TRANSITIONS[self._state, Event.DRAINED]
+
+A transition costs one look-up; code between transitions compares the state with ``is`` and pays nothing.
+"""
+
+import logging
+from enum import Enum
+from typing import ClassVar, TypeVar
+
+_log = logging.getLogger("fleximq.values.transitions")
+
+State = TypeVar("State", bound=Enum)
+Event = TypeVar("Event", bound=Enum)
+
+
+class UnexpectedEvent(Exception):
+    """An event has no transition from the current state."""
+
+
+class Transitions(dict[tuple[State, Event], State]):
+    """The next state by state and event. A missing pair leaves the state unchanged, and is logged at debug.
+
+    While ``strict``, as in tests, a missing pair raises :class:`UnexpectedEvent`.
+    """
+
+    strict: ClassVar[bool] = False
+
+    def __missing__(self, pair: tuple[State, Event]) -> State:
+        """Return the unchanged state.
+
+        :raises UnexpectedEvent: while ``strict``.
+        """
+        state, event = pair
+        if self.strict:
+            raise UnexpectedEvent(f"{event} in {state}")
+        _log.debug("ignored %s in %s", event, state)
+        return state

@@ -1,0 +1,43 @@
+"""Tests of state tables."""
+
+from enum import Enum
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.values.transitions import Transitions, UnexpectedEvent
+
+
+class _Door(Enum):
+    OPEN = "open"
+    SHUT = "shut"
+
+
+class _Push(Enum):
+    IN = "in"
+    OUT = "out"
+
+
+_DOOR = Transitions({(_Door.OPEN, _Push.OUT): _Door.SHUT, (_Door.SHUT, _Push.IN): _Door.OPEN})
+
+
+class TransitionsTests(SynchronousTestCase):
+    """A table of two states."""
+
+    def test_listed(self) -> None:
+        """A listed pair gives the next state."""
+        self.assertIs(_DOOR[_Door.OPEN, _Push.OUT], _Door.SHUT)
+        self.assertIs(_DOOR[_Door.SHUT, _Push.IN], _Door.OPEN)
+
+    def test_missingInTests(self) -> None:
+        """A missing pair is an error in tests."""
+        with self.assertRaises(UnexpectedEvent) as raised:
+            _DOOR[_Door.OPEN, _Push.IN]
+        self.assertEqual(str(raised.exception), "_Push.IN in _Door.OPEN")
+
+    def test_missingInProduction(self) -> None:
+        """A missing pair is ignored and logged in production."""
+        self.patch(Transitions, "strict", False)
+        with self.assertLogs("fleximq.values.transitions", "DEBUG") as logged:
+            self.assertIs(_DOOR[_Door.OPEN, _Push.IN], _Door.OPEN)
+        self.assertEqual(logged.output, ["DEBUG:fleximq.values.transitions:ignored _Push.IN in _Door.OPEN"])
+        self.assertNotIn((_Door.OPEN, _Push.IN), _DOOR)
