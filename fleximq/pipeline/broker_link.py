@@ -44,9 +44,8 @@ class Place:
     """The address of a broker, and the credentials for it.
 
     ``credentials`` is the map of the FlexiMQ document, section 5.2. ``authority``, ``certificate`` and ``key`` name PEM
-    files, which must exist where the tasks run. ``timeout``: the timeout in seconds.
-
-    :raises OptionRefused: the URL is invalid.
+    files, which must exist where the tasks run. ``timeout``: the timeout in seconds. Raises OptionRefused if the URL is
+    invalid.
     """
 
     url: str

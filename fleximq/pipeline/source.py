@@ -92,10 +92,7 @@ class FlexiMQSource(DataSource):
         return "fleximq"
 
     def schema(self) -> str:
-        """Return the columns that the options select.
-
-        :raises OptionRefused: an option is wrong.
-        """
+        """Return the columns that the options select; raises OptionRefused if an option is wrong."""
         freezeImports()
         options = SourceOptions.of(self.options)
         return ddlOf(options.columns, options.decoding.ddl() if options.decoding else {})
@@ -115,10 +112,7 @@ class FlexiMQSource(DataSource):
         return BatchSink(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Return the stream writer.
-
-        :raises OptionRefused: the query's output mode is ``complete``.
-        """
+        """Return the stream writer; raises OptionRefused if the query's output mode is ``complete``."""
         if overwrite:
             raise OptionRefused(
                 "messages of a topic cannot be overwritten: write with the output mode 'append' or 'update'"
@@ -127,9 +121,8 @@ class FlexiMQSource(DataSource):
 
 
 def columnsOf(schema: StructType, decoding: Decoding | None = None) -> list[str]:
-    """Return the columns of a schema, which may be the user's own.
-
-    :raises OptionRefused: the source does not have one of them.
+    """Return the columns of a schema, which may be the user's own; raises OptionRefused if the source does not have one
+    of them.
     """
     made = decoding.types() if decoding else {}
     types = {**_TYPES, **{name: sparkType(type) for name, type in made.items()}}

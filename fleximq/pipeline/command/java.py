@@ -45,9 +45,8 @@ class Java(NamedTuple):
 
 
 def find(environment: Mapping[str, str] = os.environ) -> Java:
-    """Return the first Java that can run Spark.
-
-    :raises NoJava: none can; the sentence names those found, and the extra to install.
+    """Return the first Java that can run Spark; raises NoJava if none can; the sentence names those found, and the
+    extra to install.
     """
     seen: list[str] = []
     for program in _programs(environment):
@@ -111,10 +110,7 @@ def versionOf(program: str) -> int | None:
 
 
 def javaHome(java: Java, folder: str) -> str:
-    """Fill a folder so that JAVA_HOME can name it, and return it.
-
-    :raises OSError: it cannot be written.
-    """
+    """Fill a folder so that JAVA_HOME can name it, and return it; raises OSError if it cannot be written."""
     script = Path(folder, "bin", "java")
     script.parent.mkdir(parents=True, exist_ok=True)
     unwanted = "|".join(_LEFT_OUT)

@@ -40,10 +40,7 @@ def checkSource(options: Mapping[str, str]) -> None:
 
 
 def checkLake(lake: str) -> None:
-    """Check that the folder of a lake exists.
-
-    :raises OptionRefused: it cannot be read.
-    """
+    """Check that the folder of a lake exists; raises OptionRefused if it cannot be read."""
     try:
         os.listdir(lake)
     except OSError as error:
@@ -55,9 +52,8 @@ _WRITTEN = re.compile(r"(\d{1,9})(ms|s|m|h|d)")
 
 
 def duration(name: str, value: object) -> int:
-    """Parse a duration to microseconds: a number of seconds, or text with a unit.
-
-    :raises SettingError: it is no duration, or zero.
+    """Parse a duration to microseconds: a number of seconds, or text with a unit; raises SettingError if it is no
+    duration, or zero.
     """
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**9:
         return value * 1_000_000
@@ -94,8 +90,7 @@ class JobContext(Protocol):
 
     def session(self) -> "SparkSession":
         """Return the session, made by the first call with the selected master and settings; it ends with the run.
-
-        :raises PipelineError: Spark or a Java for it is missing.
+        Raises PipelineError if Spark or a Java for it is missing.
         """
 
     def writeLine(self, text: str) -> None:
@@ -154,9 +149,8 @@ def _typed(name: str, read: Callable[[str, Any], Any]) -> Callable[[str], Any]:
 
 
 def place(name: str, value: object) -> str:
-    """Parse the URL of a broker, or several separated by commas, for ``option``.
-
-    :raises SettingError: a client cannot use it.
+    """Parse the URL of a broker, or several separated by commas, for ``option``; raises SettingError if a client cannot
+    use it.
     """
     written = option_values.text(name, value)
     for each in written.split(","):
@@ -167,10 +161,7 @@ def place(name: str, value: object) -> str:
 
 
 def positiveNumber(name: str, value: object) -> int:
-    """Parse a whole number of at least 1, for ``option``.
-
-    :raises SettingError: it is none.
-    """
+    """Parse a whole number of at least 1, for ``option``; raises SettingError if it is none."""
     with suppress(SettingError):
         number = option_values.count(name, value)
         if number > 0:
@@ -179,9 +170,8 @@ def positiveNumber(name: str, value: object) -> int:
 
 
 def streamStart(name: str, value: object) -> str:
-    """Parse the start of a new stream, for ``option``, as the source's ``startingOffsets``.
-
-    :raises SettingError: it is neither earliest, latest nor an offset.
+    """Parse the start of a new stream, for ``option``, as the source's ``startingOffsets``; raises SettingError if it
+    is neither earliest, latest nor an offset.
     """
     from fleximq.pipeline.reader.offsets import EARLIEST, pointsOf
 
@@ -217,9 +207,8 @@ def addSource(parser: ArgumentParser) -> None:
 
 
 def sourceOptions(arguments: Namespace) -> dict[str, str]:
-    """Return the arguments for the options of :func:`addSource`, as options of Spark's source ``fleximq``.
-
-    :raises OptionRefused: neither a journal nor a broker was named, or arguments exclude each other.
+    """Return the arguments for the options of :func:`addSource`, as options of Spark's source ``fleximq``; raises
+    OptionRefused if neither a journal nor a broker was named, or arguments exclude each other.
     """
     for one, other in INSTEAD:
         if getattr(arguments, one) and getattr(arguments, other):

@@ -35,9 +35,7 @@ class TopicBounds(NamedTuple):
 class JournalFiles:
     """The journal in one folder; ``id`` is the journal's. Used by one thread.
 
-    Every method raises :class:`OSError` if a file cannot be read.
-
-    :raises JournalError: the folder is no journal.
+    Every method raises :class:`OSError` if a file cannot be read. Raises JournalError if the folder is no journal.
     """
 
     def __init__(self, path: str, files: Files | None = None) -> None:

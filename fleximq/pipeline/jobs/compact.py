@@ -38,10 +38,7 @@ def _prepare(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: Namespace, run: JobContext) -> None:
-    """Compact the tables.
-
-    :raises PipelineError: a table cannot be written, or is of a format that compacts itself.
-    """
+    """Compact the tables; raises PipelineError if a table cannot be written, or is of a format that compacts itself."""
     # Imports of pyarrow are not needed for --help.
     from fleximq.pipeline.lake.compaction import compact
     from fleximq.pipeline.lake.table.table_log import CompactionGoal

@@ -53,10 +53,7 @@ def _prepare(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: Namespace, run: JobContext) -> None:
-    """Remove old days from the tables.
-
-    :raises PipelineError: a table cannot be written.
-    """
+    """Remove old days from the tables; raises PipelineError if a table cannot be written."""
     # Imports of pyarrow are not needed for --help.
     from fleximq.pipeline.lake.expiration import expireDays
 

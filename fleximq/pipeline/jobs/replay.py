@@ -92,10 +92,7 @@ def _number(name: str, written: object) -> float:
 
 
 def run(arguments: Namespace, run: JobContext) -> None:
-    """Publish the remaining rows.
-
-    :raises OptionRefused: an option is missing or invalid.
-    """
+    """Publish the remaining rows; raises OptionRefused if an option is missing or invalid."""
     if not arguments.into:
         raise OptionRefused("--into URL is needed: the broker to publish at")
     if arguments.rate and arguments.speed:
@@ -166,10 +163,7 @@ def _stateFolder() -> str:
 
 
 def _look(into: Mapping[str, str], run: JobContext) -> None:
-    """Report the delivery guarantee.
-
-    :raises PipelineError: the broker is away, or refuses the login.
-    """
+    """Report the delivery guarantee; raises PipelineError if the broker is away, or refuses the login."""
     with BrokerLink(Place.of(into)) as link:
         if link.ask("/broker/about")["journal"] is None:
             run.writeLine(

@@ -46,9 +46,7 @@ class ReplayFilter(NamedTuple):
     def of(self, rows: "DataFrame") -> "DataFrame":
         """Return the selected rows for the sink, with their journals, offsets and times.
 
-        Rows for topics where only the broker publishes are left out.
-
-        :raises OptionRefused: the condition is invalid.
+        Rows for topics where only the broker publishes are left out. Raises OptionRefused if the condition is invalid.
         """
         from pyspark.errors import PySparkException
         from pyspark.sql import functions as F

@@ -90,10 +90,7 @@ class ReplayState:
         return found
 
     def write(self, progress: ReplayProgress) -> None:
-        """Write the progress durably.
-
-        :raises PipelineError: the file cannot be written.
-        """
+        """Write the progress durably; raises PipelineError if the file cannot be written."""
         try:
             replaceFile(Files(), str(self._folder), f"{self._name}.json", json.dumps(asdict(progress)).encode())
         except OSError as error:

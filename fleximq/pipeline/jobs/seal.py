@@ -58,10 +58,7 @@ def _prepare(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: Namespace, run: JobContext) -> None:
-    """Seal the remaining segments.
-
-    :raises PipelineError: a segment could not be sealed; the others are.
-    """
+    """Seal the remaining segments; raises PipelineError if a segment could not be sealed; the others are."""
     # The parts that need pyarrow are not needed for --help.
     from fleximq.pipeline.lake.sealed_segments import sealedFiles
 

@@ -101,10 +101,7 @@ def prepare(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace, run: JobContext) -> None:
-    """Count until stopped, or until all is counted.
-
-    :raises OptionRefused: an option is missing or invalid.
-    """
+    """Count until stopped, or until all is counted; raises OptionRefused if an option is missing or invalid."""
     source = sourceOptions(arguments)
     checkpoint = arguments.checkpoint or (arguments.table and f"{arguments.table.rstrip('/')}/_checkpoint")
     if not (arguments.table or arguments.publish):
@@ -157,10 +154,7 @@ def start(
 
 
 def follow(query: "StreamingQuery", run: JobContext) -> None:
-    """Report progress until the query has ended or the job is stopped.
-
-    :raises StreamingQueryException: it has failed.
-    """
+    """Report progress until the query has ended or the job is stopped; raises StreamingQueryException if it has failed."""
     done, last = 0, ""
     try:
         while query.isActive and not run.stopping.wait(_LOOK):

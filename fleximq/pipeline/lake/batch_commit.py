@@ -42,20 +42,16 @@ class BatchCommit:
         self._staged = f"{table}/{OWN}/{STAGED}"
 
     def makeFolders(self) -> None:
-        """Create the table's folders.
-
-        :raises LakeRefused: they cannot be created.
-        """
+        """Create the table's folders; raises LakeRefused if they cannot be created."""
         try:
             _makeFolders(self._files, self._staged)
         except OSError as error:
             raise writeRefusal(self.table, error) from error
 
     def prepare(self) -> Ledger:
-        """Create the table's folders, complete an interrupted change, delete staged files, and return the ledger.
-
-        :raises LakeRefused: the table cannot be written, is damaged, or has files but no ledger, so that its messages
-            would be ingested twice.
+        """Create the table's folders, complete an interrupted change, delete staged files, and return the ledger;
+        raises LakeRefused if the table cannot be written, is damaged, or has files but no ledger, so that its messages
+        would be ingested twice.
         """
         self.makeFolders()
         try:

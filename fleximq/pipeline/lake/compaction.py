@@ -29,9 +29,8 @@ _RENAME_EXCHANGE = 2
 
 
 def exchange(one: str, other: str) -> None:
-    """Exchange two names of one file system.
-
-    :raises OSError: it failed; ``ENOTSUP`` if the system or the file system does not support it.
+    """Exchange two names of one file system; raises OSError if it failed; ``ENOTSUP`` if the system or the file system
+    does not support it.
     """
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if call is None:
@@ -48,10 +47,7 @@ _ASIDE = "compacting"
 
 
 def partitionsOf(table: str) -> list[str]:
-    """Return the folders of a table that have files, relative to the table.
-
-    :raises OSError: they cannot be listed.
-    """
+    """Return the folders of a table that have files, relative to the table; raises OSError if they cannot be listed."""
     found = []
     for folder, folders, names in os.walk(table):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
@@ -121,9 +117,8 @@ def _compacted(
 
 
 def _exchanged(folder: str, aside: str, groups: Sequence[Sequence[MergePart]], files: Files) -> bool:
-    """Replace the files of a partition; False if a merged file has changed in the meantime.
-
-    :raises OSError: it failed, and the partition is unchanged.
+    """Replace the files of a partition; False if a merged file has changed in the meantime. Raises OSError if it
+    failed, and the partition is unchanged.
     """
     gone = {part.name: part for group in groups for part in group}
     try:

@@ -50,10 +50,7 @@ def expireDays(table: str, rules: Sequence[Rule], now: float, files: Files | Non
 
 
 def topicsOf(table: str) -> set[str]:
-    """Return the topics of a table.
-
-    :raises LakeRefused: the table is damaged, or cannot be read.
-    """
+    """Return the topics of a table; raises LakeRefused if the table is damaged, or cannot be read."""
     log = logOf(table)
     if log is not None:
         return {topic for topic, _ in log.days()}
@@ -90,10 +87,7 @@ def _expireInLog(table: str, log: TableLog, rules: Sequence[Rule], now: float, f
 
 
 def _age(day: str, now: float) -> float:
-    """Return how many seconds ago a day (``YYYY-MM-DD``) ended.
-
-    :raises ValueError: the text is no day.
-    """
+    """Return how many seconds ago a day (``YYYY-MM-DD``) ended; raises ValueError if the text is no day."""
     begun = datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC)
     return now - (begun + timedelta(days=1)).timestamp()
 

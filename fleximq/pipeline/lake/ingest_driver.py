@@ -111,9 +111,8 @@ class TableIngest:
             writeColumns(table, wanted, self._files)
 
     def evolve(self, reports: TaskReports) -> bool:
-        """Add the columns that tasks found; True if there were any, and the batch must be staged again.
-
-        :raises LakeRefused: they cannot be recorded.
+        """Add the columns that tasks found; True if there were any, and the batch must be staged again. Raises
+        LakeRefused if they cannot be recorded.
         """
         for name, found in reports.fields.items():
             table = self._tables[name].table
@@ -128,9 +127,8 @@ class TableIngest:
         return bool(reports.fields)
 
     def publish(self, number: int, reports: TaskReports) -> int:
-        """Commit a batch to all tables and return its rows, 0 if it was committed before.
-
-        :raises LakeRefused: a table cannot be written, or the batch does not follow the last one.
+        """Commit a batch to all tables and return its rows, 0 if it was committed before; raises LakeRefused if a table
+        cannot be written, or the batch does not follow the last one.
         """
         rows = 0
         batch = BatchRange(number, reports.start, reports.end)

@@ -65,10 +65,7 @@ class IngestSource(DataSource):
         return "told STRING"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the reader that plans and stages batches.
-
-        :raises OptionRefused: an option is wrong.
-        """
+        """Return the reader that plans and stages batches; raises OptionRefused if an option is wrong."""
         options = dict(self.options)
         lake, tables = options.pop(LAKE), options.pop(TABLES)
         return IngestReader(SourceOptions.of(options), lake, unpacked(tables))
@@ -83,9 +80,8 @@ class IngestReader(StreamReader):
         self._specs = tuple(specs)
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
-        """Return the slices between two offsets; the first one also reports these offsets.
-
-        :raises RecordsMissing: retention has removed some of the records.
+        """Return the slices between two offsets; the first one also reports these offsets. Raises RecordsMissing if
+        retention has removed some of the records.
         """
         journals = self._find()
         begins, gaps = {}, {}
@@ -188,9 +184,8 @@ class Ingest:
         raise LakeRefused(f"the columns of {', '.join(told.fields)} keep growing: give the table a schema")
 
     def follow(self) -> None:
-        """Report progress until the query has ended or the job is stopped.
-
-        :raises StreamingQueryException: it has failed.
+        """Report progress until the query has ended or the job is stopped; raises StreamingQueryException if it has
+        failed.
         """
         query, last = self._query, ""
         if query is None:

@@ -47,9 +47,8 @@ def sealedName(first: int, next: int) -> str:
 
 
 def journalsIn(folder: str) -> list[str]:
-    """Return the ids of the journals with sealed segments.
-
-    :raises PipelineError: the folder is missing or cannot be read.
+    """Return the ids of the journals with sealed segments; raises PipelineError if the folder is missing or cannot be
+    read.
     """
     try:
         with os.scandir(folder) as entries:
@@ -59,9 +58,8 @@ def journalsIn(folder: str) -> list[str]:
 
 
 def sealedFiles(folder: str, journal: str) -> list[SealedFile]:
-    """Return the sealed files of a journal in order, without overlaps.
-
-    :raises PipelineError: the folder cannot be read.
+    """Return the sealed files of a journal in order, without overlaps; raises PipelineError if the folder cannot be
+    read.
     """
     path = f"{folder}/{journal}"
     try:
@@ -98,8 +96,7 @@ def unsealedRanges(files: Iterable[SealedFile], start: int, end: int | None) -> 
 
 def offsetIn(files: Sequence[SealedFile], time: int) -> int | None:
     """Return the offset of the first record of this time or later (microseconds since 1970); None if there is none.
-
-    :raises PipelineError: a file cannot be read.
+    Raises PipelineError if a file cannot be read.
     """
     for file in files:
         try:

@@ -44,9 +44,8 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def parsed(ddl: str) -> pa.Schema:
     """Return the schema that a text of DDL describes.
 
-    Comments are ignored. Names must be unique regardless of case, as in Spark.
-
-    :raises OptionRefused: the text is not DDL, or has a type that payloads cannot have.
+    Comments are ignored. Names must be unique regardless of case, as in Spark. Raises OptionRefused if the text is not
+    DDL, or has a type that payloads cannot have.
     """
     tokens = _Tokens(ddl)
     fields = _fields(tokens, "", 0)
@@ -56,9 +55,8 @@ def parsed(ddl: str) -> pa.Schema:
 
 
 def written(schema: pa.Schema) -> str:
-    """Return a schema as DDL, which :func:`parsed` accepts.
-
-    :raises OptionRefused: a column has a type that payloads cannot have.
+    """Return a schema as DDL, which :func:`parsed` accepts; raises OptionRefused if a column has a type that payloads
+    cannot have.
     """
     return ", ".join(f"{_quoted(field.name)} {typeWritten(field.type)}" for field in schema)
 
@@ -114,10 +112,7 @@ class _Tokens:
         return self._left.pop() if self._left else _Token("", False)
 
     def name(self, what: str) -> _Token:
-        """Return the next token, a name.
-
-        :raises OptionRefused: it is no name.
-        """
+        """Return the next token, a name; raises OptionRefused if it is no name."""
         token = self.take()
         if not token.isName:
             raise OptionRefused(f"the schema has {_shown(token.text)} where {what} should stand")
@@ -131,10 +126,7 @@ class _Tokens:
         return True
 
     def expect(self, sign: str, where: str) -> None:
-        """Take this token.
-
-        :raises OptionRefused: the next one is another.
-        """
+        """Take this token; raises OptionRefused if the next one is another."""
         if not self.skip(sign):
             raise OptionRefused(f"the schema has {_shown(self.take().text)} instead of {sign!r} {where}")
 

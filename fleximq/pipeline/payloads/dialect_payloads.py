@@ -61,8 +61,7 @@ def split(message: bytes) -> tuple[bytes, list[tuple[str, str]] | None]:
     """Return the body of a message and its metadata; of equal keys the last one counts.
 
     Parts after ``||`` are metadata, from the end on, as long as they are ``key=value``: a body may contain ``||``.
-
-    :raises UnicodeDecodeError: a value is not UTF-8.
+    Raises UnicodeDecodeError if a value is not UTF-8.
     """
     pairs: dict[str, str] = {}
     while True:

@@ -51,9 +51,8 @@ class StrictFields:
     def read(self, packed: bytes) -> list[Any]:
         """Return the values of a payload's fields, None for missing ones.
 
-        A payload that is no map is the value of the only field, if its name is ``value``.
-
-        :raises Misfit: the payload does not fit the schema.
+        A payload that is no map is the value of the only field, if its name is ``value``. Raises Misfit if the payload
+        does not fit the schema.
         """
         if not packed:
             raise Misfit("the payload is empty")
@@ -85,10 +84,7 @@ class _Value:
         self._read = _reading(format, type)
 
     def read(self, packed: bytes, where: str) -> Any:
-        """Return a value.
-
-        :raises Misfit: it is of another type.
-        """
+        """Return a value; raises Misfit if it is of another type."""
         if self._format.isNull(packed):
             return None
         try:

@@ -41,9 +41,8 @@ def batches(options: SourceOptions, columns: Sequence[str]) -> Iterator[pa.Recor
 
 
 def sealedBatches(folder: str, topics: Topics, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the columns of all sealed records of these topics, for each journal in order.
-
-    :raises PipelineError: they cannot be read.
+    """Yield the columns of all sealed records of these topics, for each journal in order; raises PipelineError if they
+    cannot be read.
     """
     for id in journalsIn(folder):
         for file in sealedFiles(folder, id):

@@ -53,9 +53,8 @@ class Tables:
         self._lake = lake
 
     def ask(self, query: str) -> DataFrame:
-        """Return the result of a query.
-
-        :raises PipelineError: it names an unknown table, is invalid, or a journal cannot be read.
+        """Return the result of a query; raises PipelineError if it names an unknown table, is invalid, or a journal
+        cannot be read.
         """
         columns = columnsIn(query)
         opened: list[str] = []
@@ -79,9 +78,8 @@ class Tables:
             self._close(opened)
 
     def _checkTwins(self, name: str, query: str) -> None:
-        """Check that a query does not name a second topic that Spark would take for the same.
-
-        :raises OptionRefused: it does.
+        """Check that a query does not name a second topic that Spark would take for the same; raises OptionRefused if
+        it does.
         """
         if self._options is None or name == ALL:
             return
@@ -100,10 +98,7 @@ class Tables:
             self._spark.catalog.dropTempView(_quoted(opened.pop()))
 
     def _open(self, name: str, columns: list[str] | None) -> DataFrame:
-        """Return the table of this name.
-
-        :raises OptionRefused: the name is unknown.
-        """
+        """Return the table of this name; raises OptionRefused if the name is unknown."""
         if self._lake is not None and Path(self._lake, name, OWN).is_dir():
             return lakeTable(self._spark, f"{self._lake}/{name}")
         if self._options is None:
@@ -176,10 +171,7 @@ def _plain(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def lakeTable(spark: SparkSession, table: str) -> DataFrame:
-    """Return the current state of a lake table.
-
-    :raises PipelineError: it cannot be read.
-    """
+    """Return the current state of a lake table; raises PipelineError if it cannot be read."""
     form = formatOf(table)
     if form["format"] == PARQUET:
         return spark.read.parquet(table)

@@ -41,9 +41,8 @@ class BatchReader(DataSourceReader):
         return rest
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return slices of all journals, balanced by bytes.
-
-        :raises RecordsMissing: a start offset has been removed by retention.
+        """Return slices of all journals, balanced by bytes; raises RecordsMissing if a start offset has been removed by
+        retention.
         """
         freezeImports()
         journals = _journalsOf(self._options)

@@ -69,9 +69,8 @@ def ask(link: BrokerLink, journal: str, position: int, maxBytes: int = RESPONSE_
 
 
 def _check(link: BrokerLink, journal: str, found: str) -> None:
-    """Check that a broker, which may have been restarted, still has the same journal.
-
-    :raises BrokerRefused: it has another one.
+    """Check that a broker, which may have been restarted, still has the same journal; raises BrokerRefused if it has
+    another one.
     """
     if found != journal:
         raise BrokerRefused(f"the broker at {link.place.url} has the journal {found} now, not {journal} any more")

@@ -29,9 +29,8 @@ class Decoding(NamedTuple):
 
     @classmethod
     def of(cls, options: Mapping[str, str], identity: Identity) -> "Decoding | None":
-        """Return the decoding that options select, None if payloads stay as they are.
-
-        :raises OptionRefused: the options contradict each other, or the schema is invalid.
+        """Return the decoding that options select, None if payloads stay as they are; raises OptionRefused if the
+        options contradict each other, or the schema is invalid.
         """
         if "decode" not in options:
             given = [name for name in OPTIONS if name in options]

@@ -84,9 +84,7 @@ def pointsOf(name: str, written: str, others: Point) -> Points:
 
 def timesOf(name: str, written: str, others: Point) -> Points:
     """Read ``startingTimestamp`` and its companions: milliseconds since 1970, ISO 8601, or JSON with one for each
-    journal.
-
-    :raises OptionRefused: the text is none of these.
+    journal; raises OptionRefused if the text is none of these.
     """
     text = written.strip()
     if not text.startswith("{"):

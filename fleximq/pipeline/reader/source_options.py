@@ -77,9 +77,8 @@ class SourceOptions:
 
     @classmethod
     def of(cls, written: Mapping[str, str]) -> "SourceOptions":
-        """Return the checked options; names are case-insensitive, as everywhere in Spark.
-
-        :raises OptionRefused: an option is missing, unknown, or has an invalid value.
+        """Return the checked options; names are case-insensitive, as everywhere in Spark. Raises OptionRefused if an
+        option is missing, unknown, or has an invalid value.
         """
         options: dict[str, str] = {}
         for name, value in written.items():

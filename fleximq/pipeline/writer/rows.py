@@ -62,9 +62,8 @@ class Rows:
     def portions(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Record]]:
         """Yield the rows of some batches as groups of records: maps with ``topic``, ``value`` and perhaps ``headers``.
 
-        In place of a value, an original one has its ``payload`` and the code of its ``content``.
-
-        :raises RowRefused: a row has no topic, or a value that should be MessagePack and is not.
+        In place of a value, an original one has its ``payload`` and the code of its ``content``. Raises RowRefused if a
+        row has no topic, or a value that should be MessagePack and is not.
         """
         held: list[Record] = []
         size = 0

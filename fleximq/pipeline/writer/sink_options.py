@@ -38,10 +38,7 @@ class SinkOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "SinkOptions":
-        """Return the checked options.
-
-        :raises OptionRefused: an option is missing, or has an invalid value.
-        """
+        """Return the checked options; raises OptionRefused if an option is missing, or has an invalid value."""
         if "," in options.get("url", ""):
             raise OptionRefused("the option 'url' names several brokers, but rows are written to one")
         topic = options.get("topic")

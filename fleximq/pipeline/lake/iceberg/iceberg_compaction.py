@@ -72,9 +72,8 @@ def compactIceberg(
 
 
 def _partitions(table: str) -> list[tuple[str, list[LiveFile]]]:
-    """Return the folders of a table with their files in the current snapshot.
-
-    :raises LakeRefused: another engine marked single rows as deleted, which a merge would restore.
+    """Return the folders of a table with their files in the current snapshot; raises LakeRefused if another engine
+    marked single rows as deleted, which a merge would restore.
     """
     found = openTable(table)
     if found is None:

@@ -38,10 +38,7 @@ Change = Callable[[Table], tuple[Sequence[DataFile], Sequence[DataFile]]]
 
 @contextmanager
 def icebergErrors(table: str) -> Iterator[None]:
-    """Turn any error into one sentence.
-
-    :raises LakeRefused: the block raised an error.
-    """
+    """Turn any error into one sentence; raises LakeRefused if the block raised an error."""
     try:
         yield
     except LakeRefused:
@@ -66,10 +63,7 @@ def openTable(table: str) -> Table | None:
 
 
 def localPath(location: str) -> str:
-    """Return the local path of a file that metadata name.
-
-    :raises LakeRefused: it is not on this machine.
-    """
+    """Return the local path of a file that metadata name; raises LakeRefused if it is not on this machine."""
     scheme, host = urlsplit(location)[:2]
     path = location.removeprefix("file:")
     if scheme not in ("", "file") or host or not path.startswith("/"):
@@ -79,10 +73,7 @@ def localPath(location: str) -> str:
 
 
 def liveOf(found: Table) -> list[LiveFile]:
-    """Return the files of the current snapshot.
-
-    :raises LakeRefused: a file belongs to no topic and day.
-    """
+    """Return the files of the current snapshot; raises LakeRefused if a file belongs to no topic and day."""
     live = []
     snapshot = found.current_snapshot()
     for manifest in snapshot.manifests(found.io) if snapshot is not None else ():

@@ -15,9 +15,8 @@ _NAME = "format"
 
 
 def formatOf(table: str, files: Files | None = None) -> dict[str, Any]:
-    """Return a table's format as ``format``, with its options; Parquet if none is recorded.
-
-    :raises LakeRefused: it cannot be read.
+    """Return a table's format as ``format``, with its options; Parquet if none is recorded. Raises LakeRefused if it
+    cannot be read.
     """
     path = f"{table}/{OWN}/{_NAME}"
     try:
@@ -48,10 +47,7 @@ def setFormat(table: str, wanted: dict[str, Any], files: Files | None = None) ->
 
 @contextmanager
 def needing(table: str, extra: str) -> Iterator[None]:
-    """Turn a failed import into the sentence that names the extra to install.
-
-    :raises LakeRefused: an import failed.
-    """
+    """Turn a failed import into the sentence that names the extra to install; raises LakeRefused if an import failed."""
     try:
         yield
     except ImportError as error:

@@ -98,9 +98,8 @@ def _joined(gaps: Iterable[Gap]) -> Iterable[Gap]:
 
 
 def readLedger(table: str, files: Files | None = None) -> Ledger:
-    """Return a table's ledger, an empty one if it has none.
-
-    :raises LakeRefused: it cannot be read, or is of a newer version.
+    """Return a table's ledger, an empty one if it has none; raises LakeRefused if it cannot be read, or is of a newer
+    version.
     """
     path = f"{table}/{OWN}/{LEDGER}"
     try:
@@ -132,10 +131,7 @@ def _decoded(path: str, found: Any) -> Ledger:
 
 
 def writeLedger(table: str, ledger: Ledger, files: Files | None = None) -> None:
-    """Replace a table's ledger atomically.
-
-    :raises OSError: it cannot be written.
-    """
+    """Replace a table's ledger atomically; raises OSError if it cannot be written."""
     found = {
         "version": VERSION,
         "batch": ledger.batch,

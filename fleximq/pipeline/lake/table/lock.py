@@ -26,9 +26,8 @@ def changeLock(
     timeout: float = TIMEOUT,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[None]:
-    """Hold the lock for changes of a table's visible files; hold it for milliseconds only.
-
-    :raises LakeRefused: another process holds it for longer than ``timeout`` seconds, or it cannot be created.
+    """Hold the lock for changes of a table's visible files; hold it for milliseconds only. Raises LakeRefused if
+    another process holds it for longer than ``timeout`` seconds, or it cannot be created.
     """
     with _locked(table, "lock", files or Files(), timeout, sleep):
         yield
@@ -36,9 +35,8 @@ def changeLock(
 
 @contextmanager
 def writerLock(table: str, files: Files | None = None) -> Iterator[None]:
-    """Hold the lock of the one ingest that writes to a table.
-
-    :raises LakeRefused: another ingest holds it, or it cannot be created.
+    """Hold the lock of the one ingest that writes to a table; raises LakeRefused if another ingest holds it, or it
+    cannot be created.
     """
     with _locked(table, "writer", files or Files(), 0.0, time.sleep):
         yield
@@ -46,9 +44,8 @@ def writerLock(table: str, files: Files | None = None) -> Iterator[None]:
 
 @contextmanager
 def compactorLock(table: str, files: Files | None = None) -> Iterator[None]:
-    """Hold the lock of the one run that compacts a table.
-
-    :raises LakeRefused: another run holds it, or it cannot be created.
+    """Hold the lock of the one run that compacts a table; raises LakeRefused if another run holds it, or it cannot be
+    created.
     """
     with _locked(table, "compactor", files or Files(), 0.0, time.sleep):
         yield

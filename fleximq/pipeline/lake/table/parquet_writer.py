@@ -44,9 +44,8 @@ def fileMetadata(spans: Sequence[Span], topic: str) -> dict[bytes, bytes]:
 
 
 def spansOf(metadata: Any) -> tuple[str, list[Span]]:
-    """Return a file's topic and its spans, from the metadata that :func:`fileMetadata` made.
-
-    :raises KeyError: the file was not written by this pipeline.
+    """Return a file's topic and its spans, from the metadata that :func:`fileMetadata` made; raises KeyError if the
+    file was not written by this pipeline.
     """
     return metadata[TOPIC].decode(), [Span(*span) for span in json.loads(metadata[SPANS])]
 
@@ -101,10 +100,7 @@ class StagingWriter:
         self._bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add rows, ordered by offset.
-
-        :raises OSError: they cannot be written.
-        """
+        """Add rows, ordered by offset; raises OSError if they cannot be written."""
         for key, rows in _divided(batch):
             found = self._rows.get(key)
             if found is None:
@@ -119,9 +115,8 @@ class StagingWriter:
             self._flush(max(self._rows, key=lambda key: self._rows[key].bytes))
 
     def close(self) -> list[StagedFile]:
-        """Write all buffered rows, and return the files; each is complete and on disk.
-
-        :raises OSError: they cannot be written.
+        """Write all buffered rows, and return the files; each is complete and on disk. Raises OSError if they cannot be
+        written.
         """
         while self._rows:
             key = next(iter(self._rows))

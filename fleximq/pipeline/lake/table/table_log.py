@@ -85,9 +85,8 @@ class TableLog(ABC):
         self._table = table
 
     def commit(self, batch: int, files: Sequence[PlacedFile]) -> None:
-        """Add the files of a batch in one step; a batch that the log has already is ignored.
-
-        :raises LakeRefused: the log cannot be read or written.
+        """Add the files of a batch in one step; a batch that the log has already is ignored. Raises LakeRefused if the
+        log cannot be read or written.
         """
         if not files:
             return
@@ -104,25 +103,21 @@ class TableLog(ABC):
 
     @abstractmethod
     def days(self) -> list[tuple[str, str]]:
-        """Return the topics and days (``YYYY-MM-DD``) of the table; none before its first batch.
-
-        :raises LakeRefused: the log cannot be read.
+        """Return the topics and days (``YYYY-MM-DD``) of the table; none before its first batch. Raises LakeRefused if
+        the log cannot be read.
         """
 
     @abstractmethod
     def rows(self, days: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], Mapping[str, int]]:
-        """Return the number of rows of each journal for each of these topics and days.
-
-        :raises LakeRefused: the log or a file cannot be read.
+        """Return the number of rows of each journal for each of these topics and days; raises LakeRefused if the log or
+        a file cannot be read.
         """
 
     @abstractmethod
     def deleteDays(self, days: Sequence[Sequence[str]]) -> None:
         """Remove topics with their days from the table; idempotent. Their files are deleted a week later.
 
-        The caller holds the table's lock.
-
-        :raises LakeRefused: the log cannot be changed.
+        The caller holds the table's lock. Raises LakeRefused if the log cannot be changed.
         """
 
     @abstractmethod
