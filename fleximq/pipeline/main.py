@@ -16,13 +16,14 @@ import sys
 import traceback
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fleximq import __version__
 from fleximq.config import option_values
 from fleximq.config.argument_parser import CommandParser
 from fleximq.errors import JournalError, SettingError
-from fleximq.pipeline.command.job import INSTEAD, Job, option
+from fleximq.pipeline.command.job import INSTEAD, Job, flag, option
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused, PipelineError, sentenceOf
 
@@ -185,33 +186,12 @@ def _addCommon(parser: ArgumentParser) -> None:
     """Add the options that every job has."""
     group = parser.add_argument_group("how it runs")
     group.add_argument("--config", metavar="FILE", help="a settings file; the command line overrides it")
-    option(
-        group,
-        "--master",
-        section="spark",
-        read=option_values.text,
-        metavar="MASTER",
-        help="the master of Spark; local[*], this machine, by default",
-    )
-    option(
-        group,
-        "--conf",
-        section="spark",
-        read=_setting,
-        action="append",
-        metavar="NAME=VALUE",
-        help="a setting of Spark; may be repeated",
-    )
-    option(
-        group,
-        "--no-cache",
-        section="spark",
-        action="store_true",
-        help="neither use nor make the archive of classes in ~/.cache/fleximq for a quicker start",
-    )
-    option(
-        group, "--verbose", section="spark", action="store_true", help="show Spark's own log, and tracebacks of errors"
-    )
+    add = partial(option, group, section="spark")
+    add("--master", "MASTER", "the master of Spark; local[*], this machine, by default")
+    add("--conf", "NAME=VALUE", "a setting of Spark; may be repeated", _setting, action="append")
+    words = "neither use nor make the archive of classes in ~/.cache/fleximq for a quicker start"
+    flag(group, "--no-cache", words, "spark")
+    flag(group, "--verbose", "show Spark's own log, and tracebacks of errors", "spark")
 
 
 def _setting(name: str, value: object) -> str:

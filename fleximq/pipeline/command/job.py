@@ -7,11 +7,11 @@ Durations are written ``500ms``, ``10s``, ``5m``, ``1h``, ``7d``.
 """
 
 import json
-import os
 import re
-from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
 
@@ -37,14 +37,6 @@ def checkSource(options: Mapping[str, str]) -> None:
     arguments = SourceOptions.of(options)
     if not arguments.brokers:
         Journals(arguments).find()
-
-
-def checkLake(lake: str) -> None:
-    """Check that the folder of a lake exists; raises OptionRefused if it cannot be read."""
-    try:
-        os.listdir(lake)
-    except OSError as error:
-        raise OptionRefused(f"the lake {lake} cannot be read: {(error.strerror or str(error)).lower()}") from error
 
 
 _UNITS = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
@@ -75,6 +67,8 @@ if TYPE_CHECKING:
 SOURCE = "source"
 #: Options that exclude each other: one on the command line overrides the other in the file.
 INSTEAD = (("journal", "url"), ("subscribe", "topics"))
+#: The options of the source for the connection to a broker.
+BROKER = ("url", "token", "caFile", "certFile", "keyFile")
 #: Schemes of URLs that :mod:`fleximq.client` accepts.
 _SCHEMES = ("tcp", "tls", "ipc")
 
@@ -119,22 +113,32 @@ class Job(NamedTuple):
 
 
 def option(
-    parser: Any, name: str, *, read: Callable[[str, Any], Any] | None = None, section: str | None = None, **more: Any
-) -> Action:
-    """Add an option that may be in the settings file as well, and return it.
+    parser: Any,
+    name: str,
+    metavar: str | None = None,
+    words: str | None = None,
+    read: Callable[[str, Any], Any] | None = option_values.text,
+    section: str | None = None,
+    **more: Any,
+) -> None:
+    """Add an option that may be in the settings file as well.
 
     :param parser: or a group of one.
+    :param words: the help text.
     :param read: a parser such as those of :mod:`fleximq.config.option_values`: takes the option's name, and its text or
         its value in the file. It is called for each element of a list in the file if the option may be repeated.
     :param section: the table of the settings file; that of the job if None.
     :param more: arguments of ``add_argument``.
     """
     if read is not None:
-        more["type"] = _typed(name.lstrip("-"), read)
-    action: Action = parser.add_argument(name, **more)
-    action.read = read  # type: ignore[attr-defined]
-    action.section = section  # type: ignore[attr-defined]
-    return action
+        more |= {"type": _typed(name.lstrip("-"), read), "metavar": metavar}
+    action = parser.add_argument(name, help=words, **more)
+    action.read, action.section = read, section
+
+
+def flag(parser: Any, name: str, words: str, section: str | None = None) -> None:
+    """Add an option without a value that may be in the settings file as well."""
+    option(parser, name, None, words, None, section, action="store_true")
 
 
 def _typed(name: str, read: Callable[[str, Any], Any]) -> Callable[[str], Any]:
@@ -158,6 +162,11 @@ def place(name: str, value: object) -> str:
         if scheme not in _SCHEMES or not rest:
             raise SettingError(f"{name} is {written!r}, but must be tcp://HOST:PORT, tls://HOST:PORT or ipc://PATH")
     return written
+
+
+def lowered(name: str, value: object) -> str:
+    """Parse a word, for ``option``, regardless of its case."""
+    return option_values.text(name, value).lower()
 
 
 def positiveNumber(name: str, value: object) -> int:
@@ -186,17 +195,14 @@ def streamStart(name: str, value: object) -> str:
 def addSource(parser: ArgumentParser) -> None:
     """Add the options of the source: journals or brokers, and topics."""
     group = parser.add_argument_group("source")
-
-    def add(name: str, metavar: str, words: str, **more: Any) -> None:
-        option(group, name, metavar=metavar, help=words, section=SOURCE, **{"read": option_values.text, **more})
-
-    add("--journal", "FOLDER", "the folder of a journal, or a glob of several; may be repeated", action="append")
+    add = partial(option, group, section=SOURCE)
+    addJournal(group)
     add(
         "--url",
         "URL",
         "a broker to read from instead, e.g. tcp://localhost:7890; may be repeated",
+        place,
         action="append",
-        read=place,
     )
     add("--token", "TOKEN", "a token for the broker")
     add("--ca-file", "FILE", "the certificates of the broker's authority, as PEM")
@@ -204,6 +210,12 @@ def addSource(parser: ArgumentParser) -> None:
     add("--key-file", "FILE", "the key of the client certificate, as PEM")
     add("--subscribe", "TOPIC", "only this topic; may be repeated", action="append")
     add("--topics", "PATTERN", "only topics that match, e.g. news.*; may be repeated", action="append")
+
+
+def addJournal(group: Any) -> None:
+    """Add the option for the folders of journals."""
+    words = "the folder of a journal, or a glob of several; may be repeated"
+    option(group, "--journal", "FOLDER", words, section=SOURCE, action="append")
 
 
 def sourceOptions(arguments: Namespace) -> dict[str, str]:
@@ -224,30 +236,37 @@ def sourceOptions(arguments: Namespace) -> dict[str, str]:
     return options
 
 
+def sourceAlone(arguments: Namespace) -> dict[str, str]:
+    """Return the same; credentials beside a folder are for another broker, and left out."""
+    options = sourceOptions(arguments)
+    return options if "url" in options else {name: value for name, value in options.items() if name not in BROKER}
+
+
 def brokerOptions(arguments: Namespace) -> dict[str, str]:
     """Return the arguments for a broker's connection, as options of Spark's source and sink; empty without a broker."""
+    given = (arguments.token, arguments.ca_file, arguments.cert_file, arguments.key_file)
     options = {"url": ",".join(arguments.url)} if arguments.url else {}
-    for name, written in (
-        ("token", arguments.token),
-        ("caFile", arguments.ca_file),
-        ("certFile", arguments.cert_file),
-        ("keyFile", arguments.key_file),
-    ):
-        if written is not None:
-            options[name] = written
-    return options
+    return options | {name: value for name, value in zip(BROKER[1:], given, strict=True) if value is not None}
+
+
+def addStream(group: Any, checkpoint: str, trigger: int) -> None:
+    """Add the options of a streaming query.
+
+    :param checkpoint: the default folder of Spark's checkpoint; ``trigger``: the default interval in microseconds.
+    """
+    option(group, "--checkpoint", "FOLDER", f"the folder of Spark's checkpoint ({checkpoint})")
+    words = f"how often it looks for messages ({trigger // 1_000_000}s)"
+    option(group, "--trigger", "TIME", words, duration, default=trigger)
+    flag(group, "--once", "end after the messages that exist now")
+
+
+def addStart(group: Any) -> None:
+    """Add the option for the start of a stream."""
+    words = "the start of a new query: earliest, latest or an offset (earliest)"
+    option(group, "--starting", "WHERE", words, streamStart, default="earliest")
 
 
 def addTables(parser: ArgumentParser) -> None:
     """Add the options that name a lake and its tables."""
-    option(
-        parser, "--lake", read=option_values.text, metavar="FOLDER", help="the folder in which each table has its own"
-    )
-    option(
-        parser,
-        "--table",
-        read=option_values.text,
-        metavar="NAME",
-        action="append",
-        help="only this table; may be repeated",
-    )
+    option(parser, "--lake", "FOLDER", "the folder in which each table has its own")
+    option(parser, "--table", "NAME", "only this table; may be repeated", action="append")

@@ -11,30 +11,12 @@ from fleximq.pipeline.lake.table.file_names import tablesOf
 
 def _prepare(parser: ArgumentParser) -> None:
     addTables(parser)
-    option(
-        parser,
-        "--target-bytes",
-        read=option_values.size,
-        metavar="SIZE",
-        default=128 << 20,
-        help="approximate size of merged files; files of less than half of it are merged (128MiB)",
-    )
-    option(
-        parser,
-        "--older-than",
-        read=duration,
-        metavar="AGE",
-        default=3_600_000_000,
-        help="skip partitions that changed more recently, e.g. 1h (the default)",
-    )
-    option(
-        parser,
-        "--many",
-        read=positiveNumber,
-        metavar="NUMBER",
-        default=100,
-        help="... unless they have so many small files (100)",
-    )
+    words = "approximate size of merged files; files of less than half of it are merged (128MiB)"
+    option(parser, "--target-bytes", "SIZE", words, option_values.size, default=128 << 20)
+    words = "skip partitions that changed more recently, e.g. 1h (the default)"
+    option(parser, "--older-than", "AGE", words, duration, default=3_600_000_000)
+    words = "... unless they have so many small files (100)"
+    option(parser, "--many", "NUMBER", words, positiveNumber, default=100)
 
 
 def _run(arguments: Namespace, run: JobContext) -> None:

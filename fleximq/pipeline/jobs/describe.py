@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from fleximq.config import option_values
-from fleximq.pipeline.command.job import Job, JobContext, addSource, option, sourceOptions
-from fleximq.pipeline.errors import OptionRefused, PipelineError
+from fleximq.pipeline.command.job import Job, JobContext, addSource, lowered, option, sourceOptions
+from fleximq.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from fleximq.pipeline.files.selection import Selection
@@ -26,12 +25,8 @@ _FORMATS = ("table", "json")
 
 def _prepare(parser: ArgumentParser) -> None:
     addSource(parser)
-    option(parser, "--lake", read=option_values.text, metavar="FOLDER", help="lake tables, described as well")
-    option(parser, "--format", read=_lower, choices=_FORMATS, default="table", help="the output format")
-
-
-def _lower(name: str, value: object) -> str:
-    return option_values.text(name, value).lower()
+    option(parser, "--lake", "FOLDER", "lake tables, described as well")
+    option(parser, "--format", None, "the output format", lowered, choices=_FORMATS, default="table")
 
 
 def _run(arguments: Namespace, run: JobContext) -> None:
@@ -127,15 +122,11 @@ def _tables(lake: str) -> Iterator[Facts]:
     """Yield the contents of each lake table by journal."""
     from fleximq.pipeline.lake.completeness import ranges
     from fleximq.pipeline.lake.table.columns import readColumns
-    from fleximq.pipeline.lake.table.file_names import OWN
+    from fleximq.pipeline.lake.table.file_names import tableNames
     from fleximq.pipeline.lake.table.format import formatOf
     from fleximq.pipeline.payloads.ddl import written
 
-    try:
-        names = sorted(name for name in os.listdir(lake) if os.path.isdir(f"{lake}/{name}/{OWN}"))
-    except OSError as error:
-        raise OptionRefused(f"the lake {lake} cannot be read: {(error.strerror or str(error)).lower()}") from error
-    for name in names:
+    for name in tableNames(lake):
         table = f"{lake}/{name}"
         columns = readColumns(table)
         yield {

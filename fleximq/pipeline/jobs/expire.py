@@ -41,15 +41,11 @@ def keep(name: str, value: object) -> Keep:
 
 def _prepare(parser: ArgumentParser) -> None:
     addTables(parser)
-    option(
-        parser,
-        "--keep",
-        read=keep,
-        metavar="[PATTERN=]AGE",
-        action="append",
-        help="keep the topics that match for so long, or all others: 90d, news.*=30d; may be repeated, the first "
-        "pattern that matches counts",
+    words = (
+        "keep the topics that match for so long, or all others: 90d, news.*=30d; may be repeated, the first pattern "
+        "that matches counts"
     )
+    option(parser, "--keep", "[PATTERN=]AGE", words, keep, action="append")
 
 
 def _run(arguments: Namespace, run: JobContext) -> None:

@@ -12,12 +12,14 @@ import re
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fleximq.config import option_values
 from fleximq.errors import SettingError
 from fleximq.pipeline.broker_link import BrokerLink, Place
 from fleximq.pipeline.command.job import (
+    BROKER,
     Job,
     JobContext,
     addSource,
@@ -25,7 +27,7 @@ from fleximq.pipeline.command.job import (
     checkSource,
     option,
     place,
-    sourceOptions,
+    sourceAlone,
 )
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.jobs.replay_schedule import ReplaySchedule
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-_BROKERS = ("url", "token", "caFile", "certFile", "keyFile")
 _NAMED = re.compile(r"\{\w+\}")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
@@ -45,33 +46,24 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 def prepare(parser: ArgumentParser) -> None:
     """Add the options."""
     addSource(parser)
-    add = option
-    group = parser.add_argument_group("source")
-    text = option_values.text
-    add(
-        group,
-        "--lake",
-        read=text,
-        metavar="TABLE",
-        help="the folder of a table that ingest has made, to read instead",
-    )
-    add(group, "--sealed", read=text, metavar="FOLDER", help="sealed history, read together with the journal")
-    add(group, "--from", read=_point, metavar="WHERE", help="the first: an offset, or a time as in ISO 8601 (earliest)")
-    add(group, "--to", read=_point, metavar="WHERE", help="before this offset or time (the present end)")
-    add(group, "--where", read=text, metavar="SQL", help='only rows for which this holds, e.g. "publisher = 1004"')
-    group = parser.add_argument_group("destination and schedule")
-    add(group, "--into", read=place, metavar="URL", help="the broker to publish at; required")
-    add(group, "--into-token", read=text, metavar="TOKEN", help="a token for that broker")
-    add(group, "--into-ca-file", read=text, metavar="FILE", help="the certificates of its authority, as PEM")
-    add(group, "--into-cert-file", read=text, metavar="FILE", help="the client certificate for it, as PEM")
-    add(group, "--into-key-file", read=text, metavar="FILE", help="the key of that certificate, as PEM")
-    add(group, "--to-topic", read=text, default="{topic}", metavar="TOPIC",
-        help="the topic to publish to; {topic} is the original one ({topic})")  # fmt: skip
-    add(group, "--rate", read=_number, metavar="N", help="messages a second; as fast as possible by default")
-    add(group, "--speed", read=_number, metavar="N", help="in the original rhythm, 1, or N times as fast")
-    add(group, "--name", read=text, metavar="NAME", help="of the replay (derived from its options)")
-    add(group, "--state", read=text, metavar="FOLDER",
-        help="the folder of its progress (fleximq/replay in $XDG_STATE_HOME, or in ~/.local/state)")  # fmt: skip
+    add = partial(option, parser.add_argument_group("source"))
+    add("--lake", "TABLE", "the folder of a table that ingest has made, to read instead")
+    add("--sealed", "FOLDER", "sealed history, read together with the journal")
+    add("--from", "WHERE", "the first: an offset, or a time as in ISO 8601 (earliest)", _point)
+    add("--to", "WHERE", "before this offset or time (the present end)", _point)
+    add("--where", "SQL", 'only rows for which this holds, e.g. "publisher = 1004"')
+    add = partial(option, parser.add_argument_group("destination and schedule"))
+    add("--into", "URL", "the broker to publish at; required", place)
+    add("--into-token", "TOKEN", "a token for that broker")
+    add("--into-ca-file", "FILE", "the certificates of its authority, as PEM")
+    add("--into-cert-file", "FILE", "the client certificate for it, as PEM")
+    add("--into-key-file", "FILE", "the key of that certificate, as PEM")
+    add("--to-topic", "TOPIC", "the topic to publish to; {topic} is the original one ({topic})", default="{topic}")
+    add("--rate", "N", "messages a second; as fast as possible by default", _number)
+    add("--speed", "N", "in the original rhythm, 1, or N times as fast", _number)
+    add("--name", "NAME", "of the replay (derived from its options)")
+    words = "the folder of its progress (fleximq/replay in $XDG_STATE_HOME, or in ~/.local/state)"
+    add("--state", "FOLDER", words)
 
 
 def _point(name: str, written: object) -> Point:
@@ -101,7 +93,7 @@ def run(arguments: Namespace, run: JobContext) -> None:
         raise OptionRefused("--to-topic is empty")
     if unknown := _NAMED.search(arguments.to_topic.replace("{topic}", "")):
         raise OptionRefused(f"--to-topic has {unknown[0]}, but only {{topic}} is replaced")
-    source = {} if arguments.lake else _source(arguments)
+    source = {} if arguments.lake else sourceAlone(arguments)
     if arguments.lake and (arguments.journal or arguments.url or arguments.sealed):
         raise OptionRefused("--lake excludes --journal, --url and --sealed")
     start, end = getattr(arguments, "from") or EARLIEST, arguments.to or LATEST
@@ -109,7 +101,7 @@ def run(arguments: Namespace, run: JobContext) -> None:
         raise OptionRefused("--from is not before --to: no message is between them")
     into = _into(arguments)
     what = {
-        "source": {name: value for name, value in source.items() if name not in _BROKERS[1:]} or arguments.lake,
+        "source": {name: value for name, value in source.items() if name not in BROKER[1:]} or arguments.lake,
         "sealed": arguments.sealed,
         "topics": [arguments.subscribe, arguments.topics],
         "from": [start.kind.value, start.value],
@@ -144,17 +136,10 @@ def run(arguments: Namespace, run: JobContext) -> None:
         replay.all(ReplaySchedule(arguments.rate, arguments.speed))
 
 
-def _source(arguments: Namespace) -> dict[str, str]:
-    source = sourceOptions(arguments)
-    if "path" in source:
-        source = {name: value for name, value in source.items() if name not in _BROKERS}
-    return source
-
-
 def _into(arguments: Namespace) -> dict[str, str]:
     """Return the options of the sink; credentials of the source apply here too, unless others are given."""
     given = (arguments.into_token, arguments.into_ca_file, arguments.into_cert_file, arguments.into_key_file)
-    options = {name: value for name, value in zip(_BROKERS[1:], given, strict=True) if value is not None}
+    options = {name: value for name, value in zip(BROKER[1:], given, strict=True) if value is not None}
     return {**brokerOptions(arguments), **options, "url": arguments.into, "valueFormat": "original"}
 
 

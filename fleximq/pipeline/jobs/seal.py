@@ -10,11 +10,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from fleximq.config import option_values
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files
 from fleximq.limits import MEBIBYTE
-from fleximq.pipeline.command.job import SOURCE, Job, JobContext, option
+from fleximq.pipeline.command.job import Job, JobContext, addJournal, flag, option
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.pipeline.files.selection import Slice
 
@@ -27,34 +26,11 @@ FILE_BYTES = 256 * MEBIBYTE
 
 
 def _prepare(parser: ArgumentParser) -> None:
-    option(
-        parser,
-        "--journal",
-        metavar="FOLDER",
-        help="the folder of a journal, or a glob of several; may be repeated",
-        action="append",
-        section=SOURCE,
-        read=option_values.text,
-    )
-    option(
-        parser,
-        "--sealed",
-        metavar="FOLDER",
-        help="the folder of sealed segments, with a folder for each journal",
-        read=option_values.text,
-    )
-    option(
-        parser,
-        "--unfinished",
-        action="store_true",
-        help="also seal the present records of the last segment; later ones become another file",
-    )
-    option(
-        parser,
-        "--damaged",
-        action="store_true",
-        help="also seal damaged segments, without the damaged part; else they are skipped",
-    )
+    addJournal(parser)
+    option(parser, "--sealed", "FOLDER", "the folder of sealed segments, with a folder for each journal")
+    words = "also seal the present records of the last segment; later ones become another file"
+    flag(parser, "--unfinished", words)
+    flag(parser, "--damaged", "also seal damaged segments, without the damaged part; else they are skipped")
 
 
 def _run(arguments: Namespace, run: JobContext) -> None:

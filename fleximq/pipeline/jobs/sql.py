@@ -5,18 +5,18 @@ from argparse import ArgumentParser, Namespace
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from fleximq.config import option_values
 from fleximq.pipeline.command.job import (
     Job,
     JobContext,
     addSource,
-    checkLake,
     checkSource,
+    lowered,
     option,
     positiveNumber,
     sourceOptions,
 )
 from fleximq.pipeline.errors import OptionRefused
+from fleximq.pipeline.lake.table.file_names import tableNames
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,22 +31,12 @@ _DECODED = ("messagepack", "json", "text", "raw")
 def _prepare(parser: ArgumentParser) -> None:
     parser.add_argument("query", metavar="QUERY", help="e.g. 'select topic, count(*) from messages group by topic'")
     addSource(parser)
-    option(parser, "--sealed", read=option_values.text, metavar="FOLDER", help="sealed history, read with the journal")
-    option(parser, "--lake", read=option_values.text, metavar="FOLDER", help="lake tables, by their names")
-    option(parser, "--decode", read=_lower, choices=_DECODED, help="decode payloads into columns; text by default")
-    option(parser, "--schema", read=option_values.text, metavar="DDL", help="their columns; inferred by default")
-    option(parser, "--format", read=_lower, choices=_FORMATS, default="table", help="the output format")
-    option(
-        parser,
-        "--limit",
-        read=positiveNumber,
-        metavar="ROWS",
-        help=f"the most rows that are written; {LIMIT} for a table by default",
-    )
-
-
-def _lower(name: str, value: object) -> str:
-    return option_values.text(name, value).lower()
+    option(parser, "--sealed", "FOLDER", "sealed history, read with the journal")
+    option(parser, "--lake", "FOLDER", "lake tables, by their names")
+    option(parser, "--decode", None, "decode payloads into columns; text by default", lowered, choices=_DECODED)
+    option(parser, "--schema", "DDL", "their columns; inferred by default")
+    option(parser, "--format", None, "the output format", lowered, choices=_FORMATS, default="table")
+    option(parser, "--limit", "ROWS", f"the most rows that are written; {LIMIT} for a table by default", positiveNumber)
 
 
 def _run(arguments: Namespace, run: JobContext) -> None:
@@ -57,7 +47,7 @@ def _run(arguments: Namespace, run: JobContext) -> None:
             {name: value for name, value in options.items() if name != "decode" or arguments.schema is not None}
         )
     if arguments.lake is not None:
-        checkLake(_path(arguments.lake) or "")
+        tableNames(_path(arguments.lake) or "")
     # A session of its own isolates settings and tables.
     spark = run.session().newSession()
 

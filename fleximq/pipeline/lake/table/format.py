@@ -47,7 +47,7 @@ def setFormat(table: str, wanted: dict[str, Any], files: Files | None = None) ->
 
 @contextmanager
 def needing(table: str, extra: str) -> Iterator[None]:
-    """Turn a failed import into the sentence that names the extra to install; raises LakeRefused if an import failed."""
+    """Turn a failed import into a LakeRefused whose sentence names the extra to install."""
     try:
         yield
     except ImportError as error:

@@ -92,7 +92,7 @@ class TableSpec:
 
 
 def tableOf(name: str, written: object) -> TableSpec:
-    """Read ``NAME=PATTERN[,PATTERN][:FORMAT]``, or a table of the settings file; raises OptionRefused if it is neither."""
+    """Read ``NAME=PATTERN[,PATTERN][:FORMAT]`` or a table of the settings file; raises OptionRefused for others."""
     if isinstance(written, Mapping):
         return _ofMapping(name, written)
     text = option_values.text(name, written)
