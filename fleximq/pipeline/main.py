@@ -141,7 +141,7 @@ def _run(name: str, words: Sequence[str]) -> int:
     verbose = "--verbose" in words
     try:
         job = jobOf(name)
-        parser = CommandParser(prog=f"{PROGRAM} {name}", description=job.words)
+        parser = CommandParser(prog=f"{PROGRAM} {name}", description=JOBS[name])
         job.prepare(parser)
         _addCommon(parser)
         chosen = mergeSettings(parser, name, tuple(JOBS), words)

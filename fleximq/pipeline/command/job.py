@@ -12,11 +12,11 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from threading import Event
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fleximq.config import option_values
 from fleximq.errors import SettingError
+from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 
 
@@ -61,7 +61,7 @@ def interval(microseconds: int) -> str:
 
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 #: The table of the settings file for the options of :func:`addSource`.
 SOURCE = "source"
@@ -73,42 +73,16 @@ BROKER = ("url", "token", "caFile", "certFile", "keyFile")
 _SCHEMES = ("tcp", "tls", "ipc")
 
 
-class JobContext(Protocol):
-    """The context of one run of a job.
-
-    ``out`` is for the result. ``stopping`` is set by SIGINT or SIGTERM: the job then ends in order, with 0.
-    """
-
-    out: TextIO
-    stopping: Event
-
-    def session(self) -> "SparkSession":
-        """Return the session, made by the first call with the selected master and settings; it ends with the run.
-        Raises PipelineError if Spark or a Java for it is missing.
-        """
-
-    def writeLine(self, text: str) -> None:
-        """Write one line about the job's progress to standard error."""
-
-    def progress(self, name: str, done: float, total: float | None, unit: str) -> None:
-        """Show the job's progress: on a terminal in one line that is overwritten, else in a line every ten seconds.
-
-        :param total: None if unknown.
-        """
-
-
 class Job(NamedTuple):
     """One job of the command ``fleximq-pipeline``.
 
-    ``words`` is its help text, ``prepare`` adds its options to a parser, and ``run`` does the work; a
+    ``prepare`` adds its options to a parser, and ``run`` does the work; a
     :class:`~fleximq.pipeline.errors.PipelineError` or a :class:`~fleximq.errors.SettingError` from it is printed as its
     sentence, with exit code 1. ``brief``: it ends by itself, usually soon.
     """
 
-    name: str
-    words: str
     prepare: Callable[[ArgumentParser], object]
-    run: Callable[[Namespace, JobContext], object]
+    run: Callable[[Namespace, JobRun], object]
     brief: bool = False
 
 

@@ -5,7 +5,8 @@ without Spark.
 from argparse import ArgumentParser, Namespace
 
 from fleximq.config import option_values
-from fleximq.pipeline.command.job import Job, JobContext, addTables, duration, option, positiveNumber
+from fleximq.pipeline.command.job import Job, addTables, duration, option, positiveNumber
+from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.lake.table.file_names import tablesOf
 
 
@@ -19,7 +20,7 @@ def _prepare(parser: ArgumentParser) -> None:
     option(parser, "--many", "NUMBER", words, positiveNumber, default=100)
 
 
-def _run(arguments: Namespace, run: JobContext) -> None:
+def _run(arguments: Namespace, run: JobRun) -> None:
     """Compact the tables; raises PipelineError if a table cannot be written, or is of a format that compacts itself."""
     # Imports of pyarrow are not needed for --help.
     from fleximq.pipeline.lake.compaction import compact
@@ -38,4 +39,4 @@ def _run(arguments: Namespace, run: JobContext) -> None:
             break
 
 
-COMPACT = Job("compact", "Merge the small files of lake tables into large ones.", _prepare, _run)
+COMPACT = Job(_prepare, _run)

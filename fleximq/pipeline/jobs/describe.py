@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from fleximq.pipeline.command.job import Job, JobContext, addSource, lowered, option, sourceOptions
+from fleximq.pipeline.command.job import Job, addSource, lowered, option, sourceOptions
+from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def _prepare(parser: ArgumentParser) -> None:
     option(parser, "--format", None, "the output format", lowered, choices=_FORMATS, default="table")
 
 
-def _run(arguments: Namespace, run: JobContext) -> None:
+def _run(arguments: Namespace, run: JobRun) -> None:
     try:
         import numpy  # noqa: F401
         import pyarrow  # noqa: F401
@@ -50,7 +51,7 @@ def _run(arguments: Namespace, run: JobContext) -> None:
         _write(facts, run)
 
 
-def _journals(given: dict[str, str], run: JobContext) -> Facts:
+def _journals(given: dict[str, str], run: JobRun) -> Facts:
     """Return the journals and the summaries of their topics; damaged records are reported and skipped."""
     from dataclasses import replace
 
@@ -78,7 +79,7 @@ def _journals(given: dict[str, str], run: JobContext) -> Facts:
     return {"journals": found, "topics": topics}
 
 
-def _batches(parts: "Sequence[SlicePartition]", wanted: "Selection", words: str, run: JobContext) -> Iterator[Any]:
+def _batches(parts: "Sequence[SlicePartition]", wanted: "Selection", words: str, run: JobRun) -> Iterator[Any]:
     """Yield all records of some partitions, and show the progress; ends early if the run is stopped."""
     from fleximq.pipeline.query.journal_sample import COLUMNS
     from fleximq.pipeline.reader.journals import read
@@ -152,7 +153,7 @@ def _time(microseconds: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _write(facts: Facts, run: JobContext) -> None:
+def _write(facts: Facts, run: JobRun) -> None:
     """Write the facts as one table for each kind of them."""
     if "journals" in facts:
         _section(run, "Journals", ("journal", "at", "first", "next"), facts["journals"])
@@ -169,7 +170,7 @@ def _write(facts: Facts, run: JobContext) -> None:
         _section(run, "Their columns", ("table", "schema"), facts["tables"])
 
 
-def _section(run: JobContext, title: str, names: Sequence[str], rows: Sequence[Facts]) -> None:
+def _section(run: JobRun, title: str, names: Sequence[str], rows: Sequence[Facts]) -> None:
     from fleximq.pipeline.query.query_output import aligned
 
     run.out.write(f"{title}\n\n")
@@ -182,7 +183,4 @@ def _section(run: JobContext, title: str, names: Sequence[str], rows: Sequence[F
     run.out.write("\n")
 
 
-#: The job.
-DESCRIBE = Job(
-    "describe", "Show journals, topics, the shape of their payloads, and the progress of readers.", _prepare, _run, True
-)
+DESCRIBE = Job(_prepare, _run, True)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from fleximq.config import option_values
 from fleximq.pipeline.command.job import (
     Job,
-    JobContext,
     addSource,
     addStart,
     addStream,
@@ -26,6 +25,7 @@ from fleximq.pipeline.command.job import (
     positiveNumber,
     sourceAlone,
 )
+from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _format(name: str, written: object) -> str:
     return text
 
 
-def run(arguments: Namespace, run: JobContext) -> None:
+def run(arguments: Namespace, run: JobRun) -> None:
     """Ingest until stopped, or until all messages are ingested.
 
     :raises OptionRefused: an option is missing or invalid.
@@ -189,4 +189,4 @@ def _reporter(arguments: Namespace, options: Mapping[str, str]) -> "Reporter | N
     return Reporter(arguments.consumer_group, [Place.of(brokers, url) for url in urls])
 
 
-INGEST = Job("ingest", "Write topics to lake tables, once or continuously.", prepare, run)
+INGEST = Job(prepare, run)

@@ -21,7 +21,6 @@ from fleximq.pipeline.broker_link import BrokerLink, Place
 from fleximq.pipeline.command.job import (
     BROKER,
     Job,
-    JobContext,
     addSource,
     brokerOptions,
     checkSource,
@@ -29,6 +28,7 @@ from fleximq.pipeline.command.job import (
     place,
     sourceAlone,
 )
+from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.jobs.replay_schedule import ReplaySchedule
 from fleximq.pipeline.jobs.replay_source import Origin, ReplayFilter, ReplaySlice, ofJournals, ofLake
@@ -83,7 +83,7 @@ def _number(name: str, written: object) -> float:
     return number
 
 
-def run(arguments: Namespace, run: JobContext) -> None:
+def run(arguments: Namespace, run: JobRun) -> None:
     """Publish the remaining rows; raises OptionRefused if an option is missing or invalid."""
     if not arguments.into:
         raise OptionRefused("--into URL is needed: the broker to publish at")
@@ -147,7 +147,7 @@ def _stateFolder() -> str:
     return f"{os.environ.get('XDG_STATE_HOME') or os.path.expanduser('~/.local/state')}/fleximq/replay"
 
 
-def _look(into: Mapping[str, str], run: JobContext) -> None:
+def _look(into: Mapping[str, str], run: JobRun) -> None:
     """Report the delivery guarantee; raises PipelineError if the broker is away, or refuses the login."""
     with BrokerLink(Place.of(into)) as link:
         if link.ask("/broker/about")["journal"] is None:
@@ -163,7 +163,7 @@ class Replay:
     """
 
     def __init__(
-        self, origin: Origin, into: Mapping[str, str], state: ReplayState, progress: ReplayProgress, run: JobContext
+        self, origin: Origin, into: Mapping[str, str], state: ReplayState, progress: ReplayProgress, run: JobRun
     ) -> None:
         self._origin = origin
         self._into = into
@@ -228,4 +228,4 @@ class Replay:
         sink.commit([sink.write(iter(table.to_batches()))])
 
 
-REPLAY = Job("replay", "Publish the messages of a lake or a journal again.", prepare, run)
+REPLAY = Job(prepare, run)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files
 from fleximq.limits import MEBIBYTE
-from fleximq.pipeline.command.job import Job, JobContext, addJournal, flag, option
+from fleximq.pipeline.command.job import Job, addJournal, flag, option
+from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.pipeline.files.selection import Slice
 
@@ -33,7 +34,7 @@ def _prepare(parser: ArgumentParser) -> None:
     flag(parser, "--damaged", "also seal damaged segments, without the damaged part; else they are skipped")
 
 
-def _run(arguments: Namespace, run: JobContext) -> None:
+def _run(arguments: Namespace, run: JobRun) -> None:
     """Seal the remaining segments; raises PipelineError if a segment could not be sealed; the others are."""
     # The parts that need pyarrow are not needed for --help.
     from fleximq.pipeline.lake.sealed_segments import sealedFiles
@@ -80,7 +81,7 @@ def _unsealed(journal: "JournalFiles", sealed: Sequence["SealedFile"], unfinishe
     return found
 
 
-def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: JobContext) -> tuple[int, int]:
+def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: JobRun) -> tuple[int, int]:
     """Seal segments, those of a file in one task; return the numbers of sealed and of failed ones."""
     from fleximq.pipeline.lake.segment_export import sealSegments
 
@@ -148,4 +149,4 @@ def _sealing(folder: str) -> Iterator[None]:
         files.close(descriptor)
 
 
-SEAL = Job("seal", "Write the finished segments of a journal to Parquet.", _prepare, _run)
+SEAL = Job(_prepare, _run)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from fleximq.pipeline.command.job import (
     Job,
-    JobContext,
     addSource,
     checkSource,
     lowered,
@@ -15,6 +14,7 @@ from fleximq.pipeline.command.job import (
     positiveNumber,
     sourceOptions,
 )
+from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.lake.table.file_names import tableNames
 
@@ -39,7 +39,7 @@ def _prepare(parser: ArgumentParser) -> None:
     option(parser, "--limit", "ROWS", f"the most rows that are written; {LIMIT} for a table by default", positiveNumber)
 
 
-def _run(arguments: Namespace, run: JobContext) -> None:
+def _run(arguments: Namespace, run: JobRun) -> None:
     options = _source(arguments)
     if options is not None and arguments.sealed is None:
         # Sealed history may have outlived its journal, and decoding without a schema has to sample payloads.
@@ -111,5 +111,4 @@ def _cancelled(spark: "SparkSession", stopping: Event) -> Event:
     return finished
 
 
-#: The job.
-SQL = Job("sql", "Query topics in SQL, and print the result.", _prepare, _run, brief=True)
+SQL = Job(_prepare, _run, brief=True)

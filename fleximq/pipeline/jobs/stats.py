@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from fleximq.pipeline.command.job import (
     Job,
-    JobContext,
     addSource,
     addStart,
     addStream,
@@ -23,6 +22,7 @@ from fleximq.pipeline.command.job import (
     place,
     sourceAlone,
 )
+from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def prepare(parser: ArgumentParser) -> None:
     addStream(group, "_checkpoint in the table's folder", 10_000_000)
 
 
-def run(arguments: Namespace, run: JobContext) -> None:
+def run(arguments: Namespace, run: JobRun) -> None:
     """Count until stopped, or until all is counted; raises OptionRefused if an option is missing or invalid."""
     source = sourceAlone(arguments)
     checkpoint = arguments.checkpoint or (arguments.table and f"{arguments.table.rstrip('/')}/_checkpoint")
@@ -102,7 +102,7 @@ def start(
     return writer.start()
 
 
-def follow(query: "StreamingQuery", run: JobContext) -> None:
+def follow(query: "StreamingQuery", run: JobRun) -> None:
     """Report progress until the query ends or the job is stopped; raises StreamingQueryException if it has failed."""
     done, last = 0, ""
     try:
@@ -126,4 +126,4 @@ def _awaitBatch(query: "StreamingQuery") -> None:
         time.sleep(_LOOK / 10)
 
 
-STATS = Job("stats", "Count the messages of each topic in windows of time.", prepare, run)
+STATS = Job(prepare, run)

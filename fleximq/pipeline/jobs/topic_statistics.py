@@ -12,9 +12,9 @@ and latency. Windows longer than an hour have silences in steps of a 3,600th of 
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fleximq.journal.files.file_system import Files
 from fleximq.limits import TOPIC_BYTES
 from fleximq.pipeline.command.job import interval
 
@@ -99,22 +99,17 @@ def written(rows: "DataFrame", table: str, name: str) -> None:
     """
     import pyarrow.parquet as pq
 
+    from fleximq.pipeline.lake.table.parquet_writer import synced
+
     found = rows.toArrow()
-    if not found.num_rows:
-        return
-    folder = Path(table)
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f"_{name}.draft"
-    with open(draft, "wb") as file:
-        pq.write_table(found, file, compression="zstd")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, folder / f"{name}.parquet")
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    if found.num_rows:
+        os.makedirs(table, exist_ok=True)
+        draft = f"{table}/_{name}.draft"
+        with open(draft, "wb") as file:
+            pq.write_table(found, file, compression="zstd")
+        synced(draft)
+        os.replace(draft, f"{table}/{name}.parquet")
+        Files().syncFolder(table)
 
 
 def published(rows: "DataFrame", options: Mapping[str, str]) -> None:

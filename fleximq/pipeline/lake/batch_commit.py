@@ -22,7 +22,7 @@ from fleximq.pipeline.lake.day_removal import finishRemoval
 from fleximq.pipeline.lake.table.file_names import OWN, fileOf, partitionOf
 from fleximq.pipeline.lake.table.ledger import LEDGER, Gap, Ledger, readLedger, writeLedger
 from fleximq.pipeline.lake.table.lock import changeLock
-from fleximq.pipeline.lake.table.table_log import BatchRange, PlacedFile, StagedFile
+from fleximq.pipeline.lake.table.table_log import BatchRange, TableFile
 from fleximq.pipeline.lake.table_logs import logOf
 
 STAGED = "staged"
@@ -43,10 +43,8 @@ class BatchCommit:
 
     def makeFolders(self) -> None:
         """Create the table's folders; raises LakeRefused if they cannot be created."""
-        try:
+        with writing(self.table):
             _makeFolders(self._files, self._staged)
-        except OSError as error:
-            raise writeRefusal(self.table, error) from error
 
     def prepare(self) -> Ledger:
         """Create the table's folders, complete an interrupted change, delete staged files, and return the ledger;
@@ -54,12 +52,10 @@ class BatchCommit:
         would be ingested twice.
         """
         self.makeFolders()
-        try:
+        with writing(self.table):
             with exclusive(self.table, self._files):
                 pass
             self.removeStaged()
-        except OSError as error:
-            raise writeRefusal(self.table, error) from error
         ledger = readLedger(self.table, self._files)
         if ledger == Ledger() and _hasFiles(self.table):
             raise LakeRefused(
@@ -71,7 +67,7 @@ class BatchCommit:
     def publish(
         self,
         batch: BatchRange,
-        staged: Iterable[StagedFile],
+        staged: Iterable[TableFile],
         gaps: Mapping[str, Iterable[Gap]],
         lossAllowed: bool = False,
     ) -> bool:
@@ -81,7 +77,7 @@ class BatchCommit:
         :param lossAllowed: whether skipped offsets are recorded as a gap instead of being an error.
         :raises LakeRefused: the table cannot be written, or the batch does not follow the last one.
         """
-        try:
+        with writing(self.table):
             with exclusive(self.table, self._files):
                 ledger = readLedger(self.table, self._files)
                 isNew = self._follows(ledger, batch, lossAllowed)
@@ -89,8 +85,6 @@ class BatchCommit:
                     self._writeIntent(ledger, batch, sorted(staged, key=_order), gaps)
                     finish(self.table, self._files)
             self.removeStaged()
-        except OSError as error:
-            raise writeRefusal(self.table, error) from error
         return isNew
 
     def _follows(self, ledger: Ledger, batch: BatchRange, lossAllowed: bool) -> bool:
@@ -114,12 +108,12 @@ class BatchCommit:
         return True
 
     def _writeIntent(
-        self, ledger: Ledger, batch: BatchRange, staged: Sequence[StagedFile], gaps: Mapping[str, Iterable[Gap]]
+        self, ledger: Ledger, batch: BatchRange, staged: Sequence[TableFile], gaps: Mapping[str, Iterable[Gap]]
     ) -> None:
         """Write the record of intent, which commits the batch."""
         files = self._files
         placed = [
-            PlacedFile(f"{partitionOf(each.topic, each.date)}/{fileOf(each.journal, batch.number, part)}", *each[1:])
+            TableFile(f"{partitionOf(each.topic, each.date)}/{fileOf(each.journal, batch.number, part)}", *each[1:])
             for part, each in enumerate(staged)
         ]
         for folder in dict.fromkeys(os.path.dirname(each.path) for each in placed):
@@ -140,7 +134,7 @@ class BatchCommit:
             "end": dict(batch.end),
             "rows": rows,
             "gaps": told,
-            "files": [[each.name, *to] for each, to in zip(staged, placed, strict=True)],
+            "files": [[each.path, *to] for each, to in zip(staged, placed, strict=True)],
         }
         replaceFile(files, f"{self.table}/{OWN}", RECORD, json.dumps(record).encode())
 
@@ -194,11 +188,11 @@ def finish(table: str, files: Files | None = None) -> None:
     files.remove(f"{own}/{RECORD}")
 
 
-def _move(table: str, files: Files, wanted: Iterable[Sequence[Any]]) -> list[PlacedFile]:
+def _move(table: str, files: Files, wanted: Iterable[Sequence[Any]]) -> list[TableFile]:
     """Move staged files to their final paths durably; idempotent."""
     placed = []
     for name, *rest in wanted:
-        to = PlacedFile(*rest)
+        to = TableFile(*rest)
         placed.append(to)
         try:
             files.rename(f"{table}/{OWN}/{STAGED}/{name}", f"{table}/{to.path}")
@@ -233,15 +227,19 @@ def _makeFolders(files: Files, folder: str) -> None:
     files.syncFolder(parent or ".")
 
 
-def _order(staged: StagedFile) -> tuple[Any, ...]:
-    return staged.journal, staged.first, staged.topic, staged.date, staged.name
+def _order(staged: TableFile) -> tuple[Any, ...]:
+    return staged.journal, staged.first, staged.topic, staged.date, staged.path
 
 
 def _formatted(offsets: Mapping[str, int]) -> str:
     return ", ".join(f"offset {next} of journal {journal}" for journal, next in offsets.items()) or "nothing"
 
 
-def writeRefusal(table: str, error: OSError) -> LakeRefused:
-    """Return the error sentence for a table that cannot be written."""
-    why = os.strerror(error.errno) if error.errno else str(error)
-    return LakeRefused(f"the table {table} cannot be written: {why[:1].lower()}{why[1:]}")
+@contextmanager
+def writing(table: str) -> Iterator[None]:
+    """Turn an OSError of the block into a LakeRefused whose sentence says that the table cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise LakeRefused(f"the table {table} cannot be written: {why[:1].lower()}{why[1:]}") from error

@@ -16,7 +16,7 @@ from functools import partial
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.batch_commit import exclusive, writeRefusal
+from fleximq.pipeline.lake.batch_commit import exclusive, writing
 from fleximq.pipeline.lake.table.columns import readColumns
 from fleximq.pipeline.lake.table.file_merge import MergePart, groupsOf, lastListed, merge, partsOf
 from fleximq.pipeline.lake.table.file_names import OWN
@@ -56,6 +56,14 @@ def partitionsOf(table: str) -> list[str]:
     return found
 
 
+def partsIn(table: str, partition: str) -> list[MergePart]:
+    """Return the files of a partition; raises LakeRefused if one was not written by this pipeline."""
+    try:
+        return partsOf(f"{table}/{partition}")
+    except (KeyError, ValueError) as error:
+        raise LakeRefused(f"the table {table} has a file of another origin in {partition}: {error}") from error
+
+
 def compact(
     table: str, goal: CompactionGoal, files: Files | None = None, now: float | None = None
 ) -> Iterator[Compacted]:
@@ -74,16 +82,15 @@ def compact(
         if log is not None:
             yield from log.compact(goal, aside, files, now, partial(exclusive, table, files))
             return
-        try:
-            shutil.rmtree(aside, ignore_errors=True)
-            for partition in partitionsOf(table):
-                found = _compacted(table, partition, goal, files, aside, now)
-                if found is not None:
-                    yield found
-        except OSError as error:
-            raise writeRefusal(table, error) from error
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+        with writing(table):
+            try:
+                shutil.rmtree(aside, ignore_errors=True)
+                for partition in partitionsOf(table):
+                    found = _compacted(table, partition, goal, files, aside, now)
+                    if found is not None:
+                        yield found
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
 
 
 def _compacted(
@@ -91,13 +98,11 @@ def _compacted(
 ) -> Compacted | None:
     folder = f"{table}/{partition}"
     try:
-        parts = partsOf(folder)
+        parts = partsIn(table, partition)
         changed = max((os.stat(f"{folder}/{part.name}").st_mtime for part in parts), default=now)
     except FileNotFoundError:
         # It has expired in the meantime.
         return None
-    except (KeyError, ValueError) as error:
-        raise LakeRefused(f"the table {table} has a file of another origin in {partition}: {error}") from error
     groups = groupsOf(parts, goal.target)
     merged = sum(map(len, groups))
     if goal.skips(merged, now - changed):

@@ -8,10 +8,10 @@ from functools import partial
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.batch_commit import exclusive, writeRefusal
-from fleximq.pipeline.lake.compaction import partitionsOf
+from fleximq.pipeline.lake.batch_commit import exclusive, writing
+from fleximq.pipeline.lake.compaction import partitionsOf, partsIn
 from fleximq.pipeline.lake.day_removal import RemovedDay, removeDays
-from fleximq.pipeline.lake.table.file_merge import MergePart, partsOf
+from fleximq.pipeline.lake.table.file_merge import MergePart
 from fleximq.pipeline.lake.table.file_names import partitionOf
 from fleximq.pipeline.lake.table.table_log import TableLog
 from fleximq.pipeline.lake.table_logs import logOf
@@ -32,7 +32,7 @@ def expireDays(table: str, rules: Sequence[Rule], now: float, files: Files | Non
     """
     files = files or Files()
     log = logOf(table, files)
-    try:
+    with writing(table):
         with exclusive(table, files):
             if log is not None:
                 leaving = _expireInLog(table, log, rules, now, files)
@@ -45,8 +45,6 @@ def expireDays(table: str, rules: Sequence[Rule], now: float, files: Files | Non
         if log is not None:
             log.cleanUp(now, files, partial(exclusive, table, files))
         return leaving
-    except OSError as error:
-        raise writeRefusal(table, error) from error
 
 
 def topicsOf(table: str) -> set[str]:
@@ -61,15 +59,8 @@ def topicsOf(table: str) -> set[str]:
     found: set[str] = set()
     for partition in ofFolders.values():
         with suppress(FileNotFoundError):  # it is being compacted, or has expired
-            found.update(part.topic for part in _partsOf(table, partition)[:1])
+            found.update(part.topic for part in partsIn(table, partition)[:1])
     return found
-
-
-def _partsOf(table: str, partition: str) -> list[MergePart]:
-    try:
-        return partsOf(f"{table}/{partition}")
-    except (KeyError, ValueError) as error:
-        raise LakeRefused(f"the table {table} has a file of another origin in {partition}: {error}") from error
 
 
 def _expireInLog(table: str, log: TableLog, rules: Sequence[Rule], now: float, files: Files) -> list[RemovedDay]:
@@ -101,7 +92,7 @@ def _expired(table: str, partition: str, rules: Sequence[Rule], now: float) -> R
     # Skip reading the files of young days, which are most of them.
     if all(age < seconds for _, seconds in rules):
         return None
-    parts = _partsOf(table, partition)
+    parts = partsIn(table, partition)
     seconds = _retention(parts[0].topic, rules)
     return RemovedDay(partition, _rows(parts)) if seconds is not None and age >= seconds else None
 

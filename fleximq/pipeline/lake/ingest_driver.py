@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.batch_commit import BatchCommit, writeRefusal
+from fleximq.pipeline.lake.batch_commit import BatchCommit, writing
 from fleximq.pipeline.lake.table.columns import TableColumns, added, readColumns, requiredColumns, writeColumns
 from fleximq.pipeline.lake.table.format import setFormat
 from fleximq.pipeline.lake.table.ledger import Gap
 from fleximq.pipeline.lake.table.lock import writerLock
-from fleximq.pipeline.lake.table.table_log import BatchRange, StagedFile
+from fleximq.pipeline.lake.table.table_log import BatchRange, TableFile
 from fleximq.pipeline.lake.table.table_spec import TableSpec
 from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.schema_inference import unionSchema
@@ -32,7 +32,7 @@ class TaskReports:
     start: dict[str, int] = field(default_factory=dict)
     end: dict[str, int] = field(default_factory=dict)
     gaps: dict[str, list[Gap]] = field(default_factory=dict)
-    staged: dict[str, list[StagedFile]] = field(default_factory=dict)
+    staged: dict[str, list[TableFile]] = field(default_factory=dict)
     fields: dict[str, list[pa.Schema]] = field(default_factory=dict)
 
     @classmethod
@@ -46,7 +46,7 @@ class TaskReports:
             for journal, gaps in found.get("gaps", {}).items():
                 reports.gaps.setdefault(journal, []).extend(Gap(*gap) for gap in gaps)
             if "staged" in found:
-                reports.staged.setdefault(found["table"], []).append(StagedFile(*found["staged"]))
+                reports.staged.setdefault(found["table"], []).append(TableFile(*found["staged"]))
             if "fields" in found:
                 reports.fields.setdefault(found["table"], []).append(ddl.parsed(found["fields"]))
         return reports
@@ -82,11 +82,9 @@ class TableIngest:
                 publishing = self._tables[spec.name]
                 publishing.makeFolders()
                 locks.enter_context(writerLock(publishing.table, self._files))
-                try:
+                with writing(publishing.table):
                     setFormat(publishing.table, self._form, self._files)
                     self._setColumns(spec, publishing.table)
-                except OSError as error:
-                    raise writeRefusal(publishing.table, error) from error
                 publishing.prepare()
             self._locks = locks.pop_all()
         return self
@@ -120,10 +118,8 @@ class TableIngest:
             fields = had.fields
             for each in found:
                 fields = unionSchema(fields, each)
-            try:
+            with writing(table):
                 writeColumns(table, had._replace(fields=fields), self._files)
-            except OSError as error:
-                raise writeRefusal(table, error) from error
         return bool(reports.fields)
 
     def publish(self, number: int, reports: TaskReports) -> int:

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from fleximq.pipeline.broker_link import Place
-from fleximq.pipeline.command.job import JobContext
+from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.journal_files import readSlice
 from fleximq.pipeline.files.schema import ALL_COLUMNS
@@ -140,7 +140,7 @@ _TRIES = 20
 class Ingest:
     """One ingest query, from its start to its end."""
 
-    def __init__(self, feeding: TableIngest, checkpoint: str, run: JobContext, reporter: Reporter | None) -> None:
+    def __init__(self, feeding: TableIngest, checkpoint: str, run: JobRun, reporter: Reporter | None) -> None:
         self._feeding = feeding
         self._checkpoint = checkpoint
         self._run = run

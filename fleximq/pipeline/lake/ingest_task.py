@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.slice_reader import Missing
-from fleximq.pipeline.lake.batch_commit import STAGED, writeRefusal
+from fleximq.pipeline.lake.batch_commit import STAGED, writing
 from fleximq.pipeline.lake.table.columns import BASE, TableColumns, readColumns
 from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
@@ -80,10 +80,8 @@ class _Stage:
             self._infer(rows)
             if not self._isKnown:
                 return
-        try:
+        with writing(self._table):
             self._writer.add(self._decoded(rows))
-        except OSError as error:
-            raise writeRefusal(self._table, error) from error
 
     @property
     def _isKnown(self) -> bool:
@@ -132,10 +130,8 @@ class _Stage:
             self._writer.abandon()
             yield json.dumps({"table": self._spec.name, "fields": ddl.written(self._found)})
             return
-        try:
+        with writing(self._table):
             found = self._writer.close()
-        except OSError as error:
-            raise writeRefusal(self._table, error) from error
         for each in found:
             yield json.dumps({"table": self._spec.name, "staged": each})
 

@@ -5,11 +5,10 @@ reused, so names within a journal are unique. A file is renamed to its name when
 that begin with ``_``.
 """
 
-import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 
 from fleximq.pipeline.errors import PipelineError
 
+_MOMENT = pa.timestamp("us", tz="UTC")
 _NAME = re.compile(r"([0-9]{20})-([0-9]{20})\.parquet")
 #: The metadata keys of each file.
 JOURNAL, SEGMENTS, MISSING = b"fleximq.journal", b"fleximq.segments", b"fleximq.missing"
@@ -28,17 +28,6 @@ class SealedFile(NamedTuple):
     path: str
     first: int
     next: int
-
-
-class MissingThere(NamedTuple):
-    """A range of a sealed segment that was damaged or removed by retention when it was sealed; see
-    :class:`fleximq.pipeline.files.slice_reader.Missing`.
-    """
-
-    first: int
-    next: int
-    why: str
-    lost: bool
 
 
 def sealedName(first: int, next: int) -> str:
@@ -104,8 +93,9 @@ def offsetIn(files: Sequence[SealedFile], time: int) -> int | None:
             place = found.schema_arrow.get_field_index("timestamp")
             for number in range(found.num_row_groups):
                 statistics = found.metadata.row_group(number).column(place).statistics
-                if statistics is not None and statistics.has_min_max and _micros(statistics.max) < time:
-                    continue
+                if statistics is not None and statistics.has_min_max:
+                    if pa.scalar(statistics.max, _MOMENT).value < time:
+                        continue
                 rows = found.read_row_group(number, columns=["offset", "timestamp"])
                 late = pc.greater_equal(rows.column("timestamp").cast("int64"), time)
                 offsets = rows.column("offset").filter(late)
@@ -114,12 +104,3 @@ def offsetIn(files: Sequence[SealedFile], time: int) -> int | None:
         except (OSError, ValueError) as error:
             raise PipelineError(f"{file.path} cannot be read: {error}") from error
     return None
-
-
-def _micros(time: Any) -> int:
-    return int(pa.scalar(time, pa.timestamp("us", tz="UTC")).value)
-
-
-def missingIn(metadata: Mapping[bytes, bytes]) -> list[MissingThere]:
-    """Return the ranges that were missing when a segment was sealed, from the metadata of its file."""
-    return [MissingThere(*each) for each in json.loads(metadata.get(MISSING, b"[]"))]

@@ -22,6 +22,7 @@ from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
 from fleximq.pipeline.files.selection import Selection, Slice
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lake.sealed_segments import JOURNAL, MISSING, SEGMENTS, sealedName
+from fleximq.pipeline.lake.table.parquet_writer import grouped, synced
 
 #: Approximate size of a row group in bytes, before compression.
 GROUP_BYTES = 32 << 20
@@ -90,7 +91,7 @@ def _sealed(slice: Slice, segments: int, folder: str, damaged: bool, files: File
 
     try:
         rows = _write(slice, staged, tell, missing, files)
-        size = _onDisk(staged)
+        size = synced(staged)
         files.rename(staged, final)
         files.syncFolder(folder)
     except JournalError as error:
@@ -104,19 +105,12 @@ def _sealed(slice: Slice, segments: int, folder: str, damaged: bool, files: File
 
 
 def _write(slice: Slice, path: str, tell: Any, missing: list[Missing], files: Files) -> int:
-    schema = schemaOf(ALL_COLUMNS)
-    held: list[pa.RecordBatch] = []
-    rows = size = 0
+    schema, rows = schemaOf(ALL_COLUMNS), 0
     with pq.ParquetWriter(path, schema, **_ENCODING) as writer:
-        for batch in readSlice(slice, ALL_COLUMNS, Selection(), tell, files):
-            held.append(batch)
-            rows += batch.num_rows
-            size += batch.nbytes
-            if size >= GROUP_BYTES:
-                _group(writer, held, schema)
-                held, size = [], 0
-        if held:
-            _group(writer, held, schema)
+        for batches in grouped(readSlice(slice, ALL_COLUMNS, Selection(), tell, files), GROUP_BYTES):
+            table = pa.Table.from_batches(batches, schema)
+            rows += table.num_rows
+            writer.write_table(table, row_group_size=table.num_rows)
         writer.add_key_value_metadata(
             {
                 JOURNAL: slice.journal.encode(),
@@ -125,17 +119,3 @@ def _write(slice: Slice, path: str, tell: Any, missing: list[Missing], files: Fi
             }
         )
     return rows
-
-
-def _group(writer: pq.ParquetWriter, held: list[pa.RecordBatch], schema: pa.Schema) -> None:
-    table = pa.Table.from_batches(held, schema)
-    writer.write_table(table, row_group_size=table.num_rows)
-
-
-def _onDisk(path: str) -> int:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-        return os.fstat(descriptor).st_size
-    finally:
-        os.close(descriptor)

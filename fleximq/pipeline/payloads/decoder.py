@@ -4,7 +4,7 @@ Pure: Arrow in, Arrow out. A row that does not fit gets an error and nulls inste
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -40,10 +40,6 @@ class Decoded(NamedTuple):
     errors: pa.StringArray | None
 
 
-class _Columns(Protocol):
-    def columns(self, values: pa.Array, errors: dict[int, str]) -> list[pa.Array]: ...
-
-
 class Decoder:
     """Decodes payloads.
 
@@ -62,7 +58,7 @@ class Decoder:
             raise OptionRefused("the column 'metadata' has the metadata of messages, so the schema cannot have one")
         #: The decoded columns in order; metadata are the last.
         self.schema: pa.Schema = body.append(METADATA) if identity.metadata else body
-        self._columns: _Columns = _columnsOf(format, body)
+        self._columns = _columnsOf(format, body)
         self._packed = Maps(MessagePack(), body) if format == "json" else None
 
     def __reduce__(self) -> Any:
@@ -138,7 +134,7 @@ def _bodySchema(format: str, schema: pa.Schema | None) -> pa.Schema:
     return schema
 
 
-def _columnsOf(format: str, schema: pa.Schema) -> _Columns:
+def _columnsOf(format: str, schema: pa.Schema) -> Maps | Text | Raw:
     if format == "messagepack":
         return Maps(MessagePack(), schema)
     if format == "json":

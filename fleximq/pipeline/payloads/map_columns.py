@@ -16,7 +16,11 @@ import msgspec
 import pyarrow as pa
 
 from fleximq.pipeline.payloads.ddl import typeWritten
-from fleximq.pipeline.payloads.typed_values import FAULTS, Convert, Format, annotation, exact
+from fleximq.pipeline.payloads.payload_formats import Json, MessagePack
+from fleximq.pipeline.payloads.typed_values import FAULTS, Convert, annotation, exact
+
+#: The formats with maps.
+Format = Json | MessagePack
 
 #: Maximum characters of a clause.
 MAX_CLAUSE = 300

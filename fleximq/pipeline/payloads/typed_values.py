@@ -7,7 +7,7 @@ Decoding is strict: values are neither rounded, guessed nor converted, except as
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from decimal import Context, Decimal, Inexact, InvalidOperation
-from typing import Annotated, Any, Protocol, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 import pyarrow as pa
@@ -32,33 +32,6 @@ _PLAIN: dict[pa.DataType, Any] = {
 }
 
 Convert = Callable[[Any], Any]
-
-
-class Format(Protocol):
-    """A serialisation of maps."""
-
-    @property
-    def name(self) -> str:
-        """Its name in errors."""
-
-    @property
-    def empty(self) -> bytes:
-        """An empty map."""
-
-    def decoder(self, type: Any) -> Callable[[Any], Any]:
-        """Return a decoder for a value of a type, which raises one of :data:`FAULTS` for other bytes."""
-
-    def isMap(self, packed: bytes) -> bool:
-        """Return whether bytes begin like a map."""
-
-    def isNull(self, packed: bytes) -> bool:
-        """Return whether a value is null."""
-
-    def text(self, packed: bytes) -> str:
-        """Return the text for any value: a text as it is, others as JSON."""
-
-    def binary(self, packed: bytes) -> bytes:
-        """Return the bytes of a value."""
 
 
 def annotation(type: pa.DataType) -> Any:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
+from fleximq.journal.files.record_distance import Distance
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 
 #: The next offset of each journal, in the order of their ids.
@@ -170,24 +171,8 @@ def ordered(offsets: Mapping[str, int]) -> Offsets:
     return {journal: offsets[journal] for journal in sorted(offsets)}
 
 
-class BatchLimit(Protocol):
-    """The end of a limited part of a journal: ``offset``, and its ``records`` and ``bytes``."""
-
-    @property
-    def offset(self) -> int:
-        """The first offset after it."""
-
-    @property
-    def records(self) -> int:
-        """The number of records."""
-
-    @property
-    def bytes(self) -> int:
-        """The number of bytes."""
-
-
 #: Advances from one offset of a journal up to another, by at most so many records and so many bytes.
-Advance = Callable[[str, int, int, int | None, int | None], BatchLimit]
+Advance = Callable[[str, int, int, int | None, int | None], Distance]
 
 
 def batchEnd(

@@ -127,7 +127,7 @@ class CompactTests(CompactCase):
         for number in range(3):
             batch = rows([number + 1], journal=[other])
             found = [each._replace(journal=other) for each in stage(self.table, batch, batch=self.batches)]
-            path = f"{self.table}/_fleximq/staged/{found[0].name}"
+            path = f"{self.table}/_fleximq/staged/{found[0].path}"
             table = pq.read_table(path)
             with pq.ParquetWriter(path, BASE) as writer:
                 writer.write_table(table)

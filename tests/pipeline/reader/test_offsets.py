@@ -10,11 +10,11 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.pipeline.installed import missing as skip
 
 if not skip:
+    from fleximq.journal.files.record_distance import Distance
     from fleximq.pipeline.errors import OptionRefused
     from fleximq.pipeline.reader.offsets import (
         EARLIEST,
         LATEST,
-        BatchLimit,
         Point,
         Points,
         RecordsMissing,
@@ -123,15 +123,7 @@ class CheckedTests(SynchronousTestCase):
                 self.assertIn("journal j", sentence)
 
 
-class Taken(NamedTuple):
-    """See Reached."""
-
-    offset: int
-    records: int
-    bytes: int
-
-
-def advance(journal: str, start: int, end: int, records: int | None, size: int | None) -> Taken:
+def advance(journal: str, start: int, end: int, records: int | None, size: int | None) -> Distance:
     """Go through a journal in which every record has 10 bytes; 1 to 9 are one frame, 10 to 19 and so on others."""
     offset = start
     while offset < end:
@@ -142,13 +134,13 @@ def advance(journal: str, start: int, end: int, records: int | None, size: int |
         if size is not None and offset > start and (offset - start + frame) * 10 > size:
             break
         offset += frame
-    return Taken(offset, offset - start, (offset - start) * 10)
+    return Distance(offset, offset - start, (offset - start) * 10)
 
 
 class AdmittedTests(SynchronousTestCase):
     """How much of what waits is taken at once."""
 
-    def notAsked(self, *arguments: object) -> BatchLimit:
+    def notAsked(self, *arguments: object) -> Distance:
         """Fail, as no journal is read without limits."""
         raise AssertionError(f"asked for {arguments}")
 

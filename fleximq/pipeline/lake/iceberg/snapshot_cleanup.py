@@ -96,7 +96,8 @@ def _unnamed(found: Table, paths: set[str]) -> set[str]:
         parent, name = os.path.split(localPath(location))
         return f"{folder(parent)}/{name}"
 
-    left = paths - {real(each) for each in (found.metadata_location, *_earlier(found.metadata))}
+    earlier = [each.metadata_file for each in found.metadata.metadata_log]
+    left = paths - {real(each) for each in (found.metadata_location, *earlier)}
     known: set[str] = set()
     for snapshot in sorted(found.metadata.snapshots, key=lambda each: -each.timestamp_ms):
         if not left:
@@ -110,8 +111,3 @@ def _unnamed(found: Table, paths: set[str]) -> set[str]:
             for entry in manifest.fetch_manifest_entry(found.io, discard_deleted=True):
                 left.discard(real(entry.data_file.file_path))
     return left
-
-
-def _earlier(metadata: TableMetadata) -> Iterator[str]:
-    for each in metadata.metadata_log:
-        yield each.metadata_file

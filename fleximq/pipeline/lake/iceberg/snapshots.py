@@ -5,8 +5,8 @@ No file is deleted here, since readers of older snapshots need them (see
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -18,6 +18,7 @@ from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.iceberg.iceberg_catalog import NAMESPACE, catalogOf
 from fleximq.pipeline.lake.table.file_names import dateOf
 from fleximq.pipeline.lake.table.format import formatOf
+from fleximq.pipeline.lake.table.table_log import logErrors
 
 #: Number of attempts to commit a change while others commit to the table as well.
 TRIES = 5
@@ -36,15 +37,8 @@ class LiveFile(NamedTuple):
 Change = Callable[[Table], tuple[Sequence[DataFile], Sequence[DataFile]]]
 
 
-@contextmanager
-def icebergErrors(table: str) -> Iterator[None]:
-    """Turn any error into one sentence; raises LakeRefused if the block raised an error."""
-    try:
-        yield
-    except LakeRefused:
-        raise
-    except Exception as error:
-        raise LakeRefused(f"the table {table} cannot be changed by Iceberg: {error}") from error
+#: Turns any error into one sentence.
+icebergErrors = partial(logErrors, words="changed by Iceberg")
 
 
 def openTable(table: str) -> Table | None:

@@ -4,13 +4,21 @@ Files of one journal never overlap, so their row groups are copied one file afte
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fleximq.pipeline.lake.table.parquet_writer import GROUP_BYTES, Span, fileMetadata, parquetOptions, spansOf
+from fleximq.pipeline.lake.table.parquet_writer import (
+    GROUP_BYTES,
+    Span,
+    fileMetadata,
+    grouped,
+    parquetOptions,
+    spansOf,
+    synced,
+)
 
 _MAGIC = b"PAR1"
 
@@ -91,7 +99,7 @@ def merge(folder: str, group: Sequence[MergePart], path: str, schema: pa.Schema 
     try:
         if schema is None:
             schema = pa.unify_schemas([file.schema_arrow.remove_metadata() for file in files])
-        ends = [_tail(f"{folder}/{part.name}") for part in group]
+        ends = [os.stat(f"{folder}/{part.name}").st_size for part in group]
         spans = _together([span for part in group for span in part.spans])
         # A reader with the old listing, and so the old length, must not take the new file for the old one.
         for padding in range(8):
@@ -103,34 +111,16 @@ def merge(folder: str, group: Sequence[MergePart], path: str, schema: pa.Schema 
     finally:
         for file in files:
             file.close()
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    synced(path)
 
 
 def _write(files: Sequence[pq.ParquetFile], schema: pa.Schema, path: str, metadata: dict[bytes, bytes]) -> None:
+    groups = (_aligned(file.read_row_group(each), schema) for file in files for each in range(file.num_row_groups))
     with pq.ParquetWriter(path, schema, **parquetOptions(schema)) as writer:
-        for table in _groups(files, schema):
+        for tables in grouped(groups, GROUP_BYTES):
+            table = pa.concat_tables(tables)
             writer.write_table(table, row_group_size=max(1, table.num_rows))
         writer.add_key_value_metadata(metadata)
-
-
-def _groups(files: Sequence[pq.ParquetFile], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield all rows in blocks of the size of a row group."""
-    held: list[pa.Table] = []
-    size = 0
-    for file in files:
-        for number in range(file.num_row_groups):
-            table = _aligned(file.read_row_group(number), schema)
-            held.append(table)
-            size += table.nbytes
-            if size >= GROUP_BYTES:
-                yield pa.concat_tables(held)
-                held, size = [], 0
-    if held:
-        yield pa.concat_tables(held)
 
 
 def _aligned(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -156,10 +146,6 @@ def _together(spans: Sequence[Span]) -> list[Span]:
             min(first.batch, span.batch),
         )
     return [first]
-
-
-def _tail(path: str) -> int:
-    return os.stat(path).st_size
 
 
 def _looksLike(path: str, size: int) -> bool:

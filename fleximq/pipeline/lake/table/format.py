@@ -1,8 +1,6 @@
 """The format of a table: plain Parquet files, or files that a log of Delta Lake or Iceberg names."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from fleximq.journal.files.file_system import Files, readFile, replaceFile
@@ -43,14 +41,3 @@ def setFormat(table: str, wanted: dict[str, Any], files: Files | None = None) ->
             raise LakeRefused(f"the table {table} is of format {had['format']} and cannot become {wanted['format']}")
         return
     replaceFile(files, f"{table}/{OWN}", _NAME, json.dumps(wanted).encode())
-
-
-@contextmanager
-def needing(table: str, extra: str) -> Iterator[None]:
-    """Turn a failed import into a LakeRefused whose sentence names the extra to install."""
-    try:
-        yield
-    except ImportError as error:
-        raise LakeRefused(
-            f"the table {table} needs the extra {extra}: pip install 'fleximq[{extra}]' ({error})"
-        ) from error

@@ -7,15 +7,16 @@ of topics and rows are unlimited. This file is hot: see docs/guides/pipeline-lak
 import json
 import os
 import uuid
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fleximq.pipeline.lake.table.file_names import dateOf
-from fleximq.pipeline.lake.table.table_log import StagedFile
+from fleximq.pipeline.lake.table.table_log import TableFile
 
 #: The metadata keys of each file: its topic's full name; and, as JSON, for each journal the journal's id, the first and
 #: the last offset, the number of rows, and the first batch.
@@ -24,6 +25,7 @@ TOPIC, SPANS = b"fleximq.topic", b"fleximq.spans"
 MAX_BUFFERED_BYTES, MAX_OPEN_FILES = 128 << 20, 32
 #: Approximate size of a row group in bytes, before compression.
 GROUP_BYTES = 64 << 20
+_Part = TypeVar("_Part", pa.Table, pa.RecordBatch)
 _DAY = 86_400_000_000
 _DICTIONARIES = ("journal", "topic", "publisher", "dialect", "content", "reason")
 
@@ -95,7 +97,7 @@ class StagingWriter:
         self._attempt = uuid.uuid4().hex
         self._rows: dict[tuple[str, int], _Rows] = {}
         self._opened: dict[tuple[str, int], None] = {}
-        self._staged: list[StagedFile] = []
+        self._staged: list[TableFile] = []
         self._names = 0
         self._bytes = 0
 
@@ -114,7 +116,7 @@ class StagingWriter:
         while self._bytes > MAX_BUFFERED_BYTES:
             self._flush(max(self._rows, key=lambda key: self._rows[key].bytes))
 
-    def close(self) -> list[StagedFile]:
+    def close(self) -> list[TableFile]:
         """Write all buffered rows, and return the files; each is complete and on disk. Raises OSError if they cannot be
         written.
         """
@@ -126,7 +128,7 @@ class StagingWriter:
 
     def abandon(self) -> None:
         """Delete the staged files as far as possible."""
-        names = [each.name for each in self._staged]
+        names = [each.path for each in self._staged]
         for rows in self._rows.values():
             if rows.open is not None:
                 names.append(rows.open.name)
@@ -172,9 +174,9 @@ class StagingWriter:
         span = Span(self._journal, rows.first, rows.last, rows.number, self._batch)
         writer.add_key_value_metadata(fileMetadata([span], topic))
         writer.close()
-        size = _synced(f"{self._folder}/{name}")
+        size = synced(f"{self._folder}/{name}")
         self._staged.append(
-            StagedFile(name, topic, dateOf(day), self._journal, rows.first, rows.last, rows.number, size)
+            TableFile(name, topic, dateOf(day), self._journal, rows.first, rows.last, rows.number, size)
         )
         if rows.waiting:
             # It was completed to limit the open files; its rows are still buffered.
@@ -182,7 +184,30 @@ class StagingWriter:
             later.waiting, later.bytes = rows.waiting, rows.bytes
 
 
-def _synced(path: str) -> int:
+def rowsByJournal(paths: Iterable[str]) -> dict[str, int]:
+    """Return the number of rows of each journal in some files."""
+    rows: Counter[str] = Counter()
+    for path in paths:
+        for each in pq.ParquetFile(path).read(["journal"]).column("journal").value_counts().to_pylist():
+            rows[each["values"]] += each["counts"]
+    return dict(rows)
+
+
+def grouped(parts: Iterable[_Part], size: int) -> Iterator[list[_Part]]:
+    """Yield tables or batches in groups of at least so many bytes, except for the last."""
+    held: list[_Part] = []
+    left = size
+    for part in parts:
+        held.append(part)
+        left -= part.nbytes
+        if left <= 0:
+            yield held
+            held, left = [], size
+    if held:
+        yield held
+
+
+def synced(path: str) -> int:
     """Sync a file to disk and return its size."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

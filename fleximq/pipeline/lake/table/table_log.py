@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import ClassVar, NamedTuple
 
 from fleximq.journal.files.file_system import Files
@@ -18,10 +18,13 @@ MANY_FILES = 100
 Exclusive = Callable[[], AbstractContextManager[None]]
 
 
-class StagedFile(NamedTuple):
-    """A complete file that a task has staged: rows of one topic, one day and one journal."""
+class TableFile(NamedTuple):
+    """A complete file with rows of one topic, one day and one journal.
 
-    name: str
+    ``path`` is its name in the folder of staged files, or its final path within the table.
+    """
+
+    path: str
     topic: str
     date: str
     journal: str
@@ -40,19 +43,6 @@ class BatchRange(NamedTuple):
     number: int
     start: Mapping[str, int]
     end: Mapping[str, int]
-
-
-class PlacedFile(NamedTuple):
-    """A file of a batch at its final ``path``, relative to the table."""
-
-    path: str
-    topic: str
-    date: str
-    journal: str
-    first: int
-    last: int
-    rows: int
-    bytes: int
 
 
 class Compacted(NamedTuple):
@@ -75,6 +65,17 @@ class CompactionGoal(NamedTuple):
         return not small or (age < self.olderThan and small < self.many)
 
 
+@contextmanager
+def logErrors(table: str, words: str) -> Iterator[None]:
+    """Turn any error of the block into a LakeRefused; ``words``: what the table cannot be."""
+    try:
+        yield
+    except LakeRefused:
+        raise
+    except Exception as error:
+        raise LakeRefused(f"the table {table} cannot be {words}: {error}") from error
+
+
 class TableLog(ABC):
     """The log of one table; the first commit creates it. Readers of the table see the files that its log names."""
 
@@ -84,21 +85,16 @@ class TableLog(ABC):
     def __init__(self, table: str) -> None:
         self._table = table
 
-    def commit(self, batch: int, files: Sequence[PlacedFile]) -> None:
+    def commit(self, batch: int, files: Sequence[TableFile]) -> None:
         """Add the files of a batch in one step; a batch that the log has already is ignored. Raises LakeRefused if the
         log cannot be read or written.
         """
-        if not files:
-            return
-        try:
-            self._commit(batch, files)
-        except LakeRefused:
-            raise
-        except Exception as error:
-            raise LakeRefused(f"the table {self._table} cannot be committed to {self.system}: {error}") from error
+        if files:
+            with logErrors(self._table, f"committed to {self.system}"):
+                self._commit(batch, files)
 
     @abstractmethod
-    def _commit(self, batch: int, files: Sequence[PlacedFile]) -> None:
+    def _commit(self, batch: int, files: Sequence[TableFile]) -> None:
         """Add the files of a batch, at least one, unless the log has the batch; may raise any error."""
 
     @abstractmethod
