@@ -41,11 +41,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The address of a broker, and the credentials for it.
-
-    ``credentials`` is the map of the FlexiMQ document, section 5.2. ``authority``, ``certificate`` and ``key`` name PEM
-    files, which must exist where the tasks run. ``timeout``: the timeout in seconds. Raises OptionRefused if the URL is
-    invalid.
+    """The address of a broker and the credentials for it: the map of the FlexiMQ document, section 5.2. ``authority``,
+    ``certificate`` and ``key`` name PEM files, which must exist where the tasks run. ``timeout`` is in seconds. Raises
+    OptionRefused if the URL is invalid.
     """
 
     url: str
@@ -63,10 +61,8 @@ class Place:
 
     @classmethod
     def of(cls, options: Mapping[str, str], url: str | None = None) -> "Place":
-        """Return the place that options name: ``url``, ``token`` or ``credentials``, ``caFile``, ``certFile`` ..
-
-        :param url: instead of the option of this name, if that has several.
-        :raises OptionRefused: the URL is missing, or an option has an invalid value.
+        """Return the place that options name; ``url`` overrides the option, which may have several. Raises
+        OptionRefused if the URL is missing, or an option has an invalid value.
         """
         named = url or options.get("url")
         if not named:
@@ -81,11 +77,8 @@ class Place:
         )
 
     def connect(self) -> Client:
-        """Return a new client.
-
-        :raises ConnectionLost: the broker is unreachable.
-        :raises JoinRefused: the broker refuses the login.
-        :raises OptionRefused: a file for TLS cannot be read, or the client does not support the URL.
+        """Return a new client; raises ConnectionLost, JoinRefused, or OptionRefused if a file for TLS cannot be read or
+        the client does not support the URL.
         """
         try:
             return connect(
@@ -143,11 +136,8 @@ def _seconds(options: Mapping[str, str]) -> float:
 
 
 class BrokerLink:
-    """Sends requests to one broker; connects on the first request, and reconnects when the connection was lost.
-
-    Use it in a ``with`` statement, in one process.
-
-    :param sleep: and ``now`` are those of the standard library.
+    """Sends requests to one broker from one process; connects on the first request, and again when the connection was
+    lost. Use it in a ``with`` statement.
     """
 
     def __init__(
@@ -178,19 +168,12 @@ class BrokerLink:
 
     @property
     def client(self) -> Client:
-        """The client of the present connection, or of a new one.
-
-        :raises BrokerGone: the broker stayed unreachable for the timeout.
-        :raises BrokerRefused: the broker refuses the login.
-        """
+        """The client of the present connection, or of a new one; raises BrokerGone on timeout, or BrokerRefused."""
         return self._again(lambda client: client)
 
     def ask(self, path: str, arguments: Mapping[str, Any] | None = None) -> Any:
-        """Send a request to a path of the broker and return the answer; retries while the broker is away.
-
-        :raises BrokerGone: it was away for too long.
-        :raises BrokerRefused: it refuses the login, or answered with a permanent error.
-        :raises NotJournalled: it has no journal.
+        """Send a request to a path of the broker and return the answer; retries while the broker is away. Raises
+        BrokerGone after the timeout, BrokerRefused for a permanent error, NotJournalled without a journal.
         """
         return self._again(lambda client: client.ask(path, arguments))
 

@@ -29,12 +29,11 @@ from fleximq.pipeline.errors import OptionRefused, PipelineError, sentenceOf
 
 
 def mergeSettings(parser: ArgumentParser, job: str, jobs: Sequence[str], arguments: Sequence[str]) -> Namespace:
-    """Return the merged settings of a job.
+    """Return the merged settings of a job. Raises SettingError if the file cannot be read, or has an unknown setting,
+    and SystemExit for an invalid command line, and after the help was shown.
 
     :param parser: has all of its options, among them ``--config``, and those of the settings file.
     :param jobs: the names of all jobs, which may have tables in the file.
-    :raises SettingError: the file cannot be read, or has an unknown setting; the sentence names the file.
-    :raises SystemExit: for an invalid command line, and after the help was shown.
     """
     byName = {action.dest: action for action in parser._actions if action.dest != argparse.SUPPRESS}
     otherwise = {name: action.default for name, action in byName.items() if action.default is not argparse.SUPPRESS}
@@ -120,9 +119,8 @@ def jobOf(name: str) -> Job:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run these arguments, those of the process if None, and return the exit code: 0 on success.
-
-    :raises SystemExit: for invalid arguments (1), and after help or version were shown (0).
+    """Run these arguments, those of the process if None, and return the exit code, 0 on success; raises SystemExit for
+    invalid arguments (1), and after help or version were shown (0).
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     parser = CommandParser(prog=PROGRAM, description="Jobs on Spark over the broker's journal.")

@@ -64,9 +64,7 @@ class FlexiMQSource(DataSource):
 
 
 def columnsOf(schema: StructType, decoding: Decoding | None = None) -> list[str]:
-    """Return the columns of a schema, which may be the user's own; raises OptionRefused if the source does not have one
-    of them.
-    """
+    """Return the columns of a schema, perhaps the user's; raises OptionRefused if the source lacks one of them."""
     made = decoding.types() if decoding else {}
     types = {**_TYPES, **{name: from_arrow_type(type) for name, type in made.items()}}
     for field in schema.fields:

@@ -21,11 +21,8 @@ from fleximq.pipeline.errors import OptionRefused, PipelineError
 
 
 def checkSource(options: Mapping[str, str]) -> None:
-    """Check the source's options and its folders, without connecting to a broker.
-
-    :raises OptionRefused: an option has an invalid value, or a named folder has no journal.
-    :raises JournalError: a named folder is no journal.
-    :raises PipelineError: Spark is not installed.
+    """Check the source's options and its folders, without connecting to a broker. Raises OptionRefused for an invalid
+    value or a folder without journals, JournalError for a folder that is no journal, and PipelineError without Spark.
     """
     try:
         from fleximq.pipeline.reader.journals import Journals
@@ -44,9 +41,7 @@ _WRITTEN = re.compile(r"(\d{1,9})(ms|s|m|h|d)")
 
 
 def duration(name: str, value: object) -> int:
-    """Parse a duration to microseconds: a number of seconds, or text with a unit; raises SettingError if it is no
-    duration, or zero.
-    """
+    """Parse a duration to microseconds: seconds as a number, or text with a unit; raises SettingError."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**9:
         return value * 1_000_000
     found = _WRITTEN.fullmatch(value) if isinstance(value, str) else None
@@ -74,10 +69,8 @@ _SCHEMES = ("tcp", "tls", "ipc")
 
 
 class Job(NamedTuple):
-    """One job of the command ``fleximq-pipeline``.
-
-    ``prepare`` adds its options to a parser, and ``run`` does the work; a
-    :class:`~fleximq.pipeline.errors.PipelineError` or a :class:`~fleximq.errors.SettingError` from it is printed as its
+    """One job: ``prepare`` adds its options to a parser, ``run`` does the work. A
+    :class:`~fleximq.pipeline.errors.PipelineError` or :class:`~fleximq.errors.SettingError` from it is printed as its
     sentence, with exit code 1. ``brief``: it ends by itself, usually soon.
     """
 
@@ -95,14 +88,12 @@ def option(
     section: str | None = None,
     **more: Any,
 ) -> None:
-    """Add an option that may be in the settings file as well.
+    """Add an option, which may be in the settings file as well, to a parser or a group.
 
-    :param parser: or a group of one.
     :param words: the help text.
     :param read: a parser such as those of :mod:`fleximq.config.option_values`: takes the option's name, and its text or
-        its value in the file. It is called for each element of a list in the file if the option may be repeated.
+        its value in the file; called for each element of a list in the file if the option may be repeated.
     :param section: the table of the settings file; that of the job if None.
-    :param more: arguments of ``add_argument``.
     """
     if read is not None:
         more |= {"type": _typed(name.lstrip("-"), read), "metavar": metavar}
@@ -127,9 +118,7 @@ def _typed(name: str, read: Callable[[str, Any], Any]) -> Callable[[str], Any]:
 
 
 def place(name: str, value: object) -> str:
-    """Parse the URL of a broker, or several separated by commas, for ``option``; raises SettingError if a client cannot
-    use it.
-    """
+    """Parse the URL of a broker, or several separated by commas; raises SettingError if a client cannot use it."""
     written = option_values.text(name, value)
     for each in written.split(","):
         scheme, colon, rest = each.strip().partition("://")
@@ -139,12 +128,12 @@ def place(name: str, value: object) -> str:
 
 
 def lowered(name: str, value: object) -> str:
-    """Parse a word, for ``option``, regardless of its case."""
+    """Parse a word regardless of its case."""
     return option_values.text(name, value).lower()
 
 
 def positiveNumber(name: str, value: object) -> int:
-    """Parse a whole number of at least 1, for ``option``; raises SettingError if it is none."""
+    """Parse a whole number of at least 1; raises SettingError if it is none."""
     with suppress(SettingError):
         number = option_values.count(name, value)
         if number > 0:
@@ -153,9 +142,7 @@ def positiveNumber(name: str, value: object) -> int:
 
 
 def streamStart(name: str, value: object) -> str:
-    """Parse the start of a new stream, for ``option``, as the source's ``startingOffsets``; raises SettingError if it
-    is neither earliest, latest nor an offset.
-    """
+    """Parse the start of a new stream: earliest, latest or an offset; raises SettingError for others."""
     from fleximq.pipeline.reader.offsets import EARLIEST, pointsOf
 
     written = str(value)
@@ -193,8 +180,8 @@ def addJournal(group: Any) -> None:
 
 
 def sourceOptions(arguments: Namespace) -> dict[str, str]:
-    """Return the arguments for the options of :func:`addSource`, as options of Spark's source ``fleximq``; raises
-    OptionRefused if neither a journal nor a broker was named, or arguments exclude each other.
+    """Return the arguments for :func:`addSource` as options of Spark's source ``fleximq``; raises OptionRefused if no
+    source was named, or arguments exclude each other.
     """
     for one, other in INSTEAD:
         if getattr(arguments, one) and getattr(arguments, other):
@@ -224,10 +211,7 @@ def brokerOptions(arguments: Namespace) -> dict[str, str]:
 
 
 def addStream(group: Any, checkpoint: str, trigger: int) -> None:
-    """Add the options of a streaming query.
-
-    :param checkpoint: the default folder of Spark's checkpoint; ``trigger``: the default interval in microseconds.
-    """
+    """Add the options of a query; they have a default folder for the checkpoint and interval in microseconds."""
     option(group, "--checkpoint", "FOLDER", f"the folder of Spark's checkpoint ({checkpoint})")
     words = f"how often it looks for messages ({trigger // 1_000_000}s)"
     option(group, "--trigger", "TIME", words, duration, default=trigger)

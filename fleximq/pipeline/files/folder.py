@@ -37,9 +37,7 @@ class Extent(NamedTuple):
 
 
 class Folder:
-    """The folder of one journal; ``id`` is the journal's. Used by one thread. Raises JournalError if it is no journal,
-    or cannot be read.
-    """
+    """The folder of the journal ``id``; for one thread. Raises JournalError if it is none or unreadable."""
 
     def __init__(self, path: str, files: Files | None = None, sleep: Callable[[float], None] = time.sleep) -> None:
         self.path = path

@@ -50,14 +50,12 @@ class PlacedFrame(NamedTuple):
 def decodeFrames(
     buffer: Any, places: Iterable[PlacedFrame], columns: Sequence[str], journal: str, selection: Selection
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the selected records of frames, in order, as batches of at most 4 MiB and 40,000 records.
-
-    A frame is never divided, so a larger one is a batch by itself. There are no empty batches.
+    """Yield the selected records of frames, in order, as batches of at most 4 MiB and 40,000 records, never empty. A
+    frame is never divided, so a larger one is a batch by itself. Raises FrameError if a frame contradicts itself, or
+    has no records.
 
     :param buffer: bytes, referenced by the batches; frames begin in it at multiples of 8.
     :param columns: names from :data:`fleximq.pipeline.files.schema.ALL_COLUMNS`, in the order of the result.
-    :param journal: the journal's id.
-    :raises FrameError: a frame contradicts itself, or has no records.
     """
     views = _Views(buffer)
     schema = schemaOf(columns)
@@ -263,10 +261,7 @@ class _FrameBatch:
         return pa.array(names, pa.string()).take(pa.array(_at(which, rows)))
 
     def _entries(self, at: Numbers, number: Numbers) -> Numbers:
-        """Return the list entry of each record, as an index into the concatenated lists of all frames.
-
-        :param at: the starts of the columns with the entries; ``number``: the length of each list.
-        """
+        """Return the list entry of each record, as an index into the concatenated lists, which have these lengths."""
         of = self._column(self._views.u32, 4, at)
         ends = np.cumsum(number)
         entries: Numbers = np.repeat(ends - number, self._counts) + of
@@ -308,10 +303,7 @@ class _FrameBatch:
 
 
 def _concatenated(view: Numbers, at: Numbers, counts: Numbers, starts: Numbers) -> Numbers:
-    """Return the concatenation of slices of a view: so many numbers from each of these indexes.
-
-    :param starts: where each slice begins in the result.
-    """
+    """Return slices of a view, so many numbers from each index, concatenated; each begins there in the result."""
     total = int(starts[-1] + counts[-1])
     if total >= _LONG * len(at):
         pieces = [view[start : start + count] for start, count in zip(at.tolist(), counts.tolist(), strict=True)]

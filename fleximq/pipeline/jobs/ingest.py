@@ -86,11 +86,7 @@ def _format(name: str, written: object) -> str:
 
 
 def run(arguments: Namespace, run: JobRun) -> None:
-    """Ingest until stopped, or until all messages are ingested.
-
-    :raises OptionRefused: an option is missing or invalid.
-    :raises LakeRefused: a table cannot be written, or is damaged.
-    """
+    """Ingest until stopped, or all is ingested; raises OptionRefused or LakeRefused."""
     if not arguments.lake:
         raise OptionRefused("--lake FOLDER is needed: it says where the tables go")
     from fleximq.pipeline.lake.ingest_driver import TableIngest

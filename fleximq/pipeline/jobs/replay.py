@@ -157,10 +157,7 @@ def _look(into: Mapping[str, str], run: JobRun) -> None:
 
 
 class Replay:
-    """One replay, from its present progress to its end.
-
-    :param progress: written to ``state`` before each transaction.
-    """
+    """One replay, from its present progress to its end; writes the progress before each transaction."""
 
     def __init__(
         self, origin: Origin, into: Mapping[str, str], state: ReplayState, progress: ReplayProgress, run: JobRun

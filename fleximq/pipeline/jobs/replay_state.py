@@ -44,10 +44,8 @@ class ReplayProgress:
 
 
 class ReplayState:
-    """The file of one replay, locked in a ``with`` statement.
-
-    :param folder: the folder of the files of replays.
-    :raises OptionRefused: another process has locked it, it belongs to another replay, or it cannot be read.
+    """The file of one replay, locked in a ``with`` statement; raises OptionRefused if another process has locked it, it
+    belongs to another replay, or it cannot be read.
     """
 
     def __init__(self, folder: str, name: str, what: dict[str, Any]) -> None:

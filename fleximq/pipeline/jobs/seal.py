@@ -109,9 +109,8 @@ def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: JobRun) -> tup
 
 
 def neighbours(segments: Sequence[Slice], files: int) -> list[list[Slice]]:
-    """Return segments in about so many groups of about equal size, each with consecutive offsets.
-
-    A gap in the offsets adds a group; fewer segments make fewer groups.
+    """Return segments in about so many groups of about equal size, each with consecutive offsets; a gap in the offsets
+    adds a group.
     """
     groups: list[list[Slice]] = []
     total = sum(each.bytes for each in segments)

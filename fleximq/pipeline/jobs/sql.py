@@ -75,9 +75,7 @@ def _run(arguments: Namespace, run: JobRun) -> None:
 
 
 def _source(arguments: Namespace) -> dict[str, str] | None:
-    """Return the options of the source; None if only a lake is queried. Raises OptionRefused if no source is named, or
-    options contradict each other.
-    """
+    """Return the options of the source, None if only a lake is queried; raises OptionRefused."""
     if arguments.schema is not None and arguments.decode is None:
         raise OptionRefused("--schema belongs to --decode, which is missing")
     if arguments.lake is not None and not arguments.journal and not arguments.url:

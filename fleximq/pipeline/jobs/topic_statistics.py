@@ -93,10 +93,7 @@ def _latency(sent: "Column") -> "Column":
 
 
 def written(rows: "DataFrame", table: str, name: str) -> None:
-    """Write rows as one file of a table; a repeated write replaces it.
-
-    :param name: of the file, unique.
-    """
+    """Write rows as one file of this name to a table; a repeated write replaces it."""
     import pyarrow.parquet as pq
 
     from fleximq.pipeline.lake.table.parquet_writer import synced

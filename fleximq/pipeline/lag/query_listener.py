@@ -45,11 +45,7 @@ def report(
 
 
 class LagListener(StreamingQueryListener):
-    """The listener that :func:`fleximq.pipeline.lag.report` returns.
-
-    :param group: the name of the group, None: that of each query.
-    :param query: the name or id of the only query to report.
-    """
+    """The listener that :func:`fleximq.pipeline.lag.report` returns."""
 
     def __init__(self, spark: SparkSession, places: Sequence[Place], group: str | None, query: str | None) -> None:
         self._spark = spark
@@ -103,9 +99,8 @@ class LagListener(StreamingQueryListener):
 
 
 def sourceOffsets(ends: Sequence[Any]) -> dict[str, int]:
-    """Return the offsets of a query's sources, each given as JSON; the lower one of a journal that is read twice.
-
-    Ignores sources of another kind.
+    """Return the offsets of a query's sources ``fleximq``, given as JSON; the lower one of a journal that is read
+    twice.
     """
     found: dict[str, int] = {}
     for end in ends:

@@ -69,10 +69,7 @@ def forget(place: Place, name: str) -> bool:
 
 
 def groupName(written: str) -> str:
-    """Return the name of a group, checked.
-
-    :raises OptionRefused: it is empty or too long.
-    """
+    """Return the checked name of a group; raises OptionRefused if it is empty or too long."""
     if not 0 < len(written.encode()) <= MAX_GROUP_NAME_BYTES:
         raise OptionRefused(f"the name of a consumer group must have 1 to {MAX_GROUP_NAME_BYTES} bytes")
     return written

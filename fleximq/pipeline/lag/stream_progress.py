@@ -15,10 +15,7 @@ _LEAP = 1_000_000_000
 
 
 class StreamProgress:
-    """The progress of one stream.
-
-    :param report: makes the reporter; ``now`` is a clock in seconds.
-    """
+    """The progress of one stream; ``report`` makes the reporter, ``now`` is a clock in seconds."""
 
     def __init__(
         self,
@@ -44,9 +41,8 @@ class StreamProgress:
             self._nextWait = self._now() + _WAIT_PAUSE
 
     def countLost(self, journal: str, start: int, begin: int) -> None:
-        """Count the removed records between two offsets, as a lower bound.
-
-        If the offsets continue at a multiple of a billion after an unclean stop, only records after it count.
+        """Count the removed records between two offsets, as a lower bound: if the offsets continue at a multiple of a
+        billion after an unclean stop, only records after it count.
         """
         if begin > start:
             first = start if start // _LEAP == begin // _LEAP else begin // _LEAP * _LEAP

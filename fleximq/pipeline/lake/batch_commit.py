@@ -31,10 +31,7 @@ _KEYS = {"batch", "start", "end", "rows", "gaps", "files"}
 
 
 class BatchCommit:
-    """Commits the batches of one ingest to one table, while the ingest holds the table's writer lock.
-
-    :param table: the table's folder, created by :meth:`prepare`.
-    """
+    """Commits the batches of one ingest to one table, while the ingest holds the table's writer lock."""
 
     def __init__(self, table: str, files: Files | None = None) -> None:
         self.table = table
@@ -47,9 +44,9 @@ class BatchCommit:
             _makeFolders(self._files, self._staged)
 
     def prepare(self) -> Ledger:
-        """Create the table's folders, complete an interrupted change, delete staged files, and return the ledger;
-        raises LakeRefused if the table cannot be written, is damaged, or has files but no ledger, so that its messages
-        would be ingested twice.
+        """Create the table's folders, complete an interrupted change, delete staged files, and return the ledger.
+        Raises LakeRefused if the table cannot be written, or has files but no ledger: its messages would be ingested
+        twice.
         """
         self.makeFolders()
         with writing(self.table):
@@ -71,11 +68,11 @@ class BatchCommit:
         gaps: Mapping[str, Iterable[Gap]],
         lossAllowed: bool = False,
     ) -> bool:
-        """Make the files of a batch visible; False if the batch is already committed and its files are rubbish.
+        """Make the files of a batch visible; False if the batch is already committed and its files are rubbish. Raises
+        LakeRefused if the table cannot be written, or the batch does not follow the last one.
 
         :param gaps: records that the journals had lost in the batch.
         :param lossAllowed: whether skipped offsets are recorded as a gap instead of being an error.
-        :raises LakeRefused: the table cannot be written, or the batch does not follow the last one.
         """
         with writing(self.table):
             with exclusive(self.table, self._files):
@@ -147,10 +144,8 @@ class BatchCommit:
 
 @contextmanager
 def exclusive(table: str, files: Files | None = None) -> Iterator[None]:
-    """Hold the table's lock, with every interrupted change completed.
-
-    :raises LakeRefused: the table is damaged, or locked for too long by another process.
-    :raises OSError: it cannot be written.
+    """Hold the table's lock, with every interrupted change completed; raises LakeRefused if the table is damaged or
+    locked for too long by another process, and OSError.
     """
     with changeLock(table, files):
         finish(table, files)
@@ -158,12 +153,8 @@ def exclusive(table: str, files: Files | None = None) -> Iterator[None]:
 
 
 def finish(table: str, files: Files | None = None) -> None:
-    """Complete the batch that the record of intent names, if any.
-
-    The caller holds the table's lock (:func:`fleximq.pipeline.lake.table.lock.changeLock`).
-
-    :raises LakeRefused: the table is damaged.
-    :raises OSError: it cannot be written; the next call completes it.
+    """Complete the batch that the record of intent names, if any; the caller holds the table's lock. Raises LakeRefused
+    if the table is damaged, OSError if it cannot be written: the next call completes it.
     """
     files = files or Files()
     finishRemoval(table, files)

@@ -29,9 +29,7 @@ _RENAME_EXCHANGE = 2
 
 
 def exchange(one: str, other: str) -> None:
-    """Exchange two names of one file system; raises OSError if it failed; ``ENOTSUP`` if the system or the file system
-    does not support it.
-    """
+    """Exchange two names of one file system; raises OSError, with ``ENOTSUP`` if that is not supported."""
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if call is None:
         raise OSError(errno.ENOTSUP, "this system cannot exchange folders")
@@ -67,12 +65,8 @@ def partsIn(table: str, partition: str) -> list[MergePart]:
 def compact(
     table: str, goal: CompactionGoal, files: Files | None = None, now: float | None = None
 ) -> Iterator[Compacted]:
-    """Compact the partitions of a table one by one; yield the result for each that changed.
-
-    A table with a log is compacted through its log.
-
-    :param now: the time, in seconds since 1970.
-    :raises LakeRefused: the table cannot be written, is damaged, or another run compacts it.
+    """Compact the partitions of a table one by one, or through its log; yield the result for each that changed. ``now``
+    is in seconds since 1970. Raises LakeRefused if the table cannot be written, is damaged, or another run compacts it.
     """
     files = files or Files()
     now = time.time() if now is None else now
@@ -122,9 +116,7 @@ def _compacted(
 
 
 def _exchanged(folder: str, aside: str, groups: Sequence[Sequence[MergePart]], files: Files) -> bool:
-    """Replace the files of a partition; False if a merged file has changed in the meantime. Raises OSError if it
-    failed, and the partition is unchanged.
-    """
+    """Replace the files of a partition; False, or OSError, if it is unchanged."""
     gone = {part.name: part for group in groups for part in group}
     try:
         with os.scandir(folder) as entries:

@@ -23,18 +23,14 @@ class DataFile(NamedTuple):
 
 
 def ranges(table: str) -> Mapping[str, Covered]:
-    """Return the range and row count of each journal in a table, by journal id; raises LakeRefused if it is no table,
-    or its ledger is damaged.
-    """
+    """Return the range and row count of each journal in a table; raises LakeRefused if it is none, or is damaged."""
     if not os.path.isdir(f"{table}/{OWN}"):
         raise LakeRefused(f"{table} is no table of a lake: it has no folder {OWN}")
     return readLedger(table).journals
 
 
 def dataFiles(table: str) -> Iterator[DataFile]:
-    """Yield the files that a reader sees, ordered by path; raises LakeRefused if one is damaged, or not written by this
-    pipeline.
-    """
+    """Yield the files that a reader sees, ordered by path; raises LakeRefused for damage or another origin."""
     for folder, folders, names in os.walk(table):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
         for name in sorted(names):

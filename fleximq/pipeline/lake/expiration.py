@@ -23,12 +23,9 @@ _DATE = "date="
 
 
 def expireDays(table: str, rules: Sequence[Rule], now: float, files: Files | None = None) -> list[RemovedDay]:
-    """Remove the days of a table that lie completely before the retention of their topic; return them.
-
-    :param rules: the first matching pattern counts, else the last rule without a pattern; a topic without a rule never
-        expires.
-    :param now: in seconds since 1970.
-    :raises LakeRefused: the table is damaged, or cannot be written.
+    """Remove the days of a table that lie completely before the retention of their topic; return them. The first
+    matching pattern counts, else the last rule without a pattern; a topic without a rule never expires. ``now`` is in
+    seconds since 1970. Raises LakeRefused if the table is damaged, or cannot be written.
     """
     files = files or Files()
     log = logOf(table, files)

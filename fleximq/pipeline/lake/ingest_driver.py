@@ -55,7 +55,6 @@ class TaskReports:
 class TableIngest:
     """Writes to the tables of one lake; use it in a ``with`` statement, which holds their writer locks.
 
-    :param lake: the folder of the lake, with one folder for each table.
     :param form: the table format, for :func:`fleximq.pipeline.lake.table.format.setFormat`.
     :param lossAllowed: whether missing records are recorded as gaps instead of being an error.
     """
@@ -109,9 +108,7 @@ class TableIngest:
             writeColumns(table, wanted, self._files)
 
     def evolve(self, reports: TaskReports) -> bool:
-        """Add the columns that tasks found; True if there were any, and the batch must be staged again. Raises
-        LakeRefused if they cannot be recorded.
-        """
+        """Add the columns that tasks found; True if there were any, and the batch must be staged again."""
         for name, found in reports.fields.items():
             table = self._tables[name].table
             had = requiredColumns(table, self._files)
@@ -123,9 +120,7 @@ class TableIngest:
         return bool(reports.fields)
 
     def publish(self, number: int, reports: TaskReports) -> int:
-        """Commit a batch to all tables and return its rows, 0 if it was committed before; raises LakeRefused if a table
-        cannot be written, or the batch does not follow the last one.
-        """
+        """Commit a batch to all tables and return its rows, 0 if it was committed before; raises LakeRefused."""
         rows = 0
         batch = BatchRange(number, reports.start, reports.end)
         for name, publishing in self._tables.items():
@@ -136,10 +131,8 @@ class TableIngest:
 
 
 def syncOffsets(checkpoint: str, number: int) -> None:
-    """Sync the offsets that Spark wrote for a batch to disk, before the batch is committed.
-
-    Otherwise, after a power loss, Spark could plan the batch with other offsets. Does nothing if the checkpoint is not
-    in a local folder.
+    """Sync the offsets that Spark wrote for a batch, if in a local folder, to disk before the batch is committed:
+    otherwise, after a power loss, Spark could plan the batch with other offsets.
     """
     for path in (f"{checkpoint}/offsets/{number}", f"{checkpoint}/offsets"):
         try:

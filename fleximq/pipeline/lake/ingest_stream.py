@@ -80,9 +80,7 @@ class IngestReader(StreamReader):
         self._specs = tuple(specs)
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
-        """Return the slices between two offsets; the first one also reports these offsets. Raises RecordsMissing if
-        retention has removed some of the records.
-        """
+        """Return the slices between two offsets; the first one also reports these offsets."""
         journals = self._find()
         begins, gaps = {}, {}
         for id, until in end.items():
@@ -101,11 +99,7 @@ class IngestReader(StreamReader):
         return [IngestPartition(None if place else told, each.slice, each.broker) for place, each in enumerate(found)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Stage one slice and yield its report.
-
-        :raises RecordsMissing: records are missing, and ``failOnDataLoss`` is set.
-        :raises LakeRefused: a file cannot be written.
-        """
+        """Stage one slice and yield its report; raises RecordsMissing as ``failOnDataLoss`` says, or LakeRefused."""
         if not isinstance(partition, IngestPartition):
             return
         told = [partition.told] if partition.told is not None else []
@@ -151,10 +145,8 @@ class Ingest:
         self._began = time.monotonic()
 
     def start(self, options: Mapping[str, str], interval: str | None) -> None:
-        """Start the query.
-
-        :param options: those of the source.
-        :param interval: the trigger interval in Spark's format; None: until all messages present now are ingested.
+        """Start the query with these options of the source and this interval in Spark's format; None: until all present
+        messages are ingested.
         """
         spark = self._run.session()
         spark.dataSource.register(IngestSource)
@@ -184,9 +176,7 @@ class Ingest:
         raise LakeRefused(f"the columns of {', '.join(told.fields)} keep growing: give the table a schema")
 
     def follow(self) -> None:
-        """Report progress until the query has ended or the job is stopped; raises StreamingQueryException if it has
-        failed.
-        """
+        """Report progress until the query ends or the job is stopped; raises StreamingQueryException if it failed."""
         query, last = self._query, ""
         if query is None:
             return

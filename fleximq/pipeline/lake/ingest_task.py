@@ -35,11 +35,8 @@ def stage(
     batches: Iterable[pa.RecordBatch],
     missing: Sequence[Missing],
 ) -> Iterator[str]:
-    """Stage records, which have the columns of the source and ``content``, and yield the report.
-
-    :param number: that of the micro-batch.
-    :param missing: the missing records; read after the last batch.
-    :raises LakeRefused: a file cannot be written.
+    """Stage records of a micro-batch, which have the columns of the source and ``content``, and yield the report;
+    raises LakeRefused if a file cannot be written. ``missing`` is read after the last batch.
     """
     stages = [_Stage(lake, spec, journal, number) for spec in specs]
     try:

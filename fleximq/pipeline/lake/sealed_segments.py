@@ -36,9 +36,7 @@ def sealedName(first: int, next: int) -> str:
 
 
 def journalsIn(folder: str) -> list[str]:
-    """Return the ids of the journals with sealed segments; raises PipelineError if the folder is missing or cannot be
-    read.
-    """
+    """Return the ids of the journals with sealed segments; raises PipelineError if the folder cannot be read."""
     try:
         with os.scandir(folder) as entries:
             return sorted(entry.name for entry in entries if entry.name[0] not in "._" and entry.is_dir())
@@ -47,9 +45,7 @@ def journalsIn(folder: str) -> list[str]:
 
 
 def sealedFiles(folder: str, journal: str) -> list[SealedFile]:
-    """Return the sealed files of a journal in order, without overlaps; raises PipelineError if the folder cannot be
-    read.
-    """
+    """Return the sealed files of a journal in order, without overlaps; raises PipelineError."""
     path = f"{folder}/{journal}"
     try:
         names = os.listdir(path)
@@ -68,9 +64,7 @@ def sealedFiles(folder: str, journal: str) -> list[SealedFile]:
 
 
 def unsealedRanges(files: Iterable[SealedFile], start: int, end: int | None) -> list[tuple[int, int | None]]:
-    """Return the ranges of offsets from ``start`` up to before ``end`` that no file has; without an end, the last range
-    has none either.
-    """
+    """Return the ranges of offsets from ``start`` up to before ``end``, if any, that no file has."""
     found: list[tuple[int, int | None]] = []
     for file in files:
         if end is not None and file.first >= end:
@@ -84,8 +78,8 @@ def unsealedRanges(files: Iterable[SealedFile], start: int, end: int | None) -> 
 
 
 def offsetIn(files: Sequence[SealedFile], time: int) -> int | None:
-    """Return the offset of the first record of this time or later (microseconds since 1970); None if there is none.
-    Raises PipelineError if a file cannot be read.
+    """Return the offset of the first record of this time or later (microseconds since 1970), if any; raises
+    PipelineError.
     """
     for file in files:
         try:

@@ -39,10 +39,7 @@ _ENCODING: dict[str, Any] = {
 
 
 class SegmentExport(NamedTuple):
-    """The result for a group of segments: the rows and bytes of their file.
-
-    If they were not sealed, ``why`` is a sentence with the reason.
-    """
+    """The result for a group of segments: the rows and bytes of their file, or ``why`` they were not sealed."""
 
     first: int
     next: int
@@ -59,14 +56,10 @@ class _Lost(Exception):
 def sealSegments(
     segments: Sequence[Slice], folder: str, damaged: bool, files: Files | None = None
 ) -> list[SegmentExport]:
-    """Write the records of segments, and rename the file to its name when it is complete and on disk.
-
-    Where a segment is damaged or missing, the others get files of their own.
-
-    :param segments: complete segments with consecutive offsets.
-    :param folder: the journal's folder, which exists.
-    :param damaged: whether a damaged segment is sealed without its damaged part.
-    :raises PipelineError: the file cannot be written, or the journal cannot be read.
+    """Write the records of complete segments with consecutive offsets to the journal's folder, and rename the file to
+    its name when it is complete and on disk. Where a segment is damaged or missing, the others get files of their own;
+    if ``damaged``, it is sealed without its damaged part. Raises PipelineError if the file cannot be written, or the
+    journal cannot be read.
     """
     files = files or Files()
     first, last = segments[0], segments[-1]

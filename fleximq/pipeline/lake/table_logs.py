@@ -7,9 +7,7 @@ from fleximq.pipeline.lake.table.table_log import TableLog
 
 
 def logOf(table: str, files: Files | None = None) -> TableLog | None:
-    """Return the log of a table, None for a plain Parquet table; raises LakeRefused if the format cannot be read, or
-    its packages are not installed.
-    """
+    """Return the log of a table, None for a plain Parquet table; raises LakeRefused without its format's packages."""
     format = formatOf(table, files)["format"]
     if format == PARQUET:
         return None

@@ -42,10 +42,8 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def parsed(ddl: str) -> pa.Schema:
-    """Return the schema that a text of DDL describes.
-
-    Comments are ignored. Names must be unique regardless of case, as in Spark. Raises OptionRefused if the text is not
-    DDL, or has a type that payloads cannot have.
+    """Return the schema that DDL describes, without comments; raises OptionRefused if it is invalid, has a type that
+    payloads cannot have, or names that differ in case only.
     """
     tokens = _Tokens(ddl)
     fields = _fields(tokens, "", 0)
@@ -55,17 +53,12 @@ def parsed(ddl: str) -> pa.Schema:
 
 
 def written(schema: pa.Schema) -> str:
-    """Return a schema as DDL, which :func:`parsed` accepts; raises OptionRefused if a column has a type that payloads
-    cannot have.
-    """
+    """Return a schema as DDL, which :func:`parsed` accepts; raises as :func:`typeWritten`."""
     return ", ".join(f"{_quoted(field.name)} {typeWritten(field.type)}" for field in schema)
 
 
 def typeWritten(type: pa.DataType) -> str:
-    """Return a type in DDL.
-
-    :raises OptionRefused: payloads cannot have it.
-    """
+    """Return a type in DDL; raises OptionRefused if payloads cannot have it."""
     word = _WRITTEN.get(type)
     if word is not None:
         return word

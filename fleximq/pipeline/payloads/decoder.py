@@ -31,9 +31,8 @@ _ONE = {"text": pa.string(), "raw": pa.binary()}
 
 
 class Decoded(NamedTuple):
-    """The decoded payloads. ``errors`` has a clause for each row that does not fit, and is None if all fit.
-
-    A row with an error, and one without a payload, is null in ``columns``, and in each column of it.
+    """The decoded payloads. ``errors`` has a clause for each row that does not fit, None if all fit. Such a row, and
+    one without a payload, is null in ``columns``, and in each column of it.
     """
 
     columns: pa.StructArray
@@ -41,12 +40,10 @@ class Decoded(NamedTuple):
 
 
 class Decoder:
-    """Decodes payloads.
+    """Decodes payloads of one of :data:`FORMATS`; messages of the dialect Identity are split before.
 
-    :param format: one of :data:`FORMATS`.
     :param schema: the columns, as :func:`fleximq.pipeline.payloads.ddl.parsed` makes them. ``text`` and ``raw`` need
         none: they have one column, called ``value`` unless the schema says otherwise.
-    :param identity: how messages of the dialect Identity are split before.
     :raises OptionRefused: the format and the schema contradict each other.
     """
 
@@ -71,7 +68,6 @@ class Decoder:
     ) -> Decoded:
         """Decode payloads.
 
-        :param values: payloads, as in the source's column ``value``.
         :param dialects: the column ``dialect``: with it, only messages of the dialect Identity are split.
         :param contents: the column ``content``, which marks payloads as MessagePack; without it, those of FlexiMQ's
             dialect count as MessagePack. The formats ``json`` and ``text`` decode them to the same values or texts.

@@ -53,10 +53,8 @@ class StrictFields:
         self._fields = [(field.name, _Value(format, field.type)) for field in fields]
 
     def read(self, packed: bytes) -> list[Any]:
-        """Return the values of a payload's fields, None for missing ones.
-
-        A payload that is no map is the value of the only field, if its name is ``value``. Raises Misfit if the payload
-        does not fit the schema.
+        """Return the values of a payload's fields, None for missing ones; raises Misfit if the payload does not fit. A
+        payload that is no map is the value of the only field, if its name is ``value``.
         """
         if not packed:
             raise Misfit("the payload is empty")

@@ -88,9 +88,8 @@ def inferred(
 
 
 def unionSchema(one: pa.Schema, other: pa.Schema) -> pa.Schema:
-    """Return the union of two inferred schemas, with the wider type for each common column.
-
-    Of names that differ only in case, the first schema's remain.
+    """Return the union of two inferred schemas, with the wider type for each common column. Of names that differ only
+    in case, the first schema's remain.
     """
     return pa.schema(_admitted(_merged(list(one), list(other), _nothing), one))
 

@@ -34,10 +34,7 @@ def show(rows: pa.Table, format: str, out: TextIO) -> None:
 
 
 def textOf(written: bytes, packed: bool = False) -> str:
-    """Return bytes as text.
-
-    :param packed: whether MessagePack is more likely than text.
-    """
+    """Return bytes as text; ``packed``: MessagePack is more likely than text."""
     for attempt in (_packed, _utf8) if packed else (_utf8, _packed):
         found = attempt(written)
         if found is not None:

@@ -33,11 +33,8 @@ _NAMED = 20
 
 
 class Tables:
-    """The tables that a query can name.
-
-    :param options: those of the source; None if only a lake is queried.
-    :param sealed: the folder of sealed history, which is read with the journals.
-    :param lake: the folder of lake tables.
+    """The tables that a query can name: of the source, with the folder of sealed history, and of the folder of a lake.
+    Without ``options`` only the lake is queried.
     """
 
     def __init__(
@@ -53,8 +50,8 @@ class Tables:
         self._lake = lake
 
     def ask(self, query: str) -> DataFrame:
-        """Return the result of a query; raises PipelineError if it names an unknown table, is invalid, or a journal
-        cannot be read.
+        """Return the result of a query; raises PipelineError if it is invalid or names an unknown table, and on
+        failure.
         """
         columns = columnsIn(query)
         opened: list[str] = []
@@ -78,9 +75,7 @@ class Tables:
             self._close(opened)
 
     def _checkTwins(self, name: str, query: str) -> None:
-        """Check that a query does not name a second topic that Spark would take for the same; raises OptionRefused if
-        it does.
-        """
+        """Raise OptionRefused if a query names a second topic that Spark would take for the same."""
         if self._options is None or name == ALL:
             return
         # Listing all topics would need a pass over the whole journal.

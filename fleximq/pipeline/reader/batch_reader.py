@@ -41,9 +41,7 @@ class BatchReader(DataSourceReader):
         return rest
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return slices of all journals, balanced by bytes; raises RecordsMissing if a start offset has been removed by
-        retention.
-        """
+        """Return slices of all journals, balanced by bytes; raises RecordsMissing for a removed start offset."""
         freezeImports()
         journals = _journalsOf(self._options)
         try:
@@ -71,9 +69,8 @@ class BatchReader(DataSourceReader):
 
 
 def _journalsOf(options: SourceOptions) -> Journals:
-    """Return the journals that options name, with the cached lookups of earlier queries.
-
-    A segment without an index has to be scanned completely, which this process then does only once.
+    """Return the journals that options name, with the lookups of earlier queries: a segment without an index has to be
+    scanned completely, which this process then does only once.
     """
     if options.brokers:
         return Journals(options)

@@ -71,11 +71,8 @@ class Journals:
         self._known: dict[str, Journal] = {}
 
     def find(self) -> dict[str, Journal]:
-        """Return the journals that exist now, by id.
-
-        :raises OptionRefused: none was found, or the same one twice.
-        :raises JournalError: a named folder is no journal.
-        :raises PipelineError: a broker is away, refuses, or has no journal.
+        """Return the journals that exist now, by id. Raises OptionRefused if none was found, or the same one twice,
+        JournalError if a named folder is no journal, PipelineError if a broker is away, refuses, or has no journal.
         """
         found: dict[str, Journal] = {}
         for path in [*self._brokers, *self._folders()]:
@@ -134,10 +131,8 @@ def read(
     failOnDataLoss: bool,
     decoding: Decoding | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a partition; none for the empty partition that Spark adds if there are no others.
-
-    :param decoding: how the columns from payloads are made, if requested.
-    :raises RecordsMissing: records are missing, and ``failOnDataLoss`` is set.
+    """Yield the records of a partition; none for the empty partition that Spark adds if there are no others. Raises
+    RecordsMissing if records are missing, and ``failOnDataLoss`` is set.
     """
     freezeImports()
     if not isinstance(partition, SlicePartition):

@@ -69,13 +69,9 @@ class Points:
 
 
 def pointsOf(name: str, written: str, others: Point) -> Points:
-    """Read ``startingOffsets`` and its companions: ``earliest``, ``latest``, an offset, or JSON with one for each
-    journal.
-
-    -2 is earliest and -1 latest, as for Kafka.
-
-    :param others: for journals that the JSON does not name.
-    :raises OptionRefused: the text is none of these.
+    """Read ``startingOffsets`` and its companions: ``earliest`` (or -2, as for Kafka), ``latest`` (-1), an offset, or
+    JSON with one for each journal; ``others`` is for journals that it does not name. Raises OptionRefused for another
+    text.
     """
     text = written.strip()
     if not text.startswith("{"):
@@ -84,8 +80,8 @@ def pointsOf(name: str, written: str, others: Point) -> Points:
 
 
 def timesOf(name: str, written: str, others: Point) -> Points:
-    """Read ``startingTimestamp`` and its companions: milliseconds since 1970, ISO 8601, or JSON with one for each
-    journal; raises OptionRefused if the text is none of these.
+    """Read ``startingTimestamp`` and its companions likewise: milliseconds since 1970, ISO 8601, or JSON with one for
+    each journal.
     """
     text = written.strip()
     if not text.startswith("{"):
@@ -144,11 +140,8 @@ def resolved(point: Point, journal: OffsetSource) -> int:
 
 
 def checked(journal: str, start: int, bounds: Any, fail: bool, warn: Callable[[str], None]) -> int:
-    """Return the possible start of a read from an offset.
-
-    :param bounds: the retained offsets, ``first`` and ``next``.
-    :param warn: called with a sentence if the start differs and ``fail`` is off.
-    :raises RecordsMissing: the start differs, and ``fail`` is on.
+    """Return the possible start of a read from an offset. If it differs, ``fail`` raises RecordsMissing, else ``warn``
+    is called with a sentence.
     """
     if start < bounds.first:
         sentence = (
@@ -178,12 +171,10 @@ Advance = Callable[[str, int, int, int | None, int | None], Distance]
 def batchEnd(
     start: Mapping[str, int], end: Mapping[str, int], records: int | None, size: int | None, advance: Advance
 ) -> Offsets:
-    """Return the end of a micro-batch that begins at ``start`` and must not go beyond ``end``.
+    """Return the end of a micro-batch that begins at ``start`` and must not go beyond ``end``. Journals with long
+    backlogs share the rest of the limit evenly.
 
-    Journals with long backlogs share the rest of the limit evenly.
-
-    :param records: approximate maximum of records, None for unlimited.
-    :param size: approximate maximum of bytes, None for unlimited.
+    :param records: approximate maximum of records, ``size`` of bytes; None for unlimited.
     :param advance: goes at least one record forward, so that each batch makes progress.
     """
     if records is None and size is None:

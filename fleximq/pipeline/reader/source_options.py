@@ -77,9 +77,7 @@ class SourceOptions:
 
     @classmethod
     def of(cls, written: Mapping[str, str]) -> "SourceOptions":
-        """Return the checked options; names are case-insensitive, as everywhere in Spark. Raises OptionRefused if an
-        option is missing, unknown, or has an invalid value.
-        """
+        """Return the checked options; names are case-insensitive, as everywhere in Spark. Raises OptionRefused."""
         options: dict[str, str] = {}
         for name, value in written.items():
             # A name with a dot is a setting of Spark or of a catalog.

@@ -61,9 +61,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._all().find()
 
     def initialOffset(self) -> Offsets:
-        """Return the start of the first micro-batch of a new query; raises RecordsMissing if a named offset has been
-        removed by retention.
-        """
+        """Return the start of a new query; raises RecordsMissing if a named offset was removed by retention."""
         points = self._options.start or Points(LATEST)
         found = {}
         for journal in self._find().values():
@@ -91,9 +89,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._ends()
 
     def latestOffset(self, start: Mapping[str, int], limit: ReadLimit) -> Offsets:
-        """Return the end of the next micro-batch; ``start`` again if no records are waiting. Raises RecordsMissing if a
-        journal of the stream is gone.
-        """
+        """Return the end of the next micro-batch; raises RecordsMissing if a journal of the stream is gone."""
         self._reportProgress(start)
         journals = self._find()
         begin = {journal: start.get(journal, -1) for journal in {*start, *journals}}
@@ -141,9 +137,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {id: journal.end().offset for id, journal in self._find().items()}
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
-        """Return slices between two offsets, balanced by bytes; raises RecordsMissing if retention has removed some
-        records, or a journal is gone.
-        """
+        """Return slices between two offsets, balanced by bytes; raises RecordsMissing if some records are gone."""
         journals = self._find()
         found: list[SlicePartition] = []
         for id, until in sorted(end.items()):

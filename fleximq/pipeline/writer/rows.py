@@ -42,13 +42,12 @@ _Convert = Callable[[Any], Any]
 
 
 class Rows:
-    """Converts rows to records.
+    """Converts rows to records, in groups of about ``portion`` bytes, at most one record more. ``topic`` is that of
+    rows without one.
 
-    :param topic: that of rows without one.
     :param packed: whether the bytes of ``value`` are MessagePack already.
     :param original: whether they are payloads as the source reads them, to publish unchanged; the column ``content``,
         or else ``dialect``, has their type.
-    :param portion: approximate bytes of a group, at most one record more.
     """
 
     def __init__(
@@ -127,9 +126,8 @@ class Rows:
 
 
 def contentsOf(contents: pa.Array | None, dialects: pa.Array | None, number: int) -> list[int]:
-    """Return the content types of payloads, as the journal's codes: from a column, or else by their dialects.
-
-    Payloads of an unknown dialect are plain bytes.
+    """Return the content types of payloads, as the journal's codes: from a column, or else by their dialects; those of
+    an unknown dialect are plain bytes.
     """
     if dialects is None or dialects.null_count == number:
         guessed = pa.repeat(pa.scalar(_BYTES, pa.int32()), number)

@@ -61,9 +61,8 @@ class _Sink:
         self._stages = self._check()
 
     def _check(self) -> bool | None:
-        """Tell whether rows are staged; None if the broker is away, for which the tasks wait.
-
-        Spark makes a sink for each commit and abort as well, and those must not fail for this check.
+        """Tell whether rows are staged; None if the broker is away, for which the tasks wait: Spark makes a sink for
+        each commit and abort as well, and those must not fail for this check.
         """
         try:
             with BrokerLink(replace(self._options.place, timeout=0)) as link:
@@ -72,10 +71,7 @@ class _Sink:
             return None
 
     def _isJournalled(self, link: BrokerLink) -> bool:
-        """Tell whether rows are staged, and log the consequences.
-
-        :raises NotJournalled: exactly once was requested, and the broker has no journal.
-        """
+        """Tell whether rows are staged, and log it; raises NotJournalled if exactly once was requested in vain."""
         url = self._options.place.url
         journalled = link.ask("/broker/about")["journal"] is not None
         if self._options.exactlyOnce and not journalled:
@@ -137,12 +133,9 @@ class _Sink:
 
 
 class StreamSink(DataSourceStreamArrowWriter):
-    """Writes the batches of a streaming query; Spark repeats a batch until its commit has succeeded.
-
-    :param options: as the user wrote them; names are case-insensitive.
-    :raises OptionRefused: an option or a column is invalid.
-    :raises NotJournalled: exactly once was requested, and the broker has no journal.
-    :raises BrokerRefused: the broker refuses the login.
+    """Writes the batches of a streaming query; Spark repeats a batch until its commit has succeeded. Raises
+    OptionRefused for an invalid option or column, NotJournalled if exactly once was requested and the broker has no
+    journal, and BrokerRefused.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
@@ -167,10 +160,8 @@ class StreamSink(DataSourceStreamArrowWriter):
 
 
 class BatchSink(DataSourceArrowWriter):
-    """Writes a table; publishes all of it at once when it is complete.
-
-    :param overwrite: whether a topic should be replaced, which is refused.
-    :raises OptionRefused: and others, as :class:`StreamSink`.
+    """Writes a table; publishes all of it at once when it is complete. To overwrite a topic is refused; raises as
+    :class:`StreamSink`.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool = False) -> None:

@@ -49,10 +49,8 @@ class MergedFiles(NamedTuple):
 def compactIceberg(
     table: str, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
 ) -> Iterator[Compacted]:
-    """Merge the small files of a table; yield the result for each partition that changed.
-
-    :param aside: a folder for merged files, used by this run only.
-    :raises LakeRefused: it failed.
+    """Merge the small files of a table; yield the result for each partition that changed, or raise LakeRefused. Only
+    this run uses the folder ``aside``.
     """
     with icebergErrors(table):
         shutil.rmtree(aside, ignore_errors=True)
@@ -72,9 +70,7 @@ def compactIceberg(
 
 
 def _partitions(table: str) -> list[tuple[str, list[LiveFile]]]:
-    """Return the folders of a table with their files in the current snapshot; raises LakeRefused if another engine
-    marked single rows as deleted, which a merge would restore.
-    """
+    """Return the folders of a table with their files in the current snapshot."""
     found = openTable(table)
     if found is None:
         return []

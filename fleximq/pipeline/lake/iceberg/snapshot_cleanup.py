@@ -26,9 +26,7 @@ _METADATA = (".avro", ".metadata.json")
 
 def removeUnused(table: str, now: float, files: Files, exclusive: Exclusive) -> int:
     """Expire the old snapshots of a table, delete the files that no other snapshot names, and return their number.
-
-    :param now: in seconds since 1970.
-    :raises LakeRefused: it failed.
+    ``now`` is in seconds since 1970. Raises LakeRefused if it failed.
     """
     with icebergErrors(table):
         with exclusive():

@@ -42,9 +42,8 @@ icebergErrors = partial(logErrors, words="changed by Iceberg")
 
 
 def openTable(table: str) -> Table | None:
-    """Return the current state of a table, None before its first batch.
-
-    :raises LakeRefused: its metadata name another location, for example in a copied lake.
+    """Return the current state of a table, None before its first batch; raises LakeRefused if its metadata name another
+    location, for example in a copied lake.
     """
     lake, name = os.path.split(table)
     try:
@@ -93,12 +92,9 @@ def rowsAreDeleted(found: Table) -> bool:
 
 
 def replaceFiles(table: str, wanted: Change) -> bool:
-    """Replace files in one snapshot; ``wanted`` is called again if another process has changed the table.
-
-    The caller holds the table's lock. Returns False if there is no change to make, or no table yet.
-
-    :raises CommitFailedException: other processes changed it each time; the table is unchanged.
-    :raises ValidationException: likewise.
+    """Replace files in one snapshot; ``wanted`` is called again if another process has changed the table. The caller
+    holds the table's lock. Returns False if there is no change to make, or no table yet. Raises CommitFailedException
+    or ValidationException if other processes changed it each time; the table is unchanged.
     """
     for left in reversed(range(TRIES)):
         found = openTable(table)

@@ -28,10 +28,7 @@ _NAME = "schema"
 
 
 class TableColumns(NamedTuple):
-    """How a table's payloads are decoded, and the fields that they have.
-
-    ``metadata`` tells whether the metadata of the Identity dialect have a column.
-    """
+    """How a table's payloads are decoded, their fields, and whether Identity's metadata have a column."""
 
     decode: str
     fields: pa.Schema
@@ -58,9 +55,7 @@ class TableColumns(NamedTuple):
 
 
 def added(table: str, known: pa.Schema, fields: Sequence[pa.Field]) -> pa.Schema:
-    """Return the known fields and those of ``fields`` that are new; raises LakeRefused if a field has another type than
-    in existing files.
-    """
+    """Return the known fields and the new ones of ``fields``; raises LakeRefused if a field has another type."""
     found = {field.name: field for field in known}
     for field in fields:
         had = found.setdefault(field.name, field)

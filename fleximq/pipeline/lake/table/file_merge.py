@@ -35,10 +35,8 @@ class MergePart(NamedTuple):
 
 
 def partsOf(folder: str) -> list[MergePart]:
-    """Return the files of a partition that readers see, in the order of a listing.
-
-    :raises OSError: they cannot be read.
-    :raises KeyError: one was not written by this pipeline.
+    """Return the files of a partition that readers see, in the order of a listing; raises OSError, or KeyError if one
+    was not written by this pipeline.
     """
     found = []
     with os.scandir(folder) as entries:
@@ -49,21 +47,14 @@ def partsOf(folder: str) -> list[MergePart]:
 
 
 def partOf(path: str, place: int) -> MergePart:
-    """Return a file with its metadata.
-
-    :param place: its index in the listing.
-    :raises OSError: it cannot be read.
-    :raises KeyError: it was not written by this pipeline.
-    """
+    """Return a file with its metadata and its index in the listing; raises as :func:`partsOf`."""
     state = os.stat(path)
     topic, spans = spansOf(pq.read_metadata(path).metadata or {})
     return MergePart(os.path.basename(path), place, state.st_size, state.st_ino, topic, tuple(spans))
 
 
 def groupsOf(parts: Sequence[MergePart], target: int) -> list[list[MergePart]]:
-    """Return groups of files to merge: files of one journal, each under half of ``target`` bytes, together about
-    ``target``.
-    """
+    """Return files to merge: of one journal, each under half of ``target`` bytes, together about ``target``."""
     small: dict[str, list[MergePart]] = {}
     for part in parts:
         if part.bytes * 2 < target and len({span.journal for span in part.spans}) == 1:
@@ -90,10 +81,8 @@ def lastListed(group: Sequence[MergePart]) -> MergePart:
 
 
 def merge(folder: str, group: Sequence[MergePart], path: str, schema: pa.Schema | None) -> None:
-    """Write the rows of some files as one, complete and on disk.
-
-    :param schema: that of the table; None: the schema of the files.
-    :raises OSError: a file cannot be read or written.
+    """Write the rows of some files as one, complete and on disk, with the table's schema or else the files'; raises
+    OSError.
     """
     files = [pq.ParquetFile(f"{folder}/{part.name}") for part in group]
     try:

@@ -31,9 +31,8 @@ _LIKE_NUMBER = re.compile(r"[0-9+.NI-]")
 
 
 def escaped(topic: str) -> str:
-    """Return a topic's name for a path; a name of more than 200 bytes is truncated and ends with ``~`` and a hash.
-
-    Each file has the full name in its metadata.
+    """Return a topic's name for a path; a name of more than 200 bytes is truncated and ends with ``~`` and a hash. Each
+    file has the full name in its metadata.
     """
     text = _TO_ESCAPE.sub(lambda found: f"%{ord(found[0]):02X}", topic)
     if _LIKE_NUMBER.match(text) or text == _NULL:
@@ -77,10 +76,8 @@ def tableNames(lake: str) -> list[str]:
 
 
 def tablesOf(lake: str | None, names: Sequence[str] | None) -> list[str]:
-    """Return the folders of these tables, or of all.
-
-    :raises OptionRefused: no lake was named.
-    :raises LakeRefused: a table does not exist, or the lake has none.
+    """Return the folders of these tables, or of all; raises OptionRefused if no lake was named, LakeRefused if a table
+    does not exist, or the lake has none.
     """
     if not lake:
         raise OptionRefused("--lake FOLDER is needed: it says where the tables are")

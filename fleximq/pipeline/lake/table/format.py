@@ -13,9 +13,7 @@ _NAME = "format"
 
 
 def formatOf(table: str, files: Files | None = None) -> dict[str, Any]:
-    """Return a table's format as ``format``, with its options; Parquet if none is recorded. Raises LakeRefused if it
-    cannot be read.
-    """
+    """Return a table's format as ``format``, with its options; Parquet if none is recorded. Raises LakeRefused."""
     path = f"{table}/{OWN}/{_NAME}"
     try:
         found = json.loads(readFile(files or Files(), path))
@@ -29,11 +27,7 @@ def formatOf(table: str, files: Files | None = None) -> dict[str, Any]:
 
 
 def setFormat(table: str, wanted: dict[str, Any], files: Files | None = None) -> None:
-    """Record the format of a new table, or check that an existing one has it.
-
-    :raises LakeRefused: the table has another format, or has files already.
-    :raises OSError: it cannot be written.
-    """
+    """Record the format of a new table, or check that an existing one has it. Raises LakeRefused, and OSError."""
     files = files or Files()
     if files.exists(f"{table}/{OWN}/{_NAME}") or files.exists(f"{table}/{OWN}/ledger"):
         had = formatOf(table, files)

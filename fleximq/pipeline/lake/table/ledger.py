@@ -19,9 +19,8 @@ VERSION = 1
 
 
 class Gap(NamedTuple):
-    """Offsets from ``first`` up to before ``next`` of which records may be missing; ``why`` is a clause.
-
-    ``lost`` is True for damage and for records removed before they were ingested, False for regular retention.
+    """Offsets from ``first`` up to before ``next`` of which records may be missing; ``why`` is a clause. ``lost`` is
+    True for damage and for records removed before they were ingested, False for regular retention.
     """
 
     first: int
@@ -31,9 +30,8 @@ class Gap(NamedTuple):
 
 
 class Covered(NamedTuple):
-    """The records of a journal in a table: offsets from ``first`` up to before ``next``, and the number of rows.
-
-    ``expired`` is the number of rows that the lake's own retention has removed.
+    """The records of a journal in a table: offsets from ``first`` up to before ``next``, the number of rows, and that
+    of rows which the lake's own retention has removed.
     """
 
     first: int
@@ -98,9 +96,7 @@ def _joined(gaps: Iterable[Gap]) -> Iterable[Gap]:
 
 
 def readLedger(table: str, files: Files | None = None) -> Ledger:
-    """Return a table's ledger, an empty one if it has none; raises LakeRefused if it cannot be read, or is of a newer
-    version.
-    """
+    """Return a table's ledger, an empty one if it has none; raises LakeRefused if damaged or of a newer version."""
     path = f"{table}/{OWN}/{LEDGER}"
     try:
         content = readFile(files or Files(), path)

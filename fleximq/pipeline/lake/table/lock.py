@@ -25,23 +25,19 @@ def changeLock(
     timeout: float = TIMEOUT,
     sleep: Callable[[float], None] = time.sleep,
 ) -> AbstractContextManager[None]:
-    """Hold the lock for changes of a table's visible files; hold it for milliseconds only. Raises LakeRefused if
-    another process holds it for longer than ``timeout`` seconds, or it cannot be created.
+    """Hold the lock for changes of a table's visible files, for milliseconds only; raises LakeRefused if another
+    process holds it for longer than ``timeout`` seconds, or it cannot be created.
     """
     return _locked(table, "lock", files or Files(), timeout, sleep)
 
 
 def writerLock(table: str, files: Files | None = None) -> AbstractContextManager[None]:
-    """Hold the lock of the one ingest that writes to a table; raises LakeRefused if another ingest holds it, or it
-    cannot be created.
-    """
+    """Hold the lock of the one ingest that writes to a table; raises LakeRefused if another holds it."""
     return _locked(table, "writer", files or Files(), 0.0, time.sleep)
 
 
 def compactorLock(table: str, files: Files | None = None) -> AbstractContextManager[None]:
-    """Hold the lock of the one run that compacts a table; raises LakeRefused if another run holds it, or it cannot be
-    created.
-    """
+    """Hold the lock of the one run that compacts a table; raises LakeRefused if another holds it."""
     return _locked(table, "compactor", files or Files(), 0.0, time.sleep)
 
 

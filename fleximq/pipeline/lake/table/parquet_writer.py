@@ -46,9 +46,7 @@ def fileMetadata(spans: Sequence[Span], topic: str) -> dict[bytes, bytes]:
 
 
 def spansOf(metadata: Any) -> tuple[str, list[Span]]:
-    """Return a file's topic and its spans, from the metadata that :func:`fileMetadata` made; raises KeyError if the
-    file was not written by this pipeline.
-    """
+    """Return a file's topic and its spans from its metadata; raises KeyError if it was not written by this pipeline."""
     return metadata[TOPIC].decode(), [Span(*span) for span in json.loads(metadata[SPANS])]
 
 
@@ -82,11 +80,7 @@ class _Rows:
 
 
 class StagingWriter:
-    """Stages the rows of one journal that one attempt of a task reads, in a local or shared folder.
-
-    :param folder: where files are staged.
-    :param schema: that of the rows; ``topic``, ``offset`` and ``timestamp`` are among them.
-    """
+    """Stages the rows of one journal that one attempt of a task reads, in a local or shared folder."""
 
     def __init__(self, folder: str, schema: pa.Schema, journal: str, batch: int) -> None:
         self._folder = folder
@@ -117,9 +111,7 @@ class StagingWriter:
             self._flush(max(self._rows, key=lambda key: self._rows[key].bytes))
 
     def close(self) -> list[TableFile]:
-        """Write all buffered rows, and return the files; each is complete and on disk. Raises OSError if they cannot be
-        written.
-        """
+        """Write all buffered rows, and return the files; each is complete and on disk. Raises OSError."""
         while self._rows:
             key = next(iter(self._rows))
             self._flush(key)

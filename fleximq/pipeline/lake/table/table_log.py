@@ -19,9 +19,8 @@ Exclusive = Callable[[], AbstractContextManager[None]]
 
 
 class TableFile(NamedTuple):
-    """A complete file with rows of one topic, one day and one journal.
-
-    ``path`` is its name in the folder of staged files, or its final path within the table.
+    """A file with rows of one topic, day and journal; ``path`` is its name while staged, then its path within the
+    table.
     """
 
     path: str
@@ -35,9 +34,8 @@ class TableFile(NamedTuple):
 
 
 class BatchRange(NamedTuple):
-    """The records of a batch: offsets from ``start`` up to before ``end`` of each journal.
-
-    A journal that is missing in ``start`` begins at its ``end``.
+    """A batch: offsets from ``start`` up to before ``end`` of each journal. One that ``start`` lacks begins at its
+    ``end``.
     """
 
     number: int
@@ -77,7 +75,9 @@ def logErrors(table: str, words: str) -> Iterator[None]:
 
 
 class TableLog(ABC):
-    """The log of one table; the first commit creates it. Readers of the table see the files that its log names."""
+    """The log of one table; the first commit creates it. Readers of the table see the files that its log names. All
+    methods raise LakeRefused if the log or a file cannot be read or changed.
+    """
 
     #: Name of the table format, for error sentences.
     system: ClassVar[str]
@@ -86,9 +86,7 @@ class TableLog(ABC):
         self._table = table
 
     def commit(self, batch: int, files: Sequence[TableFile]) -> None:
-        """Add the files of a batch in one step; a batch that the log has already is ignored. Raises LakeRefused if the
-        log cannot be read or written.
-        """
+        """Add the files of a batch in one step; a batch that the log has already is ignored."""
         if files:
             with logErrors(self._table, f"committed to {self.system}"):
                 self._commit(batch, files)
@@ -99,38 +97,26 @@ class TableLog(ABC):
 
     @abstractmethod
     def days(self) -> list[tuple[str, str]]:
-        """Return the topics and days (``YYYY-MM-DD``) of the table; none before its first batch. Raises LakeRefused if
-        the log cannot be read.
-        """
+        """Return the topics and days (``YYYY-MM-DD``) of the table; none before its first batch."""
 
     @abstractmethod
     def rows(self, days: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], Mapping[str, int]]:
-        """Return the number of rows of each journal for each of these topics and days; raises LakeRefused if the log or
-        a file cannot be read.
-        """
+        """Return the number of rows of each journal for each of these topics and days."""
 
     @abstractmethod
     def deleteDays(self, days: Sequence[Sequence[str]]) -> None:
-        """Remove topics with their days from the table; idempotent. Their files are deleted a week later.
-
-        The caller holds the table's lock. Raises LakeRefused if the log cannot be changed.
+        """Remove topics with their days from the table; idempotent. Their files are deleted a week later. The caller
+        holds the table's lock.
         """
 
     @abstractmethod
     def compact(
         self, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
     ) -> Iterator[Compacted]:
-        """Merge small files; yield the result for each partition that changed.
-
-        :param aside: a folder for merged files, used by this run only.
-        :param now: seconds since 1970.
-        :raises LakeRefused: the log or a file cannot be changed.
+        """Merge small files; yield the result for each partition that changed. Only this run uses the folder ``aside``;
+        ``now`` is in seconds since 1970.
         """
 
     @abstractmethod
     def cleanUp(self, now: float, files: Files, exclusive: Exclusive) -> None:
-        """Delete files that the table has not needed for a week.
-
-        :param now: seconds since 1970.
-        :raises LakeRefused: the log cannot be changed.
-        """
+        """Delete files that the table has not needed for a week."""
