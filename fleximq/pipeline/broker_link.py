@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, TypeVar
 
 from fleximq.client.blocking import Client, connect
@@ -154,9 +153,7 @@ class BrokerLink:
     def __enter__(self) -> "BrokerLink":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -31,31 +31,25 @@ class FlexiMQSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for ``format``."""
         return "fleximq"
 
     def schema(self) -> str:
-        """Return the columns that the options select; raises OptionRefused if an option is wrong."""
         freezeImports()
         options = SourceOptions.of(self.options)
         return ddlOf(options.columns, options.decoding.ddl() if options.decoding else {})
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the batch reader."""
         options = SourceOptions.of(self.options)
         return BatchReader(options, columnsOf(schema, options.decoding))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the stream reader."""
         options = SourceOptions.of(self.options)
         return StreamReader(options, columnsOf(schema, options.decoding))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return the batch writer."""
         return BatchSink(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Return the stream writer; raises OptionRefused if the query's output mode is ``complete``."""
         if overwrite:
             raise OptionRefused(
                 "messages of a topic cannot be overwritten: write with the output mode 'append' or 'update'"

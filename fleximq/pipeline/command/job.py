@@ -12,7 +12,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from fleximq.config import option_values
 from fleximq.errors import SettingError
@@ -54,9 +54,6 @@ def interval(microseconds: int) -> str:
     """Return a duration in Spark's format."""
     return f"{microseconds} microseconds"
 
-
-if TYPE_CHECKING:
-    pass
 
 #: The table of the settings file for the options of :func:`addSource`.
 SOURCE = "source"

@@ -139,25 +139,10 @@ class _FrameBatch:
         numbers = [views.u32[shape // 4 + place].astype(np.int64) for place in range(4)]
         self._topics, topicBytes, self._publishers, publisherBytes = numbers
         headerBytes, payloadBytes = views.i64[shape // 8 + 2], views.i64[shape // 8 + 3]
-        sizes = np.array(
-            [
-                offsetsSize,
-                8 * counts,
-                4 * counts,
-                4 * counts,
-                2 * counts,
-                2 * counts,
-                4 * (counts + 1),
-                4 * (counts + 1),
-                4 * (self._topics + 1),
-                topicBytes,
-                4 * self._publishers,
-                4 * (self._publishers + 1),
-                publisherBytes,
-                headerBytes,
-                payloadBytes,
-            ]
-        )
+        numbers = [offsetsSize, *(width * counts for width in (8, 4, 4, 2, 2))]
+        numbers += [4 * (counts + 1), 4 * (counts + 1), 4 * (self._topics + 1), topicBytes]
+        numbers += [4 * self._publishers, 4 * (self._publishers + 1), publisherBytes, headerBytes, payloadBytes]
+        sizes = np.array(numbers)
         # None exceeds the size of a frame, so their sums cannot overflow.
         if sizes.min() < 0 or sizes.max() > MAX_FRAME_BYTES:
             raise FrameError("a column is larger than a frame")

@@ -112,14 +112,9 @@ class JournalFiles:
 
     def _length(self, found: CompleteFrame, limit: int) -> int:
         """Return the number of bytes to read for a frame's records."""
-        header = found.header
-        if header.kind != FrameKind.TRANSACTION:
-            return header.length
-        return header.length + sum(self._stagedLength(each, limit) for each in decodeTransaction(*found).staged)
-
-    def _stagedLength(self, position: int, limit: int) -> int:
-        header = self._folder.header(position, limit)
-        return 0 if header is None else header.length
+        staged = decodeTransaction(*found).staged if found.header.kind == FrameKind.TRANSACTION else ()
+        headers = [found.header, *(self._folder.header(each, limit) for each in staged)]
+        return sum(header.length for header in headers if header is not None)
 
     def segments(self, unfinished: bool = False) -> list[Slice]:
         """Return a slice for each finished segment, in order and with consecutive offsets: all but the last one. With

@@ -261,19 +261,14 @@ class SliceReader:
         self._why = ""
         if joined:
             self._thinned(first, next)
-            self._next = max(self._next, next)
-            return
-        first, end = max(self._next, self._slice.start), min(next, self._slice.end)
-        if first < end:
-            self._missing(Missing(first, end, "retention has removed them while they were being read"))
+        else:
+            self._lost(self._next, next, "retention has removed them while they were being read")
         self._next = max(self._next, next)
 
     def _thinned(self, first: int, next: int) -> None:
-        first, next = max(first, self._slice.start), min(next, self._slice.end)
-        if first < next:
-            self._missing(Missing(first, next, "retention has taken some of them out", lost=False))
+        self._lost(first, next, "retention has taken some of them out", lost=False)
 
-    def _lost(self, first: int, next: int, why: str) -> None:
+    def _lost(self, first: int, next: int, why: str, lost: bool = True) -> None:
         first, next = max(first, self._slice.start), min(next, self._slice.end)
         if first < next:
-            self._missing(Missing(first, next, why))
+            self._missing(Missing(first, next, why, lost))

@@ -10,7 +10,6 @@ import os
 import uuid
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from fleximq.journal.files.file_system import Files, replaceFile
@@ -70,9 +69,7 @@ class ReplayState:
             os.close(self._lock)
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         os.close(self._lock)
 
     def _read(self) -> ReplayProgress:

@@ -8,7 +8,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
@@ -68,12 +67,10 @@ class LagListener(StreamingQueryListener):
             reporter.close(seconds)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Remember the query, whose end will be reported."""
         with self._changed:
             self._running.add(str(event.runId))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Report the query's progress after a micro-batch."""
         progress = event.progress
         names = (progress.name, str(progress.id))
         offsets = sourceOffsets([source.endOffset for source in progress.sources])
@@ -88,11 +85,7 @@ class LagListener(StreamingQueryListener):
                     reporter = self._reporters[group] = Reporter(group, self._places)
                 reporter.report(offsets)
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """No-op."""
-
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Forget the query; it sends no more reports."""
         with self._changed:
             self._running.discard(str(event.runId))
             self._changed.notify_all()

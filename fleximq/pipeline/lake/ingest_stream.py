@@ -57,15 +57,12 @@ class IngestSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for ``format``."""
         return NAME
 
     def schema(self) -> str:
-        """Return the one column."""
         return "told STRING"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the reader that plans and stages batches; raises OptionRefused if an option is wrong."""
         options = dict(self.options)
         lake, tables = options.pop(LAKE), options.pop(TABLES)
         return IngestReader(SourceOptions.of(options), lake, unpacked(tables))
@@ -81,7 +78,7 @@ class IngestReader(StreamReader):
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
         """Return the slices between two offsets; the first one also reports these offsets."""
-        journals = self._find()
+        journals = self._journals.find()
         begins, gaps = {}, {}
         for id, until in end.items():
             first = journals[id].bounds().first if id in journals else until
@@ -184,16 +181,12 @@ class Ingest:
             progress = query.lastProgress
             if progress is not None and progress["timestamp"] != last:
                 last = progress["timestamp"]
-                self._show(progress)
+                done = self._rows
+                self._run.progress("ingested", done, done + _waiting(progress), "rows")
         if not self._run.stopping.is_set():
             query.awaitTermination()
             rate = self._rows / max(1e-9, time.monotonic() - self._began)
             self._run.writeLine(f"{self._rows} rows are in, {rate:,.0f} rows/s")
-
-    def _show(self, progress: Any) -> None:
-        """Show the number of ingested rows and of waiting messages."""
-        done = self._rows
-        self._run.progress("ingested", done, done + _waiting(progress), "rows")
 
     def end(self) -> None:
         """Stop the query after the batch that is being committed."""

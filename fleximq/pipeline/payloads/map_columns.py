@@ -17,14 +17,13 @@ import pyarrow as pa
 
 from fleximq.pipeline.payloads.ddl import typeWritten
 from fleximq.pipeline.payloads.payload_formats import Json, MessagePack
-from fleximq.pipeline.payloads.typed_values import FAULTS, Convert, annotation, exact
+from fleximq.pipeline.payloads.typed_values import FAULTS, LARGEST_FLOAT, Convert, annotation, exact
 
 #: The formats with maps.
 Format = Json | MessagePack
 
 #: Maximum characters of a clause.
 MAX_CLAUSE = 300
-_LARGEST_FLOAT = 3.4028234663852886e38
 
 
 class Misfit(Exception):
@@ -115,7 +114,7 @@ def _reading(format: Format, type: pa.DataType) -> Callable[[bytes, str], Any]:
 def _float(decode: Callable[[bytes], float]) -> Callable[[bytes, str], float]:
     def read(packed: bytes, where: str) -> float:
         value = decode(packed)
-        if _LARGEST_FLOAT < abs(value) < float("inf"):
+        if LARGEST_FLOAT < abs(value) < float("inf"):
             raise ValueError("it is too large")
         return value
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 #: Exceptions that decoding hostile bytes can raise.
 FAULTS = (ValueError, TypeError, OverflowError, RecursionError, MemoryError, ArithmeticError)
-
-_LARGEST_FLOAT = 3.4028234663852886e38
+#: The largest FLOAT.
+LARGEST_FLOAT = 3.4028234663852886e38
 _PLAIN: dict[pa.DataType, Any] = {
     pa.string(): str,
     pa.bool_(): bool,
@@ -24,7 +24,7 @@ _PLAIN: dict[pa.DataType, Any] = {
         for type, bits in ((pa.int8(), 8), (pa.int16(), 16), (pa.int32(), 32), (pa.int64(), 64))
     },
     # Excludes NaN and the infinities, which are checked one by one.
-    pa.float32(): Annotated[float, msgspec.Meta(ge=-_LARGEST_FLOAT, le=_LARGEST_FLOAT)],
+    pa.float32(): Annotated[float, msgspec.Meta(ge=-LARGEST_FLOAT, le=LARGEST_FLOAT)],
     pa.float64(): float,
     pa.binary(): bytes,
     pa.date32(): date,

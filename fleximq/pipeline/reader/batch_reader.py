@@ -1,6 +1,5 @@
 """Reads the present content of journals: ``spark.read.format("fleximq")``."""
 
-import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -10,11 +9,9 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from fleximq.pipeline.files.selection import Selection
 from fleximq.pipeline.reader.journals import Journal, Journals, SlicePartition, freezeImports, read
-from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Points, StartKind, checked, resolved
+from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Points, resolved, startOf
 from fleximq.pipeline.reader.push_down import PushDown, pushed
 from fleximq.pipeline.reader.source_options import SourceOptions
-
-_log = logging.getLogger("fleximq.pipeline")
 
 #: Maximum number of paths with cached journals.
 _MAX_KNOWN = 16
@@ -55,15 +52,11 @@ class BatchReader(DataSourceReader):
 
     def _range(self, journal: Journal) -> tuple[int, int]:
         options = self._options
-        point = (options.start or Points(EARLIEST)).of(journal.id)
-        start = resolved(point, journal)
-        if point.kind is StartKind.OFFSET:
-            start = checked(journal.id, start, journal.bounds(), options.failOnDataLoss, _log.warning)
+        start = startOf((options.start or Points(EARLIEST)).of(journal.id), journal, options.failOnDataLoss)
         end = min(resolved((options.end or Points(LATEST)).of(journal.id), journal), journal.end().offset)
         return max(start, self._selection.start), min(end, self._selection.end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of one slice."""
         options = self._options
         return read(partition, self._columns, self._selection, options.failOnDataLoss, options.decoding)
 

@@ -8,7 +8,6 @@ numpy imported, none of it garbage; :func:`freezeImports` excludes the imports.
 
 import gc
 import glob
-import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
@@ -26,7 +25,7 @@ from fleximq.pipeline.files.selection import Selection, Slice
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.reader.broker_journal import RemoteJournal, readRemote
 from fleximq.pipeline.reader.decoded_columns import Decoding, decoded, needed
-from fleximq.pipeline.reader.offsets import RecordsMissing
+from fleximq.pipeline.reader.offsets import reportLoss
 from fleximq.pipeline.reader.source_options import SourceOptions
 
 #: Spark sets this environment variable in processes that serve more than one task.
@@ -47,8 +46,6 @@ def freezeImports() -> None:
     gc.collect()
     gc.freeze()
 
-
-_log = logging.getLogger("fleximq.pipeline")
 
 Journal = JournalFiles | RemoteJournal
 
@@ -149,9 +146,6 @@ def missingReporter(journal: str, failOnDataLoss: bool) -> Callable[[Missing], N
     """Return a callback that raises or logs missing records."""
 
     def report(missing: Missing) -> None:
-        sentence = f"journal {journal}, {missing}"
-        if missing.lost and failOnDataLoss:
-            raise RecordsMissing(f"{sentence} (the option failOnDataLoss=false reads on)")
-        _log.warning("%s", sentence)
+        reportLoss(f"journal {journal}, {missing}", missing.lost and failOnDataLoss)
 
     return report

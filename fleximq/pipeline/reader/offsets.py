@@ -5,6 +5,7 @@ each journal, by journal id.
 """
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from fleximq.journal.files.record_distance import Distance
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 
+_log = logging.getLogger("fleximq.pipeline")
 #: The next offset of each journal, in the order of their ids.
 Offsets = dict[str, int]
 #: Kafka's numbers for the first and the next offset.
@@ -139,24 +141,29 @@ def resolved(point: Point, journal: OffsetSource) -> int:
     return point.value
 
 
-def checked(journal: str, start: int, bounds: Any, fail: bool, warn: Callable[[str], None]) -> int:
-    """Return the possible start of a read from an offset. If it differs, ``fail`` raises RecordsMissing, else ``warn``
-    is called with a sentence.
-    """
-    if start < bounds.first:
-        sentence = (
-            f"journal {journal} has no offsets {start} to {bounds.first - 1} any more: retention has removed them"
+def startOf(point: Point, journal: Any, fail: bool) -> int:
+    """Return the offset of a point that a read can start from; another one is reported by :func:`reportLoss`."""
+    start = resolved(point, journal)
+    return checked(journal.id, start, journal.bounds(), fail) if point.kind is StartKind.OFFSET else start
+
+
+def checked(journal: str, start: int, bounds: Any, fail: bool) -> int:
+    """Return the retained offset nearest to a start; if it differs, that is reported by :func:`reportLoss`."""
+    reachable = int(min(max(start, bounds.first), bounds.next))
+    if start < reachable:
+        reportLoss(
+            f"journal {journal} has no offsets {start} to {bounds.first - 1} any more: retention has removed them", fail
         )
-        reachable = bounds.first
-    elif start > bounds.next:
-        sentence = f"journal {journal} has no offset {start} yet: the next one is {bounds.next}"
-        reachable = bounds.next
-    else:
-        return start
+    elif start > reachable:
+        reportLoss(f"journal {journal} has no offset {start} yet: the next one is {bounds.next}", fail)
+    return reachable
+
+
+def reportLoss(sentence: str, fail: bool) -> None:
+    """Raise RecordsMissing with a sentence about missing records, or log it unless ``fail``."""
     if fail:
         raise RecordsMissing(f"{sentence} (the option failOnDataLoss=false reads on)")
-    warn(sentence)
-    return int(reachable)
+    _log.warning("%s", sentence)
 
 
 def ordered(offsets: Mapping[str, int]) -> Offsets:

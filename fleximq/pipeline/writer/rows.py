@@ -104,13 +104,11 @@ class Rows:
 
     def _topics(self, column: pa.Array | None, number: int) -> tuple[list[str] | None, str]:
         """Return the topic of each row, or one for all."""
-        if column is None or column.null_count == number:
+        if column is None or column.null_count:
             if self._topic is None:
                 raise RowRefused("a row has no topic: its column 'topic' is null, and there is no option 'topic'")
-            return None, self._topic
-        if column.null_count:
-            if self._topic is None:
-                raise RowRefused("a row has no topic: its column 'topic' is null, and there is no option 'topic'")
+            if column is None or column.null_count == number:
+                return None, self._topic
             column = pc.fill_null(column, self._topic)
         names: list[str] = column.to_pylist()
         first = names[0]

@@ -142,7 +142,6 @@ class StreamSink(DataSourceStreamArrowWriter):
         self._sink = _Sink(options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
-        """Stage the rows of one task."""
         context = TaskContext.get()
         query = None if context is None else context.getLocalProperty("sql.streaming.queryId")
         batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
@@ -151,11 +150,9 @@ class StreamSink(DataSourceStreamArrowWriter):
         return self._sink._write(query, int(batch), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Publish the rows that the tasks staged."""
         self._sink._commit(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Discard the rows that the tasks staged."""
         self._sink._abort(messages)
 
 
@@ -172,15 +169,12 @@ class BatchSink(DataSourceArrowWriter):
         self._query, self._batch = asked.query or f"batch-{uuid.uuid4()}", asked.batch
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
-        """Stage the rows of one task."""
         return self._sink._write(self._query, self._batch, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Publish the rows that the tasks staged."""
         self._sink._commit(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Discard the rows that the tasks staged."""
         self._sink._abort(messages)
 
 

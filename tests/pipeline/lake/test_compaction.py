@@ -90,7 +90,7 @@ class CompactTests(CompactCase):
             found = os.fstat(descriptor)
             synced.add((found.st_ino, found.st_size))
 
-        self.patch(os, "fsync", sync)
+        self.patch(os, "fdatasync", sync)
         list(compact(self.table, AT_ONCE))
         self.assertLessEqual({(found.st_ino, found.st_size) for found in map(os.stat, self.files())}, synced)
 

@@ -110,15 +110,15 @@ class CheckedTests(SynchronousTestCase):
     def test_inside(self) -> None:
         """From the first to the next offset it can."""
         for start in (10, 11, 99, 100):
-            self.assertEqual(checked("j", start, Bounds(10, 100), True, self.fail), start)
+            self.assertEqual(checked("j", start, Bounds(10, 100), True), start)
 
     def test_outside(self) -> None:
         """Outside it is an error that names the offsets, or a warning, and the nearest there is."""
         for start, nearest, words in [(9, 10, "offsets 9 to 9 any more"), (1, 10, "1 to 9"), (101, 100, "101 yet")]:
-            error = self.assertRaises(RecordsMissing, checked, "j", start, Bounds(10, 100), True, self.fail)
-            said: list[str] = []
-            self.assertEqual(checked("j", start, Bounds(10, 100), False, said.append), nearest)
-            for sentence in (str(error), *said):
+            error = self.assertRaises(RecordsMissing, checked, "j", start, Bounds(10, 100), True)
+            with self.assertLogs("fleximq.pipeline", "WARNING") as logged:
+                self.assertEqual(checked("j", start, Bounds(10, 100), False), nearest)
+            for sentence in (str(error), *logged.output):
                 self.assertIn(words, sentence)
                 self.assertIn("journal j", sentence)
 

@@ -126,7 +126,8 @@ def _commit(
         for each in fit:
             _move(each, aside, files, moved)
             before = [live[f"{each.folder}/{name}"] for name in each.gone]
-            after = _asFiles(found, [f"{each.folder}/{name}" for name in each.made])
+            paths = (f"file://{each.folder}/{name}" for name in each.made)
+            after = list(parquet_files_to_data_files(found.io, found.metadata, paths))
             if sum(file.record_count for file in before) != sum(file.record_count for file in after):
                 raise LakeRefused(f"the table {table} has files with other numbers of rows than it says: {each.folder}")
             gone += before
@@ -140,10 +141,12 @@ def _commit(
             isDone = replaceFiles(table, wanted)
         except (CommitFailedException, ValidationException, LakeRefused):
             # These errors mean that the snapshot was not committed; after any other it may have been.
-            _remove(moved, files)
+            for path in moved:
+                files.remove(path)
             raise
-        kept = {path: each for path, each in moved.items() if not isDone or each not in fit}
-        _remove(kept, files)
+        for path, each in moved.items():
+            if not isDone or each not in fit:
+                files.remove(path)
     return [Compacted(os.path.relpath(each.folder, table), len(each.gone), len(each.made)) for each in fit]
 
 
@@ -155,12 +158,3 @@ def _move(merged: MergedFiles, aside: str, files: Files, moved: dict[str, Merged
             files.rename(f"{aside}/{name}", path)
             moved[path] = merged
     files.syncFolder(merged.folder)
-
-
-def _remove(moved: dict[str, MergedFiles], files: Files) -> None:
-    for path in moved:
-        files.remove(path)
-
-
-def _asFiles(found: Table, paths: Sequence[str]) -> list[DataFile]:
-    return list(parquet_files_to_data_files(found.io, found.metadata, (f"file://{path}" for path in paths)))

@@ -114,13 +114,7 @@ def _decoded(path: str, found: Any) -> Ledger:
     if found["version"] > VERSION:
         raise LakeRefused(f"{path} is of version {found['version']}, and this FlexiMQ knows {VERSION}")
     journals = {
-        journal: Covered(
-            covered["first"],
-            covered["next"],
-            covered["rows"],
-            tuple(Gap(*gap) for gap in covered["gaps"]),
-            covered["expired"],
-        )
+        journal: Covered(**{**covered, "gaps": tuple(Gap(*gap) for gap in covered["gaps"])})
         for journal, covered in found["journals"].items()
     }
     return Ledger(found["batch"], found["start"], found["end"], journals)
