@@ -85,7 +85,7 @@ STEPS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("dialects.fleximq_ws", "dialects.identity_ws"),
     ),
     "services": (("services.network",), ("services.process",), ("services",), ("services.compose",)),
-    "cli": (("cli",), ("cli.client_commands",), ("cli.bench",), ("cli.main", "cli.__main__")),
+    "cli": (("cli",), ("cli.client_commands",), ("cli.bench",), ("cli.commands",), ("cli.main", "cli.__main__")),
 }
 
 #: The rooms that know nothing of any event loop, and what they may import from outside the standard library.

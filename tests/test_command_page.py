@@ -3,7 +3,7 @@
 import json
 
 from fleximq.cli.client_commands.broker_options import KEYS, profile
-from fleximq.cli.main import COMMANDS
+from fleximq.cli.commands import COMMANDS
 from tests import readme
 from tests.pages import ROOT, ShellCase
 

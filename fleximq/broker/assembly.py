@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
-from fleximq.broker.broker import Broker, Parts
+from fleximq.broker.broker import Broker
 from fleximq.broker.clients import Clients
 from fleximq.broker.consumer_groups import ConsumerGroups
 from fleximq.broker.consumers.checkpoints import Checkpointer
@@ -24,8 +24,8 @@ from fleximq.broker.publishing.pending_commits import PendingCommits
 from fleximq.broker.publishing.slow_path import SlowPath
 from fleximq.broker.publishing.transactions import Transactions
 from fleximq.broker.queues.queue_factory import QueueFactory
-from fleximq.broker.replay.client_subscriptions import ClientSubscriptions
 from fleximq.broker.replay.replay import Replays
+from fleximq.broker.replay.subscriptions import ClientSubscriptions
 from fleximq.broker.rules import BrokerRules, TimesToLive
 from fleximq.broker.topics.topic_table import SYSTEM, Topic, TopicTable
 from fleximq.broker.traffic import TrafficTotals
@@ -108,7 +108,7 @@ def assemble(
         itself,
         topics,
         slowPath,
-        lambda name: workQueueAccess.ensure(name),
+        lambda name: consuming.ensure(name),
         deadlines,
         rules.redelivery,
         counted,
@@ -127,51 +127,49 @@ def assemble(
         memory=rules.limits.queueMemory,
     )
     openingLog = OpeningLog(journal)
-    subscriptionAccess = SubscriptionAccess(rules, journal, topics, openingLog, makeQueue)
-    workQueueAccess = WorkQueueAccess(rules, journal, topics, openingLog, makeQueue, idOf, durable)
+    polling = SubscriptionAccess(rules, journal, topics, openingLog, makeQueue)
+    consuming = WorkQueueAccess(rules, journal, topics, openingLog, makeQueue, idOf, durable)
     groups = ConsumerGroups(journal, stateLog.wall)
     checkpointer = Checkpointer(
         stateLog,
         openingLog,
         topics,
-        subscriptionAccess.subscriptions,
-        workQueueAccess.queues,
+        polling.subscriptions,
+        consuming.queues,
         recentIds,
         timesToLive,
         groups,
     )
     return Broker(
-        Parts(
-            clock=clock,
-            journal=journal,
-            rules=rules,
-            itself=itself,
-            paths=PathTable(),
-            dialects=tuple(dialects),
-            counts=counts,
-            observers=observers,
-            recordWatchers=recordWatchers,
-            traffic=TrafficTotals(),
-            channelsChanged=channelsChanged,
-            clients=clients,
-            topics=topics,
-            timesToLive=timesToLive,
-            taps=Taps(topics, onError),
-            deadlines=deadlines,
-            requests=PendingRequests(deadlines, rules.requestTimeout, rules.limits.requests),
-            fanOut=fanOut,
-            transactions=transactions,
-            pendingCommits=pendingCommits,
-            slowPath=slowPath,
-            recentIds=recentIds,
-            deduplication=deduplication,
-            replays=replays,
-            clientSubscriptions=clientSubscriptions,
-            subscriptionAccess=subscriptionAccess,
-            workQueueAccess=workQueueAccess,
-            deadLetters=deadLetters,
-            admin=QueueAdmin(itself, topics, workQueueAccess, slowPath, deadlines),
-            groups=groups,
-            checkpointer=checkpointer,
-        )
+        clock=clock,
+        journal=journal,
+        rules=rules,
+        itself=itself,
+        paths=PathTable(),
+        dialects=tuple(dialects),
+        counts=counts,
+        observers=observers,
+        recordWatchers=recordWatchers,
+        traffic=TrafficTotals(),
+        channelsChanged=channelsChanged,
+        clients=clients,
+        topics=topics,
+        timesToLive=timesToLive,
+        taps=Taps(topics, onError),
+        deadlines=deadlines,
+        requests=PendingRequests(deadlines, rules.requestTimeout, rules.limits.requests),
+        fanOut=fanOut,
+        transactions=transactions,
+        pendingCommits=pendingCommits,
+        slowPath=slowPath,
+        recentIds=recentIds,
+        deduplication=deduplication,
+        replays=replays,
+        clientSubscriptions=clientSubscriptions,
+        polling=polling,
+        consuming=consuming,
+        deadLetters=deadLetters,
+        admin=QueueAdmin(itself, topics, consuming, slowPath, deadlines),
+        groups=groups,
+        checkpointer=checkpointer,
     )

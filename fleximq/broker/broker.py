@@ -15,13 +15,11 @@ from fleximq.broker.clients import Clients
 from fleximq.broker.consumer_groups import ConsumerGroups
 from fleximq.broker.consumers.checkpoints import Checkpointer
 from fleximq.broker.consumers.dead_letters import DeadLetters
-from fleximq.broker.consumers.polled_subscriptions import PolledSubscription
 from fleximq.broker.consumers.queue_admin import QueueAdmin
 from fleximq.broker.consumers.subscription_access import SubscriptionAccess, journalFault
 from fleximq.broker.consumers.work_queue_access import WorkQueueAccess
-from fleximq.broker.consumers.work_queues import WorkQueue
 from fleximq.broker.deadlines import Clock, Deadlines
-from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope, OnDecided, QueueDelivery
+from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope, OnDecided
 from fleximq.broker.observers import Counts, Observers, RecordWatchers, Taps
 from fleximq.broker.pending_requests import PendingRequests
 from fleximq.broker.publishing.deduplication import Deduplication, RecentIds
@@ -29,16 +27,14 @@ from fleximq.broker.publishing.fan_out import FanOut
 from fleximq.broker.publishing.pending_commits import PendingCommits
 from fleximq.broker.publishing.slow_path import SlowPath
 from fleximq.broker.publishing.transactions import Transactions
-from fleximq.broker.queues.waiting_messages import ANY
-from fleximq.broker.replay.client_subscriptions import ClientSubscriptions
-from fleximq.broker.replay.feed import Outlet
-from fleximq.broker.replay.replay import Replays, Start
+from fleximq.broker.replay.replay import Replays
+from fleximq.broker.replay.subscriptions import ClientSubscriptions
 from fleximq.broker.rules import BrokerRules, TimesToLive
 from fleximq.broker.topics.names import SortedNames, isBrokerTopic
 from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.broker.traffic import TrafficTotals
 from fleximq.errors import ClientNotFound, Forbidden, NotImplementedByBroker, NotKept
-from fleximq.interfaces import IConversation, IJournal, IPeer, IRights, ISubscriber
+from fleximq.interfaces import IConversation, IJournal, IPeer, IRights
 from fleximq.rights import EVERYTHING, Action
 
 _NO_PEER: tuple[None, None] = (None, None)
@@ -48,7 +44,11 @@ class IPathTable(Protocol):
     """Answers requests to the broker's own paths, for example ``/broker/about``."""
 
     def argumentBytes(self, client: ConnectedClient, path: str) -> int:
-        """See :meth:`Broker.argumentBytes`."""
+        """Return the maximum size of a path's arguments in MessagePack; 0 if only the size limit of messages applies.
+
+        :raises NotFound: the broker does not answer this path.
+        :raises NotPermitted: the client may not request it.
+        """
 
     def answer(
         self, broker: "Broker", client: ConnectedClient, path: str, arguments: Any, answer: Callable[[Any], None]
@@ -56,12 +56,19 @@ class IPathTable(Protocol):
         """See :meth:`Broker.ask`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The connected parts of a broker.
+def _noSettings() -> None:
+    raise NotImplementedByBroker("this broker has no settings to read again")
 
-    ``channelsChanged`` are the callbacks for changes of the list of topics with subscribers. ``dialects`` are the names
-    of all installed dialects, as ``/broker/about`` lists them.
+
+@dataclass(eq=False, repr=False)
+class Broker:
+    """Clients, topics, queues and requests; :func:`fleximq.broker.assembly.assemble` makes one from its parts.
+
+    ``itself`` is the client that publishes the broker's own messages, ``dialects`` are the names of all installed
+    dialects, as ``/broker/about`` lists them, and ``channelsChanged`` the callbacks for changes of the list of topics
+    with subscribers. ``admin`` purges queues and returns dead letters for an operator; ``groups`` is the progress of
+    the pipeline's consumer groups; ``checkpointer`` saves and restores queues and groups for the journal. ``reload``
+    reads the settings again and returns the answer to ``/broker/reload``.
     """
 
     clock: Clock
@@ -89,66 +96,45 @@ class Parts:
     deduplication: Deduplication
     replays: Replays
     clientSubscriptions: ClientSubscriptions
-    subscriptionAccess: SubscriptionAccess
-    workQueueAccess: WorkQueueAccess
+    polling: SubscriptionAccess
+    consuming: WorkQueueAccess
     deadLetters: DeadLetters
     admin: QueueAdmin
     groups: ConsumerGroups
     checkpointer: Checkpointer
 
-
-def _noSettings() -> None:
-    raise NotImplementedByBroker("this broker has no settings to read again")
-
-
-class Broker:
-    """Clients, topics, queues and requests; :func:`fleximq.broker.assembly.assemble` makes one."""
-
-    def __init__(self, parts: Parts) -> None:
-        self.clock = parts.clock
-        self.journal = parts.journal
-        self.rules = parts.rules
-        self.dialects = parts.dialects
+    def __post_init__(self) -> None:
         #: Seconds of the clock at which the broker was made.
-        self.started = parts.clock.seconds()
-        #: The client that publishes the broker's own messages.
-        self.itself = parts.itself
-        self.counts = parts.counts
-        self.observers = parts.observers
-        self.recordWatchers = parts.recordWatchers
-        self.traffic = parts.traffic
-        #: Callbacks for changes of the list of topics with subscribers.
-        self.channelsChanged = parts.channelsChanged
-        #: Reads the settings again and returns the answer to ``/broker/reload``.
-        self.reload: Callable[[], Any] = _noSettings
-        self.clients = parts.clients
-        self.topics = parts.topics
-        self.timesToLive = parts.timesToLive
+        self.started = self.clock.seconds()
         #: The topics of the journal in order, for pages of ``/journal/bounds``.
         self.journalTopics = SortedNames()
-        self.transactions = parts.transactions
-        self.recentIds = parts.recentIds
-        self.subscriptions = parts.subscriptionAccess.subscriptions
-        self.queues = parts.workQueueAccess.queues
-        #: Purges queues and returns dead letters for an operator.
-        self.admin = parts.admin
-        #: Progress of the pipeline's consumer groups.
-        self.groups = parts.groups
-        #: Saves and restores queues and groups; the journal asks it for snapshots.
-        self.checkpointer = parts.checkpointer
-        self._paths = parts.paths
-        self._taps = parts.taps
-        self._deadlines = parts.deadlines
-        self._requests = parts.requests
-        self._deliver = parts.fanOut.deliver
-        self._pendingCommits = parts.pendingCommits
-        self._slowPath = parts.slowPath
-        self._deduplication = parts.deduplication
-        self._replays = parts.replays
-        self._clientSubscriptions = parts.clientSubscriptions
-        self._subscriptionAccess = parts.subscriptionAccess
-        self._workQueueAccess = parts.workQueueAccess
-        self._deadLetters = parts.deadLetters
+        self.subscriptions = self.polling.subscriptions
+        self.queues = self.consuming.queues
+        self.reload: Callable[[], Any] = _noSettings
+        self._deliver = self.fanOut.deliver
+        # The operations below are those of one part; its method describes them.
+        self.reserve = self.clients.reserve
+        self.release = self.clients.release
+        self.publishNarrowed = self.slowPath.narrowed
+        self.subscribe = self.clientSubscriptions.subscribe
+        self.follow = self.clientSubscriptions.follow
+        self.checkSubscription = self.clientSubscriptions.check
+        self.unsubscribe = self.clientSubscriptions.unsubscribe
+        self.recall = self.replays.recall
+        self.tap = self.taps.add
+        self.untap = self.taps.remove
+        self.waiting = self.requests.waiting
+        self.argumentBytes = self.paths.argumentBytes
+        self.openSubscription = self.polling.open
+        self.poll = self.polling.poll
+        self.loading = self.polling.loading
+        self.acknowledge = self.polling.acknowledge
+        self.expectReplies = self.consuming.expectReplies
+        self.consume = self.consuming.consume
+        self.consumeMany = self.consuming.consumeMany
+        self.loadingQueue = self.consuming.loading
+        self.whenAvailable = self.consuming.whenAvailable
+        self.acknowledgeMessage = self.consuming.acknowledge
 
     def changeRules(self, rules: BrokerRules) -> None:
         """Apply other rules, as far as they can change at run time.
@@ -159,14 +145,14 @@ class Broker:
         self.rules = rules
         limits = rules.limits
         self.clients.maximum = limits.clients
-        self._requests.timeout, self._requests.maximum = rules.requestTimeout, limits.requests
-        self._clientSubscriptions.most = limits.subscriptions
-        self._subscriptionAccess.limits = limits
+        self.requests.timeout, self.requests.maximum = rules.requestTimeout, limits.requests
+        self.clientSubscriptions.most = limits.subscriptions
+        self.polling.limits = limits
         self.queues.maxQueues = limits.queues
 
     def stop(self) -> None:
         """Cancel all timers."""
-        self._deadlines.stop()
+        self.deadlines.stop()
 
     # -- clients -------------------------------------------------------------------------------------
 
@@ -202,18 +188,10 @@ class Broker:
         Subscriptions that they do not permit end; polled ones wait for their grace time, in case the client gets the
         right again. Its conversation receives the names of the ended ones, and forgets cached permissions.
         """
-        lost = self._clientSubscriptions.changeRights(client, rights)
-        self._subscriptionAccess.narrow(client)
+        lost = self.clientSubscriptions.changeRights(client, rights)
+        self.polling.narrow(client)
         if client.conversation is not None:
             client.conversation.rightsChanged(lost)
-
-    def reserve(self) -> int:
-        """Return a client id that will not be given to other clients until it is released."""
-        return self.clients.reserve()
-
-    def release(self, id: int) -> None:
-        """Cancel a reservation; a no-op if it was used."""
-        self.clients.release(id)
 
     def leave(self, client: ConnectedClient, reason: str) -> None:
         """Remove a client: its subscriptions end or begin their grace time, its requests fail.
@@ -222,9 +200,9 @@ class Broker:
         """
         if not self.clients.remove(client):
             return
-        self._clientSubscriptions.leave(client)
+        self.clientSubscriptions.leave(client)
         self.subscriptions.leave(client)
-        self._requests.leave(client)
+        self.requests.leave(client)
         self.observers.clientLeft(client, reason)
 
     # -- publish and subscribe ---------------------------------------------------------------------
@@ -254,7 +232,7 @@ class Broker:
         :raises NotRecorded: the journal stores nothing at present; no message was delivered.
         """
         if envelope.topic.needsSlowPath or envelope.durable:
-            self._slowPath.publish(envelope, body, count, onDecided)
+            self.slowPath.publish(envelope, body, count, onDecided)
         else:
             self._deliver(envelope, body, count)
 
@@ -267,63 +245,7 @@ class Broker:
 
         :param ids: one for each message.
         """
-        self._deduplication.publish(envelope, body, ids, onDecided, self.publish)
-
-    def publishNarrowed(self, envelope: Envelope, body: Any, count: int, audience: Iterable[int]) -> None:
-        """Deliver a run only to those of its subscribers that accept direct messages and have one of these ids.
-
-        It is volatile, but does not overtake earlier publications to the topic.
-        """
-        self._slowPath.narrowed(envelope, body, count, audience)
-
-    def subscribe(self, client: ConnectedClient, subscriber: ISubscriber, name: str, literal: bool = False) -> None:
-        """Subscribe a client to a name or, unless ``literal``, to a pattern; idempotent.
-
-        Of a pattern's topics the client receives the permitted ones.
-
-        :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
-        :raises NotPermitted: the client may not subscribe to it, or to none of the topics that the pattern matches.
-        :raises SubscriptionFailed: the client has the maximum number of subscriptions.
-        """
-        self._clientSubscriptions.subscribe(client, subscriber, name, literal)
-
-    def follow(self, client: ConnectedClient, outlet: Outlet, name: str, start: Start) -> None:
-        """Deliver the journal's records of a name or pattern to a client from a start on, then live publications, in
-        order.
-
-        Every message is delivered with its offset, and once, even if several of the client's subscriptions match.
-        Asking for the same name again restarts it.
-
-        :raises InvalidTopic: the name is empty or too long, or has too many levels for a pattern.
-        :raises NotPermitted: as for :meth:`subscribe`.
-        :raises SubscriptionFailed: the client has the maximum number of subscriptions; or the broker has no journal, or
-            the topic is not durable.
-        :raises NoLongerKept: records that old were deleted.
-        """
-        self._clientSubscriptions.follow(client, outlet, name, start)
-
-    def recall(
-        self, client: ConnectedClient, outlet: Outlet, name: str, literal: bool = False, history: int = 0
-    ) -> None:
-        """Deliver past messages to a client that has just subscribed, before later ones.
-
-        :param history: number of messages of a durable topic. Without it, or with a pattern, the latest message of each
-            topic with that setting.
-        """
-        self._replays.recall(client, outlet, name, literal, history)
-
-    def checkSubscription(self, client: ConnectedClient, name: str, literal: bool = False) -> None:
-        """Check that :meth:`subscribe` would succeed, for dialects that must answer before the first delivery.
-
-        :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
-        :raises NotPermitted: as for :meth:`subscribe`.
-        :raises SubscriptionFailed: the client has the maximum number of subscriptions.
-        """
-        self._clientSubscriptions.check(client, name, literal)
-
-    def unsubscribe(self, client: ConnectedClient, name: str) -> None:
-        """End a subscription by the name or pattern it was made with; a no-op if it does not exist."""
-        self._clientSubscriptions.unsubscribe(client, name)
+        self.deduplication.publish(envelope, body, ids, onDecided, self.publish)
 
     def whenCommitted(self, call: Callable[[], None], client: ConnectedClient | None = None) -> None:
         """Call when all publications so far of this client (None: of all clients) are committed or refused, and
@@ -356,25 +278,14 @@ class Broker:
     def overloaded(self) -> bool:
         """Whether so much waits for the disk or a transaction that publishers of durable messages should not be
         read."""
-        return self.transactions.overloaded or self._pendingCommits.overloaded
+        return self.transactions.overloaded or self.pendingCommits.overloaded
 
     def whenRelieved(self, call: Callable[[], None]) -> None:
         """Call when ``overloaded`` should be checked again."""
         if self.transactions.overloaded:
             self.transactions.whenRelieved(call)
         else:
-            self._pendingCommits.whenRelieved(call)
-
-    def tap(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Pass a copy of publications to matching topics to a subscriber that is not a client, see :class:`Taps`.
-
-        :raises InvalidTopic: the pattern is empty or too long.
-        """
-        self._taps.add(subscriber, pattern)
-
-    def untap(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Remove a tap; a no-op if it does not exist."""
-        self._taps.remove(subscriber, pattern)
+            self.pendingCommits.whenRelieved(call)
 
     # -- direct messages ---------------------------------------------------------------------------
 
@@ -387,7 +298,7 @@ class Broker:
         """
         permit(sender, Action.REQUEST, path)
         responder, peer = self._peer(target)
-        self._requests.open(sender, responder, id, path)
+        self.requests.open(sender, responder, id, path)
         peer.forward(message)
 
     def reply(self, sender: ConnectedClient, target: int, id: str, message: Any, path: str = "") -> None:
@@ -399,7 +310,7 @@ class Broker:
         :raises ClientNotFound: no client with that id accepts answers.
         """
         requester, peer = self._peer(target)
-        done = self._requests.close(requester, sender, id)
+        done = self.requests.close(requester, sender, id)
         if not done:
             permit(sender, Action.NOTIFY, path)
         peer.forward(message)
@@ -434,18 +345,6 @@ class Broker:
             if client is not sender or self.rules.echoBroadcast:
                 peer.receiveBroadcast(message)
 
-    def waiting(self, client: ConnectedClient) -> int:
-        """Return the number of a client's unanswered requests."""
-        return self._requests.waiting(client)
-
-    def argumentBytes(self, client: ConnectedClient, path: str) -> int:
-        """Return the maximum size of a path's arguments in MessagePack; 0 if only the size limit of messages applies.
-
-        :raises NotFound: the broker does not answer this path.
-        :raises NotPermitted: the client may not request it.
-        """
-        return self._paths.argumentBytes(client, path)
-
     def ask(self, client: ConnectedClient, path: str, arguments: Any, answer: Callable[[Any], None]) -> None:
         """Answer a request to one of the broker's paths (:mod:`fleximq.broker.paths.path_table`), perhaps before this
         returns.
@@ -454,7 +353,7 @@ class Broker:
         :param answer: called with a value for MessagePack, or with a :class:`~fleximq.errors.BrokerError`.
         :raises BrokerError: the path does not exist, or its arguments are wrong; ``answer`` is not called then.
         """
-        self._paths.answer(self, client, path, arguments, answer)
+        self.paths.answer(self, client, path, arguments, answer)
 
     def journalHealth(self) -> dict[str, Any] | None:
         """Return the journal's health, see :meth:`fleximq.interfaces.IJournal.health`; None without one on disk."""
@@ -462,47 +361,9 @@ class Broker:
 
     # -- queues ------------------------------------------------------------------------------------
 
-    def openSubscription(self, client: ConnectedClient, owner: str | None, name: str, qos: int) -> PolledSubscription:
-        """Make a polled subscription with a queue of its own.
-
-        :param owner: may poll it from any connection.
-        :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
-        :raises NotPermitted: the client may not subscribe to it.
-        :raises SubscriptionFailed: the client has the maximum number of subscriptions.
-        :raises NoCapacity: the broker has the maximum number, including those that outlive their connection.
-        """
-        return self._subscriptionAccess.open(client, owner, name, qos)
-
     def journalRefusal(self) -> str | None:
         """Return the reason why the journal is read-only; None if it is writable."""
         return journalFault(self.journal)
-
-    def poll(
-        self, client: ConnectedClient, owner: str | None, id: int, number: int, most: int = ANY
-    ) -> Sequence[QueueDelivery]:
-        """Deliver up to ``number`` messages of a subscription.
-
-        :param most: stop when the messages cost so many bytes.
-        :raises NotFound: the subscription does not exist, or has another owner.
-        :raises NotPermitted: the client may not subscribe to its topic any more.
-        """
-        return self._subscriptionAccess.poll(client, owner, id, number, most)
-
-    def loading(self, owner: str | None, id: int) -> PolledSubscription | None:
-        """Return the subscription if its next message must first be read from the journal.
-
-        :raises NotFound: the subscription does not exist, or has another owner.
-        """
-        return self._subscriptionAccess.loading(owner, id)
-
-    def acknowledge(self, owner: str | None, id: int, tag: int, client: ConnectedClient | None = None) -> bool:
-        """Acknowledge a message of a subscription; False if the tag is unknown.
-
-        :param client: its :meth:`whenCommitted` waits until the acknowledgement is on disk.
-        :raises NotFound: the subscription does not exist, or has another owner.
-        :raises NotPermitted: the client may not subscribe to its topic any more.
-        """
-        return self._subscriptionAccess.acknowledge(owner, id, tag, client)
 
     def produce(self, envelope: Envelope, body: Any, count: int, onDecided: OnDecided | None = None) -> None:
         """Publish a run of ``count`` messages to a topic, which gets a work queue if it has none.
@@ -512,10 +373,10 @@ class Broker:
             lose messages is full, see :meth:`publish`.
         :raises NoCapacity: the broker has the maximum number of queues.
         """
-        queue = self._workQueueAccess.ensure(envelope.topic.name)
+        queue = self.consuming.ensure(envelope.topic.name)
         if envelope.topic.gone:
             envelope = envelope._replace(topic=self.topics.get(queue.name))
-        reason = self._workQueueAccess.refusal(queue, envelope, body, count)
+        reason = self.consuming.refusal(queue, envelope, body, count)
         if reason is not None:
             raise NotKept(reason, range(count))
         self.publish(envelope, body, count, onDecided)
@@ -529,54 +390,8 @@ class Broker:
 
         :param ids: one for each message.
         """
-        self._workQueueAccess.ensure(envelope.topic.name)
-        self._deduplication.publish(envelope, body, ids, onDecided, self.produce)
-
-    def expectReplies(self, client: ConnectedClient, name: str) -> None:
-        """Make the work queue of a topic, so that it stores replies that arrive before its first CONSUME.
-
-        A no-op for the broker's own topics, for those from which the client may not consume, for names that are too
-        long, and if the broker has the maximum number of queues.
-        """
-        self._workQueueAccess.expectReplies(client, name)
-
-    def consume(self, client: ConnectedClient, name: str) -> QueueDelivery | None:
-        """Deliver the next message of a topic's work queue, made if need be; None if it is empty.
-
-        The delivery's message carries the id it has in the queue.
-
-        :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
-        :raises NotPermitted: the client may not consume from it.
-        :raises NoCapacity: the broker has the maximum number of queues.
-        """
-        return self._workQueueAccess.consume(client, name)
-
-    def consumeMany(self, client: ConnectedClient, name: str, number: int, most: int = ANY) -> Sequence[QueueDelivery]:
-        """Deliver up to ``number`` messages; as :meth:`consume` for each, with the same errors.
-
-        :param most: stop when the messages cost so many bytes.
-        """
-        return self._workQueueAccess.consumeMany(client, name, number, most)
-
-    def loadingQueue(self, name: str) -> WorkQueue | None:
-        """Return a topic's work queue if its next message must first be read from the journal."""
-        return self._workQueueAccess.loading(name)
-
-    def whenAvailable(self, client: ConnectedClient, name: str, call: Callable[[], None]) -> Callable[[], None]:
-        """Call once when a topic's work queue has a message; return a function that cancels this.
-
-        The errors are those of :meth:`consume`.
-        """
-        return self._workQueueAccess.whenAvailable(client, name, call)
-
-    def acknowledgeMessage(self, id: str, client: ConnectedClient | None = None) -> None:
-        """Acknowledge a message of a work queue by its id; unknown ids are ignored.
-
-        So are ids of messages in queues from which the client may not consume.
-
-        :param client: its :meth:`whenCommitted` waits until the acknowledgement is on disk.
-        """
-        self._workQueueAccess.acknowledge(id, client)
+        self.consuming.ensure(envelope.topic.name)
+        self.deduplication.publish(envelope, body, ids, onDecided, self.produce)
 
     # -- inside ------------------------------------------------------------------------------------
 

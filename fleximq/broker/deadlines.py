@@ -7,11 +7,40 @@ cancelled ones are removed together. Making and cancelling cost O(log n) amortis
 """
 
 from collections.abc import Callable
+from enum import Enum, auto
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
+from fleximq.values.transitions import Transitions
+
 #: Seconds by which a moment may be early and still count as reached: sums of floats are not exact.
 TOLERANCE = 1e-6
+
+
+class State(Enum):
+    """Whether actions wait, run, or are cancelled permanently."""
+
+    IDLE = auto()
+    RUNNING = auto()
+    STOPPED = auto()
+
+
+class Event(Enum):
+    """The timer's call, the end of its actions, and :meth:`Deadlines.stop`."""
+
+    DUE = auto()
+    DONE = auto()
+    STOP = auto()
+
+
+TRANSITIONS = Transitions(
+    {
+        (State.IDLE, Event.DUE): State.RUNNING,
+        (State.RUNNING, Event.DONE): State.IDLE,
+        (State.STOPPED, Event.DONE): State.STOPPED,
+        **{(state, Event.STOP): State.STOPPED for state in State},
+    }
+)
 
 
 class Timer(Protocol):
@@ -90,8 +119,7 @@ class Deadlines:
         self._cancelled = 0
         self._timer: Timer | None = None
         self._timerAt = 0.0
-        self._running = False
-        self._stopped = False
+        self._state = State.IDLE
 
     def __len__(self) -> int:
         """Return the number of scheduled actions."""
@@ -104,7 +132,7 @@ class Deadlines:
         cancelled.
         """
         deadline = Deadline(self, action)
-        if self._stopped:
+        if self._state is State.STOPPED:
             deadline._begin()
             return deadline
         self._made += 1
@@ -115,7 +143,7 @@ class Deadlines:
 
     def stop(self) -> None:
         """Cancel all actions and the timer, permanently."""
-        self._stopped = True
+        self._state = TRANSITIONS[self._state, Event.STOP]
         for _, _, deadline in self._heap:
             deadline._begin()
         self._heap.clear()
@@ -136,7 +164,7 @@ class Deadlines:
         while self._heap and not self._heap[0][2].active:
             heappop(self._heap)
             self._cancelled -= 1
-        if not self._heap or self._running:
+        if not self._heap or self._state is State.RUNNING:
             return
         when = self._heap[0][0]
         if self._timer is not None:
@@ -148,12 +176,12 @@ class Deadlines:
 
     def _run(self) -> None:
         self._timer = None
-        self._running = True
+        self._state = TRANSITIONS[self._state, Event.DUE]
         ran = False
         try:
             ran = self._runDue(self.seconds() + TOLERANCE, self._made)
         finally:
-            self._running = False
+            self._state = TRANSITIONS[self._state, Event.DONE]
             self._arm()
         if ran and self._afterwards is not None:
             self._attempt(self._afterwards)

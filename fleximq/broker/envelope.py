@@ -21,7 +21,7 @@ LAST_CLIENT_ID = 0xFFFFFFFE
 OnDecided = Callable[[str | None, Sequence[int]], None]
 
 
-class Pattern(NamedTuple):
+class ClientSubscription(NamedTuple):
     """One subscription of a client: its subscriber, and whether the name is literal."""
 
     subscriber: ISubscriber
@@ -47,7 +47,7 @@ class ConnectedClient:
     address: str = ""
     peer: IPeer | None = None
     joined: float = 0.0
-    patterns: dict[str, Pattern] = field(default_factory=dict)
+    subscriptions: dict[str, ClientSubscription] = field(default_factory=dict)
     lastRun: int = 0
     consumed: bool = False
     reader: Any = None

@@ -1,73 +1,15 @@
-"""Finds and runs the command of a command line.
+"""Entry point of the command ``fleximq``: Control-C and a closed output end it quietly.
 
-``fleximq completion SHELL`` prints a completion script.
+The commands are imported inside :func:`main`, so that Control-C is handled during these imports too.
 """
 
 import os
+import signal
 import sys
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from fleximq import __version__
-from fleximq.cli.bench.command import BENCH
-from fleximq.cli.check_config import CHECK_CONFIG
-from fleximq.cli.client_commands.broker_command import PIPE_CLOSED
-from fleximq.cli.client_commands.ping import PING
-from fleximq.cli.client_commands.pub import PUB
-from fleximq.cli.client_commands.req import NOTIFY, REQ
-from fleximq.cli.client_commands.serve import SERVE
-from fleximq.cli.client_commands.sub import SUB, TAIL
-from fleximq.cli.client_commands.top import TOP
-from fleximq.cli.command import Command
-from fleximq.cli.credential_files import APIKEY, PASSWD, TOKEN
-from fleximq.cli.journal import JOURNAL
-from fleximq.config.argument_parser import CommandParser
-
-#: The shells supported by shtab.
-SHELLS = ("bash", "zsh", "tcsh")
-
-
-def completion(parser: Callable[[], ArgumentParser]) -> Command:
-    """Return the command ``completion``.
-
-    :param parser: makes the complete parser.
-    """
-
-    def prepare(own: ArgumentParser) -> None:
-        own.add_argument("shell", metavar="SHELL", choices=SHELLS, help=f"one of {', '.join(SHELLS)}")
-
-    def run(arguments: Namespace) -> int:
-        import shtab  # used only here
-
-        sys.stdout.write(shtab.complete(parser(), arguments.shell))
-        return 0
-
-    words = "Print a script for completion, e.g. for: source <(fleximq completion bash)"
-    return Command("completion", words, prepare, run)
-
-
-def parser() -> CommandParser:
-    """Return the parser of the command line."""
-    parser = CommandParser(
-        prog="fleximq",
-        description="Tools for a FlexiMQ broker. The broker itself is started by twistd -n fleximq.",
-    )
-    parser.add_argument("--version", action="version", version=f"FlexiMQ {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        own = commands.add_parser(command.name, help=command.words, description=command.words)
-        command.prepare(own)
-        own.set_defaults(run=command.run, refuse=own.error)
-    return parser
-
-
-#: All commands, in the order of the help.
-COMMANDS = (
-    PUB, SUB, REQ, SERVE, NOTIFY, TAIL, TOP, PING, BENCH,
-    CHECK_CONFIG, JOURNAL, PASSWD, APIKEY, TOKEN, completion(parser),
-)  # fmt: skip
-#: Options that need no command.
-_OPTIONS_WITHOUT_COMMAND = ("-h", "--help", "--version")
+#: Exit codes after Control-C and a closed pipe.
+INTERRUPTED, PIPE_CLOSED = 128 + signal.SIGINT, 128 + signal.SIGPIPE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -75,19 +17,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     :raises SystemExit: the command line is invalid (1), or help or version were printed (0).
     """
-    words = sys.argv[1:] if arguments is None else list(arguments)
-    if words and words[0].startswith("-") and not any(own.startswith(words[0]) for own in _OPTIONS_WITHOUT_COMMAND):
-        names = {each.name for each in COMMANDS}
-        command = next((word for word in words if word in names), "COMMAND")
-        option = words[0].partition("=")[0]
-        parser().error(f"options follow the command: fleximq {command} {option}")
-    chosen, strange = parser().parse_known_args(words)
-    if strange:
-        chosen.refuse(f"unrecognized arguments: {' '.join(strange)}")
     try:
-        code: int = chosen.run(chosen)
+        from fleximq.cli.commands import run
+
+        code = run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
         return code
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except BrokenPipeError:  # so that the final flush succeeds
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return PIPE_CLOSED

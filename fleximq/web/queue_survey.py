@@ -29,7 +29,7 @@ class QueueAges:
     def __init__(self) -> None:
         self._notes: WeakKeyDictionary[Queue, deque[tuple[int, float]]] = WeakKeyDictionary()
 
-    def look(self, queue: Queue, now: float) -> float:
+    def ageOfOldest(self, queue: Queue, now: float) -> float:
         """Return the minimum age of the oldest message in seconds, 0 for an empty queue."""
         oldest = queue.oldest
         if oldest is None:
@@ -136,7 +136,7 @@ class QueueSurveyor:
             sums.messages += depth
             sums.inFlight += queue.inFlight
             sums.bytes += size
-            oldest = self._ages.look(queue, now)
+            oldest = self._ages.ageOfOldest(queue, now)
             sums.oldest = max(sums.oldest, oldest)
             if top and depth and (len(longest) < top or depth > longest[-1].messages) and sees(topic):
                 longest = nlargest(top, [*longest, QueueRow(depth, kind, topic, oldest)])

@@ -8,6 +8,7 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import Queue
@@ -33,6 +34,18 @@ def names(deliveries: Sequence[QueueDelivery | Message | None]) -> str:
     """Return the names of these messages in one string, ``-`` for none at all."""
     found = [each.message if isinstance(each, QueueDelivery) else each for each in deliveries]
     return "".join("-" if each is None else each.payload.decode().rstrip(".") for each in found)
+
+
+def only(deliveries: Sequence[QueueDelivery]) -> QueueDelivery | None:
+    """Return the one delivery, None if there is none."""
+    [delivery] = deliveries or [None]
+    return delivery
+
+
+def consumeFrom(queues: WorkQueues, topic: str, number: int = 1) -> list[QueueDelivery]:
+    """Consume so many messages of a topic, none if it has no queue."""
+    queue = queues.get(topic)
+    return [] if queue is None else queue.consumeMany(number)
 
 
 class World:
@@ -84,7 +97,7 @@ class QueueCase(SynchronousTestCase):
         self.queue.deliver(messages(names), len(names))
 
     def take(self, number: int, holder: object = None) -> str:
-        return names([self.queue.take(holder) for _ in range(number)])
+        return names([only(self.queue.takeMany(holder, 1)) for _ in range(number)])
 
     def advance(self, seconds: float) -> None:
         self.world.clock.advance(seconds)

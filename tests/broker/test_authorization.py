@@ -139,7 +139,7 @@ class SubscribingTests(PermittingCase):
         self.assertEqual(str(error), "subscribing to 'b' is not permitted")
         self.assertDenied(self.broker.checkSubscription, self.bob, "b")
         self.assertIsNone(self.broker.topics.find("b"))
-        self.assertEqual(list(self.bob.patterns), ["a.b"])
+        self.assertEqual(list(self.bob.subscriptions), ["a.b"])
 
     def test_patterns(self) -> None:
         """A pattern must match something that is, and brings only that."""
@@ -187,7 +187,7 @@ class SubscribingTests(PermittingCase):
         self.heard()
         self.allow(subscribe=("a.c",))
         self.assertEqual(self.told.lost, [["a.b", "*.open"]])
-        self.assertEqual(list(self.bob.patterns), ["a.c", "#"])
+        self.assertEqual(list(self.bob.subscriptions), ["a.c", "#"])
         self.publish("a.b", "a.c", "b.open")
         self.assertEqual(self.heard(), ["a.c"])
 
@@ -554,7 +554,7 @@ class LeakMachine(RuleBasedStateMachine):
     @rule(granted=st.sampled_from(_PATTERNS), name=st.sampled_from(_PATTERNS), kind=st.sampled_from(["first", None]))
     def begin(self, granted: str, name: str, kind: str | None) -> None:
         """Begin with these rights and this subscription alone, and change the rights while it is read."""
-        for each in tuple(self.client.patterns):
+        for each in tuple(self.client.subscriptions):
             self.unsubscribe(each)
         self.change((granted,))
         self.subscribe(name, kind)
@@ -597,12 +597,12 @@ class LeakMachine(RuleBasedStateMachine):
     @rule(granted=st.lists(st.sampled_from(_PATTERNS), max_size=3).map(tuple))
     def change(self, granted: tuple[str, ...]) -> None:
         """Let other things be permitted; every subscription that is left may bring something."""
-        before = set(self.client.patterns)
+        before = set(self.client.subscriptions)
         self.look()
         self.granted = granted
         self.broker.changeRights(self.client, Rights({"subscribe": granted}))
-        assert before - set(self.client.patterns) == set(self.told.lost.pop())
-        for name, pattern in self.client.patterns.items():
+        assert before - set(self.client.subscriptions) == set(self.told.lost.pop())
+        for name, pattern in self.client.subscriptions.items():
             if pattern.literal or not isPattern(name):
                 assert anyOf(granted)(name)
             else:
@@ -628,7 +628,7 @@ class LeakMachine(RuleBasedStateMachine):
         for name in filter(kept, filter(anyOf(self.granted), _TOPICS)):
             subscribed = [
                 each
-                for each, pattern in self.client.patterns.items()
+                for each, pattern in self.client.subscriptions.items()
                 if (name == each if pattern.literal or not isPattern(each) else anyOf((each,))(name))
             ]
             assert name in came or not subscribed, (name, came, subscribed)
@@ -707,7 +707,7 @@ class PastTests(SynchronousTestCase):
         """Nothing comes of a subscription that could not be made."""
         for kind in ("first", None, "literal"):
             self.machine.subscribe("d.b", kind)
-        self.assertEqual((self.came(), self.machine.client.patterns), ([], {}))
+        self.assertEqual((self.came(), self.machine.client.subscriptions), ([], {}))
 
     def test_firstOffset(self) -> None:
         """That something was lost of a topic which is not permitted is nobody's business."""

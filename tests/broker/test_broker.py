@@ -144,7 +144,7 @@ class SubscribeTests(BrokerCase):
             self.broker.unsubscribe(self.bob, name)
         self.publish("x")
         self.publish("x", name="a.b")
-        self.assertEqual((taker.payloads(), self.bob.patterns), ([], {}))
+        self.assertEqual((taker.payloads(), self.bob.subscriptions), ([], {}))
 
     def test_literal(self) -> None:
         """Asked for literally, a name with wildcards is a name."""
@@ -165,7 +165,7 @@ class SubscribeTests(BrokerCase):
         """Empty and too long names are refused, patterns too, and leave no trace."""
         for name in ("", "x" * 1025, "x" * 1024 + ".*", "x" * 1024 + ".#"):
             self.assertRaises(InvalidTopic, self.subscribe, self.bob, name)
-        self.assertEqual(self.bob.patterns, {})
+        self.assertEqual(self.bob.subscriptions, {})
 
     def test_limit(self) -> None:
         """At the limit all are made, above it none; an end makes room."""
@@ -448,7 +448,7 @@ class LeavingTests(BrokerCase):
         self.broker.leave(self.bob, "reason")
         self.publish("x")
         self.publish("x", name="a.b")
-        self.assertEqual((taker.payloads(), len(self.broker.clients), self.bob.patterns), ([], 1, {}))
+        self.assertEqual((taker.payloads(), len(self.broker.clients), self.bob.subscriptions), ([], 1, {}))
 
     def test_once(self) -> None:
         """A second leave is not told."""

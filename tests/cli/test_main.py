@@ -1,4 +1,8 @@
-"""What the command says about words that it does not know."""
+"""The command line: unknown words, and Control-C."""
+
+import subprocess
+import sys
+from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -43,3 +47,30 @@ class MainTests(SynchronousTestCase):
             ("--for", "soon", "number of seconds over 0"), ("--for", "inf", "number of seconds over 0"),
         ):  # fmt: skip
             self.assertIn(f"argument {option}: {value!r} is no {wanted};", self.refused("sub", "rooms", option, value))
+
+
+_ROOT = Path(__file__).parents[2]
+_INTERRUPTED_IMPORT = """
+import signal, sys
+from fleximq.cli.main import main
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+sys.exit(main(["serve", "/time", "date"]))
+"""
+
+
+class InterruptTests(SynchronousTestCase):
+    """Control-C while modules are imported."""
+
+    def test_imports(self) -> None:
+        """It ends the command with 130 and without a traceback, during the first import and during a later one."""
+        for module in ("fleximq.cli.commands", "fleximq.cli.client_commands.serve", "fleximq.client.backoff"):
+            done = subprocess.run(
+                [sys.executable, "-c", _INTERRUPTED_IMPORT, module], cwd=_ROOT, capture_output=True, timeout=60
+            )
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (130, b"", b""), module)

@@ -1,12 +1,14 @@
 """Files with secrets, for tests; only their owner may read them."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from argon2 import PasswordHasher
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
+from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 #: Makes hashes in no time, which are good for nothing else.
@@ -27,12 +29,39 @@ def failureOf(test: SynchronousTestCase, deferred: Deferred[Any], *kinds: type[B
 
 
 class ThreadClock(Clock):
-    """A clock that is also asked to run things for threads, which it does when told so."""
+    """A clock with threads: noted calls run in the test's own thread, when it wants, and their results follow at once.
 
-    def __init__(self) -> None:
+    ``held``: calls wait until :meth:`runOne`.
+    """
+
+    def __init__(self, held: bool = False) -> None:
         super().__init__()
-        self.told: list[Any] = []
+        self.held = held
+        self.waiting: list[Callable[[], object]] = []
+        self.ran: list[tuple[Any, ...]] = []
+
+    def getThreadPool(self) -> "ThreadClock":
+        """Return the pool: the clock itself."""
+        return self
+
+    def callInThreadWithCallback(self, onResult: Any, call: Any, *arguments: Any) -> None:
+        """Note a call; run it unless calls are held."""
+        self.ran.append(arguments)
+        self.waiting.append(lambda: onResult(*_outcome(call, arguments)))
+        if not self.held:
+            self.runOne()
+
+    def runOne(self) -> None:
+        """Run the oldest held call."""
+        self.waiting.pop(0)()
 
     def callFromThread(self, call: Any, *arguments: Any) -> None:
-        """Take note."""
-        self.told.append((call, arguments))
+        """Call at once."""
+        call(*arguments)
+
+
+def _outcome(call: Any, arguments: tuple[Any, ...]) -> tuple[bool, Any]:
+    try:
+        return True, call(*arguments)
+    except Exception:
+        return False, Failure()

@@ -24,7 +24,7 @@ class AgesTests(SynchronousTestCase):
     def look(self, now: float, arrived: int, oldest: int | None) -> float:
         """Return the age that is found."""
         self.queue.arrived, self.queue.oldest = arrived, oldest
-        return self.ages.look(self.queue, now)  # type: ignore[arg-type]
+        return self.ages.ageOfOldest(self.queue, now)  # type: ignore[arg-type]
 
     def test_firstLook(self) -> None:
         """Nothing is known of what came before the first look."""

@@ -35,7 +35,7 @@ class ApiCase(SiteCase):
     def bury(self, topic: str, *payloads: bytes) -> None:
         """Make dead letters."""
         for payload in payloads:
-            self.broker._deadLetters.add(topic, Message(payload, Content.BYTES, 1, payload.decode()))
+            self.broker.deadLetters.add(topic, Message(payload, Content.BYTES, 1, payload.decode()))
 
 
 class ListingTests(ApiCase):

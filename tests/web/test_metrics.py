@@ -14,13 +14,23 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.broker.traffic import Traffic
 from fleximq.security.principal import Admitted
 from fleximq.values.counted_event import CountedEvent, EventFamily
-from fleximq.web.metric_table import METRICS, PROCESS, MetricKind
+from fleximq.web.metric_table import METRICS, MetricKind
 from fleximq.web.metrics import MAX_REASONS, REST
 from tests.broker_process import BrokerProcess
 from tests.web.asking import Granted
 from tests.web.test_api import ApiCase
 
 DOCS = Path(__file__).parents[2] / "docs"
+
+#: The metrics of the process, made by the Prometheus client.
+PROCESS = (
+    "process_virtual_memory_bytes",
+    "process_resident_memory_bytes",
+    "process_start_time_seconds",
+    "process_cpu_seconds_total",
+    "process_open_fds",
+    "process_max_fds",
+)
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
 

@@ -129,22 +129,12 @@ class PolledSubscription:
         else:
             self._deliverUntracked(rendered)
 
-    def poll(self, holder: object) -> QueueDelivery | None:
-        """Deliver the next message, with the QoS it is delivered with; None if the queue is empty.
+    def pollMany(self, holder: object, number: int, most: int = ANY) -> list[QueueDelivery]:
+        """Deliver up to ``number`` messages until they cost ``most`` bytes, each with the QoS of its delivery.
 
         A tag of 0 means that no acknowledgement is expected. The holder is attached by this.
         """
-        self._use(holder)
-        if self._isUntrackedNext():
-            return self._pollUntracked()
-        return self._queue.take(holder)
-
-    def pollMany(self, holder: object, number: int, most: int = ANY) -> list[QueueDelivery]:
-        """Deliver up to ``number`` messages; as :meth:`poll` for each, but quicker.
-
-        :param most: stop when the messages cost so many bytes.
-        """
-        self._use(holder)
+        self.attach(holder)
         if not self._untracked:
             return self._queue.takeMany(holder, number, most)
         deliveries: list[QueueDelivery] = []
@@ -228,10 +218,6 @@ class PolledSubscription:
     def _isUntrackedNext(self) -> bool:
         return bool(self._untracked) and not self._queue.returned and self._after[0] <= self._queue.lastTag
 
-    def _use(self, holder: object) -> None:
-        if holder not in self._holders:
-            self.attach(holder)
-
     def _expire(self) -> None:
         self._graceTime = None
         self._onGraceOver(self)
@@ -247,9 +233,7 @@ class PolledSubscription:
 
     def _pollUntracked(self) -> QueueDelivery:
         self._after.popleft()
-        message = self._untracked.popleft()
-        if message is None:
-            raise IndexError("no untracked message waits")
+        [message] = self._untracked.popMany(1)
         return QueueDelivery(0, message if message.qos == 0 else message._replace(qos=0), 1)
 
     def _makeRoom(self) -> None:

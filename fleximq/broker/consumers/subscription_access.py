@@ -11,6 +11,7 @@ from fleximq.broker.consumers.polled_subscriptions import PolledSubscription, Po
 from fleximq.broker.consumers.state_log import OpeningLog
 from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 from fleximq.broker.queues.queue_factory import QueueFactory
+from fleximq.broker.queues.waiting_messages import ANY
 from fleximq.broker.rules import BrokerRules
 from fleximq.broker.topics.topic_table import SYSTEM, TopicTable
 from fleximq.errors import NoCapacity, SubscriptionFailed
@@ -42,24 +43,26 @@ class SubscriptionAccess:
         )
 
     def open(self, client: ConnectedClient, owner: str | None, name: str, qos: int) -> PolledSubscription:
-        """See :meth:`fleximq.broker.broker.Broker.openSubscription`."""
+        """Make a polled subscription with a queue of its own, which its owner may poll from any connection.
+
+        :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
+        :raises NotPermitted: the client may not subscribe to it.
+        :raises SubscriptionFailed: the client has the maximum number of subscriptions, or the journal is read-only.
+        :raises NoCapacity: the broker has the maximum number, including those that outlive their connection.
+        """
         permit(client, Action.SUBSCRIBE, name)
         subscriptions = self.subscriptions
         if len(subscriptions) >= self.limits.queues:
             raise NoCapacity(f"there are {len(subscriptions)} subscriptions already")
         if subscriptions.subscriptionCount(client) >= self.limits.subscriptions:
             raise SubscriptionFailed(f"more than {self.limits.subscriptions} subscriptions")
-        topic = self._topics.get(name)
-        subscription = subscriptions.open(client, owner, topic.name, qos, durable=self._keeps(qos, topic.name))
+        self._topics.get(name)
+        subscription = subscriptions.open(client, owner, name, qos, self._mustBeDurable(qos, name))
         self._openingLog.subscribed(subscription)
         self._topics.subscribe(subscription, name, guard=subscription if qos else None, durable=subscription.durable)
         return subscription
 
-    def _keeps(self, qos: int, name: str) -> bool:
-        """Tell whether a new subscription is durable.
-
-        :raises SubscriptionFailed: it should be, but the journal is read-only.
-        """
+    def _mustBeDurable(self, qos: int, name: str) -> bool:
         if not qos or not self._journal.onDisk or name.startswith(SYSTEM):
             return False
         reason = journalFault(self._journal)
@@ -68,9 +71,13 @@ class SubscriptionAccess:
         return True
 
     def poll(
-        self, client: ConnectedClient, owner: str | None, id: int, number: int, most: int
+        self, client: ConnectedClient, owner: str | None, id: int, number: int, most: int = ANY
     ) -> Sequence[QueueDelivery]:
-        """See :meth:`fleximq.broker.broker.Broker.poll`."""
+        """Deliver up to ``number`` messages of a subscription, until they cost ``most`` bytes.
+
+        :raises NotFound: the subscription does not exist, or has another owner.
+        :raises NotPermitted: the client may not subscribe to its topic any more.
+        """
         subscription = self.subscriptions.find(id, owner)
         permit(client, Action.SUBSCRIBE, subscription.topic)
         subscription.attach(client)
@@ -80,12 +87,18 @@ class SubscriptionAccess:
         return deliveries
 
     def loading(self, owner: str | None, id: int) -> PolledSubscription | None:
-        """See :meth:`fleximq.broker.broker.Broker.loading`."""
+        """Return the subscription if its next message must first be read from the journal.
+
+        :raises NotFound: the subscription does not exist, or has another owner.
+        """
         subscription = self.subscriptions.find(id, owner)
         return subscription if subscription.loading else None
 
-    def acknowledge(self, owner: str | None, id: int, tag: int, client: ConnectedClient | None) -> bool:
-        """See :meth:`fleximq.broker.broker.Broker.acknowledge`."""
+    def acknowledge(self, owner: str | None, id: int, tag: int, client: ConnectedClient | None = None) -> bool:
+        """Acknowledge a message of a subscription; False if the tag is unknown. The errors are those of :meth:`poll`.
+
+        :param client: its ``whenCommitted`` waits until the acknowledgement is on disk.
+        """
         subscription = self.subscriptions.find(id, owner)
         if client is not None:
             permit(client, Action.SUBSCRIBE, subscription.topic)

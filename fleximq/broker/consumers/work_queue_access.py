@@ -12,7 +12,7 @@ from fleximq.broker.consumers.state_log import OpeningLog
 from fleximq.broker.consumers.work_queues import WorkQueue, WorkQueues
 from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
 from fleximq.broker.queues.queue_factory import QueueFactory
-from fleximq.broker.queues.waiting_messages import weigh
+from fleximq.broker.queues.waiting_messages import ANY, weigh
 from fleximq.broker.rules import BrokerRules
 from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import TopicTable
@@ -60,7 +60,7 @@ class WorkQueueAccess:
         queue = self.queues.get(name)
         if queue is None:
             self._topics.get(name)
-            queue, _ = self.queues.ensure(name)
+            queue = self.queues.ensure(name)
             self._openingLog.queueOpened(queue)
             self._topics.subscribe(queue, name, queue=True, durable=queue.durable)
         return queue
@@ -75,41 +75,54 @@ class WorkQueueAccess:
         return queue.admits(count, size)
 
     def expectReplies(self, client: ConnectedClient, name: str) -> None:
-        """See :meth:`fleximq.broker.broker.Broker.expectReplies`."""
+        """Make the work queue of a topic, so that it stores replies that arrive before its first CONSUME.
+
+        A no-op for the broker's own topics, for those from which the client may not consume, for names that are too
+        long, and if the broker has the maximum number of queues.
+        """
         if not isBrokerTopic(name) and permits(client, Action.CONSUME, name):
             with suppress(InvalidTopic, NoCapacity):
                 self.ensure(name)
 
     def consume(self, client: ConnectedClient, name: str) -> QueueDelivery | None:
-        """See :meth:`fleximq.broker.broker.Broker.consume`."""
-        permit(client, Action.CONSUME, name)
-        queue = self.ensure(name)
-        delivery = self.queues.consume(name, client)
-        if delivery is not None and queue.durable:
-            client.consumed = True
-        return delivery
+        """Deliver one message, None if there is none; otherwise as :meth:`consumeMany`."""
+        deliveries = self.consumeMany(client, name, 1)
+        return deliveries[0] if deliveries else None
 
-    def consumeMany(self, client: ConnectedClient, name: str, number: int, most: int) -> Sequence[QueueDelivery]:
-        """See :meth:`fleximq.broker.broker.Broker.consumeMany`."""
+    def consumeMany(self, client: ConnectedClient, name: str, number: int, most: int = ANY) -> Sequence[QueueDelivery]:
+        """Deliver up to ``number`` messages of a topic's work queue, made if need be, until they cost ``most`` bytes.
+
+        Each message carries the id it has in the queue.
+
+        :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
+        :raises NotPermitted: the client may not consume from it.
+        :raises NoCapacity: the broker has the maximum number of queues.
+        """
         permit(client, Action.CONSUME, name)
         queue = self.ensure(name)
-        deliveries = self.queues.consumeMany(name, number, client, most)
+        deliveries = queue.consumeMany(number, most)
         if deliveries and queue.durable:
             client.consumed = True
         return deliveries
 
     def whenAvailable(self, client: ConnectedClient, name: str, call: Callable[[], None]) -> Callable[[], None]:
-        """See :meth:`fleximq.broker.broker.Broker.whenAvailable`."""
+        """Call once when a topic's work queue has a message; return a function that cancels this.
+
+        The errors are those of :meth:`consumeMany`.
+        """
         permit(client, Action.CONSUME, name)
         return self.ensure(name).whenReady(call)
 
     def loading(self, name: str) -> WorkQueue | None:
-        """See :meth:`fleximq.broker.broker.Broker.loadingQueue`."""
+        """Return a topic's work queue if its next message must first be read from the journal."""
         queue = self.queues.get(name)
         return queue if queue is not None and queue.loading else None
 
-    def acknowledge(self, id: str, client: ConnectedClient | None) -> None:
-        """See :meth:`fleximq.broker.broker.Broker.acknowledgeMessage`."""
+    def acknowledge(self, id: str, client: ConnectedClient | None = None) -> None:
+        """Acknowledge a message by its id; unknown ids, and ids in queues forbidden to the client, are ignored.
+
+        :param client: its ``whenCommitted`` waits until the acknowledgement is on disk.
+        """
         if client is not None:
             client.consumed = self._journal.onDisk
         restricted = client is not None and client.rights is not EVERYTHING

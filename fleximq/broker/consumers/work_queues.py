@@ -120,20 +120,12 @@ class WorkQueue:
         """Add messages; those without an id get one when they are delivered. Overflow drops the oldest."""
         self._queue.deliver(rendered, count)
 
-    def consume(self) -> QueueDelivery | None:
-        """Deliver the oldest message, None if the queue is empty; either way the queue counts as used."""
-        self._use()
-        delivery = self._queue.take()
-        if delivery is not None:
-            self._ids.delivered(delivery.message.message_id or "", DeliveryIndex(self._queue, delivery.tag))
-        return delivery
-
     def consumeMany(self, number: int, most: int = ANY) -> list[QueueDelivery]:
-        """Deliver up to ``number`` of the oldest messages; as :meth:`consume` for each.
-
-        :param most: stop when the messages cost so many bytes.
-        """
-        self._use()
+        """Deliver up to ``number`` of the oldest messages until they cost ``most`` bytes; the queue counts as used."""
+        if not self.everConsumed and isinstance(self._queue, DurableQueue):
+            self._queue.use()
+        self.everConsumed = True
+        self.lastUsed = self._seconds()
         deliveries = self._queue.takeMany(None, number, most)
         self._ids.deliveredMany(self._queue, deliveries)
         return deliveries
@@ -186,12 +178,6 @@ class WorkQueue:
         named = self._named(message)
         if isinstance(self._queue, DurableQueue) and self._queue.know(tag, named):
             self._ids.delivered(named.message_id or "", DeliveryIndex(self._queue, tag))
-
-    def _use(self) -> None:
-        if not self.everConsumed and isinstance(self._queue, DurableQueue):
-            self._queue.use()
-        self.everConsumed = True
-        self.lastUsed = self._seconds()
 
     def _named(self, message: Message) -> Message:
         id = self._idOf(message)
@@ -253,18 +239,18 @@ class WorkQueues:
         """Return the queue of this topic, None if it has none."""
         return self._byTopic.get(topic)
 
-    def ensure(self, topic: str) -> tuple[WorkQueue, bool]:
-        """Return the queue of this topic, and whether it was made by this call; then the caller subscribes it.
+    def ensure(self, topic: str) -> WorkQueue:
+        """Return the queue of this topic; the caller subscribes a new one.
 
         :raises NoCapacity: the broker has the maximum number of queues.
         """
         queue = self._byTopic.get(topic)
         if queue is not None:
-            return queue, False
+            return queue
         dead = topic.startswith(DEAD)
         if (self._dead if dead else len(self._byTopic) - self._dead) >= self.maxQueues:
             raise NoCapacity(f"there are {self.maxQueues} queues already")
-        return self._add(topic), True
+        return self._add(topic)
 
     def restore(self, state: QueueState, idle: float) -> WorkQueue:
         """Restore a queue from the journal's state; call :meth:`learn` after all of them.
@@ -320,23 +306,6 @@ class WorkQueues:
         elif not self._lasts(topic):
             self._watch(queue, max(0.0, self._expiry - idle))
         return queue
-
-    def consume(self, topic: str, holder: object = None) -> QueueDelivery | None:
-        """Deliver the oldest message of this topic's queue; None if it is empty or does not exist.
-
-        The message's ``message_id`` is the id by which it is acknowledged. ``holder`` is ignored, since messages in
-        flight stay hidden when a consumer leaves.
-        """
-        queue = self._byTopic.get(topic)
-        return None if queue is None else queue.consume()
-
-    def consumeMany(self, topic: str, number: int, holder: object = None, most: int = ANY) -> list[QueueDelivery]:
-        """Deliver up to ``number`` messages; as :meth:`consume` for each, but quicker.
-
-        :param most: stop when the messages cost so many bytes.
-        """
-        queue = self._byTopic.get(topic)
-        return [] if queue is None else queue.consumeMany(number, most)
 
     def acknowledge(self, id: str, may: Callable[[str], bool] | None = None) -> bool:
         """Remove a delivered message with this id: the one longest in flight, else one that returned.

@@ -40,7 +40,7 @@ def clientRow(broker: IBrokerView) -> Callable[[ConnectedClient], dict[str, Any]
             "principal": client.principal,
             "address": client.address,
             "connected": round(broker.clock.seconds() - client.joined, 3),
-            "subscriptions": len(client.patterns) + broker.subscriptions.subscriptionCount(client),
+            "subscriptions": len(client.subscriptions) + broker.subscriptions.subscriptionCount(client),
         }
 
     return row

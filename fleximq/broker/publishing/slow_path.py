@@ -102,7 +102,10 @@ class SlowPath:
             raise NotKept(words, refused)
 
     def narrowed(self, envelope: Envelope, body: Any, count: int, audience: Iterable[int]) -> None:
-        """See :meth:`fleximq.broker.broker.Broker.publishNarrowed`."""
+        """Deliver a run only to those of its subscribers that accept direct messages and have one of these ids.
+
+        It is volatile, but does not overtake earlier publications to the topic.
+        """
         envelope = self._fanOut.present(envelope)
         deliver = partial(self._fanOut.deliverTo, tuple(audience))
         if envelope.topic.pendingRuns:

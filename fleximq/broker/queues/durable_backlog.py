@@ -104,17 +104,6 @@ class DurableBacklog:
         self._onDisk = far
         self._onDiskGaps = far.gaps()
 
-    def popleft(self) -> Message | None:
-        """Remove and return the oldest message if it is in memory without gaps; else return None, and try
-        :meth:`popMany`.
-        """
-        if self._gaps or not self._inMemory:
-            return None
-        message = self._inMemory.popleft()
-        if message is not None:
-            self.size -= costOf(message)
-        return message
-
     def popMany(self, number: int, most: int = ANY) -> list[Message | None]:
         """Remove and return the oldest messages in memory: at most ``number``, until they cost ``most``.
 

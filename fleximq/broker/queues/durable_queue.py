@@ -148,32 +148,6 @@ class DurableQueue(Queue):
         if self._waiters:
             self._waiters.wake(self._available)
 
-    def take(self, holder: object = None) -> QueueDelivery | None:
-        """Deliver the oldest message; None if the queue is empty or the message is not read yet."""
-        if self._ages is None and not self._left and not self._returned:
-            message = self._backlog.popleft()
-            if message is not None:
-                return self._takeFirst(message, holder)
-        deliveries = self.takeMany(holder, 1)
-        return deliveries[0] if deliveries else None
-
-    def _takeFirst(self, message: Message, holder: object) -> QueueDelivery:
-        """Deliver the backlog's first message; the fast path of :meth:`takeMany` for a single message."""
-        self.lastTag = tag = self.lastTag + 1
-        delivery: QueueDelivery = _new(QueueDelivery, (tag, message, 1))
-        if not message.offset:
-            self._countVolatileTaken(1)
-        kept = delivery if self.size <= self._memory else self._placesOf([delivery])[0]
-        self._inFlight.add(kept, self._seconds() + self._retryAfter, holder)
-        if self._deadline is None:
-            self._arm(self._retryAfter)
-        self._used = True
-        if not self._telling:
-            self._tell()
-        if self._backlog.isShort:
-            self._load()
-        return delivery
-
     def takeMany(self, holder: object, number: int, most: int = ANY) -> list[QueueDelivery]:
         """Deliver up to ``number`` of the oldest messages that are read.
 
@@ -224,7 +198,7 @@ class DurableQueue(Queue):
         if not deliveries:
             return
         kept = deliveries if self.size <= self._memory else self._placesOf(deliveries)
-        self._inFlight.addMany(kept, self._seconds() + self._retryAfter, holder)
+        self._inFlight.add(kept, self._seconds() + self._retryAfter, holder)
         if self._deadline is None:
             self._arm(self._retryAfter)
         self._used = True
@@ -518,7 +492,7 @@ class DurableQueue(Queue):
                 again.append(delivery)
         flying.sort()
         for due, _, delivery in flying:
-            self._inFlight.add(delivery, now + (due - wall) / 1e6, None)
+            self._inFlight.add([delivery], now + (due - wall) / 1e6, None)
         if flying:
             self._arm((flying[0][0] - wall) / 1e6)
         if self._ages is not None:

@@ -125,18 +125,11 @@ class InFlight:
         """Tell whether the delivery with this tag is in flight."""
         return tag in self._delivered
 
-    def add(self, delivery: QueueDelivery, due: float, holder: object) -> None:
-        """Add a delivery that is due back at ``due``, never earlier than the one before.
+    def add(self, deliveries: Sequence[QueueDelivery], due: float, holder: object) -> None:
+        """Add deliveries that are due back together, never earlier than those before.
 
         ``holder`` is any hashable object, remembered until :meth:`leave`, or None.
         """
-        held = self._heldBy(holder)
-        if held is not None:
-            held.add(delivery.tag)
-        self._delivered[delivery.tag] = (delivery, due, held)
-
-    def addMany(self, deliveries: Sequence[QueueDelivery], due: float, holder: object) -> None:
-        """Add deliveries that are due back together; as :meth:`add` for each."""
         held = self._heldBy(holder)
         if held is not None:
             held.update([delivery.tag for delivery in deliveries])

@@ -228,33 +228,10 @@ class Queue:
         if self._waiters:
             self._waiters.wake(self._available)
 
-    def take(self, holder: object = None) -> QueueDelivery | None:
-        """Deliver the oldest message and hide it for ``retryAfter`` seconds; None if the queue is empty.
+    def takeMany(self, holder: object, number: int, most: int = ANY) -> list[QueueDelivery]:
+        """Deliver up to ``number`` of the oldest messages, and hide them for ``retryAfter`` seconds.
 
         :param holder: the consumer, any hashable object, remembered until :meth:`release`, or None.
-        """
-        if self._ages is not None:
-            self._expire(self._ages)
-        while self._left and not self._returned:
-            self._takeBackPortion()
-        if self._returned:
-            self._counted(REDELIVERED, 1)
-            return self._takeAgain(holder)
-        message = self._backlog.popleft()
-        if message is None:
-            return None
-        if self._naming is not None:
-            (message,) = self._withIds(self._naming, [message])
-        self.lastTag = tag = self.lastTag + 1
-        delivery: QueueDelivery = _new(QueueDelivery, (tag, message, 1))
-        self._inFlight.add(delivery, self._seconds() + self._retryAfter, holder)
-        if self._deadline is None:
-            self._arm(self._retryAfter)
-        return delivery
-
-    def takeMany(self, holder: object, number: int, most: int = ANY) -> list[QueueDelivery]:
-        """Deliver up to ``number`` of the oldest messages; as :meth:`take` for each.
-
         :param most: stop when the messages cost so many bytes.
         """
         if self._ages is not None:
@@ -262,11 +239,9 @@ class Queue:
         while self._left and len(self._returned) < number:
             self._takeBackPortion()
         deliveries: list[QueueDelivery] = []
-        while self._returned and len(deliveries) < number and most > 0:
-            again = self._takeAgain(holder)
-            if again is not None:
-                deliveries.append(again)
-                most -= costOf(again.message)
+        while len(deliveries) < number and most > 0 and (again := self._returned.popleft()) is not None:
+            deliveries.append(_new(QueueDelivery, (again.tag, again.message, again.attempts + 1)))
+            most -= costOf(again.message)
         if deliveries:
             self._counted(REDELIVERED, len(deliveries))
         messages = self._backlog.popMany(number - len(deliveries), most)
@@ -274,8 +249,8 @@ class Queue:
             messages = self._withIds(self._naming, messages)
         first = [_new(QueueDelivery, (tag, message, 1)) for tag, message in enumerate(messages, self.lastTag + 1)]
         self.lastTag += len(first)
-        self._inFlight.addMany(first, self._seconds() + self._retryAfter, holder)
         deliveries += first
+        self._inFlight.add(deliveries, self._seconds() + self._retryAfter, holder)
         if self._deadline is None and deliveries:
             self._arm(self._retryAfter)
         return deliveries
@@ -351,16 +326,6 @@ class Queue:
         self._left.clear()
         self.size = 0
         return dropped
-
-    def _takeAgain(self, holder: object) -> QueueDelivery | None:
-        delivery = self._returned.popleft()
-        if delivery is None:
-            return None
-        delivery = _new(QueueDelivery, (delivery.tag, delivery.message, delivery.attempts + 1))
-        self._inFlight.add(delivery, self._seconds() + self._retryAfter, holder)
-        if self._deadline is None:
-            self._arm(self._retryAfter)
-        return delivery
 
     def _arm(self, delay: float) -> None:
         self._deadline = self._deadlines.call(delay, self._onDue)

@@ -125,14 +125,6 @@ class WaitingMessages:
         self._messages.extend(messages)
         self.size += size
 
-    def popleft(self) -> Message | None:
-        """Take the oldest one out, or return None if there is none."""
-        if not self._messages:
-            return None
-        message = self._messages.popleft()
-        self.size -= costOf(message)
-        return message
-
     def popMany(self, number: int, most: int = ANY) -> list[Message]:
         """Take the oldest ones out, ``number`` of them or as many as there are, until they cost ``most``."""
         count, size = measure(islice(self._messages, number), most)
@@ -142,8 +134,9 @@ class WaitingMessages:
 
     def dropOldest(self) -> int:
         """Throw the oldest message away and return its cost; 0 if there is none."""
-        message = self.popleft()
-        return 0 if message is None else costOf(message)
+        size = costOf(self._messages.popleft()) if self._messages else 0
+        self.size -= size
+        return size
 
     def clear(self) -> None:
         """Throw everything away."""

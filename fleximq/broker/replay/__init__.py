@@ -1,1 +1,1 @@
-"""Subscriptions that start in the past."""
+"""Subscriptions of clients, live or starting in the past."""

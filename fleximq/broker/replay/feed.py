@@ -13,6 +13,7 @@ It reads once for all of them, in the order of offsets, so it delivers each mess
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum, auto
 from functools import partial
 from typing import Any, Protocol
 
@@ -23,9 +24,57 @@ from fleximq.broker.topics.topic_table import Topic
 from fleximq.errors import BrokerError, NoLongerKept
 from fleximq.interfaces import IForm, IJournalRead, ISubscriber, ISubscriberProxy
 from fleximq.values.records import StoredBatch, TopicBounds
+from fleximq.values.transitions import Transitions
 
 #: So many bytes are read at a time where single messages are looked for.
 SEARCH_BYTES = 1 << 16
+
+
+class FeedState(Enum):
+    """What a feed does at present; IDLE: its next step is scheduled, or a range has no start yet."""
+
+    IDLE = auto()
+    READING = auto()
+    WAITING_FOR_SPACE = auto()
+    LIVE = auto()
+    FAILING = auto()
+    CLOSED = auto()
+
+
+class FeedEvent(Enum):
+    """What changes a feed's state; FELL_BEHIND: publications must be read from the journal."""
+
+    READ = auto()
+    READ_ENDED = auto()
+    OUTLET_FULL = auto()
+    RELIEVED = auto()
+    CAUGHT_UP = auto()
+    FELL_BEHIND = auto()
+    FAILED = auto()
+    RANGES_ENDED = auto()
+    CLOSE = auto()
+
+
+#: A running read continues after a change of ranges; its result is discarded.
+FEED_TRANSITIONS = Transitions(
+    {
+        (FeedState.IDLE, FeedEvent.READ): FeedState.READING,
+        (FeedState.READING, FeedEvent.READ_ENDED): FeedState.IDLE,
+        (FeedState.IDLE, FeedEvent.OUTLET_FULL): FeedState.WAITING_FOR_SPACE,
+        (FeedState.WAITING_FOR_SPACE, FeedEvent.RELIEVED): FeedState.IDLE,
+        (FeedState.IDLE, FeedEvent.CAUGHT_UP): FeedState.LIVE,
+        (FeedState.LIVE, FeedEvent.FELL_BEHIND): FeedState.IDLE,
+        (FeedState.IDLE, FeedEvent.FAILED): FeedState.FAILING,
+        (FeedState.READING, FeedEvent.FAILED): FeedState.FAILING,
+        (FeedState.FAILING, FeedEvent.RANGES_ENDED): FeedState.IDLE,
+        **{(state, FeedEvent.FELL_BEHIND): state for state in FeedState if state is not FeedState.LIVE},
+        **{(state, FeedEvent.CLOSE): FeedState.CLOSED for state in FeedState},
+        **{
+            (FeedState.CLOSED, event): FeedState.CLOSED
+            for event in (FeedEvent.READ_ENDED, FeedEvent.RELIEVED, FeedEvent.RANGES_ENDED)
+        },
+    }
+)
 
 
 class DeferredRun:
@@ -120,7 +169,7 @@ class FeedRange:
         losses."""
         for name, known in tuple(self.known.items()):
             if known.last < position:
-                del self.known[name]  # all records that could be lost were read was read
+                del self.known[name]  # all records that could be lost were read
                 continue
             now = bounds(name)
             if now is None:
@@ -165,9 +214,8 @@ class Feed:
         self._done = done
         self._lost = lost
         self._singles: deque[tuple[int, str]] = deque()
-        self._live = False
-        self._busy = False
-        self._round = 0  # results of reads started in an earlier round are ignored in an earlier one is thrown away
+        self._state = FeedState.IDLE
+        self._round = 0  # results of reads started in an earlier round are ignored
         self._position = 0  # while it is live: all before this was delivered
 
     # -- ranges --------------------------------------------------------------------------------------
@@ -177,7 +225,7 @@ class Feed:
 
         :param singles: offsets and topics of single messages to deliver first.
         """
-        self._leaveLive()
+        self._fallBehind()
         self.ranges[feedRange.name] = feedRange
         self._singles = deque(sorted({*self._singles, *singles}))
         self._proceed()
@@ -185,7 +233,7 @@ class Feed:
     def place(self, feedRange: FeedRange, start: int) -> None:
         """Start a range at the offset that was looked up; a no-op if it was removed."""
         if self.ranges.get(feedRange.name) is feedRange:
-            self._leaveLive()
+            self._fallBehind()
             feedRange.start = start
             self._proceed()
 
@@ -193,8 +241,7 @@ class Feed:
         """Stop delivering a range; False if it does not exist."""
         if self.ranges.pop(name, None) is None:
             return False
-        self._leaveLive()
-        self._proceed()
+        self.readAgain()
         return True
 
     def accepts(self, topic: Topic) -> bool:
@@ -207,7 +254,7 @@ class Feed:
 
     def readAgain(self) -> None:
         """Read publications from the journal that were not delivered."""
-        self._leaveLive()
+        self._fallBehind()
         self._proceed()
 
     def narrow(self) -> None:
@@ -220,7 +267,7 @@ class Feed:
         """Stop permanently."""
         self.ranges.clear()
         self._singles.clear()
-        self._live = False
+        self._enter(FeedEvent.CLOSE)
         self._round += 1
         self.outlet.close()
 
@@ -233,19 +280,19 @@ class Feed:
         """
         if not run.offset:
             self.outlet.send(run.rendered())
-        elif self._live and run.offset + count > self._position:
+        elif self._state is FeedState.LIVE and run.offset + count > self._position:
             if self.outlet.full or run.offset < self._position:
-                self._leaveLive()
-                self._proceed()
+                self.readAgain()
             else:
                 self._position = run.offset + count
                 self.outlet.send(run.rendered())
 
-    def _leaveLive(self) -> None:
+    def _fallBehind(self) -> None:
         """Stop sending live runs; later ones have to be read."""
         self._round += 1
-        if self._live:
-            self._live = False
+        wasLive = self._state is FeedState.LIVE
+        self._enter(FeedEvent.FELL_BEHIND)
+        if wasLive:
             for feedRange in self.ranges.values():
                 if feedRange.start is not None:
                     feedRange.start = max(feedRange.start, self._position)
@@ -253,14 +300,14 @@ class Feed:
     # -- reading -----------------------------------------------------------------------------------
 
     def _proceed(self) -> None:
-        """Start the next step, unless one is running."""
+        """Start the next step when idle and all starts are known."""
         starts = [feedRange.start for feedRange in self.ranges.values()]
         places = [start for start in starts if start is not None]
-        if self._busy or self._live or not starts or len(places) < len(starts):
+        if self._state is not FeedState.IDLE or not starts or len(places) < len(starts):
             return
         if self.outlet.full:
-            self._busy = True
-            self.outlet.whenRelieved(self._room)
+            self._enter(FeedEvent.OUTLET_FULL)
+            self.outlet.whenRelieved(self._relieved)
         elif self._singles:
             offset = self._singles[0][0]
             names = {name for _, name in self._singles}
@@ -276,18 +323,18 @@ class Feed:
             found = partial(self._found, position, ahead)
             self._read(position, lambda name: any(matches(name) for matches in matching), self.outlet.chunkBytes, found)
 
-    def _room(self) -> None:
-        self._busy = False
+    def _relieved(self) -> None:
+        self._enter(FeedEvent.RELIEVED)
         self._proceed()
 
     def _read(
         self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[Sequence[StoredBatch], int], None]
     ) -> None:
-        self._busy = True
+        self._enter(FeedEvent.READ)
         round = self._round
 
         def read(batches: Sequence[StoredBatch], next: int) -> None:
-            self._busy = False
+            self._enter(FeedEvent.READ_ENDED)
             if round == self._round:
                 found(batches, next)
             else:
@@ -296,7 +343,6 @@ class Feed:
         try:
             self._journal.read(offset, wanted, most, read)
         except BrokerError as error:
-            self._busy = False
             self._fail(error)
 
     def _found(self, position: int, ahead: int, batches: Sequence[StoredBatch], next: int) -> None:
@@ -333,7 +379,7 @@ class Feed:
     def _caughtUp(self, position: int) -> None:
         if not self.permanent and self._waits(self._proceed):
             return
-        self._live = True
+        self._enter(FeedEvent.CAUGHT_UP)
         self._position = position
         if not self.permanent:
             self._done()
@@ -350,10 +396,13 @@ class Feed:
         return overtaken
 
     def _fail(self, error: BrokerError) -> None:
-        self._busy = True  # ending one must not make the others read again
+        self._enter(FeedEvent.FAILED)  # ending one range must not make the others read again
         for name in tuple(self.ranges):
             self._lost(name, error)
-        self._busy = False
+        self._enter(FeedEvent.RANGES_ENDED)
+
+    def _enter(self, event: FeedEvent) -> None:
+        self._state = FEED_TRANSITIONS[self._state, event]
 
 
 def _before(batches: Sequence[StoredBatch], offset: int) -> list[StoredBatch]:

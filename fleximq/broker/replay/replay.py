@@ -161,7 +161,9 @@ class Replays:
         if start.kind == "time":
             self._journal.offsetAt(min(start.number * 1000, _NEVER), partial(feed.place, feedRange))
 
-    def recall(self, client: ConnectedClient, outlet: Outlet, name: str, literal: bool, history: int = 0) -> None:
+    def recall(
+        self, client: ConnectedClient, outlet: Outlet, name: str, literal: bool = False, history: int = 0
+    ) -> None:
         """Deliver past messages to a subscription that was just made, before later ones.
 
         :param history: number of messages of a durable topic; without it, the latest one of topics with that setting.

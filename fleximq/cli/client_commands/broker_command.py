@@ -1,7 +1,5 @@
-"""Runs commands that connect to a broker: errors are one sentence, and a closed output ends them quietly."""
+"""Runs commands that connect to a broker; errors are one sentence."""
 
-import os
-import signal
 import sys
 import time
 from argparse import ArgumentParser, Namespace
@@ -13,9 +11,6 @@ from fleximq.cli.client_commands.broker_options import Address, addOptions, addr
 from fleximq.cli.command import Command
 from fleximq.client.errors import ClientError
 from fleximq.errors import SettingError
-
-#: Exit codes after Control-C and a closed pipe.
-INTERRUPTED, PIPE_CLOSED = 128 + signal.SIGINT, 128 + signal.SIGPIPE
 
 Work = Callable[[Namespace, Address], int]
 
@@ -32,18 +27,10 @@ def brokerCommand(name: str, words: str, prepare: Callable[[ArgumentParser], obj
 
 def _run(work: Work, arguments: Namespace) -> int:
     try:
-        code = work(arguments, addressOf(arguments))
-        sys.stdout.flush()
-        return code
+        return work(arguments, addressOf(arguments))
     except (ClientError, SettingError, TimeoutError) as error:
         print(f"fleximq: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
-        # So that the final flush of Python succeeds.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE_CLOSED
 
 
 def out(data: bytes) -> None:

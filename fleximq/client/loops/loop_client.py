@@ -27,8 +27,8 @@ from fleximq.client.protocol.client_state import (
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.protocol.conversation import BROKER, conversationOn
 from fleximq.client.protocol.inbox import Box
-from fleximq.client.protocol.loss_accounts import ContextAccounts
 from fleximq.client.protocol.refusals import Refusals
+from fleximq.client.protocol.unconfirmed import ContextAccounts
 from fleximq.client.settings import TIMEOUT, ClientSettings, Start, State
 from fleximq.errors import BrokerError, SettingError
 from fleximq.values.urls import Url

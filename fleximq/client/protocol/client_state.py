@@ -33,8 +33,8 @@ from fleximq.client.payloads import errorText, packed, unpacked
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.protocol.conversation import BROKER, Conversation
 from fleximq.client.protocol.inbox import Box, Inbox
-from fleximq.client.protocol.loss_accounts import Account, Accounts, Holder, ThreadAccounts
 from fleximq.client.protocol.refusals import Refusals
+from fleximq.client.protocol.unconfirmed import Account, Accounts, Holder, ThreadAccounts
 from fleximq.client.settings import ClientSettings, State
 from fleximq.limits import BASE_BYTES, MEBIBYTE
 from fleximq.status import FIRST_ERROR, Status

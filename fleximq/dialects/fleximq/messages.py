@@ -191,7 +191,7 @@ class FlexiMessages(FlexiReplies):
         try:
             if header.start is not None:
                 self.broker.follow(self._me, self._following(), header.topic, Start(*header.start))
-            elif header.topic not in self._me.patterns:
+            elif header.topic not in self._me.subscriptions:
                 self.broker.subscribe(self._me, self, header.topic)
                 self.broker.recall(self._me, self._passing(), header.topic)
         except (InvalidTopic, NotPermitted) as error:

@@ -152,7 +152,7 @@ class IdentitySession(Session):
         self.subscribing()
         self.broker.checkSubscription(self.client, request.channel, literal=True)
         self._send(encodeSubAck(request.channel))
-        if request.channel not in self.client.patterns:
+        if request.channel not in self.client.subscriptions:
             self.broker.subscribe(self.client, self, request.channel, literal=True)
             past = ReplayOutlet(self, self.outbox, self.context.clock, RECALLING, recordTexts)
             self.broker.recall(self.client, past, request.channel, literal=True, history=self.broker.rules.history)
@@ -165,7 +165,7 @@ class IdentitySession(Session):
     def _publishFirst(self, request: ClientText) -> None:
         checkChannel(request.channel)
         text = checkMessage(request.message)
-        if request.channel not in self.client.patterns:
+        if request.channel not in self.client.subscriptions:
             raise Unauthorized("Not subscribed")
         topic = self.broker.topicFor(self.client, request.channel)
         envelope = Envelope(topic, self.client, IdentitySource(request.channel, self.client.name))

@@ -3,14 +3,13 @@
 A hash takes about 30 ms of a thread and 19 MiB, so only two run concurrently, and a right password is cached for some
 minutes. An unknown name costs the same as a known one.
 
-Hashes run in a small thread pool, which starts at its first use and ends with its owner.
+Hashes run in threads of the reactor's pool. Checks that exceed :data:`AT_ONCE` wait outside of it, in the bounded
+:class:`fleximq.security.authentication.fair_queue.FairQueue`.
 """
 
 import hashlib
 import secrets
 from base64 import b64encode
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from argon2 import PasswordHasher, Type, extract_parameters
@@ -18,7 +17,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from twisted.cred.checkers import ICredentialsChecker
 from twisted.cred.error import UnauthorizedLogin
 from twisted.internet.defer import Deferred
-from twisted.python.failure import Failure
+from twisted.internet.threads import deferToThreadPool
 from zope.interface import implementer
 
 from fleximq.errors import SettingError
@@ -34,41 +33,6 @@ from fleximq.security.authentication.result_cache import ResultCache
 from fleximq.security.credentials import IPassword
 from fleximq.security.principal import Principal
 
-
-class WorkerThreads:
-    """Runs calls in threads.
-
-    :param callFromThread: the reactor's.
-    :param count: maximum number of threads.
-    """
-
-    def __init__(self, callFromThread: Callable[..., Any], count: int) -> None:
-        self._callFromThread = callFromThread
-        self._threads = ThreadPoolExecutor(count, thread_name_prefix="fleximq-credentials")
-
-    def run(self, call: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
-        """Run a call in a thread, and return a Deferred of its result. A cancelled call finishes, its result is
-        dropped.
-        """
-        done: Deferred[Any] = Deferred()
-        self._threads.submit(_outcome, call, arguments).add_done_callback(
-            lambda future: self._callFromThread(_tell, done, future)
-        )
-        return done
-
-
-def _outcome(call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    try:
-        return call(*arguments)
-    except BaseException:
-        return Failure()
-
-
-def _tell(done: Deferred[Any], future: Future[Any]) -> None:
-    if not done.called:
-        done.callback(future.result())
-
-
 #: Parameters of new hashes, OWASP's minimum: kibibytes, and passes over them.
 MEMORY, PASSES = 19 * 1024, 2
 #: Maximum parameters of the hashes in a file.
@@ -81,7 +45,6 @@ REMEMBERED = 300.0
 LONGEST = 1024
 
 _HASHER = PasswordHasher(time_cost=PASSES, memory_cost=MEMORY, parallelism=1)
-Run = Callable[..., Deferred[Any]]
 
 
 def hashOf(password: str) -> str:
@@ -112,14 +75,13 @@ def isRight(written: str, password: bytes) -> bool:
 class Passwords:
     """Checks passwords by their hashes.
 
-    :param run: runs a call elsewhere and returns a Deferred; by default in threads, from :meth:`useReactor` on.
     :raises SettingError: the file is invalid, or contains a name twice.
     """
 
     credentialInterfaces = (IPassword,)
     atOnce = AT_ONCE
 
-    def __init__(self, path: str, run: Run | None = None) -> None:
+    def __init__(self, path: str) -> None:
         found = secret_files.readEntries(path, faultOfHash)
         self.warnings = found.warnings
         self._entries: dict[str, secret_files.CredentialEntry] = {}
@@ -129,31 +91,29 @@ class Passwords:
             self._entries[entry.name] = entry
         self._decoys = [entry.hash for entry in self._entries.values()] or [_decoy()]
         self._key = secrets.token_bytes(32)
-        self._run = run
-        self._right: ResultCache[Principal] | None = None
 
     def useReactor(self, reactor: Any) -> None:
         """Use threads and the clock of a reactor."""
-        self._run = self._run or WorkerThreads(reactor.callFromThread, AT_ONCE).run
-        self._right = ResultCache(reactor.seconds, REMEMBERED)
+        self._reactor = reactor
+        self._right: ResultCache[Principal] = ResultCache(reactor.seconds, REMEMBERED)
 
     def remembered(self, credentials: Any) -> Principal | None:
         """Return the principal of a recently checked password, or None."""
-        if self._right is None or len(credentials.password) > LONGEST:
+        if len(credentials.password) > LONGEST:
             return None
         return self._right.get(credentials.username, credentials.password)
 
     async def _check(self, credentials: Any) -> Principal:
         name, password = credentials.username, _spelled(credentials.password)
-        if self._run is None or password is None:
+        if password is None:
             raise UnauthorizedLogin()
         entry = self._entries.get(name)
-        right = await self._run(isRight, self._decoyOf(name) if entry is None else entry.hash, password)
+        hash = self._decoyOf(name) if entry is None else entry.hash
+        right = await deferToThreadPool(self._reactor, self._reactor.getThreadPool(), isRight, hash, password)
         if entry is None or not right:
             raise UnauthorizedLogin()
         principal = _principalOf(entry)
-        if self._right is not None:
-            self._right.put(principal, name, credentials.password)
+        self._right.put(principal, name, credentials.password)
         return principal
 
     def requestAvatarId(self, credentials: Any) -> Any:

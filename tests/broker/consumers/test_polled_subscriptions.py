@@ -14,7 +14,7 @@ from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, QUEUED, RED
 from fleximq.broker.queues.waiting_messages import IN_FLIGHT_OVERHEAD, OVERHEAD
 from fleximq.errors import NotFound
 from fleximq.interfaces import ISubscriber
-from tests.broker.queueing import World, message, messages, names
+from tests.broker.queueing import World, message, messages, names, only
 
 RETRY = 30.0
 GRACE = 60.0
@@ -42,7 +42,7 @@ class SubscriptionCase(SynchronousTestCase):
             (into or self.one).deliver(messages(letter, qos=int(letter.islower())), 1)
 
     def poll(self, number: int, holder: str = "x", at: PolledSubscription | None = None) -> str:
-        return names([(at or self.one).poll(holder) for _ in range(number)])
+        return names([only((at or self.one).pollMany(holder, 1)) for _ in range(number)])
 
     def advance(self, seconds: float) -> None:
         self.world.clock.advance(seconds)
@@ -64,14 +64,14 @@ class QosTests(SubscriptionCase):
         """Subscription, publication, what arrives and whether it has a tag."""
         for subscription, letter, qos, tag in ((self.one, "a", 1, 1), (self.one, "A", 0, 0)):
             self.put(letter, subscription)
-            self.assertEqual(subscription.poll("x"), QueueDelivery(tag, message(letter, qos=qos), 1))
+            self.assertEqual(only(subscription.pollMany("x", 1)), QueueDelivery(tag, message(letter, qos=qos), 1))
         for letter in "aA":
             self.put(letter, self.zero)
-            self.assertEqual(self.zero.poll("x"), QueueDelivery(0, message(letter, qos=0), 1))
+            self.assertEqual(only(self.zero.pollMany("x", 1)), QueueDelivery(0, message(letter, qos=0), 1))
 
     def test_loweringKeepsEverythingElse(self) -> None:
         self.zero.deliver([message("a", id="i")], 1)
-        self.assertEqual(self.zero.poll("x"), QueueDelivery(0, message("a", qos=0, id="i"), 1))
+        self.assertEqual(only(self.zero.pollMany("x", 1)), QueueDelivery(0, message("a", qos=0, id="i"), 1))
 
     def test_untrackedAreForgotten(self) -> None:
         self.put("A")
@@ -92,7 +92,7 @@ class QosTests(SubscriptionCase):
         self.advance(RETRY - 0.125)
         self.assertEqual(self.poll(1), "-")
         self.advance(0.125)
-        self.assertEqual(self.one.poll("x"), QueueDelivery(2, message("b"), 2))
+        self.assertEqual(only(self.one.pollMany("x", 1)), QueueDelivery(2, message("b"), 2))
 
     def test_tagsCountFromOneInEach(self) -> None:
         other = self.subscriptions.open("x", "key", "t", 1)
@@ -298,7 +298,7 @@ class FindingTests(SubscriptionCase):
         self.assertRaises(NotFound, self.subscriptions.find, 3, "key")
 
     def test_heldBy(self) -> None:
-        self.one.poll("y")
+        only(self.one.pollMany("y", 1))
         self.assertEqual([self.subscriptions.subscriptionCount(holder) for holder in "xyz"], [2, 1, 0])
 
     def test_close(self) -> None:
@@ -380,13 +380,11 @@ class GraceTests(SubscriptionCase):
         self.assertEqual(self.expired, [2, 1])
 
     def test_pollFromAnotherConnectionStopsIt(self) -> None:
-        for poll in (self.one.poll, lambda holder: self.one.pollMany(holder, 1)):
-            self.subscriptions.leave("x")
-            self.subscriptions.leave("y")
-            self.advance(GRACE - 0.125)
-            poll("y")
-            self.advance(GRACE)
-            self.assertEqual(self.subscriptions.find(1, "key"), self.one)
+        self.subscriptions.leave("x")
+        self.advance(GRACE - 0.125)
+        self.one.pollMany("y", 1)
+        self.advance(GRACE)
+        self.assertEqual(self.subscriptions.find(1, "key"), self.one)
 
     def test_beginsAnewEachTime(self) -> None:
         self.subscriptions.leave("x")
@@ -437,5 +435,5 @@ class GraceTests(SubscriptionCase):
     def test_pollAfterwardsHoldsNothing(self) -> None:
         self.subscriptions.leave("x")
         self.advance(GRACE)
-        self.one.poll("y")
+        only(self.one.pollMany("y", 1))
         self.assertEqual(self.subscriptions.subscriptionCount("y"), 0)

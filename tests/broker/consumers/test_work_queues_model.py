@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.broker.consumers.work_queues import WorkQueue, WorkQueues
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.values.message import Message
-from tests.broker.queueing import World, message
+from tests.broker.queueing import World, consumeFrom, message, only
 
 RETRY = 10.0
 EXPIRY = 35.0
@@ -51,7 +51,7 @@ class TopicQueuesMachine(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from("tu"), ids=st.lists(st.sampled_from(["i", "j", None]), max_size=4))
     def produce(self, topic: str, ids: list[str | None]) -> None:
-        queue, _ = self.queues.ensure(topic)
+        queue = self.queues.ensure(topic)
         for id in ids:
             self.number += 1
             new = message(str(self.number), id=id)
@@ -63,12 +63,12 @@ class TopicQueuesMachine(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from("tu"))
     def consume(self, topic: str) -> None:
-        got = self.queues.consume(topic)
+        got = only(consumeFrom(self.queues, topic))
         self.handedOut(topic, [] if got is None else [got], 1)
 
     @rule(topic=st.sampled_from("tu"), number=st.integers(0, 5))
     def consumeMany(self, topic: str, number: int) -> None:
-        self.handedOut(topic, self.queues.consumeMany(topic, number), number)
+        self.handedOut(topic, consumeFrom(self.queues, topic, number), number)
 
     def handedOut(self, topic: str, got: list[QueueDelivery], number: int) -> None:
         """Compare what was handed out with the oldest that wait, and hide these."""

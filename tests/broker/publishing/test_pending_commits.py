@@ -535,14 +535,14 @@ class DeadLetterTests(DurableCase):
 
     def test_kept(self) -> None:
         """A dead letter of a durable topic comes after its commit."""
-        self.broker._deadLetters.add("t", text("a")[0])
+        self.broker.deadLetters.add("t", text("a")[0])
         self.assertEqual(self.taker.payloads(), [])
         self.journal.commit()
         self.assertEqual(self.taker.payloads(), [b"a"])
 
     def test_refused(self) -> None:
         """One that is refused, at once or later, is tried again until it is kept."""
-        self.broker._deadLetters.add("t", text("a")[0])
+        self.broker.deadLetters.add("t", text("a")[0])
         self.journal.commit("no")
         self.journal.readOnly = "no"
         self.clock.advance(30)

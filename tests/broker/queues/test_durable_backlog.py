@@ -48,7 +48,7 @@ class BacklogTests(SynchronousTestCase):
         self.backlog.append(at(1, 2))
         self.backlog.append(at(3))
         self.assertFalse(self.backlog.isShort)
-        self.backlog.popleft()
+        self.backlog.popMany(1)
         self.assertTrue(self.backlog.isShort)
 
     def test_came(self) -> None:

@@ -15,7 +15,7 @@ from fleximq.interfaces import ISubscriber
 from fleximq.values.message import Message
 from fleximq.values.state_records import QueueAcknowledged, QueueDelivered
 from tests.broker.parts import OneByOne
-from tests.broker.queueing import RETRY, QueueCase, messages, names
+from tests.broker.queueing import RETRY, QueueCase, messages, names, only
 from tests.slow_journal import SlowJournal
 
 #: Of messages of one letter, so few are in memory.
@@ -184,7 +184,7 @@ class FarTests(KeptCase):
             self.put(letter)
         self.queue = self.restoredWith(self.queue)
         called: list[str] = []
-        self.queue.take()
+        only(self.queue.takeMany(None, 1))
         self.queue.whenReady(lambda: called.append(self.take(1)))
         while self.journal.asked:
             self.journal.answer()

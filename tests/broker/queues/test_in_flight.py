@@ -16,14 +16,14 @@ class InFlightTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.inFlight = InFlight()
-        self.inFlight.add(_delivery(7), 10.0, "x")
-        self.inFlight.add(_delivery(3), 11.0, "y")
-        self.inFlight.add(_delivery(5), 12.0, "x")
-        self.inFlight.add(_delivery(9), 12.0, None)
+        self.inFlight.add([_delivery(7)], 10.0, "x")
+        self.inFlight.add([_delivery(3)], 11.0, "y")
+        self.inFlight.add([_delivery(5)], 12.0, "x")
+        self.inFlight.add([_delivery(9)], 12.0, None)
 
     def test_manyTogether(self) -> None:
         """Those that are handed out together are due together and held by one holder, behind those before."""
-        self.inFlight.addMany([_delivery(11), _delivery(10)], 13.0, "x")
+        self.inFlight.add([_delivery(11), _delivery(10)], 13.0, "x")
         self.assertEqual(self.inFlight.due(13, 99), [7, 3, 5, 9, 11, 10])
         self.assertEqual(self.inFlight.leave("x")[1], [5, 7, 10, 11])
 
@@ -69,7 +69,7 @@ class InFlightTests(SynchronousTestCase):
         """Emptying from the front, one look at a time, takes as long for each: in all, not the square of it."""
         inFlight = InFlight()
         for tag in range(200_000):
-            inFlight.add(_delivery(0)._replace(tag=tag), tag, None)
+            inFlight.add([_delivery(0)._replace(tag=tag)], tag, None)
         looked = 0
         while inFlight.firstDue() is not None:
             looked += len([inFlight.remove(tag) for tag in inFlight.due(looked, 10**6)])

@@ -13,7 +13,7 @@ from fleximq.broker.queues.waiting_messages import OVERHEAD
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.interfaces import IForm, ISource, ISubscriber
 from fleximq.values.message import Message
-from tests.broker.queueing import RETRY, QueueCase, message, messages, names
+from tests.broker.queueing import RETRY, QueueCase, message, messages, names, only
 
 
 @implementer(ISource)
@@ -57,7 +57,7 @@ class TakingTests(QueueCase):
         self.assertIs(self.queue.form, QUEUED)
 
     def test_empty(self) -> None:
-        self.assertIsNone(self.queue.take())
+        self.assertIsNone(only(self.queue.takeMany(None, 1)))
 
     def test_firstInFirstOut(self) -> None:
         self.put("ab")
@@ -70,7 +70,7 @@ class TakingTests(QueueCase):
 
     def test_firstAttempt(self) -> None:
         self.put("a")
-        self.assertEqual(self.queue.take(), QueueDelivery(1, message("a"), 1))
+        self.assertEqual(only(self.queue.takeMany(None, 1)), QueueDelivery(1, message("a"), 1))
 
     def test_takeManyGivesWhatThereIs(self) -> None:
         self.put("abcde")
@@ -189,7 +189,7 @@ class RedeliveryTests(QueueCase):
         self.put("a")
         self.take(1)
         self.advance(RETRY)
-        self.assertEqual(self.queue.take(), QueueDelivery(1, message("a"), 2))
+        self.assertEqual(only(self.queue.takeMany(None, 1)), QueueDelivery(1, message("a"), 2))
 
     def test_eachAtItsOwn(self) -> None:
         self.put("ab")
@@ -283,7 +283,7 @@ class ReleaseTests(QueueCase):
     def test_attemptsCount(self) -> None:
         self.take(1, "x")
         self.queue.release("x")
-        self.assertEqual(self.queue.take("x"), QueueDelivery(1, message("a"), 2))
+        self.assertEqual(only(self.queue.takeMany("x", 1)), QueueDelivery(1, message("a"), 2))
 
     def test_acknowledgedOnesDoNotComeBack(self) -> None:
         self.take(2, "x")

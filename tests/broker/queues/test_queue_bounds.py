@@ -4,7 +4,7 @@ from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, REDELIVERED
 from fleximq.broker.queues.waiting_messages import OVERHEAD
 from fleximq.values.message import Message
-from tests.broker.queueing import RETRY, QueueCase, message, messages, names
+from tests.broker.queueing import RETRY, QueueCase, message, messages, names, only
 
 
 class DeadLetterTests(QueueCase):
@@ -13,7 +13,7 @@ class DeadLetterTests(QueueCase):
     def deliverAndWait(self, times: int) -> list[QueueDelivery | None]:
         taken = []
         for _ in range(times):
-            taken.append(self.queue.take("x"))
+            taken.append(only(self.queue.takeMany("x", 1)))
             self.advance(RETRY)
         return taken
 
@@ -43,7 +43,7 @@ class DeadLetterTests(QueueCase):
     def test_buried(self) -> None:
         """At once, however often it was handed out; what is not in flight is left alone."""
         self.put("ab")
-        self.queue.take()
+        only(self.queue.takeMany(None, 1))
         self.queue.deadLetter(1)
         self.queue.deadLetter(2)
         self.assertEqual((self.world.dead, self.world.counts), ([("t", message("a"))], {DEAD_LETTERS: 1}))
@@ -87,7 +87,7 @@ class DeadLetterTests(QueueCase):
             self.queue = self.make(**settings)
             self.put("a")
             self.deliverAndWait(9)
-            self.assertEqual(self.queue.take(), QueueDelivery(1, message("a"), 10), settings)
+            self.assertEqual(only(self.queue.takeMany(None, 1)), QueueDelivery(1, message("a"), 10), settings)
         self.assertEqual((self.world.dead, self.world.counts), ([], {REDELIVERED: 27}))
 
     def test_consistentWhenTold(self) -> None:

@@ -3,7 +3,7 @@
 from functools import partial
 
 from fleximq.broker.queues.queue import SLICE
-from tests.broker.queueing import RETRY, QueueCase, messages
+from tests.broker.queueing import RETRY, QueueCase, messages, only
 
 
 class WaitingTests(QueueCase):
@@ -119,9 +119,9 @@ class ManyTests(QueueCase):
     def test_returningOneByOne(self) -> None:
         """Each with a deadline of its own, behind a front that was acknowledged."""
         for _ in range(self.NUMBER // 2):
-            self.queue.acknowledge(self.queue.lastTag if self.queue.take() else 0)
+            self.queue.acknowledge(self.queue.lastTag if only(self.queue.takeMany(None, 1)) else 0)
         for _ in range(self.NUMBER // 2):
-            self.queue.take()
+            only(self.queue.takeMany(None, 1))
             self.world.clock.rightNow += 0.001
         self.world.clock.pump([0.01] * 2501)
         self.world.clock.pump([0.01] * 5000)

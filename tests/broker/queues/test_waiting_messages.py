@@ -39,22 +39,19 @@ class BacklogTests(SynchronousTestCase):
         self.assertEqual(names(self.backlog.popMany(9, one + 1)), "bc")
         self.assertEqual((names(self.backlog.popMany(9, 9 * one)), self.backlog.size), ("d", 0))
 
-    def test_popleft(self) -> None:
-        self.assertEqual(names([self.backlog.popleft() for _ in range(5)]), "abcd-")
-
     def test_popMany(self) -> None:
         self.assertEqual([names(self.backlog.popMany(number)) for number in (0, 1, 2, 9, 1)], ["", "a", "bc", "d", ""])
 
     def test_dropOldest(self) -> None:
         self.assertEqual(self.backlog.dropOldest(), 1 + OVERHEAD)
-        self.assertEqual(names([self.backlog.popleft()]), "b")
+        self.assertEqual(names(self.backlog.popMany(1)), "b")
 
     def test_dropOldestOfNothing(self) -> None:
         self.assertEqual(WaitingMessages().dropOldest(), 0)
 
     def test_sizeFollowsEveryMethod(self) -> None:
         sizes = [self.backlog.size]
-        self.backlog.popleft()
+        self.backlog.popMany(1)
         sizes.append(self.backlog.size)
         self.backlog.popMany(1)
         sizes.append(self.backlog.size)

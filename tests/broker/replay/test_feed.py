@@ -249,4 +249,4 @@ class FeedTests(SynchronousTestCase):
         machine.follow("d.b", 0)
         machine.follow("d.a", 5)
         self.assertEqual(sorted(name for name, _ in machine.reader.failures), ["d.a", "d.b"])
-        self.assertEqual(machine.client.patterns, {})
+        self.assertEqual(machine.client.subscriptions, {})

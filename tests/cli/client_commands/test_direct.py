@@ -6,7 +6,7 @@ import subprocess
 
 from fleximq.cli.client_commands.sub import sentence
 from fleximq.cli.client_commands.top import Snapshot, rates
-from fleximq.cli.main import COMMANDS
+from fleximq.cli.commands import COMMANDS
 from tests.cli.client_commands.commands import PATIENCE, CommandCase, ran
 
 

@@ -115,7 +115,7 @@ class PauseTests(PaceCase):
             self.assertFalse(peer.paused)
             peer.tell("SUB", {"topic": f"t{number}"})
         self.assertTrue(peer.paused)
-        self.assertEqual(len(self.context.broker.clients.find(peer.id).patterns), 3)  # type: ignore[union-attr]
+        self.assertEqual(len(self.context.broker.clients.find(peer.id).subscriptions), 3)  # type: ignore[union-attr]
 
     def test_silenceStands(self) -> None:
         """While it is not read, a client is not silent."""
@@ -202,7 +202,7 @@ class RefuseTests(PaceCase):
         peer.tell("SUB", {"topic": "a"})
         peer.tell("SUB", {"topic": "b"})
         self.assertEqual([each.header["status"] for each in peer.messages()], [429])
-        self.assertEqual(list(self.context.broker.clients.find(peer.id).patterns), ["a"])  # type: ignore[union-attr]
+        self.assertEqual(list(self.context.broker.clients.find(peer.id).subscriptions), ["a"])  # type: ignore[union-attr]
 
     def test_blipmq(self) -> None:
         """NACK 429 for each; an ACK is taken all the same."""

@@ -1,16 +1,19 @@
 """Passwords and their Argon2 hashes."""
 
+from queue import Queue
+from types import SimpleNamespace
 from typing import Any
 
 from argon2 import PasswordHasher, Type, extract_parameters
 from twisted.cred.checkers import ICredentialsChecker
 from twisted.cred.error import UnauthorizedLogin
-from twisted.internet.defer import Deferred, maybeDeferred
-from twisted.internet.task import Clock
+from twisted.internet.defer import Deferred
+from twisted.python.threadpool import ThreadPool
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.errors import SettingError
+from fleximq.errors import NoCapacity, SettingError
+from fleximq.security.authentication.authentication_method import AuthenticationMethod
 from fleximq.security.authentication.checker_interfaces import (
     ICautious,
     IManyAtOnce,
@@ -18,8 +21,9 @@ from fleximq.security.authentication.checker_interfaces import (
     IRemembering,
     IVouching,
 )
+from fleximq.security.authentication.fair_queue import MAX_WAITING
 from fleximq.security.checkers import passwords
-from fleximq.security.checkers.passwords import LONGEST, MEMORY, PASSES, REMEMBERED, Passwords, hashOf
+from fleximq.security.checkers.passwords import AT_ONCE, LONGEST, MEMORY, PASSES, REMEMBERED, Passwords, hashOf
 from fleximq.security.credentials import Password
 from fleximq.security.principal import Principal
 from tests.security.secrets_on_disk import CHEAP, ThreadClock, secretFile
@@ -31,20 +35,19 @@ class PasswordsTests(SynchronousTestCase):
     def setUp(self) -> None:
         """Write it."""
         self.alice, self.bob = CHEAP.hash("one"), CHEAP.hash("zwei €")
-        self.hashed: list[str] = []
-        self.clock = Clock()
+        self.clock = ThreadClock()
         self.checker = self.make(f"alice:{self.alice}:ops\nbob:{self.bob}\n")
 
     def make(self, content: str) -> Passwords:
         """Return a checker for a file that holds this."""
-        checker = Passwords(secretFile(self, content), self.run_)
+        checker = Passwords(secretFile(self, content))
         checker.useReactor(self.clock)
         return checker
 
-    def run_(self, call: Any, hash: str, password: bytes) -> Deferred[Any]:
-        """Do work now, and note what was hashed."""
-        self.hashed.append(hash)
-        return maybeDeferred(call, hash, password)
+    @property
+    def hashed(self) -> list[str]:
+        """The hashes that passwords were checked against."""
+        return [hash for hash, _ in self.clock.ran]
 
     def check(self, name: str, password: str) -> Principal | None:
         """Return who it is, None if nobody."""
@@ -85,11 +88,12 @@ class PasswordsTests(SynchronousTestCase):
         """A name that nobody has costs one hash as well, always the same for the same name, of those in the file."""
         self.check("alice", "wrong")
         self.assertEqual(self.hashed, [self.alice])
-        del self.hashed[:]
+        del self.clock.ran[:]
         for number in range(100):
             self.check(f"nobody {number}", "one")
         self.assertEqual((len(self.hashed), set(self.hashed)), (100, {self.alice, self.bob}))
-        first, self.hashed = list(self.hashed), []
+        first = self.hashed
+        del self.clock.ran[:]
         for number in range(100):
             self.check(f"nobody {number}", "two")
         self.assertEqual(self.hashed, first)
@@ -155,19 +159,50 @@ class PasswordsTests(SynchronousTestCase):
         self.assertNotIn("one'", shown)
 
 
+class FloodTests(SynchronousTestCase):
+    """More logins than threads, from many addresses."""
+
+    def test_bounded(self) -> None:
+        """Only few reach the threads, a bounded number waits, the others are refused at once; all are answered."""
+        clock = ThreadClock(held=True)
+        checker = Passwords(secretFile(self, f"alice:{CHEAP.hash('one')}\n"))
+        checker.useReactor(clock)
+        method = AuthenticationMethod("passwords", checker)
+        asked = [
+            Deferred.fromCoroutine(method.ask(Password("alice", f"{number}"), number))
+            for number in range(MAX_WAITING + AT_ONCE + 7)
+        ]
+        self.assertEqual(len(clock.waiting), AT_ONCE)
+        refused = [each for each in asked if each.called]
+        self.assertEqual(len(refused), 7)
+        for each in refused:
+            self.failureResultOf(each, NoCapacity)
+        while clock.waiting:
+            self.assertLessEqual(len(clock.waiting), AT_ONCE)
+            clock.runOne()
+        self.assertEqual(
+            [self.successResultOf(each) for each in asked if each not in refused], [None] * (MAX_WAITING + AT_ONCE)
+        )
+
+
 class RealTests(SynchronousTestCase):
     """A hash as it is made, in a thread as it is taken."""
 
     def test_thread(self) -> None:
-        """It takes a thread, and is told on the reactor's."""
-        reactor = ThreadClock()
+        """Hashes run in the reactor's threads, and the outcome is reported in its own."""
+        told: Queue[Any] = Queue()
+        pool = ThreadPool(0, 1)
+        pool.start()
+        self.addCleanup(pool.stop)
+        reactor = SimpleNamespace(
+            seconds=lambda: 0.0, getThreadPool=lambda: pool, callFromThread=lambda *call: told.put(call)
+        )
         checker = passwords.passwords(secretFile(self, f"alice:{hashOf('one')}\n"))
         checker.useReactor(reactor)
         asked = checker.requestAvatarId(Password("alice", "one"))
-        checker._run.__self__._threads.shutdown()  # type: ignore[union-attr]
+        call, *arguments = told.get(timeout=30)
         self.assertNoResult(asked)
-        for call, arguments in reactor.told:
-            call(*arguments)
+        call(*arguments)
         self.assertEqual(self.successResultOf(asked).name, "alice")
 
     def test_made(self) -> None:

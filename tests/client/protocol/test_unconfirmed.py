@@ -8,7 +8,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import ConnectionLost
-from fleximq.client.protocol.loss_accounts import Account, Accounts, ContextAccounts, ThreadAccounts
+from fleximq.client.protocol.unconfirmed import Account, Accounts, ContextAccounts, ThreadAccounts
 from tests.client.scripted import InThread
 
 LOST, AGAIN = ConnectionLost("gone"), ConnectionLost("gone again")

@@ -3,11 +3,10 @@
 A client that may not subscribe to every topic of a pattern receives the permitted ones.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 from fleximq.broker.authorization import permitListening, permitsListening
-from fleximq.broker.envelope import ConnectedClient, Pattern
+from fleximq.broker.envelope import ClientSubscription, ConnectedClient
 from fleximq.broker.replay.feed import Outlet
 from fleximq.broker.replay.replay import Replays, Start
 from fleximq.broker.topics.names import checkName, isPattern
@@ -28,25 +27,34 @@ class ClientSubscriptions:
         self._replays = replays
         self.most = most
 
-    def check(self, client: ConnectedClient, name: str, literal: bool) -> None:
-        """See :meth:`fleximq.broker.broker.Broker.checkSubscription`."""
+    def check(self, client: ConnectedClient, name: str, literal: bool = False) -> None:
+        """Check that :meth:`subscribe` would succeed, for dialects that must answer before the first delivery.
+
+        :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
+        :raises NotPermitted: the client may not subscribe to it, or to none of the topics that the pattern matches.
+        :raises SubscriptionFailed: the client has the maximum number of subscriptions.
+        """
         checkName(name)
         permitListening(client, name, literal)
-        if len(client.patterns) >= self.most and name not in client.patterns:
+        if len(client.subscriptions) >= self.most and name not in client.subscriptions:
             raise SubscriptionFailed(f"more than {self.most} subscriptions")
 
-    def subscribe(self, client: ConnectedClient, subscriber: ISubscriber, name: str, literal: bool) -> None:
-        """See :meth:`fleximq.broker.broker.Broker.subscribe`."""
+    def subscribe(self, client: ConnectedClient, subscriber: ISubscriber, name: str, literal: bool = False) -> None:
+        """Subscribe a client to a name or, unless ``literal``, to a pattern; idempotent. Errors as :meth:`check`."""
         self.check(client, name, literal)
-        if name not in client.patterns:
+        if name not in client.subscriptions:
             self._add(client, subscriber, name, literal)
 
     def follow(self, client: ConnectedClient, outlet: Outlet, name: str, start: Start) -> None:
-        """See :meth:`fleximq.broker.broker.Broker.follow`."""
+        """Deliver the journal's records of a name or pattern from a start on, then live publications, in order.
+
+        Every message is delivered with its offset, and once, even if several of the client's subscriptions match.
+        Asking for the same name again restarts it. The errors are of :meth:`check` and :meth:`Replays.check`.
+        """
         self.check(client, name, False)
         feedRange = self._replays.check(client, name, start)
         feed = self._replays.permanent(client, outlet)
-        held = client.patterns.get(name)
+        held = client.subscriptions.get(name)
         if held is None or held.subscriber is not feed:
             self.unsubscribe(client, name)
             self._add(client, feed, name, False)
@@ -57,50 +65,44 @@ class ClientSubscriptions:
             self._topics.subscribe(subscriber, name)
         else:
             self._topics.subscribePattern(subscriber, name)
-        client.patterns[name] = Pattern(subscriber, literal)
+        client.subscriptions[name] = ClientSubscription(subscriber, literal)
         self._restrict(client, subscriber)
 
     def unsubscribe(self, client: ConnectedClient, name: str) -> None:
-        """See :meth:`fleximq.broker.broker.Broker.unsubscribe`."""
-        pattern = client.patterns.pop(name, None)
-        if pattern is None:
+        """End a subscription by the name or pattern it was made with; a no-op if it does not exist."""
+        subscription = client.subscriptions.pop(name, None)
+        if subscription is None:
             return
-        if pattern.literal or not isPattern(name):
-            self._topics.unsubscribe(pattern.subscriber, name)
+        if subscription.literal or not isPattern(name):
+            self._topics.unsubscribe(subscription.subscriber, name)
         else:
-            self._topics.unsubscribePattern(pattern.subscriber, name)
+            self._topics.unsubscribePattern(subscription.subscriber, name)
         if client.rights is not EVERYTHING:
-            self._topics.free(pattern.subscriber)
+            self._topics.free(subscription.subscriber)
         self._replays.drop(client, name)
 
     def changeRights(self, client: ConnectedClient, rights: IRights) -> list[str]:
         """Change a client's rights, end the subscriptions that they do not permit, and return the names of these."""
         if client.rights is not EVERYTHING:
-            for pattern in client.patterns.values():
-                self._topics.free(pattern.subscriber)
+            for each in client.subscriptions.values():
+                self._topics.free(each.subscriber)
         client.rights = rights
-        for pattern in client.patterns.values():
-            self._restrict(client, pattern.subscriber)
-        lost = [
-            name for name, pattern in client.patterns.items() if not permitsListening(client, name, pattern.literal)
-        ]
+        for each in client.subscriptions.values():
+            self._restrict(client, each.subscriber)
+        lost = [name for name, each in client.subscriptions.items() if not permitsListening(client, name, each.literal)]
         for name in lost:
             self.unsubscribe(client, name)
-        if client.patterns:
+        if client.subscriptions:
             self._topics.reroute()
             self._replays.narrow(client)
         return lost
 
     def _restrict(self, client: ConnectedClient, subscriber: ISubscriber) -> None:
         if client.rights is not EVERYTHING:
-            self._topics.restrict(subscriber, _mayHear(client))
+            self._topics.restrict(subscriber, partial(client.rights.may, Action.SUBSCRIBE))
 
     def leave(self, client: ConnectedClient) -> None:
         """End all subscriptions of a client."""
-        for name in tuple(client.patterns):
+        for name in tuple(client.subscriptions):
             self.unsubscribe(client, name)
         self._replays.leave(client)
-
-
-def _mayHear(client: ConnectedClient) -> Callable[[str], bool]:
-    return partial(client.rights.may, Action.SUBSCRIBE)
