@@ -211,7 +211,6 @@ class BrokerLink:
 
 
 def _mayPass(error: Exception) -> bool:
-    """Tell whether a retry may succeed."""
     if isinstance(error, Answered):
         busy = error.status in (Status.SERVICE_UNAVAILABLE, Status.TOO_MANY_REQUESTS)
         return busy and error.words != _NO_JOURNAL

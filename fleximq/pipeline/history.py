@@ -76,13 +76,11 @@ class _SealedJournal(NamedTuple):
     journal: Journal | None
 
     def bounds(self) -> TopicBounds:
-        """Return the first sealed or retained offset, and the next one."""
         retained = self.journal.bounds() if self.journal is not None else TopicBounds(FOREVER, 0)
         firsts, nexts = [file.first for file in self.files], [file.next for file in self.files]
         return TopicBounds(min([retained.first, *firsts]), max([retained.next, *nexts]))
 
     def offsetAt(self, time: int) -> int:
-        """Return the offset of the first record of this time or later, or else the next one."""
         found = offsetIn(self.files, time)
         if self.journal is None:
             return self.bounds().next if found is None else found
@@ -91,7 +89,6 @@ class _SealedJournal(NamedTuple):
 
 
 def _range(id: str, files: Sequence[SealedFile], journal: Journal | None, options: SourceOptions) -> Range:
-    """Return the requested offsets of a journal."""
     whole = _SealedJournal(files, journal)
     start = (options.start or Points(EARLIEST)).of(id)
     end = (options.end or Points(LATEST)).of(id)

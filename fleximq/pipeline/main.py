@@ -160,7 +160,6 @@ def _run(name: str, words: Sequence[str]) -> int:
 
 
 def _failed(error: BaseException, verbose: bool) -> int:
-    """Print the error, and return the exit code."""
     if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the remaining output cannot be written at exit either
         return 0
@@ -181,7 +180,6 @@ def _sentence(error: BaseException) -> str:
 
 
 def _addCommon(parser: ArgumentParser) -> None:
-    """Add the options that every job has."""
     group = parser.add_argument_group("how it runs")
     group.add_argument("--config", metavar="FILE", help="a settings file; the command line overrides it")
     add = partial(option, group, section="spark")

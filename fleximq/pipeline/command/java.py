@@ -80,7 +80,6 @@ def utf8FileNames(environment: MutableMapping[str, str] = os.environ) -> Iterato
 
 
 def _programs(environment: Mapping[str, str]) -> list[str]:
-    """Return the programs to try, in order."""
     home = environment.get("JAVA_HOME")
     found = [shutil.which("java", path=f"{home}/bin") if home else None]
     found.append(shutil.which("java", path=environment.get("PATH", os.defpath)))
@@ -211,7 +210,6 @@ class ClassArchive:
                 noted.unlink()
 
     def _tidy(self) -> None:
-        """Remove archives that were not used for long, and unfinished ones."""
         now = time.time()
         for each in self.path.parent.glob("spark-*"):
             with suppress(OSError):

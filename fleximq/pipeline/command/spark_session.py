@@ -162,7 +162,6 @@ class SparkLauncher:
         self._restore()
 
     def _restore(self) -> None:
-        """Remove temporary files, and restore the environment."""
         shutil.rmtree(self._folder, ignore_errors=True)
         for name, value in self._before.items():
             if value is None:

@@ -132,7 +132,6 @@ class _FrameBatch:
         self.times = self._column(views.i64, 8, self._timesAt)
 
     def _layOut(self, shape: Numbers, offsetsSize: Numbers, end: Numbers) -> None:
-        """Find the start of each column of each frame."""
         views, counts = self._views, self._counts
         if (shape + _SHAPE_BYTES > end).any():
             raise FrameError("the frame is too short for its content")
@@ -158,7 +157,6 @@ class _FrameBatch:
         self._headerBytes, self._payloadBytes = headerBytes, payloadBytes
 
     def _column(self, view: Numbers, size: int, at: Numbers) -> Numbers:
-        """Return a column of numbers, concatenated over all frames."""
         return _concatenated(view, at // size, self._counts, self._starts)
 
     # -- selection ---------------------------------------------------------------------------------
@@ -187,7 +185,6 @@ class _FrameBatch:
     # -- columns -----------------------------------------------------------------------------------
 
     def columns(self, names: Sequence[str], journal: str, rows: Numbers | None) -> list[pa.Array]:
-        """Return these columns of the records with these indexes."""
         number = self._number if rows is None else len(rows)
         headers: pa.Array | None = None
         found = []
@@ -220,7 +217,6 @@ class _FrameBatch:
         return found
 
     def _topicNames(self) -> pa.DictionaryArray:
-        """Return the topics of all frames' lists."""
         return self._names(self._topicEndsAt, self._topicNamesAt, self._topicBytes, self._topics)
 
     def _publisherIds(self) -> Numbers:
@@ -255,7 +251,6 @@ class _FrameBatch:
         return entries
 
     def _names(self, endsAt: Numbers, namesAt: Numbers, size: Numbers, number: Numbers) -> pa.DictionaryArray:
-        """Return the names of all frames' lists, concatenated."""
         starts, ends = _spans(self._views.i32, endsAt, namesAt, size, number)
         encoded = _cut(self._views.arrow, starts, ends).dictionary_encode()
         names = [name.decode("utf-8", "replace") for name in encoded.dictionary.to_pylist()]
@@ -308,7 +303,6 @@ def _at(column: Numbers, rows: Numbers | None) -> Numbers:
 
 
 def _same(text: str, number: int) -> pa.Array:
-    """Return a column with the same text for every record."""
     if number <= _SAME and len(text) <= _SHORT:
         return _repeated(text).slice(0, number)
     return pa.repeat(pa.scalar(text, pa.string()), number)
@@ -320,7 +314,6 @@ def _repeated(text: str) -> pa.Array:
 
 
 def _named(names: pa.DictionaryArray, entries: Numbers) -> pa.Array:
-    """Return the name of each record's entry."""
     if len(names.dictionary) == 1:
         return _same(names.dictionary[0].as_py(), len(entries))
     return names.dictionary_decode().take(pa.array(entries))

@@ -79,7 +79,6 @@ def _headerAt(buffer: memoryview, at: int, position: int, segment: int | None) -
 
 
 def _nextPosition(header: FrameHeader, frame: memoryview) -> int:
-    """Return the position of the next frame."""
     if header.kind != FrameKind.REMOVED:
         return header.position + header.length
     return decodeRemoved(header, frame)

@@ -109,7 +109,6 @@ def _facts(journal: str, name: str, topic: "TopicSummary") -> Facts:
 
 
 def _groups(options: dict[str, str]) -> list[Facts]:
-    """Return the progress of the brokers' consumer groups."""
     from fleximq.pipeline.broker_link import Place
     from fleximq.pipeline.lag import groups
 
@@ -120,7 +119,6 @@ def _groups(options: dict[str, str]) -> list[Facts]:
 
 
 def _tables(lake: str) -> Iterator[Facts]:
-    """Yield the contents of each lake table by journal."""
     from fleximq.pipeline.lake.completeness import ranges
     from fleximq.pipeline.lake.table.columns import readColumns
     from fleximq.pipeline.lake.table.file_names import tableNames
@@ -154,7 +152,6 @@ def _time(microseconds: int) -> str:
 
 
 def _write(facts: Facts, run: JobRun) -> None:
-    """Write the facts as one table for each kind of them."""
     if "journals" in facts:
         _section(run, "Journals", ("journal", "at", "first", "next"), facts["journals"])
         several = len(facts["journals"]) > 1

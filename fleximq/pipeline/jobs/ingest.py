@@ -111,7 +111,6 @@ def run(arguments: Namespace, run: JobRun) -> None:
 
 @contextmanager
 def _ownCheckpoint(lake: str) -> Iterator[str]:
-    """Hold the lake's own checkpoint for one query."""
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.lake.table.lock import writerLock
 
@@ -152,7 +151,6 @@ def _completed(spec: "TableSpec", decode: str | None, schema: str | None) -> "Ta
 
 
 def _source(arguments: Namespace, specs: "list[TableSpec]") -> dict[str, str]:
-    """Return the options of the source of the stream."""
     from fleximq.pipeline.lake.table.table_spec import topicPatterns
 
     options = sourceAlone(arguments)
@@ -171,7 +169,6 @@ def _source(arguments: Namespace, specs: "list[TableSpec]") -> dict[str, str]:
 
 
 def _reporter(arguments: Namespace, options: Mapping[str, str]) -> "Reporter | None":
-    """Return the reporter of the ingest's progress to brokers."""
     if arguments.consumer_group is None:
         return None
     from fleximq.pipeline.broker_link import Place

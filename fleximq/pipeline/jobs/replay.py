@@ -67,7 +67,6 @@ def prepare(parser: ArgumentParser) -> None:
 
 
 def _point(name: str, written: object) -> Point:
-    """Read an offset or a time."""
     text = str(written)
     read = pointsOf if text.isdigit() or text in ("earliest", "latest") else timesOf
     try:

@@ -53,7 +53,6 @@ class ReplaySchedule:
             start = stop
 
     def _ticks(self, times: Numbers) -> Numbers:
-        """Return the number of the tick in which each row is due."""
         if self._rate is not None:
             places = self._done + np.arange(len(times))
             self._done += len(times)

@@ -167,7 +167,6 @@ def ofJournals(
 
 
 def _journals(options: Mapping[str, str], sealed: str | None) -> list[str]:
-    """Return the ids of all journals that are read."""
     from fleximq.pipeline.lake.sealed_segments import journalsIn
     from fleximq.pipeline.reader.journals import Journals
     from fleximq.pipeline.reader.source_options import SourceOptions

@@ -215,7 +215,6 @@ class _BrokerReporter:
         return True
 
     def _warn(self, sentence: str) -> None:
-        """Log a sentence once per failure."""
         if not self._warned:
             self._warned = True
             _log.warning("%s", sentence)

@@ -107,7 +107,6 @@ class BatchCommit:
     def _writeIntent(
         self, ledger: Ledger, batch: BatchRange, staged: Sequence[TableFile], gaps: Mapping[str, Iterable[Gap]]
     ) -> None:
-        """Write the record of intent, which commits the batch."""
         files = self._files
         placed = [
             TableFile(f"{partitionOf(each.topic, each.date)}/{fileOf(each.journal, batch.number, part)}", *each[1:])
@@ -196,7 +195,6 @@ def _move(table: str, files: Files, wanted: Iterable[Sequence[Any]]) -> list[Tab
 
 
 def _hasFiles(table: str) -> bool:
-    """Tell whether a table has files of data."""
     return any(
         name.endswith(".parquet")
         for entry in os.scandir(table)

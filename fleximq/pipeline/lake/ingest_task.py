@@ -69,7 +69,6 @@ class _Stage:
         self._writer = StagingWriter(f"{self._table}/{OWN}/{STAGED}", self._schema, journal, number)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add the rows of this table's topics."""
         rows = self._wanted(batch)
         if not rows.num_rows:
             return
@@ -133,7 +132,6 @@ class _Stage:
             yield json.dumps({"table": self._spec.name, "staged": each})
 
     def abandon(self) -> None:
-        """Delete the staged files."""
         self._writer.abandon()
 
 

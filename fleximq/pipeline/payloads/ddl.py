@@ -97,11 +97,9 @@ class _Tokens:
 
     @property
     def ended(self) -> bool:
-        """Whether no token is left."""
         return not self._left
 
     def take(self) -> _Token:
-        """Return the next token."""
         return self._left.pop() if self._left else _Token("", False)
 
     def name(self, what: str) -> _Token:
@@ -112,14 +110,12 @@ class _Tokens:
         return token
 
     def skip(self, sign: str) -> bool:
-        """Skip the next token if it is this one."""
         if self.peek() != sign:
             return False
         self._left.pop()
         return True
 
     def expect(self, sign: str, where: str) -> None:
-        """Take this token; raises OptionRefused if the next one is another."""
         if not self.skip(sign):
             raise OptionRefused(f"the schema has {_shown(self.take().text)} instead of {sign!r} {where}")
 

@@ -59,7 +59,6 @@ class Decoder:
         self._packed = Maps(MessagePack(), body) if format == "json" else None
 
     def __reduce__(self) -> Any:
-        """Pickle the arguments only."""
         schema = self.schema.remove(len(self.schema) - 1) if self._identity.metadata else self.schema
         return Decoder, (self.format, schema, self._identity)
 
@@ -107,7 +106,6 @@ class Decoder:
 
 
 def _without(column: pa.Array, errors: Iterable[int]) -> pa.Array:
-    """Return a column with nulls at the indexes of errors."""
     places: list[int | None] = list(range(len(column)))
     for place in errors:
         places[place] = None

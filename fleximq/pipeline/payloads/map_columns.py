@@ -85,7 +85,6 @@ class _Value:
         self._read = _reading(format, type)
 
     def read(self, packed: bytes, where: str) -> Any:
-        """Return a value; raises Misfit if it is of another type."""
         if self._format.isNull(packed):
             return None
         try:

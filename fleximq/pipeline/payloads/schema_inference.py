@@ -127,7 +127,6 @@ def _isMap(kind: Kind) -> bool:
 
 
 def _typeOf(kind: Kind) -> pa.DataType | None:
-    """Return the type of a kind, None if it is unknown."""
     if not isinstance(kind, tuple):
         return kind
     if _isMap(kind):
@@ -142,7 +141,6 @@ def _fieldsOf(kind: Kind) -> list[pa.Field]:
 
 
 def _merged(known: list[pa.Field], seen: list[pa.Field], stays: _Stays) -> list[pa.Field]:
-    """Return the known fields with those that were seen."""
     fields = {field.name: field for field in known}
     for field in seen:
         old = fields.get(field.name)
@@ -165,7 +163,6 @@ def _admitted(fields: Iterable[pa.Field], known: Iterable[pa.Field]) -> list[pa.
 
 
 def _admittedType(type: pa.DataType, known: pa.DataType | None) -> pa.DataType | None:
-    """Return the same for a type, None if all its fields are refused."""
     if pa.types.is_struct(type):
         fields = _admitted(type, known if known is not None and pa.types.is_struct(known) else ())
         return pa.struct(fields) if fields else None
@@ -185,7 +182,6 @@ def _isName(name: str) -> bool:
 
 
 def _common(known: pa.DataType, seen: pa.DataType, stays: _Stays) -> pa.DataType:
-    """Return the common type of a known and a newly seen type."""
     if known == seen:
         return known
     if pa.types.is_struct(known) and pa.types.is_struct(seen):

@@ -97,7 +97,6 @@ def _plain(type: pa.DataType) -> pa.DataType:
 
 
 def _value(value: Any, type: pa.DataType | None) -> Any:
-    """Return a value with all nested values as JSON values."""
     if value is None or isinstance(value, bool | int | str | Decimal):
         return value
     if isinstance(value, float):

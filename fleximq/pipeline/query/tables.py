@@ -93,7 +93,6 @@ class Tables:
             self._spark.catalog.dropTempView(_quoted(opened.pop()))
 
     def _open(self, name: str, columns: list[str] | None) -> DataFrame:
-        """Return the table of this name; raises OptionRefused if the name is unknown."""
         if self._lake is not None and Path(self._lake, name, OWN).is_dir():
             return lakeTable(self._spark, f"{self._lake}/{name}")
         if self._options is None:
@@ -123,7 +122,6 @@ class Tables:
         return self._load(options)
 
     def _load(self, options: Mapping[str, str]) -> DataFrame:
-        """Return the records of the source, with sealed history if given."""
         if self._sealed is None:
             return self._spark.read.format("fleximq").options(**options).load()
         from fleximq.pipeline import history
@@ -161,7 +159,6 @@ def _canBeListed(topic: str) -> bool:
 
 
 def _plain(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options without those that decode payloads."""
     return {name: value for name, value in options.items() if name not in ("decode", "decodeSchema")}
 
 
@@ -206,7 +203,6 @@ def columnsIn(query: str) -> list[str] | None:
 
 
 def _missing(error: AnalysisException) -> str | None:
-    """Return the name of the missing table if the error reports one."""
     if error.getCondition() not in ("TABLE_OR_VIEW_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND.WITHOUT_SUGGESTION"):
         return None
     parts = _PART.findall((error.getMessageParameters() or {}).get("relationName", ""))

@@ -307,7 +307,6 @@ class _RemoteReader:
     # -- transactions ------------------------------------------------------------------------------
 
     def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[tuple[memoryview, list[PlacedFrame]]]:
-        """Yield the staged frames that a transaction published."""
         transaction = decodeTransaction(header, frame)
         if transaction.aborted:
             return
@@ -355,7 +354,6 @@ class _RemoteReader:
 
 
 def _nextOffset(header: FrameHeader, frame: memoryview) -> int | None:
-    """Return the expected offset of the next frame, None if unknown."""
     if header.kind in (FrameKind.SPARSE_RECORDS, FrameKind.REMOVED):
         return None
     if header.kind in (FrameKind.RECORDS, FrameKind.TRANSACTION):

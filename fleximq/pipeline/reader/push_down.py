@@ -71,7 +71,6 @@ def _narrowedTopics(filter: Any, selection: Selection) -> Selection | None:
 
 
 def _number(column: str | None, value: Any) -> int | None:
-    """Return the number to compare with: an offset, or microseconds since 1970."""
     if column == "offset":
         return value if isinstance(value, int) and not isinstance(value, bool) else None
     if not isinstance(value, datetime) or value.tzinfo is None:
@@ -103,6 +102,5 @@ class PushDown:
         self._take = take
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Apply filters, and return those that remain for Spark."""
         rest: Iterable[Filter] = self._take(filters)
         return rest

@@ -21,17 +21,15 @@ from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Points, StartKind,
 
 #: The options for the connection to a broker (:meth:`fleximq.pipeline.broker_link.Place.of`).
 _BROKER = ("url", "token", "credentials", "caFile", "certFile", "keyFile", "brokerTimeout")
-_KNOWN = frozenset(
-    (
-        *_BROKER,
-        *OPTIONS,
-        *("path", "paths", "subscribe", "subscribePattern", "topics", "columns", "includeHeaders"),
-        *("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp"),
-        *("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"),
-        *("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minPartitions", "partitionBytes"),
-        *("failOnDataLoss", "pushFilters", "consumerGroup", "lagUrl"),
-    )
-)
+_KNOWN = {
+    *_BROKER,
+    *OPTIONS,
+    *("path", "paths", "subscribe", "subscribePattern", "topics", "columns", "includeHeaders"),
+    *("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp"),
+    *("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"),
+    *("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minPartitions", "partitionBytes"),
+    *("failOnDataLoss", "pushFilters", "consumerGroup", "lagUrl"),
+}
 _CANONICAL = {name.lower(): name for name in _KNOWN}
 _TRUTH = {"true": True, "false": False}
 

@@ -45,7 +45,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._progress: StreamProgress | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tasks need only the options."""
         return {**self.__dict__, "_journals": Journals(self._options), "_target": None, "_progress": None}
 
     def initialOffset(self) -> Offsets:

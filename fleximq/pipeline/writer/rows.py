@@ -85,7 +85,6 @@ class Rows:
             yield held
 
     def _records(self, batch: pa.RecordBatch) -> tuple[list[Record], npt.NDArray[np.int64]]:
-        """Return the records of a batch, and their approximate sizes in bytes."""
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         values, sizes = self._values(columns["value"])
         topics, topic = self._topics(columns.get("topic"), batch.num_rows)
@@ -103,7 +102,6 @@ class Rows:
         return records, sizes
 
     def _topics(self, column: pa.Array | None, number: int) -> tuple[list[str] | None, str]:
-        """Return the topic of each row, or one for all."""
         if column is None or column.null_count:
             if self._topic is None:
                 raise RowRefused("a row has no topic: its column 'topic' is null, and there is no option 'topic'")
@@ -115,7 +113,6 @@ class Rows:
         return (None, first) if names.count(first) == number else (names, "")
 
     def _values(self, column: pa.Array) -> tuple[list[Any], npt.NDArray[np.int64]]:
-        """Return the values, and their approximate sizes as MessagePack."""
         values = valuesOf(column)
         if not _isBytes(column.type):
             return values, np.fromiter(map(_packedSize, values), np.int64, len(values)) + _AROUND

@@ -100,7 +100,6 @@ class _Sink:
             return StagedRows(query, batch, partition, rows, tuple(tokens))
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Publish the staged rows; idempotent."""
         parts = sorted(_staged(messages), key=lambda part: part.partition)
         tokens = [token for part in parts for token in part.tokens]
         if not tokens:

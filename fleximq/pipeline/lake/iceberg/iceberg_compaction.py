@@ -70,7 +70,6 @@ def compactIceberg(
 
 
 def _partitions(table: str) -> list[tuple[str, list[LiveFile]]]:
-    """Return the folders of a table with their files in the current snapshot."""
     found = openTable(table)
     if found is None:
         return []
