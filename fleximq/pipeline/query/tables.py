@@ -187,7 +187,7 @@ def _deltaFiles(table: str) -> list[str]:
 
 def _icebergFiles(table: str, catalog: str | None) -> list[str]:
     from fleximq.pipeline.lake.iceberg import catalogOf
-    from fleximq.pipeline.lake.iceberg.iceberg_catalog import NAMESPACE
+    from fleximq.pipeline.lake.iceberg.snapshots import NAMESPACE
 
     found = catalogOf(str(Path(table).parent), catalog).load_table((NAMESPACE, Path(table).name))
     return [task.file.file_path for task in found.scan().plan_files()]

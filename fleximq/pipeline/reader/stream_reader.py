@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from fleximq.pipeline.files.selection import Selection
-from fleximq.pipeline.lag.stream_progress import StreamProgress
+from fleximq.pipeline.lag.reporter import StreamProgress
 from fleximq.pipeline.reader.journals import Journals, SlicePartition, read
 from fleximq.pipeline.reader.offsets import (
     LATEST,

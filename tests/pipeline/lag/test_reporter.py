@@ -16,8 +16,7 @@ from fleximq.client.blocking import connect
 from fleximq.pipeline.broker_link import BrokerLink, Place
 from fleximq.pipeline.errors import NotJournalled, OptionRefused
 from fleximq.pipeline.lag import Reporter, forget, groups
-from fleximq.pipeline.lag.reporter import TRANSITIONS, SendEvent, SendState, groupName
-from fleximq.pipeline.lag.stream_progress import REPEAT_AFTER, StreamProgress
+from fleximq.pipeline.lag.reporter import REPEAT_AFTER, TRANSITIONS, SendEvent, SendState, StreamProgress, groupName
 from fleximq.values.transitions import UnexpectedEvent
 from tests.broker_process import BrokerProcess
 

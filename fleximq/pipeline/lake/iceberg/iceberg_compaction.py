@@ -21,7 +21,6 @@ from pyiceberg.table import Table
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.iceberg.iceberg_catalog import tableWithColumns
 from fleximq.pipeline.lake.iceberg.snapshots import (
     LiveFile,
     icebergErrors,
@@ -29,6 +28,7 @@ from fleximq.pipeline.lake.iceberg.snapshots import (
     openTable,
     replaceFiles,
     rowsAreDeleted,
+    tableWithColumns,
 )
 from fleximq.pipeline.lake.table.columns import readColumns
 from fleximq.pipeline.lake.table.file_merge import MergePart, groupsOf, merge, partOf

@@ -6,10 +6,9 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from fleximq.journal.files.file_system import Files
-from fleximq.pipeline.lake.iceberg.iceberg_catalog import tableWithColumns
 from fleximq.pipeline.lake.iceberg.iceberg_compaction import compactIceberg
 from fleximq.pipeline.lake.iceberg.snapshot_cleanup import removeUnused
-from fleximq.pipeline.lake.iceberg.snapshots import icebergErrors, liveOf, openTable, replaceFiles
+from fleximq.pipeline.lake.iceberg.snapshots import icebergErrors, liveOf, openTable, replaceFiles, tableWithColumns
 from fleximq.pipeline.lake.table.parquet_writer import rowsByJournal
 from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, Exclusive, TableFile, TableLog
 

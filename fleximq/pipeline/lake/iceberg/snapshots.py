@@ -1,24 +1,72 @@
-"""Lists the live files of an Iceberg table, and replaces them in one snapshot.
+"""Opens the Iceberg tables of a lake, lists their live files, and replaces them in one snapshot.
 
-No file is deleted here, since readers of older snapshots need them (see
-:mod:`fleximq.pipeline.lake.iceberg.snapshot_cleanup`).
+The catalog is one that PyIceberg's own settings name, or an SQLite database in the lake, ``iceberg.db``. No file is
+deleted here, since readers of older snapshots need them (:mod:`fleximq.pipeline.lake.iceberg.snapshot_cleanup`).
 """
 
+import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    ValidationException,
+)
 from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.table import Table
 
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.iceberg.iceberg_catalog import NAMESPACE, catalogOf
+from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_names import dateOf
 from fleximq.pipeline.lake.table.format import formatOf
 from fleximq.pipeline.lake.table.table_log import logErrors
+
+#: The namespace of the tables, and the file of the lake's own catalog.
+NAMESPACE, DATABASE = "lake", "iceberg.db"
+# Payload columns have no minimum and maximum on purpose; PyIceberg would warn for each file.
+logging.getLogger("pyiceberg.io.pyarrow").setLevel(logging.ERROR)
+
+
+def catalogOf(lake: str, name: str | None) -> Catalog:
+    """Return the catalog of this name in PyIceberg's settings, or the lake's own for None."""
+    if name is not None:
+        return load_catalog(name)
+    return load_catalog("lake", type="sql", uri=f"sqlite:///{lake}/{DATABASE}", warehouse=f"file://{lake}")
+
+
+def tableWithColumns(table: str) -> Table:
+    """Return a table with all columns that its files may have, created if it is missing; may raise any error."""
+    columns = requiredColumns(table).schema
+    lake, name = os.path.split(table)
+    catalog = catalogOf(lake, formatOf(table).get("catalog"))
+    try:
+        found = catalog.load_table((NAMESPACE, name))
+    except NoSuchTableError:
+        return _create(catalog, table, columns)
+    known = {field.name for field in found.schema().fields}
+    if any(field.name not in known or pa.types.is_nested(field.type) for field in columns):
+        with found.update_schema() as update:
+            update.union_by_name(columns)
+    return found
+
+
+def _create(catalog: Catalog, table: str, schema: Any) -> Table:
+    with suppress(NamespaceAlreadyExistsError):
+        catalog.create_namespace(NAMESPACE)
+    created = catalog.create_table((NAMESPACE, os.path.basename(table)), schema, location=f"file://{table}")
+    with created.update_spec() as update:
+        update.add_identity("topic")
+        update.add_field("timestamp", "day", "date")
+    return created
+
 
 #: Number of attempts to commit a change while others commit to the table as well.
 TRIES = 5
