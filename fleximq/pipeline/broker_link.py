@@ -140,10 +140,7 @@ class BrokerLink:
     """
 
     def __init__(
-        self,
-        place: Place,
-        sleep: Callable[[float], None] = time.sleep,
-        now: Callable[[], float] = time.monotonic,
+        self, place: Place, sleep: Callable[[float], None] = time.sleep, now: Callable[[], float] = time.monotonic
     ) -> None:
         self.place = place
         self._sleep = sleep

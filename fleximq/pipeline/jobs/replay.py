@@ -18,16 +18,7 @@ from typing import TYPE_CHECKING
 from fleximq.config import option_values
 from fleximq.errors import SettingError
 from fleximq.pipeline.broker_link import BrokerLink, Place
-from fleximq.pipeline.command.job import (
-    BROKER,
-    Job,
-    addSource,
-    brokerOptions,
-    checkSource,
-    option,
-    place,
-    sourceAlone,
-)
+from fleximq.pipeline.command.job import BROKER, Job, addSource, brokerOptions, checkSource, option, place, sourceAlone
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.jobs.replay_schedule import ReplaySchedule

@@ -5,15 +5,7 @@ from argparse import ArgumentParser, Namespace
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from fleximq.pipeline.command.job import (
-    Job,
-    addSource,
-    checkSource,
-    lowered,
-    option,
-    positiveNumber,
-    sourceOptions,
-)
+from fleximq.pipeline.command.job import Job, addSource, checkSource, lowered, option, positiveNumber, sourceOptions
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.lake.table.file_names import tableNames

@@ -21,11 +21,7 @@ FORMATS = ("table", "csv", "json")
 #: Maximum terminal columns of one value in a table.
 WIDEST = 80
 _NULL = "NULL"
-_NUMBERS: tuple[Callable[[pa.DataType], bool], ...] = (
-    pa.types.is_integer,
-    pa.types.is_floating,
-    pa.types.is_decimal,
-)
+_NUMBERS: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 
 def show(rows: pa.Table, format: str, out: TextIO) -> None:

@@ -38,11 +38,7 @@ class Tables:
     """
 
     def __init__(
-        self,
-        spark: SparkSession,
-        options: Mapping[str, str] | None,
-        sealed: str | None = None,
-        lake: str | None = None,
+        self, spark: SparkSession, options: Mapping[str, str] | None, sealed: str | None = None, lake: str | None = None
     ) -> None:
         self._spark = spark
         self._options = options

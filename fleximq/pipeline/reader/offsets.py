@@ -75,30 +75,26 @@ def pointsOf(name: str, written: str, others: Point) -> Points:
     JSON with one for each journal; ``others`` is for journals that it does not name. Raises OptionRefused for another
     text.
     """
-    text = written.strip()
-    if not text.startswith("{"):
-        return Points(_point(name, text))
-    return Points(others, {journal: _point(name, value) for journal, value in _fields(name, text).items()})
+    return _points(name, written.strip(), others, _point)
 
 
 def timesOf(name: str, written: str, others: Point) -> Points:
     """Read ``startingTimestamp`` and its companions likewise: milliseconds since 1970, ISO 8601, or JSON with one for
     each journal.
     """
-    text = written.strip()
+    return _points(name, written.strip(), others, _time)
+
+
+def _points(name: str, text: str, others: Point, read: Callable[[str, Any], Point]) -> Points:
     if not text.startswith("{"):
-        return Points(_time(name, text))
-    return Points(others, {journal: _time(name, value) for journal, value in _fields(name, text).items()})
-
-
-def _fields(name: str, text: str) -> dict[str, Any]:
+        return Points(read(name, text))
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict) or not fields:
         raise OptionRefused(f"the option {name!r} is {text!r}, but must be JSON with a value for each journal's id")
-    return fields
+    return Points(others, {journal: read(name, value) for journal, value in fields.items()})
 
 
 def _isNumber(text: str) -> bool:

@@ -20,16 +20,7 @@ from pyspark.sql.streaming.datasource import (
 from fleximq.pipeline.files.selection import Selection
 from fleximq.pipeline.lag.reporter import StreamProgress
 from fleximq.pipeline.reader.journals import Journals, SlicePartition, read
-from fleximq.pipeline.reader.offsets import (
-    LATEST,
-    Offsets,
-    Points,
-    batchEnd,
-    checked,
-    ordered,
-    reportLoss,
-    startOf,
-)
+from fleximq.pipeline.reader.offsets import LATEST, Offsets, Points, batchEnd, checked, ordered, reportLoss, startOf
 from fleximq.pipeline.reader.source_options import SourceOptions
 
 

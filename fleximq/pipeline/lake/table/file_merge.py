@@ -128,11 +128,7 @@ def _together(spans: Sequence[Span]) -> list[Span]:
     first, *rest = sorted(spans)
     for span in rest:
         first = Span(
-            first.journal,
-            first.first,
-            max(first.last, span.last),
-            first.rows + span.rows,
-            min(first.batch, span.batch),
+            first.journal, first.first, max(first.last, span.last), first.rows + span.rows, min(first.batch, span.batch)
         )
     return [first]
 

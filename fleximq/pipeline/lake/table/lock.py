@@ -20,10 +20,7 @@ _HOLDERS = {"writer": "another ingest feeds it", "compactor": "another run compa
 
 
 def changeLock(
-    table: str,
-    files: Files | None = None,
-    timeout: float = TIMEOUT,
-    sleep: Callable[[float], None] = time.sleep,
+    table: str, files: Files | None = None, timeout: float = TIMEOUT, sleep: Callable[[float], None] = time.sleep
 ) -> AbstractContextManager[None]:
     """Hold the lock for changes of a table's visible files, for milliseconds only; raises LakeRefused if another
     process holds it for longer than ``timeout`` seconds, or it cannot be created.

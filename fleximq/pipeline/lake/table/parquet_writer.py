@@ -9,6 +9,7 @@ import os
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -62,13 +63,6 @@ def parquetOptions(schema: pa.Schema) -> dict[str, Any]:
     }
 
 
-class _Open(NamedTuple):
-    """A file that is being written."""
-
-    name: str
-    writer: pq.ParquetWriter
-
-
 class _Rows:
     """The rows of one topic and day: those buffered, and those in the open file."""
 
@@ -76,7 +70,8 @@ class _Rows:
         self.waiting: list[pa.RecordBatch] = []
         self.bytes = 0
         self.first, self.last, self.number = 1 << 63, -1, 0
-        self.open: _Open | None = None
+        self.name = ""
+        self.writer: Any = None
 
 
 class StagingWriter:
@@ -120,15 +115,9 @@ class StagingWriter:
 
     def abandon(self) -> None:
         """Delete the staged files as far as possible."""
-        names = [each.path for each in self._staged]
-        for rows in self._rows.values():
-            if rows.open is not None:
-                names.append(rows.open.name)
-        for name in names:
-            try:
+        for name in [each.path for each in self._staged] + [rows.name for rows in self._rows.values() if rows.name]:
+            with suppress(OSError):
                 os.unlink(f"{self._folder}/{name}")
-            except OSError:
-                continue
 
     def _flush(self, key: tuple[str, int]) -> None:
         """Write the buffered rows of a topic and day as a row group."""
@@ -136,9 +125,9 @@ class StagingWriter:
         if not rows.waiting:
             return
         table = pa.Table.from_batches(rows.waiting, self._schema)
-        if rows.open is None:
-            rows.open = self._begin(key)
-        rows.open.writer.write_table(table, row_group_size=max(1, table.num_rows))
+        if rows.writer is None:
+            self._begin(key, rows)
+        rows.writer.write_table(table, row_group_size=max(1, table.num_rows))
         offsets = table.column("offset")
         rows.first = min(rows.first, offsets[0].as_py())
         rows.last = max(rows.last, offsets[-1].as_py())
@@ -146,29 +135,28 @@ class StagingWriter:
         self._bytes -= rows.bytes
         rows.waiting, rows.bytes = [], 0
 
-    def _begin(self, key: tuple[str, int]) -> _Open:
+    def _begin(self, key: tuple[str, int], rows: _Rows) -> None:
         """Open a file; if too many are open, first complete the oldest."""
         if len(self._opened) >= MAX_OPEN_FILES:
             self._end(next(iter(self._opened)))
-        name = f"{self._attempt}-{self._names}.parquet"
+        rows.name = f"{self._attempt}-{self._names}.parquet"
         self._names += 1
         self._opened[key] = None
-        return _Open(name, pq.ParquetWriter(f"{self._folder}/{name}", self._schema, **self._options))
+        rows.writer = pq.ParquetWriter(f"{self._folder}/{rows.name}", self._schema, **self._options)
 
     def _end(self, key: tuple[str, int]) -> None:
         """Complete the file of a topic and day; later rows start another one."""
         rows = self._rows.pop(key)
-        if rows.open is None:
+        if rows.writer is None:
             return
-        name, writer = rows.open
         del self._opened[key]
         topic, day = key
         span = Span(self._journal, rows.first, rows.last, rows.number, self._batch)
-        writer.add_key_value_metadata(fileMetadata([span], topic))
-        writer.close()
-        size = synced(f"{self._folder}/{name}")
+        rows.writer.add_key_value_metadata(fileMetadata([span], topic))
+        rows.writer.close()
+        size = synced(f"{self._folder}/{rows.name}")
         self._staged.append(
-            TableFile(name, topic, dateOf(day), self._journal, rows.first, rows.last, rows.number, size)
+            TableFile(rows.name, topic, dateOf(day), self._journal, rows.first, rows.last, rows.number, size)
         )
         if rows.waiting:
             # It was completed to limit the open files; its rows are still buffered.
