@@ -8,30 +8,26 @@ from zope.interface import Attribute, Interface
 from fleximq.values.message import Message
 
 if TYPE_CHECKING:  # a plug-in file loads this module, and should load no more than it needs
-    from fleximq.values.records import BacklogSize, StoredBatch, TopicBounds
+    from fleximq.values.records import BacklogSize, PublishedRun, Run, StoredBatch, TopicBounds
     from fleximq.values.state_records import StateRecord
 
 
 class ISource(Interface):
-    """Extracts the messages from a run's body; one per envelope, made by the publisher's dialect."""
+    """Extracts the messages from a run's body; one per envelope, made by the publisher's dialect.
+
+    :class:`fleximq.broker.envelope.MessageSource` is the one for bodies that are lists of messages.
+    """
 
     def messages(body: Any) -> Sequence[Message]:
         """Return the messages of a run, in order. ``body`` is the object that the dialect gave to
         ``Broker.publish``.
         """
 
+    def run(body: Any) -> "Run":
+        """Return the run as the journal stores it: payloads in the publisher's form, and headers."""
+
     def pick(body: Any, places: Sequence[int]) -> Any:
         """Return a body with only the messages at these indexes (ascending, at least one)."""
-
-
-class IRunSource(ISource):
-    """A source that can give the journal a run directly, which is faster than single messages."""
-
-    def run(body: Any) -> Any:
-        """Return a :class:`fleximq.values.records.Run`: payloads in the publisher's form, and headers.
-
-        A header is a MessagePack map without the topic, or no bytes for an empty map.
-        """
 
 
 class IForm(Interface):
@@ -176,14 +172,15 @@ class IJournalAppend(Interface):
     decided = Attribute("""The number of the last run that was committed or refused; all before it were too.""")
     overloaded = Attribute("""Whether so many bytes wait for the disk that publishers should not be read.""")
 
-    def append(envelope: Any, body: Any, count: int, committed: Callable[[int, str | None], None]) -> int:
+    def append(
+        topic: str, publisher: int, name: str, dialect: str, run: "Run", committed: Callable[[int, str | None], None]
+    ) -> int:
         """Append a run, and return its number.
 
         ``committed(offset, None)`` is called after the commit, with the offset of its first message (0 in memory), or
         ``committed(0, reason)`` after a failure, perhaps before this returns. Runs are committed in order.
 
-        :param envelope: the :class:`fleximq.broker.envelope.Envelope` of the run.
-        :param body: the run in the form of the envelope's source.
+        :param publisher: the publisher's client id; ``name`` is its sender name.
         :raises NotKept: the journal accepts nothing at present; then ``committed`` is not called.
         """
 
@@ -256,10 +253,10 @@ class IJournalStage(Interface):
         query: str,
         batch: int,
         part: str,
-        run: Sequence[tuple[Any, Any, int]],
+        runs: "Sequence[PublishedRun]",
         found: Callable[[str | None, str | None], None],
     ) -> None:
-        """Stage runs (envelope, body and count); ``found`` receives a token, or None and the reason."""
+        """Stage runs; ``found`` receives a token, or None and the reason."""
 
     def commitStaged(
         query: str, batch: int, tokens: Sequence[str], committed: Callable[[int, str | None], None]

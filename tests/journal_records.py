@@ -4,8 +4,9 @@ from array import array
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from fleximq.broker.envelope import Envelope
 from fleximq.values.message import Message
-from fleximq.values.records import StoredBatch, dialectCode, runOf
+from fleximq.values.records import DIALECTS, OTHER_DIALECT, PublishedRun, StoredBatch
 
 
 class Record(NamedTuple):
@@ -26,16 +27,20 @@ class Record(NamedTuple):
         return batchOf([self]).message(0)
 
 
-def recordsOf(envelope: Any, body: Any, offset: int, time: int) -> list[Record]:
-    """Return the records of one run whose first has this offset; none if there is no envelope."""
-    if envelope is None:
-        return []
-    run = envelope.source.run(body) if hasattr(envelope.source, "run") else runOf(envelope.source.messages(body))
+def published(envelope: Envelope, body: Any) -> PublishedRun:
+    """Return a run as it is handed to a journal."""
+    publisher = envelope.publisher
+    run = envelope.source.run(body)
+    return PublishedRun(envelope.topic.name, publisher.id, publisher.name, publisher.dialect, run)
+
+
+def recordsOf(published: PublishedRun, offset: int, time: int) -> list[Record]:
+    """Return the records of one run whose first has this offset."""
+    topic, publisher, name, dialect, run = published
     number = len(run.payloads)
     headers = [run.headers] * number if isinstance(run.headers, bytes) else run.headers
     contents = [run.contents] * number if isinstance(run.contents, int) else run.contents
-    publisher = envelope.publisher
-    shared = time, envelope.topic.name, (publisher.id, publisher.name), dialectCode(publisher.dialect)
+    shared = time, topic, (publisher, name), DIALECTS.get(dialect, OTHER_DIALECT)
     return [
         Record(offset + place, *shared, content, bytes(header), bytes(payload))
         for place, (content, header, payload) in enumerate(zip(contents, headers, run.payloads, strict=True))

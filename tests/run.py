@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
@@ -69,17 +69,28 @@ class Totals(NamedTuple):
 def parts(names: Sequence[str], groups: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
     """Return the names that run in this process, and the groups that run in processes of their own.
 
-    There are no groups where only some tests are asked for.
+    A package of which a group names only a part is replaced by its parts, in each process. There are no groups where
+    only some tests are asked for.
     """
     if list(names) != [ALL]:
         return list(names), []
-    found = [
-        f"{ALL}.{module.name}"
-        for module in pkgutil.iter_modules([str(Path(__file__).parent)])
-        if module.ispkg or module.name.startswith("test_")
-    ]
     elsewhere = {name for group in groups for name in group}
-    return [name for name in found if name not in elsewhere], [list(group) for group in groups]
+    return remaining(ALL, elsewhere), [
+        [part for name in group for part in remaining(name, elsewhere - {name})] for group in groups
+    ]
+
+
+def remaining(name: str, elsewhere: Collection[str]) -> list[str]:
+    """Return this name, or what is left of its package without the names that run elsewhere."""
+    if not any(other.startswith(f"{name}.") for other in elsewhere) and name != ALL:
+        return [name]
+    modules = pkgutil.iter_modules([str(Path(__file__).parents[1].joinpath(*name.split(".")))], f"{name}.")
+    return [
+        part
+        for module in modules
+        if (module.ispkg or module.name.rpartition(".")[2].startswith("test_")) and module.name not in elsewhere
+        for part in remaining(module.name, elsewhere)
+    ]
 
 
 @contextmanager

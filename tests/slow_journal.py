@@ -11,7 +11,7 @@ from zope.interface import implementer
 from fleximq.errors import NotKept
 from fleximq.interfaces import IJournal
 from fleximq.values.message import Message
-from fleximq.values.records import BacklogSize, TopicBounds
+from fleximq.values.records import BacklogSize, PublishedRun, Run, TopicBounds
 from tests.journal_records import Record, batchOf, recordsOf
 
 
@@ -25,7 +25,7 @@ class _Waiting:
 
 @implementer(IJournal)
 class SlowJournal:
-    """Gives offsets from 1; ``notes`` holds what was noted, ``kept`` each run's envelope, body and count.
+    """Gives offsets from 1; ``notes`` holds what was noted, ``kept`` the runs.
 
     ``records`` are those that are committed. ``now`` (microseconds) is the time of what is appended. Reading back
     answers at once, or, while ``patient`` is set, one answer for each :meth:`answer`. ``portion`` is how many records
@@ -40,7 +40,7 @@ class SlowJournal:
         self.end = self._next = 1
         self.now = 1_000_000
         self.notes: list[Any] = []
-        self.kept: list[tuple[Any, Any, int]] = []
+        self.kept: list[PublishedRun] = []
         self.records: list[Record] = []
         self.patient = False
         self.portion = 1000
@@ -50,19 +50,28 @@ class SlowJournal:
         self._room: list[Callable[[], None]] = []
         self._waiting: list[_Waiting] = []
         self._answers: list[Callable[[], None]] = []
-        self._staged: dict[str, tuple[str, int, Any]] = {}
+        self._staged: dict[str, tuple[str, int, Sequence[PublishedRun]]] = {}
         self._done: dict[tuple[str, int], int] = {}
 
     # -- keeping -----------------------------------------------------------------------------------
 
-    def append(self, envelope: Any, body: Any, count: int, committed: Callable[[int, str | None], None]) -> int:
+    def append(
+        self,
+        topic: str,
+        publisher: int,
+        name: str,
+        dialect: str,
+        run: Run,
+        committed: Callable[[int, str | None], None],
+    ) -> int:
         """Keep a run until :meth:`commit`."""
+        count = len(run.payloads)
         if self.readOnly:
             raise NotKept(self.readOnly, range(count))
         offset = self._next
         self._next += count
-        self.kept.append((envelope, body, count))
-        records = partial(recordsOf, envelope, body, offset, self.now)
+        self.kept.append(PublishedRun(topic, publisher, name, dialect, run))
+        records = partial(recordsOf, self.kept[-1], offset, self.now)
         return self._later(offset + count, records, lambda reason: committed(0 if reason else offset, reason))
 
     def _later(self, end: int, records: Callable[[], list[Record]], told: Callable[[str | None], None]) -> int:
@@ -248,9 +257,14 @@ class SlowJournal:
     # -- staging -----------------------------------------------------------------------------------
 
     def stage(
-        self, query: str, batch: int, part: str, run: Any, found: Callable[[str | None, str | None], None]
+        self,
+        query: str,
+        batch: int,
+        part: str,
+        runs: Sequence[PublishedRun],
+        found: Callable[[str | None, str | None], None],
     ) -> None:
-        """Keep messages that nobody sees until :meth:`commitStaged`; ``run`` lists envelopes, bodies and counts."""
+        """Keep messages that nobody sees until :meth:`commitStaged`."""
         if self.readOnly:
             found(None, self.readOnly)
             return
@@ -258,7 +272,7 @@ class SlowJournal:
 
         def told(reason: str | None) -> None:
             if reason is None:
-                self._staged[token] = (query, batch, run)
+                self._staged[token] = (query, batch, runs)
             found(None if reason else token, reason)
 
         self._later(self.end, list, told)
@@ -280,8 +294,8 @@ class SlowJournal:
         offset = self._next
         records: list[Record] = []
         for token in tokens:
-            for envelope, body, _ in self._staged[token][2]:
-                records += recordsOf(envelope, body, offset + len(records), self.now)
+            for run in self._staged[token][2]:
+                records += recordsOf(run, offset + len(records), self.now)
         self._next += len(records)
         self._done[query, batch] = offset
         self._later(self._next, lambda: records, lambda reason: committed(0 if reason else offset, reason))
@@ -293,7 +307,7 @@ class SlowJournal:
     def stagedTopics(self, query: str, batch: int) -> set[str]:
         """Return the topics of what was staged for a batch."""
         staged = [each for each in self._staged.values() if each[:2] == (query, batch)]
-        return {envelope.topic.name for each in staged for envelope, _, _ in each[2]}
+        return {run.topic for each in staged for run in each[2]}
 
     # -- health ------------------------------------------------------------------------------------
 

@@ -108,6 +108,16 @@ class PartsTests(SynchronousTestCase):
         self.assertEqual(set(here) | set(there), wanted)
         self.assertEqual(len(here) + len(there), len(wanted))
 
+    def test_partOfPackage(self) -> None:
+        """A package of which one part runs elsewhere is replaced by its other parts, wherever it runs."""
+        here, groups = parts([ALL], [["tests.cli.bench"], ["tests.client"]])
+        self.assertIn("tests.cli.client_commands", here)
+        self.assertNotIn("tests.cli", here)
+        here, groups = parts([ALL], [["tests.cli.bench"], ["tests.cli"]])
+        self.assertEqual(groups[0], ["tests.cli.bench"])
+        self.assertIn("tests.cli.client_commands", groups[1])
+        self.assertEqual([name for name in [*here, *groups[1]] if name.startswith("tests.cli.bench")], [])
+
     def test_some(self) -> None:
         """Where names are given, nothing runs beside them."""
         self.assertEqual(parts(["tests.wire"], [["tests.pipeline"]]), (["tests.wire"], []))

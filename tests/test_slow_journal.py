@@ -11,6 +11,7 @@ from fleximq.broker.topics.topic_table import Topic
 from fleximq.errors import NotKept
 from fleximq.interfaces import IJournal
 from fleximq.values.message import Content, Message
+from tests.journal_records import published
 from tests.slow_journal import SlowJournal
 
 
@@ -24,7 +25,7 @@ class SlowJournalTests(SynchronousTestCase):
     def append(self, payload: bytes, topic: str = "t") -> None:
         """Append one message."""
         envelope = Envelope(Topic(topic), ConnectedClient(7, "fleximq", "fleximq-7"), OwnMessages())
-        self.journal.append(envelope, Message(payload, Content.BYTES), 1, lambda *told: self.told.append(told))
+        self.journal.append(*published(envelope, Message(payload, Content.BYTES)), lambda *told: self.told.append(told))
 
     def test_interface(self) -> None:
         """It is a journal."""
@@ -98,7 +99,7 @@ class SlowJournalTests(SynchronousTestCase):
     def test_staged(self) -> None:
         """Staged messages are seen when they are committed, once for each batch."""
         envelope = Envelope(Topic("t"), ConnectedClient(1, "fleximq", "fleximq-1"), OwnMessages())
-        run = [(envelope, Message(b"a", Content.BYTES), 1)]
+        run = [published(envelope, Message(b"a", Content.BYTES))]
         self.journal.stage("q", 1, "0", run, lambda *found: self.told.append(found))
         self.journal.commit()
         self.assertEqual((self.told, self.journal.records), ([("1", None)], []))

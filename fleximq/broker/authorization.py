@@ -26,7 +26,7 @@ def permits(client: ConnectedClient, action: Action, name: str) -> bool:
 
 
 def permit(client: ConnectedClient, action: Action, name: str) -> None:
-    """Check that a client may perform this action on the topic or path of this name.
+    """Check :func:`permits`.
 
     :raises NotPermitted: it may not.
     :raises InvalidTopic: it may not, and the name is not a valid topic.
@@ -44,7 +44,7 @@ def permitsListening(client: ConnectedClient, name: str, literal: bool = False) 
 
 
 def permitListening(client: ConnectedClient, name: str, literal: bool = False) -> None:
-    """Check that a client may make this subscription; the errors are those of :func:`permit`."""
+    """Check :func:`permitsListening`; the errors are those of :func:`permit`."""
     if not permitsListening(client, name, literal):
         raise _refusal(Action.SUBSCRIBE, name)
 

@@ -13,12 +13,6 @@ from fleximq.interfaces import IPeer
 #: Ids recorded at a time.
 BLOCK = 1000
 
-_NEVER = LAST_CLIENT_ID + 1
-
-
-def _ignore(until: int) -> None:
-    """Record no ids: they start at 1000 in each run."""
-
 
 class Clients:
     """The connected clients.
@@ -34,8 +28,8 @@ class Clients:
         self._reserved: set[int] = set()
         self._names: set[str] = set()
         self._next = FIRST_CLIENT_ID
-        self._noteAt = _NEVER
-        self._note: Callable[[int], None] = _ignore
+        self._noteAt = LAST_CLIENT_ID + 1  # never: without a journal ids start at 1000 in each run
+        self._note: Callable[[int], None] = lambda until: None
         self.maximum = maximum
         self._seconds = seconds
         self._randomHex = randomHex
@@ -48,11 +42,10 @@ class Clients:
         return iter(self._byId.values())
 
     def continueFrom(self, first: int, note: Callable[[int], None]) -> None:
-        """Start after the ids that an earlier run of the broker may have given, and record those that this run may
-        give.
+        """Start after the ids that an earlier run may have given, and record those that this run may give.
 
         :param first: the end of the recorded ids, 0 without any.
-        :param note: called with an id: lower ones may be given from now on. It need not be on disk at once:
+        :param note: called with an id: lower ones may be given from now on. It need not be on disk at once, as
             :data:`BLOCK` ids are skipped at the start, as many as a lost record can be about.
         """
         behind = first + BLOCK
@@ -65,7 +58,7 @@ class Clients:
         return self._byId.get(id)
 
     def reserve(self) -> int:
-        """Return an id for a later :meth:`add`; other clients do not get it until it is released."""
+        """Return an id for a later :meth:`add`; other clients do not get it until :meth:`release`."""
         id = self._newId()
         self._reserved.add(id)
         return id

@@ -23,11 +23,7 @@ SILENT = 86_400_000_000
 
 
 class ConsumerGroups:
-    """The groups by name, each with its last report.
-
-    :param journal: stores changes.
-    :param wall: returns the microseconds since 1970.
-    """
+    """The groups by name, each with its last report; ``wall`` returns the microseconds since 1970."""
 
     def __init__(self, journal: IJournalAppend, wall: Callable[[], int]) -> None:
         self.wall = wall
@@ -45,10 +41,9 @@ class ConsumerGroups:
         return self._groups.get(name)
 
     def reached(self, words: list[GroupProgress]) -> None:
-        """Accept reports of groups, all or none.
+        """Accept reports of groups, all or none; unchanged progress is not written to the journal.
 
-        Unchanged progress is not written to the journal. To stay below the maximum number, the groups that have been
-        silent longest are forgotten, if that is a day at least.
+        To stay below the maximum number, the groups silent longest are forgotten, if that is a day at least.
 
         :raises NoCapacity: too many groups are active.
         """

@@ -1,8 +1,6 @@
 """Runs actions at their times, with one heap and one timer of the clock for all of them.
 
-A broker waits for many events at once: queues for acknowledgements, requests for answers, subscriptions for their
-owners. Each wait is a :class:`Deadline`, so the clock has a single timer for any number of them. Cancelling is lazy: a
-cancelled deadline stays in the heap until it is due, or until more than half of the heap is cancelled; then all
+A cancelled deadline stays in the heap until it is due, or until more than half of the heap is cancelled; then all
 cancelled ones are removed together. Making and cancelling cost O(log n) amortised.
 """
 
@@ -33,13 +31,13 @@ class Event(Enum):
     STOP = auto()
 
 
-TRANSITIONS = Transitions(
+TRANSITIONS: Transitions[State, Event] = Transitions(
     {
         (State.IDLE, Event.DUE): State.RUNNING,
         (State.RUNNING, Event.DONE): State.IDLE,
         (State.STOPPED, Event.DONE): State.STOPPED,
-        **{(state, Event.STOP): State.STOPPED for state in State},
     }
+    | {(state, Event.STOP): State.STOPPED for state in State}
 )
 
 
@@ -95,13 +93,11 @@ def _raise(error: Exception) -> None:
 class Deadlines:
     """All deadlines of one broker, on one clock.
 
-    :param clock: the time, and the one timer.
+    ``seconds`` (the clock's function) and ``onError`` are public for users' own callbacks.
+
     :param onError: called with exceptions of actions. Without it an exception propagates to the clock, and other due
         actions run in the clock's next turn.
     :param afterwards: called once after each batch of actions that were due together.
-
-    ``seconds`` (the clock's function) and ``onError`` are public for the deadlines' users, which need the time and
-    report exceptions of their own callbacks to the same function.
     """
 
     def __init__(
@@ -122,14 +118,12 @@ class Deadlines:
         self._state = State.IDLE
 
     def __len__(self) -> int:
-        """Return the number of scheduled actions."""
         return len(self._heap) - self._cancelled
 
     def call(self, delay: float, action: Callable[[], None]) -> Deadline:
         """Call ``action`` once, ``delay`` seconds from now; actions of the same moment run in the order of their calls.
 
-        An action's own calls with delay 0 run in a later turn of the clock. After :meth:`stop` the deadline is returned
-        cancelled.
+        An action's own calls with delay 0 run in a later turn. After :meth:`stop` the deadline is returned cancelled.
         """
         deadline = Deadline(self, action)
         if self._state is State.STOPPED:

@@ -4,9 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zope.interface import implementer
+
 from fleximq.interfaces import IConversation, IPeer, IRights, ISource, ISubscriber
 from fleximq.rights import EVERYTHING
 from fleximq.values.message import Message
+from fleximq.values.records import Run, runOf
 
 if TYPE_CHECKING:
     from fleximq.broker.topics.topic_table import Topic
@@ -54,6 +57,26 @@ class ConnectedClient:
     rights: IRights = EVERYTHING
     conversation: IConversation | None = None
     identity: Any = None
+
+
+@implementer(ISource)
+class MessageSource:
+    """The source of bodies that are lists of messages. A subclass with faster ways overrides its methods."""
+
+    __slots__ = ()
+
+    def messages(self, body: Any) -> Sequence[Message]:
+        """Return the messages, in order."""
+        messages: Sequence[Message] = body
+        return messages
+
+    def run(self, body: Any) -> Run:
+        """Return the messages in the journal's form."""
+        return runOf(self.messages(body))
+
+    def pick(self, body: Any, places: Sequence[int]) -> Any:
+        """Return a list of the items at these indexes."""
+        return [body[place] for place in places]
 
 
 class Envelope(NamedTuple):

@@ -2,21 +2,23 @@
 
 Exceptions of any of them are passed to ``onError`` and affect neither the broker nor the others.
 
-A record watcher measures how long publications take in the journal; without any, a run costs one look at an empty list.
+A record watcher measures how long publications take in the journal.
 A tap receives publications without being a client. It costs one more rendering for each matching run, creates no topic
-and no channel, and does not receive publications narrowed to certain clients. As for all subscribers, topics that begin
-with ``$`` match no wildcard at their first level. After too many errors in a row a tap is removed.
+and no channel, and does not receive publications narrowed to certain clients. After too many errors in a row it is
+removed.
 """
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from zope.interface import implementer
 
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.interfaces import IBrokerObserver, IForm, IRecordWatcher, ISubscriber
 from fleximq.values.counted_event import CountedEvent, EventFamily
+
+T = TypeVar("T")
 
 #: Failed publications in a row after which a tap is removed.
 MAX_FAILURES = 10
@@ -60,10 +62,7 @@ class Tap:
 
 
 class Taps:
-    """All taps of a broker.
-
-    :param onError: called with exceptions of taps.
-    """
+    """All taps of a broker; ``onError`` is called with their exceptions."""
 
     def __init__(self, topics: TopicTable, onError: Callable[[Exception], None]) -> None:
         self._topics = topics
@@ -71,7 +70,7 @@ class Taps:
         self._taps: dict[ISubscriber, Tap] = {}
 
     def add(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Subscribe a tap to a pattern; it receives each message once, even if several of its patterns match.
+        """Pass a copy of matching publications to a subscriber that is not a client, once if several patterns match.
 
         :raises InvalidTopic: the pattern is empty or too long.
         """
@@ -99,84 +98,66 @@ class Taps:
                 self.remove(tap.subscriber, pattern)
 
 
-class RecordWatchers:
-    """All record watchers of a broker; ``present`` is False while there are none.
-
-    :param onError: called with exceptions of watchers.
-    """
+class _Registry(Generic[T]):
+    """A list of objects that are notified in order; their exceptions are passed to ``onError``."""
 
     def __init__(self, onError: Callable[[Exception], None]) -> None:
         self.present = False
-        self._watchers: list[IRecordWatcher] = []
+        self._entries: list[T] = []
         self._onError = onError
 
-    def add(self, watcher: IRecordWatcher) -> None:
-        """Notify this watcher from now on."""
-        self._watchers.append(watcher)
+    def add(self, entry: T) -> None:
+        """Notify this one from now on."""
+        self._entries.append(entry)
         self.present = True
 
-    def remove(self, watcher: IRecordWatcher) -> None:
-        """Stop notifying this watcher.
+    def remove(self, entry: T) -> None:
+        """Stop notifying this one.
 
         :raises ValueError: it was not added.
         """
-        self._watchers.remove(watcher)
-        self.present = bool(self._watchers)
+        self._entries.remove(entry)
+        self.present = bool(self._entries)
+
+    def _notify(self, event: str, *arguments: Any) -> None:
+        for entry in tuple(self._entries):
+            try:
+                getattr(entry, event)(*arguments)
+            except Exception as error:
+                self._onError(error)
+
+
+class RecordWatchers(_Registry[IRecordWatcher]):
+    """All record watchers of a broker; ``present`` is False while there are none."""
 
     def appended(self, envelope: Any, body: Any, count: int) -> None:
         """Notify all of a run before it is appended to the journal."""
-        self._tell("appended", envelope, body, count)
+        self._notify("appended", envelope, body, count)
 
     def decided(self, envelope: Any, body: Any, count: int, reason: str | None) -> None:
         """Notify all of the journal's decision."""
-        self._tell("decided", envelope, body, count, reason)
-
-    def _tell(self, event: str, *arguments: Any) -> None:
-        for watcher in tuple(self._watchers):
-            try:
-                getattr(watcher, event)(*arguments)
-            except Exception as error:
-                self._onError(error)
+        self._notify("decided", envelope, body, count, reason)
 
 
 @implementer(IBrokerObserver)
-class Observers:
+class Observers(_Registry[IBrokerObserver]):
     """A list of observers that is itself one."""
-
-    def __init__(self, onError: Callable[[Exception], None]) -> None:
-        self._observers: list[IBrokerObserver] = []
-        self._onError = onError
-
-    def add(self, observer: IBrokerObserver) -> None:
-        """Notify this observer from now on."""
-        self._observers.append(observer)
-
-    def remove(self, observer: IBrokerObserver) -> None:
-        """Stop notifying this observer."""
-        self._observers.remove(observer)
 
     def clientJoined(self, client: Any) -> None:
         """Notify all of a new client."""
-        self._tell("clientJoined", client)
+        self._notify("clientJoined", client)
 
     def clientLeft(self, client: Any, reason: str) -> None:
         """Notify all of a client that left."""
-        self._tell("clientLeft", client, reason)
+        self._notify("clientLeft", client, reason)
 
     def topicCreated(self, name: str) -> None:
         """Notify all of a new topic."""
-        self._tell("topicCreated", name)
+        self._notify("topicCreated", name)
 
     def counted(self, event: str, number: int) -> None:
         """Notify all of a counted event."""
-        self._tell("counted", event, number)
-
-    def _tell(self, event: str, *arguments: Any) -> None:
-        for observer in tuple(self._observers):
-            try:
-                getattr(observer, event)(*arguments)
-            except Exception as error:
-                self._onError(error)
+        self._notify("counted", event, number)
 
 
 @implementer(IBrokerObserver)

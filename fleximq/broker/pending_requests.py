@@ -4,7 +4,7 @@ FlexiMQ document 5.1.3: if a responder disconnects, its requesters get a 502; af
 answer closes its request; answers without a request are handled elsewhere.
 """
 
-from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from fleximq.broker.deadlines import Deadline, Deadlines
@@ -28,8 +28,7 @@ class PendingRequests:
     """All forwarded REQs without an answer.
 
     ``timeout`` is the seconds an answer may take, 0 for unlimited; ``maximum`` how many requests one client may have
-    open, where each counts once more for every 1,024 characters of its id and path together. Changes of both apply to
-    later requests.
+    open, where each counts once more for every 1,024 characters of its id and path together.
     """
 
     def __init__(self, deadlines: Deadlines, timeout: float, maximum: int) -> None:
@@ -46,18 +45,14 @@ class PendingRequests:
         :raises TooManyRequests: the requester has the maximum number of open requests.
         """
         key = (requester.id, responder.id, id)
-        mine = self._asking.get(requester.id)
-        if mine is None:
-            mine = self._asking[requester.id] = {}
+        mine = self._asking.setdefault(requester.id, {})
         if key in mine:
             self._close(key)
         weight = _weight(id, path)
         if len(mine) + self._weights.get(requester.id, 0) + weight >= self.maximum:
             raise TooManyRequests(f"more than {self.maximum} requests wait for their answer")
-        theirs = self._asked.get(responder.id)
-        if theirs is None:
-            theirs = self._asked[responder.id] = {}
-        deadline = self._deadlines.call(self.timeout, self._expire(key)) if self.timeout else None
+        theirs = self._asked.setdefault(responder.id, {})
+        deadline = self._deadlines.call(self.timeout, partial(self._expire, key)) if self.timeout else None
         if weight:
             self._weights[requester.id] = self._weights.get(requester.id, 0) + weight
         mine[key] = None
@@ -81,8 +76,8 @@ class PendingRequests:
         self._weights.pop(client.id, None)
         self._asked.pop(client.id, None)
 
-    def _expire(self, key: Key) -> Callable[[], None]:
-        return lambda: self._fail(key, Status.GATEWAY_TIMEOUT, f"no answer within {self.timeout:g} seconds")
+    def _expire(self, key: Key) -> None:
+        self._fail(key, Status.GATEWAY_TIMEOUT, f"no answer within {self.timeout:g} seconds")
 
     def _fail(self, key: Key, status: Status, words: str) -> None:
         request = self._close(key)
@@ -104,5 +99,4 @@ class PendingRequests:
 
 
 def _weight(id: str, path: str) -> int:
-    """Return the additional weight of a request."""
     return (len(id) + len(path)) // _CHARACTERS

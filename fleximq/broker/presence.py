@@ -10,28 +10,22 @@ from typing import Any
 import msgpack
 from zope.interface import implementer
 
-from fleximq.broker.envelope import ConnectedClient, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
 from fleximq.broker.topics.topic_table import TopicTable
-from fleximq.interfaces import IBrokerObserver, IRunSource
+from fleximq.interfaces import IBrokerObserver
 from fleximq.values.message import Content, Message
-from fleximq.values.records import Run, runOf
 
 JOINED = "$sys/clients/joined"
 LEFT = "$sys/clients/left"
 CREATED = "$sys/topics/created"
 
 
-@implementer(IRunSource)
-class OwnMessages:
+class OwnMessages(MessageSource):
     """The source of the broker's own publications: a body is one message."""
 
     def messages(self, body: Message) -> Sequence[Message]:
         """Return the one message."""
         return (body,)
-
-    def run(self, body: Message) -> Run:
-        """Return the one message as stored in the journal."""
-        return runOf((body,))
 
     def pick(self, body: Message, places: Sequence[int]) -> Message:
         """Return the one message."""

@@ -12,34 +12,23 @@ _KNOWN = 4096
 
 
 class TimesToLive:
-    """The times to live of topics, by pattern; the first matching pattern counts. True if any pattern is set.
-
-    :param lines: patterns and seconds.
-    """
+    """The times to live of topics: patterns and seconds, of which the first match counts. True if any is set."""
 
     def __init__(self, lines: Sequence[tuple[str, float]]) -> None:
         self._lines = [(anyOf((pattern,)), round(seconds * 1_000_000)) for pattern, seconds in lines]
+        #: Returns the microseconds that a topic's messages live; None: unlimited.
         self.of = lru_cache(maxsize=_KNOWN)(self._of)
 
     def __bool__(self) -> bool:
         return bool(self._lines)
 
     def _of(self, topic: str) -> int | None:
-        """Return the microseconds that this topic's messages live; None: unlimited."""
         return next((lives for matches, lives in self._lines if matches(topic)), None)
 
     def seconds(self, topic: str) -> float | None:
         """Return the seconds that this topic's messages live; None: unlimited."""
         lives = self.of(topic)
         return None if lives is None else lives / 1_000_000
-
-    def expiresAt(self, topic: str, timestamp: int) -> int | None:
-        """Return when a message of this topic and time expires; None: never.
-
-        Both times are microseconds since 1970. At the returned time it has expired.
-        """
-        lives = self.of(topic)
-        return None if lives is None else timestamp + lives
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +37,13 @@ class BrokerRules:
 
     ``requestTimeout``: an unanswered REQ is failed with 504 after it (0: never). ``redelivery``: how long a delivered
     message stays hidden while it is not acknowledged. ``maxDeliveries``: deliveries before a message becomes a dead
-    letter. ``grace``: how long a subscription outlives its last connection. ``queueExpiry``: how long a work queue
-    lives
-    without a consumer. ``echoBroadcast``: a BCAST reaches its sender too.
+    letter. ``grace``: how long a subscription outlives its last connection, ``durableGrace`` a durable one.
+    ``queueExpiry``: how long a work queue lives without a consumer. ``echoBroadcast``: a BCAST reaches its sender too.
 
     ``durable``: patterns of topics whose messages are all stored. ``retain``: patterns of topics whose messages are
     stored too, and whose latest message new subscribers get. ``messageTtl``: patterns, and the seconds after which
-    their
-    messages expire. ``idempotenceWindow``: how long a message's id is remembered; ``deduplicatedDialects``: the
-    dialects
-    whose records in the journal have ids to remember. ``durableGrace``: how long a durable subscription outlives its
-    last use. ``history``: how many past messages a new Identity subscriber gets.
+    their messages expire. ``idempotenceWindow``: how long a message's id is remembered; ``deduplicatedDialects``: the
+    dialects whose records have ids to remember. ``history``: how many past messages a new Identity subscriber gets.
     """
 
     requestTimeout: float = 0.0

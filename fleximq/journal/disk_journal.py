@@ -35,7 +35,7 @@ from fleximq.limits import MEBIBYTE
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.histogram import Commits
 from fleximq.values.message import Message
-from fleximq.values.records import BacklogSize, TopicBounds
+from fleximq.values.records import BacklogSize, PublishedRun, Run, TopicBounds
 from fleximq.values.state_records import ClientIdsReserved, StateRecord
 
 #: Maximum seconds that a stop waits for the disk.
@@ -353,10 +353,18 @@ class DiskJournal:
     def end(self) -> int:
         return self._group.end
 
-    def append(self, envelope: Any, body: Any, count: int, committed: Callable[[int, str | None], None]) -> int:
+    def append(
+        self,
+        topic: str,
+        publisher: int,
+        name: str,
+        dialect: str,
+        run: Run,
+        committed: Callable[[int, str | None], None],
+    ) -> int:
         if self._maxBytes:
-            self._room.check(count, self._group.waiting)
-        return self._group.append(envelope, body, count, committed)
+            self._room.check(len(run.payloads), self._group.waiting)
+        return self._group.append(topic, publisher, name, dialect, run, committed)
 
     def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
         self._group.whenCommitted(call, number)
@@ -375,14 +383,19 @@ class DiskJournal:
         self._group.whenCommitted(safe)
 
     def stage(
-        self, query: str, batch: int, part: str, run: Any, found: Callable[[str | None, str | None], None]
+        self,
+        query: str,
+        batch: int,
+        part: str,
+        runs: Sequence[PublishedRun],
+        found: Callable[[str | None, str | None], None],
     ) -> None:
         try:
             self._room.check(1, self._group.waiting)
         except NotKept as error:
             found(None, error.reason)
             return
-        self._staging.stage(query, batch, part, run, found)
+        self._staging.stage(query, batch, part, runs, found)
 
     def commitStaged(
         self, query: str, batch: int, tokens: Sequence[str], committed: Callable[[int, str | None], None]

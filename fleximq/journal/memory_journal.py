@@ -11,7 +11,7 @@ from zope.interface import implementer
 from fleximq.errors import NotKept
 from fleximq.interfaces import IJournal
 from fleximq.values.message import Message
-from fleximq.values.records import BacklogSize
+from fleximq.values.records import BacklogSize, PublishedRun, Run
 
 _NONE = "there is no journal"
 
@@ -26,7 +26,15 @@ class MemoryJournal:
     overloaded = False
     end = 1
 
-    def append(self, envelope: Any, body: Any, count: int, committed: Callable[[int, str | None], None]) -> int:
+    def append(
+        self,
+        topic: str,
+        publisher: int,
+        name: str,
+        dialect: str,
+        run: Run,
+        committed: Callable[[int, str | None], None],
+    ) -> int:
         """Call ``committed(0, None)`` before returning."""
         committed(0, None)
         return 0
@@ -75,7 +83,12 @@ class MemoryJournal:
         found(0, b"", 0)
 
     def stage(
-        self, query: str, batch: int, part: str, run: Any, found: Callable[[str | None, str | None], None]
+        self,
+        query: str,
+        batch: int,
+        part: str,
+        runs: Sequence[PublishedRun],
+        found: Callable[[str | None, str | None], None],
     ) -> None:
         """Refuse."""
         found(None, _NONE)

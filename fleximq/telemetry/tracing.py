@@ -30,7 +30,7 @@ def contextIn(source: Any, body: Any) -> Mapping[str, str]:
 
     :param source: the source in the envelope, which reads the body.
     """
-    if not isinstance(body, bytes) or _MARK not in body or not hasattr(source, "run"):
+    if not isinstance(body, bytes) or _MARK not in body:
         return {}
     headers = source.run(body).headers
     header = headers if isinstance(headers, bytes) else next(iter(headers), b"")

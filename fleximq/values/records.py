@@ -53,6 +53,16 @@ class Run(NamedTuple):
     contents: int | Sequence[int]
 
 
+class PublishedRun(NamedTuple):
+    """A run with its topic, and the id, sender name and dialect of its publisher."""
+
+    topic: str
+    publisher: int
+    name: str
+    dialect: str
+    run: Run
+
+
 class TopicBounds(NamedTuple):
     """The records of a topic in the journal: first and last offset, their times (microseconds since 1970), and their
     amount.
@@ -255,11 +265,6 @@ def _at(column: Blobs | list[bytes], place: int) -> bytes:
 def _message(code: int, header: bytes, payload: bytes, offset: int) -> Message:
     content, qos, legacy, line = CONTENTS[code]
     return _new(Message, (payload, content, qos, *(idsOf(header) if header else _NO_IDS), legacy, line, offset))
-
-
-def dialectCode(name: str) -> int:
-    """Return the code of a dialect."""
-    return DIALECTS.get(name, OTHER_DIALECT)
 
 
 def contentOf(message: Message) -> int:

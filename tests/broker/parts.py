@@ -12,7 +12,7 @@ from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.rules import BrokerRules
 from fleximq.errors import BrokerError
-from fleximq.interfaces import IBrokerObserver, IForm, IJournal, IPeer, ISource, ISubscriber
+from fleximq.interfaces import IBrokerObserver, IForm, IJournal, IPeer, ISubscriber
 from fleximq.journal.memory_journal import MemoryJournal
 from fleximq.values.message import Content, Message
 
@@ -49,19 +49,6 @@ def makeBroker(
         rules=BrokerRules(**rules),
         dialects=("fleximq", "blipmq", "minimq", "identity"),
     )
-
-
-@implementer(ISource)
-class OneByOne:
-    """The source of bodies that are sequences of messages."""
-
-    def messages(self, body: Sequence[Message]) -> Sequence[Message]:
-        """Return the body."""
-        return body
-
-    def pick(self, body: Sequence[Message], places: Sequence[int]) -> Sequence[Message]:
-        """Return the messages at these places."""
-        return [body[place] for place in places]
 
 
 @implementer(IForm)

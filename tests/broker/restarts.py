@@ -7,15 +7,15 @@ import msgpack
 from twisted.internet.task import Clock
 
 from fleximq.broker.broker import Broker
-from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
+from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource, QueueDelivery
 from fleximq.limits import Limits
 from fleximq.values.message import Content, Message
 from fleximq.values.records import StoredBatch
-from tests.broker.parts import OneByOne, makeBroker
+from tests.broker.parts import makeBroker
 from tests.journal_records import batchOf
 from tests.slow_journal import SlowJournal
 
-SOURCE = OneByOne()
+SOURCE = MessageSource()
 
 
 class LoggedJournal(SlowJournal):

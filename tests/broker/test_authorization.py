@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
-from fleximq.broker.envelope import ConnectedClient, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
 from fleximq.broker.replay.feed import DeferredForm
 from fleximq.broker.replay.replay import Start
 from fleximq.broker.topics.names import isPattern
@@ -21,7 +21,7 @@ from fleximq.security.permissions import Rights
 from fleximq.values.message import Content, Message
 from fleximq.values.patterns import anyOf, overlap
 from fleximq.values.records import StoredBatch
-from tests.broker.parts import AsMessages, Collector, Friend, OneByOne, makeBroker, text
+from tests.broker.parts import AsMessages, Collector, Friend, makeBroker, text
 from tests.broker.replay.test_feed import Reader
 from tests.slow_journal import SlowJournal
 
@@ -79,7 +79,7 @@ class PermittingCase(SynchronousTestCase):
     def envelope(self, name: str, client: ConnectedClient | None = None) -> Envelope:
         """Return an envelope, Alice's if nothing else is said."""
         client = client or self.alice
-        return Envelope(self.broker.topicFor(client, name), client, OneByOne(), durable=True)
+        return Envelope(self.broker.topicFor(client, name), client, MessageSource(), durable=True)
 
     def publish(self, *names: str) -> None:
         """Publish one message to each of these topics."""
@@ -525,7 +525,7 @@ class LeakMachine(RuleBasedStateMachine):
     @rule(topic=st.sampled_from(_TOPICS), count=st.integers(1, 3))
     def publish(self, topic: str, count: int) -> None:
         """Publish a run."""
-        envelope = Envelope(self.broker.topicFor(self.publisher, topic), self.publisher, OneByOne())
+        envelope = Envelope(self.broker.topicFor(self.publisher, topic), self.publisher, MessageSource())
         self.broker.publish(envelope, text(*"x" * count), count)
         self.look()
 

@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.broker import Broker
-from fleximq.broker.envelope import ConnectedClient, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
 from fleximq.broker.rules import BrokerRules
 from fleximq.errors import (
     ClientNotFound,
@@ -22,7 +22,7 @@ from fleximq.errors import (
 )
 from fleximq.interfaces import IForm, IJournal, IPeer, ISource, ISubscriber
 from fleximq.limits import Limits
-from tests.broker.parts import AsMessages, Collector, Friend, OneByOne, Witness, makeBroker, text
+from tests.broker.parts import AsMessages, Collector, Friend, Witness, makeBroker, text
 from tests.slow_journal import SlowJournal
 
 
@@ -48,7 +48,7 @@ class BrokerCase(SynchronousTestCase):
 
     def envelope(self, name: str = "t", **more: Any) -> Envelope:
         """Return Alice's envelope for a topic."""
-        return Envelope(self.broker.topicFor(self.alice, name), self.alice, OneByOne(), **more)
+        return Envelope(self.broker.topicFor(self.alice, name), self.alice, MessageSource(), **more)
 
     def publish(self, *contents: str, name: str = "t", **more: Any) -> None:
         """Publish a run of texts as Alice."""
@@ -60,7 +60,7 @@ class PartsTests(SynchronousTestCase):
 
     def test_interfaces(self) -> None:
         """Each provides its interface."""
-        verifyObject(ISource, OneByOne())
+        verifyObject(ISource, MessageSource())
         verifyObject(IForm, AsMessages())
         for taker in (Collector(), Friend()):
             verifyObject(ISubscriber, taker)

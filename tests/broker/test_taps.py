@@ -6,11 +6,11 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.envelope import Envelope
+from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.broker.observers import MAX_FAILURES, Tap
 from fleximq.errors import InvalidTopic
 from fleximq.interfaces import IForm, ISubscriber
-from tests.broker.parts import Collector, OneByOne, makeBroker, text
+from tests.broker.parts import Collector, makeBroker, text
 
 
 class Broken(Collector):
@@ -44,7 +44,7 @@ class TapTests(SynchronousTestCase):
 
     def publish(self, name: str, *contents: str) -> None:
         """Publish one run."""
-        envelope = Envelope(self.broker.topicFor(self.client, name), self.client, OneByOne())
+        envelope = Envelope(self.broker.topicFor(self.client, name), self.client, MessageSource())
         self.broker.publish(envelope, text(*contents), len(contents))
 
     def test_interfaces(self) -> None:

@@ -12,15 +12,15 @@ class TimesToLiveTests(SynchronousTestCase):
         """Without patterns nothing expires."""
         none = TimesToLive(())
         self.assertFalse(none)
-        self.assertIsNone(none.expiresAt("t", 1))
+        self.assertIsNone(none.of("t"))
 
     def test_microseconds(self) -> None:
         """What was said in seconds is added in microseconds, parts of a second included."""
         times = TimesToLive((("a.*", 60), ("b", 0.25)))
         self.assertTrue(times)
-        self.assertEqual(times.expiresAt("a.x", 5), 60_000_005)
-        self.assertEqual(times.expiresAt("b", 5), 250_005)
-        self.assertIsNone(times.expiresAt("c", 5))
+        self.assertEqual(times.of("a.x"), 60_000_000)
+        self.assertEqual(times.of("b"), 250_000)
+        self.assertIsNone(times.of("c"))
 
     def test_first(self) -> None:
         """The first pattern that matches counts."""

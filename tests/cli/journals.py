@@ -10,7 +10,7 @@ from fleximq.journal.format.control_frames import SegmentStart, encodeSegment
 from fleximq.journal.format.frame import Frame, seal
 from fleximq.journal.format.record_columns import encodeRecords
 from fleximq.values.message import Content, Message
-from fleximq.values.records import dialectCode, runOf
+from fleximq.values.records import DIALECTS, runOf
 
 #: 2026-01-01, in microseconds.
 BEGIN = 1_767_225_600_000_000
@@ -24,7 +24,7 @@ def message(payload: bytes, content: Content = Content.TEXT, id: str | None = No
 
 def appended(topic: str, *messages: Message, dialect: str = "minimq", time: int = BEGIN) -> AppendedRun:
     """Return a run of messages of client 1000."""
-    return AppendedRun(topic, 1000, f"{dialect}-1000", dialectCode(dialect), time, runOf(messages))
+    return AppendedRun(topic, 1000, f"{dialect}-1000", DIALECTS[dialect], time, runOf(messages))
 
 
 def records(offset: int, *runs: AppendedRun) -> list[Frame]:

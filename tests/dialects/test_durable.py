@@ -3,19 +3,20 @@
 from dataclasses import replace
 from typing import Any
 
-from fleximq.broker.envelope import Envelope
+from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.broker.publishing import transactions
 from fleximq.dialects.blipmq import BlipFactory
 from fleximq.dialects.connection.slow_consumer import Block
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.limits import Limits
-from tests.broker.parts import OneByOne, text
+from tests.broker.parts import text
 from tests.dialects.blipmq.case import BlipCase, auth, hello, nack, ping, poll, pong, publish, subscribe
 from tests.dialects.conversations import Peer, inPieces
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer, FlexiServer
 from tests.dialects.minimq.case import MiniCase
 from tests.dialects.test_fleximq_ws import FlexiWebSocketCase
 from tests.dialects.test_identity_ws import IdentityCase
+from tests.journal_records import published
 from tests.slow_journal import SlowJournal
 from tests.wire.flexi_frames import frame
 from tests.wire.flexi_variants import LAYOUT_B
@@ -301,7 +302,9 @@ class FlexiDurableTests(FlexiCase):
         """What waits for a transaction that is read back stays within its bound; all of it comes, in order."""
         self.patch(transactions, "OVERLOAD_BYTES", 16_384)
         broker, tokens = self.server.broker, ["1"]
-        staged = [(Envelope(broker.topicFor(broker.itself, "d"), broker.itself, OneByOne()), text("first"), 1)]
+        staged = [
+            published(Envelope(broker.topicFor(broker.itself, "d"), broker.itself, MessageSource()), text("first"))
+        ]
         self.journal.stage("q", 1, "p", staged, lambda token, reason: None)
         self.commit()
         self.journal.patient = True
@@ -679,7 +682,7 @@ class AcrossTests(MiniCase):
         broker = self.context.broker
         for dialect in ("fleximq", "identity"):
             client = broker.join(dialect)
-            broker.publish(Envelope(broker.topicFor(client, "t"), client, OneByOne()), text(dialect), 1)
+            broker.publish(Envelope(broker.topicFor(client, "t"), client, MessageSource()), text(dialect), 1)
         blip = Peer(BlipFactory(self.context))
         blip.say(hello() + auth() + publish("t", b"one") + publish("t", b"none", 0))
         self.assertEqual(mini.ask(b"CONSUME:t\n"), b"NO_MSG\nNO_MSG\n")

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from fleximq.broker.envelope import Envelope
+from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.values.message import Content, Message
-from tests.broker.parts import OneByOne
 from tests.dialects.test_identity_ws import IdentityCase
 from tests.dialects.websocket_peer import WebSocketPeer
 from tests.slow_journal import SlowJournal
@@ -72,7 +71,7 @@ class HistoryTests(IdentityCase):
         foreign = self.broker.join("fleximq")
         topic = self.broker.topicFor(foreign, "d.c")
         body = [Message(b"\x93\x01\x02\x03", Content.MESSAGEPACK), Message(b"\xff", Content.BYTES)]
-        self.broker.publish(Envelope(topic, foreign, OneByOne()), body, 2)
+        self.broker.publish(Envelope(topic, foreign, MessageSource()), body, 2)
         self.journal.commit()
         self.settle()
         live = self.alice.texts()

@@ -5,16 +5,15 @@ from typing import Any
 from twisted.internet.testing import StringTransport
 from zope.interface import implementer
 
-from fleximq.broker.envelope import ConnectedClient, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
 from fleximq.broker.replay.feed import DeferredForm, DeferredRun
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.dialects.connection.slow_consumer import DISCONNECT, DROPPED, Block, Drop
 from fleximq.dialects.outbox import Outbox
 from fleximq.interfaces import IForm
-from tests.broker.parts import OneByOne
 from tests.dialects.connection.test_slow_consumer import PolicyCase, Publisher
 
-ENVELOPE = Envelope(Topic("a"), ConnectedClient(1, "fleximq", "one"), OneByOne())
+ENVELOPE = Envelope(Topic("a"), ConnectedClient(1, "fleximq", "one"), MessageSource())
 
 
 @implementer(IForm)

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 from fleximq.config.journal_options import Fsync
@@ -11,7 +10,7 @@ from fleximq.journal.files.file_system import Files
 from fleximq.journal.format.control_frames import LostRange
 from fleximq.journal.reading.reader_thread import ReaderThread
 from fleximq.journal.writing.writer_thread import CommitWriter
-from fleximq.values.records import QOS1, Run, StoredBatch
+from fleximq.values.records import QOS1, PublishedRun, Run, StoredBatch
 
 ALWAYS = Fsync("always")
 
@@ -147,24 +146,14 @@ def _raise(error: Exception) -> None:
     raise error
 
 
-class Payloads:
-    """A source whose bodies are lists of payloads."""
-
-    def __init__(self, header: bytes = b"", content: int = QOS1) -> None:
-        self._header = header
-        self._content = content
-
-    def run(self, body: Sequence[bytes]) -> Run:
-        """Return them as they are."""
-        return Run(self._header, list(body), self._content)
-
-
-def envelope(
-    topic: str = "t", publisher: int = 7, name: str = "p", dialect: str = "fleximq", header: bytes = b""
-) -> Any:
-    """Return what the broker gives with a run."""
-    return SimpleNamespace(
-        source=Payloads(header),
-        topic=SimpleNamespace(name=topic),
-        publisher=SimpleNamespace(id=publisher, name=name, dialect=dialect),
-    )
+def published(
+    payloads: Sequence[bytes],
+    topic: str = "t",
+    publisher: int = 7,
+    name: str = "p",
+    dialect: str = "fleximq",
+    header: bytes = b"",
+    content: int = QOS1,
+) -> PublishedRun:
+    """Return a run of payloads with one header, to be appended."""
+    return PublishedRun(topic, publisher, name, dialect, Run(header, list(payloads), content))

@@ -12,7 +12,7 @@ from fleximq.journal.recovery.recovered_state import RecoveredJournal
 from fleximq.values.records import StoredBatch
 from fleximq.values.state_records import StateRecord
 from tests.journal.faulty_files import FaultyFiles
-from tests.journal.steps import Steps, envelopeTo
+from tests.journal.steps import Steps, published
 
 
 class FakeKeeper:
@@ -86,7 +86,7 @@ class JournalCase(SynchronousTestCase):
     def append(self, body: bytes, topic: str = "a") -> int:
         """Append a run of one-byte messages."""
         return self.journal.append(
-            envelopeTo(topic), body, len(body), lambda offset, reason: self.told.append((body, offset, reason))
+            *published(body, topic), lambda offset, reason: self.told.append((body, offset, reason))
         )
 
     def kept(self, body: bytes, topic: str = "a") -> None:

@@ -25,7 +25,7 @@ from fleximq.values.state_records import (
     QueueOpened,
     StateRecord,
 )
-from tests.journal.at_once import ALWAYS, JournalAtOnce, envelope
+from tests.journal.at_once import ALWAYS, JournalAtOnce, published
 from tests.journal.recorder import Recorder
 
 #: Longer than the load.
@@ -214,9 +214,9 @@ class Load:
             self.now,
         )
         self.kept.append(kept)
-        named = envelope(kept.topic, kept.publisher, "p", self.random.choice(_DIALECTS), kept.header)
+        run = published(payloads, kept.topic, kept.publisher, "p", self.random.choice(_DIALECTS), kept.header)
         try:
-            self.journal.append(named, payloads, len(payloads), self._committed(kept))
+            self.journal.append(*run, self._committed(kept))
         except NotKept:
             # Nothing of it can have come to the disk.
             self.kept.remove(kept)
@@ -284,13 +284,12 @@ class Load:
 
     def _stage(self) -> None:
         payloads = [self._payload() for _ in range(3)]
-        kept = envelope("sink", 1, "", "broker")
         batch = self._batch + 1
         self.journal.stage(
             "query",
             batch,
             "0",
-            [(kept, payloads, len(payloads))],
+            [published(payloads, "sink", 1, "", "broker")],
             lambda token, reason: self._staged.append((batch, [token], payloads)) if token else None,
         )
 

@@ -23,7 +23,7 @@ from fleximq.config.journal_options import Fsync
 from fleximq.journal.recovery.recovered_state import RecoveredJournal
 from fleximq.journal.recovery.recovery import TORN
 from fleximq.values.records import StoredBatch
-from tests.journal.at_once import JournalAtOnce, envelope
+from tests.journal.at_once import JournalAtOnce, published
 from tests.journal.load import TOPICS, WEIGHTS, Load, Queues
 from tests.journal.recorder import WAYS, Recorder, State, crashes
 
@@ -119,7 +119,7 @@ def _goOn(load: Load, done: int, journal: JournalAtOnce, found: RecoveredJournal
     journal.keeper = queues
     journal.begin()
     told: list[int] = []
-    journal.append(envelope(), [b"next"], 1, lambda offset, reason: told.append(offset))
+    journal.append(*published([b"next"]), lambda offset, reason: told.append(offset))
     journal.worker.drain()
     if told[0] < given:
         raise Broken(f"offset {told[0]} is given, but those below {given} were already")

@@ -9,7 +9,7 @@ import msgpack
 from fleximq.journal.format.frame import HEADER_BYTES, FrameHeader, readHeader
 from fleximq.values.records import StoredBatch
 from fleximq.values.state_records import ClientIdsReserved, QueueAcknowledged, QueueDelivered, QueueOpened
-from tests.journal.at_once import JournalAtOnce, envelope
+from tests.journal.at_once import JournalAtOnce, published
 from tests.journal.recorder import Recorder, State
 
 FOLDER = "/disk/journal"
@@ -96,7 +96,7 @@ def _fill(journal: JournalAtOnce, query: str, rounds: int, clean: bool) -> dict[
             for place, payload in enumerate(payloads):
                 records[offset + place] = topic, publisher, header, payload
 
-        journal.append(envelope(topic, publisher, header=header), payloads, len(payloads), committed)
+        journal.append(*published(payloads, topic, publisher, header=header), committed)
 
     journal.appendState(QueueOpened("q:a", "a", 1, 3, "somebody", 1))
     journal.appendState(ClientIdsReserved(1064))
@@ -112,18 +112,18 @@ def _fill(journal: JournalAtOnce, query: str, rounds: int, clean: bool) -> dict[
                 query,
                 number,
                 part,
-                [(envelope(f"sink{part}", 2), staged, 2)],
+                [published(staged, f"sink{part}", 2)],
                 lambda token, reason, tokens=tokens: tokens.append(token or ""),  # type: ignore[misc]
             )
         journal.worker.drain()
 
-        def published(offset: int, reason: str | None, number: int = number) -> None:
+        def publish(offset: int, reason: str | None, number: int = number) -> None:
             for place in range(6):
                 part, place = divmod(place, 2)
                 records[offset + part * 2 + place] = f"sink{part}", 2, b"", b"%d %d %d" % (number, part, place)
 
         if number % 3 != 2:
-            journal.commitStaged(query, number, tokens, published)
+            journal.commitStaged(query, number, tokens, publish)
         journal.appendState(QueueDelivered("q:a", 2, array("Q")))
         journal.appendState(QueueAcknowledged("q:a", array("Q", [1 + number])))
         journal.whenCommitted(lambda: None)
@@ -131,7 +131,7 @@ def _fill(journal: JournalAtOnce, query: str, rounds: int, clean: bool) -> dict[
     # While this is written, what follows becomes one commit of three frames.
     append("c", 1002, b"", [b"the last but one"])
     append("c", 1002, b"", [b"the last"])
-    journal.stage(query, rounds, "0", [(envelope("sink0", 2), [b"never"], 1)], lambda token, reason: None)
+    journal.stage(query, rounds, "0", [published([b"never"], "sink0", 2)], lambda token, reason: None)
     journal.appendState(QueueAcknowledged("q:a", array("Q", [2])))
     journal.whenCommitted(lambda: None)
     journal.worker.drain()

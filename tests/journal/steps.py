@@ -1,7 +1,6 @@
 """The writer's work done step by step where a test says so, and runs to be written."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 from fleximq.config.journal_options import Fsync
@@ -12,6 +11,7 @@ from fleximq.journal.writing.commit import Commit, SegmentOpening, Snapshot
 from fleximq.journal.writing.group_commit import GroupCommit
 from fleximq.journal.writing.writer_thread import CommitWriter
 from fleximq.values.message import Content, Message
+from fleximq.values.records import PublishedRun, runOf
 
 JOURNAL = "0123456789abcdef" * 2
 ALWAYS = Fsync("always")
@@ -66,18 +66,10 @@ class Steps:
         return True
 
 
-class PlainSource:
-    """Finds as many messages as there are bytes in a body, one byte each."""
-
-    def messages(self, body: Any) -> list[Message]:
-        """See ISource."""
-        return [Message(bytes([byte]), Content.BYTES) for byte in body]
-
-
-def envelopeTo(topic: str, publisher: str = "blipmq-1000") -> Any:
-    """Return what a run's messages share, as far as a journal looks at it."""
-    client = SimpleNamespace(id=1000, name=publisher, dialect="blipmq")
-    return SimpleNamespace(topic=SimpleNamespace(name=topic), publisher=client, source=PlainSource(), qos=1)
+def published(body: bytes, topic: str = "a", publisher: str = "blipmq-1000") -> PublishedRun:
+    """Return a run with a message for each byte."""
+    run = runOf([Message(bytes([byte]), Content.BYTES) for byte in body])
+    return PublishedRun(topic, 1000, publisher, "blipmq", run)
 
 
 class Group:
@@ -118,7 +110,7 @@ class Group:
     def append(self, body: bytes, topic: str = "a") -> int:
         """Append a run of one-byte messages; what becomes of it is told."""
         return self.group.append(
-            envelopeTo(topic), body, len(body), lambda offset, reason: self.told.append((body, offset, reason))
+            *published(body, topic), lambda offset, reason: self.told.append((body, offset, reason))
         )
 
     def frames(self, base: int = 0) -> list[tuple[FrameHeader, bytes]]:

@@ -21,7 +21,7 @@ from fleximq.journal.retention.segment_removal import FreedSpace
 from fleximq.journal.writing.writer_thread import WriterThread
 from fleximq.values.state_records import ClientIdsReserved, QueueAcknowledged
 from tests.journal.journal_case import JournalCase, replayed
-from tests.journal.steps import Steps, envelopeTo
+from tests.journal.steps import Steps, published
 
 BILLION = 1_000_000_000
 
@@ -82,7 +82,7 @@ class RestartTests(JournalCase):
         def appendMore(offset: int, reason: str | None) -> None:
             self.append(b"more")
 
-        self.journal.append(envelopeTo("a"), b"x", 1, appendMore)
+        self.journal.append(*published(b"x"), appendMore)
         self.append(b"y")
         self.journal.appendState(QueueAcknowledged("q:a", array("Q", [1])))
         self.journal.close()

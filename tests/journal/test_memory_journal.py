@@ -6,6 +6,7 @@ from zope.interface.verify import verifyObject
 from fleximq.errors import NotKept
 from fleximq.interfaces import IJournal
 from fleximq.journal.memory_journal import MemoryJournal
+from tests.journal.at_once import published
 
 
 class MemoryJournalTests(SynchronousTestCase):
@@ -18,14 +19,14 @@ class MemoryJournalTests(SynchronousTestCase):
     def test_committed(self) -> None:
         """A run is committed, without a reason to refuse it, before the call returns."""
         said: list[tuple[int, str | None]] = []
-        MemoryJournal().append(None, b"body", 3, lambda *told: said.append(told))
+        MemoryJournal().append(*published([b"body"]), lambda *told: said.append(told))
         self.assertEqual(said, [(0, None)])
 
     def test_safe(self) -> None:
         """Everything is safe at once."""
         said: list[int] = []
         journal = MemoryJournal()
-        journal.append(None, b"body", 3, lambda offset, reason: None)
+        journal.append(*published([b"body"]), lambda offset, reason: None)
         journal.whenCommitted(lambda: said.append(1))
         self.assertEqual(said, [1])
 
@@ -38,7 +39,7 @@ class MemoryJournalTests(SynchronousTestCase):
         journal.read(1, lambda topic: True, 10, lambda batches, end: said.append((list(batches), end)))
         journal.offsetAt(0, said.append)
         journal.readBytes(0, 10, lambda position, data, end: said.append((position, data, end)))
-        journal.stage("q", 1, "p", None, lambda token, reason: said.append((token, reason)))
+        journal.stage("q", 1, "p", [], lambda token, reason: said.append((token, reason)))
         journal.reopen(said.append)
         self.assertEqual(said, [[], ([], 1), 1, (0, b"", 0), (None, "there is no journal"), None])
         self.assertEqual((journal.bounds(), journal.health()["state"]), ({}, "ok"))

@@ -49,7 +49,7 @@ class DeclaredTests(SynchronousTestCase):
         text = spec.read_text()
         for written, meant in (
             ("/tmp/rates/state", str(self.folder / "state")),
-            ("/var/lib/fleximq/journal", str(self.folder / "journal")),
+            ("/var/lib/fleximq", str(self.folder / "journal")),
             ("tcp://localhost:7890", self.url),
         ):
             self.assertEqual(text.count(written), 1)

@@ -5,7 +5,7 @@ from typing import Any
 from fleximq.journal.files.file_system import Files
 from fleximq.values.message import Content, Message
 from fleximq.values.records import contentOf
-from tests.journal.at_once import JournalAtOnce, Payloads, envelope
+from tests.journal.at_once import JournalAtOnce, published
 
 #: What the first record's time is, unless a test says otherwise.
 TIME = 1_700_000_000_000_000
@@ -47,9 +47,8 @@ class Written:
             for place, payload in enumerate(payloads):
                 self.rows[offset + place] = topic, header, payload
 
-        sender = envelope(topic, publisher, header=header, **more)
-        sender.source = Payloads(header, contentOf(Message(b"", content)))
-        self.journal.append(sender, list(payloads), len(payloads), committed)
+        code = contentOf(Message(b"", content))
+        self.journal.append(*published(payloads, topic, publisher, header=header, content=code, **more), committed)
 
     def commit(self) -> None:
         """Write all that waits, as few frames as it needs."""
@@ -67,7 +66,7 @@ class Written:
             query,
             batch,
             part,
-            [(envelope(topic), list(payloads), len(payloads))],
+            [published(list(payloads), topic)],
             lambda token, _: tokens.append(token),
         )
         self.commit()

@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.envelope import Envelope
+from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.config.extension_options import EnabledExtension
 from fleximq.config.settings import Settings
 from fleximq.dialects.registry import Registry, installed
@@ -18,7 +18,7 @@ from fleximq.errors import SettingError
 from fleximq.interfaces import IBrokerExtension, IExtensionContext
 from fleximq.services.compose import compose
 from fleximq.services.extension_service import STOP_TIMEOUT, ExtensionContext, ExtensionService
-from tests.broker.parts import Collector, OneByOne, Witness, makeBroker, text
+from tests.broker.parts import Collector, Witness, makeBroker, text
 
 
 class Sample(Service):
@@ -107,7 +107,9 @@ class ExtensionServiceTests(SynchronousTestCase):
 
     def happens(self) -> None:
         """Let something happen that the sample takes note of."""
-        self.broker.publish(Envelope(self.broker.topicFor(self.client, "a"), self.client, OneByOne()), text("1"), 1)
+        self.broker.publish(
+            Envelope(self.broker.topicFor(self.client, "a"), self.client, MessageSource()), text("1"), 1
+        )
         self.broker.observers.counted("event", 1)
 
     def seen(self) -> tuple[int, int]:

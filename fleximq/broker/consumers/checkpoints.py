@@ -39,7 +39,7 @@ class Arrival(NamedTuple):
 
     @classmethod
     def of(cls, batch: StoredBatch) -> "Arrival":
-        """Return the arrival of a batch."""
+        """Return a batch without its contents."""
         topics, offsets, contents = batch.topics, batch.offsets, batch.contents
         tracked = all(code & QOS1 for code in set(contents))
         return cls(
@@ -121,26 +121,22 @@ class Checkpointer:
     # -- while the broker runs ---------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Append all outstanding state records to the journal."""
+        """See :meth:`StateLog.flush`."""
         self._stateLog.flush()
 
     def needed(self) -> dict[str, int]:
         """Return the lowest offset that the queues of each topic need; ``end`` if they need none."""
         end = self._stateLog.journal.end
         needed: dict[str, int] = {}
-        for topic, queue in self._kept():
-            needed[topic] = min(needed.get(topic, end), queue.lowest() or end)
+        for owner in (*self._subscriptions, *self._queues):
+            queue = owner.queue
+            if isinstance(queue, DurableQueue):
+                needed[queue.name] = min(needed.get(queue.name, end), queue.lowest() or end)
         return needed
 
     def reading(self) -> dict[str, int]:
         """Return the offset that each consumer group reads next; records are not retained for groups."""
         return self._groups.reading()
-
-    def _kept(self) -> list[tuple[str, DurableQueue]]:
-        found = [(each.topic, each.queue) for each in self._subscriptions] + [
-            (each.name, each.queue) for each in self._queues
-        ]
-        return [(topic, queue) for topic, queue in found if isinstance(queue, DurableQueue)]
 
     # -- snapshots ---------------------------------------------------------------------------------
 
@@ -216,10 +212,7 @@ class Checkpointer:
             self._groups.noted(note)
 
     def finish(self, clean: bool = True) -> None:
-        """Make the queues from the loaded state.
-
-        :param clean: whether state records of all deliveries were written.
-        """
+        """Make the queues from the loaded state; ``clean``: state records of all deliveries were written."""
         states, self._states, self._byTopic, self._recent = self._states, {}, {}, []
         wall = self._stateLog.wall()
         for state in states.values():
@@ -272,8 +265,7 @@ class Checkpointer:
 def assumeDelivered(
     states: Iterable[QueueState], now: int, ofOne: int = _MAX_ASSUMED, inAll: int = _MAX_ASSUMED_IN_ALL
 ) -> None:
-    """Mark messages as delivered that a consumer may have received just before a crash, so that it can acknowledge
-    them.
+    """Mark messages as delivered that a consumer may have received just before a crash, and may acknowledge.
 
     Queues used last are handled first, as the total is limited.
     """

@@ -23,7 +23,6 @@ class DeadLetters:
 
     :param ensure: makes the work queue of a topic, or raises :exc:`~fleximq.errors.NoCapacity`.
     :param retryAfter: seconds until a dead letter that could not be stored is tried again.
-    :param counted: called with :data:`DROPPED_UNDELIVERABLE` and a number.
     """
 
     def __init__(
@@ -47,11 +46,12 @@ class DeadLetters:
 
     def add(self, name: str, message: Message) -> None:
         """Publish a message of this topic as a dead letter, and retry until it is stored."""
-        self.deadLetter(name, message, partial(self._buried, name, message))
 
-    def _buried(self, name: str, message: Message, reason: str | None) -> None:
-        if reason is not None:
-            self._deadlines.call(self._retryAfter, partial(self.add, name, message))
+        def decided(reason: str | None) -> None:
+            if reason is not None:
+                self._deadlines.call(self._retryAfter, partial(self.add, name, message))
+
+        self.deadLetter(name, message, decided)
 
     def deadLetter(self, name: str, message: Message, onDecided: Callable[[str | None], None]) -> None:
         """Publish a dead letter once; ``onDecided`` receives None if it is stored or dropped, else the reason of the

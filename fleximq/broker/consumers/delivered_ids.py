@@ -1,7 +1,7 @@
 """Finds the delivered message that an acknowledgement by id means; ids are chosen by clients and need not differ.
 
-Of several messages with one id the one longest in flight is meant; if none is in flight, one that returned. Most ids
-are used once, so a single message costs one dict entry, and only duplicates have an order.
+Of several messages with one id the one longest in flight is meant, else one that returned. Most ids are used once, so a
+single message costs one dict entry, and only duplicates have an order.
 """
 
 from collections import OrderedDict
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import Queue
 
-#: So many namesakes are looked at for one in a queue that may be acknowledged from.
+#: So many namesakes are examined for one in a permitted queue.
 _LOOK = 1000
 _new = tuple.__new__
 
@@ -49,7 +49,7 @@ class DeliveredIds:
         return len(self._places)
 
     def delivered(self, id: str, place: DeliveryIndex) -> None:
-        """Note that the message there was handed out, for the first time or again."""
+        """Record a first or repeated delivery."""
         known = self._places.setdefault(id, place)
         if isinstance(known, DeliveryIndex):
             if known == place:
@@ -59,7 +59,7 @@ class DeliveredIds:
         known.inFlight[place] = None
 
     def deliveredMany(self, queue: Queue, deliveries: Sequence[QueueDelivery]) -> None:
-        """Note that these were handed out by a queue; as :meth:`delivered` for the id of each message."""
+        """Record deliveries of a queue; as :meth:`delivered` for the id of each message."""
         places = self._places
         for tag, message, _ in deliveries:
             id = message.message_id or ""
@@ -69,14 +69,14 @@ class DeliveredIds:
                 places[id] = _new(DeliveryIndex, (queue, tag))
 
     def returned(self, id: str, place: DeliveryIndex) -> None:
-        """Note that the message there is in flight no longer but waits again."""
+        """Record that the message waits again."""
         known = self._places.get(id)
         if isinstance(known, _Namesakes):
             known.inFlight.pop(place, None)
             known.returned[place] = None
 
     def forget(self, id: str, place: DeliveryIndex) -> None:
-        """Note that the message there is gone."""
+        """Record that the message was removed."""
         known = self._places.get(id)
         if isinstance(known, _Namesakes):
             known.inFlight.pop(place, None)
@@ -88,8 +88,7 @@ class DeliveredIds:
     def meant(self, id: str, may: Callable[[str], bool] | None = None) -> DeliveryIndex | None:
         """Return the queue and tag of the message that an acknowledgement of ``id`` means; None if the id is unknown.
 
-        :param may: tells if the client may acknowledge in a queue of this name; then the number of duplicates examined
-            is limited.
+        :param may: tells if the client may acknowledge in a queue of this name; the first 1,000 duplicates are asked.
         """
         known = self._places.get(id)
         if may is not None:

@@ -2,8 +2,8 @@
 
 The rules are those of the BlipMQ document and of docs/dialects.rst: the delivered QoS is the lower of the publisher's
 and the subscription's. QoS1 messages are tracked until they are acknowledged and never dropped: publishing asks
-:meth:`PolledSubscription.admits` of all subscriptions before any receives a message. QoS0 messages are delivered once;
-if the queue is full, the oldest of them are dropped. Both are delivered in their common order.
+:meth:`PolledSubscription.admits` first. QoS0 messages are delivered once; if the queue is full, the oldest of them are
+dropped. Both are delivered in their common order.
 
 A subscription belongs to an owner, not to a connection. Connections of the owner attach and detach; after the last one
 a grace time runs, then the subscription expires.
@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from zope.interface import implementer
 
+from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.deadlines import Deadline, Deadlines
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DROPPED, QUEUED, Queue
@@ -23,16 +24,14 @@ from fleximq.values.message import Message
 
 
 @implementer(ISubscriber, IGuard)
-class PolledSubscription:
+class PolledSubscription(QueueOwner):
     """A queue of tracked messages, and the untracked messages among them.
 
     :param id: its number, from 1.
     :param owner: who may poll it, e.g. an API key; None for all anonymous clients.
     :param qos: 0 or 1, the maximum of its deliveries.
     :param queue: for the tracked messages; must leave the bounds to :meth:`admits` (``dropsOldest=False``).
-    :param durable: whether it survives a restart: its queue is a durable one.
     :param grace: seconds that it outlives its last connection.
-    :param counted: called with :data:`fleximq.broker.queues.queue.DROPPED` and a number.
     :param onAttached: called with each attached holder.
     :param onGraceOver: called when the grace time is over.
     """
@@ -49,17 +48,15 @@ class PolledSubscription:
         *,
         deadlines: Deadlines,
         grace: float,
-        durable: bool = False,
         counted: Callable[[str, int], None],
         onAttached: Callable[[object, "PolledSubscription"], None],
         onGraceOver: Callable[["PolledSubscription"], None],
     ) -> None:
+        super().__init__(queue)
         self.id = id
         self.owner = owner
         self.topic = topic
         self.qos = qos
-        self.durable = durable
-        self._queue = queue
         self._deadlines = deadlines
         self._grace = grace
         self._counted = counted
@@ -76,22 +73,12 @@ class PolledSubscription:
     @property
     def depth(self) -> int:
         """The number of messages that can be polled now."""
-        return self._queue.depth + len(self._untracked)
-
-    @property
-    def inFlight(self) -> int:
-        """The number of messages that were polled and wait for their acknowledgement."""
-        return self._queue.inFlight
+        return self.queue.depth + len(self._untracked)
 
     @property
     def size(self) -> int:
         """The cost in bytes of everything waiting and in flight."""
-        return self._queue.size + self._untracked.size
-
-    @property
-    def queue(self) -> Queue:
-        """The queue of tracked messages."""
-        return self._queue
+        return self.queue.size + self._untracked.size
 
     @property
     def idleSince(self) -> float | None:
@@ -100,20 +87,15 @@ class PolledSubscription:
 
     @property
     def loading(self) -> bool:
-        """Whether the next message must first be read from the journal, see :meth:`whenLoaded`."""
-        return self._queue.loading and not self._isUntrackedNext()
-
-    def whenLoaded(self, call: Callable[[], object]) -> None:
-        """Call once after the current read; only while ``loading``."""
-        self._queue.whenLoaded(call)
+        """Whether the next message must first be read from the journal."""
+        return self.queue.loading and not self._isUntrackedNext()
 
     def admits(self, count: int, size: int) -> str | None:
         """Return None if ``count`` QoS1 messages with ``size`` bytes fit, else the reason of the refusal.
 
-        A QoS0 subscription admits all. Untracked messages do not count, since they are dropped for tracked ones;
-        publications of QoS0 need not ask.
+        A QoS0 subscription admits all. Untracked messages do not count, since they are dropped for tracked ones.
         """
-        return self._queue.admits(count, size) if self.qos else None
+        return self.queue.admits(count, size) if self.qos else None
 
     def deliver(self, rendered: Sequence[Message], count: int) -> None:
         """Add one run, whose messages all have the QoS of its envelope.
@@ -123,54 +105,53 @@ class PolledSubscription:
         if self._closed or not rendered:
             return
         if self.qos and rendered[0].qos:
-            self._queue.deliver(rendered, count)
+            self.queue.deliver(rendered, count)
             if self._untracked:
                 self._makeRoom()
         else:
             self._deliverUntracked(rendered)
 
     def pollMany(self, holder: object, number: int, most: int = ANY) -> list[QueueDelivery]:
-        """Deliver up to ``number`` messages until they cost ``most`` bytes, each with the QoS of its delivery.
+        """Deliver up to ``number`` messages until they cost ``most`` bytes, and attach the holder.
 
-        A tag of 0 means that no acknowledgement is expected. The holder is attached by this.
+        A tag of 0 means that no acknowledgement is expected.
         """
         self.attach(holder)
         if not self._untracked:
-            return self._queue.takeMany(holder, number, most)
+            return self.queue.takeMany(holder, number, most)
         deliveries: list[QueueDelivery] = []
         while self._untracked and len(deliveries) < number and most > 0:
-            ahead = self._queue.returned + self._after[0] - self._queue.lastTag
+            ahead = self.queue.returned + self._after[0] - self.queue.lastTag
             if ahead > 0:
-                taken = self._queue.takeMany(holder, min(ahead, number - len(deliveries)), most)
-                if not taken and self._queue.loading:
+                taken = self.queue.takeMany(holder, min(ahead, number - len(deliveries)), most)
+                if not taken and self.queue.loading:
                     return deliveries
                 most -= cost([delivery.message for delivery in taken])
                 deliveries += taken
             else:
                 deliveries.append(self._pollUntracked())
                 most -= costOf(deliveries[-1].message)
-        return deliveries + self._queue.takeMany(holder, number - len(deliveries), most)
+        return deliveries + self.queue.takeMany(holder, number - len(deliveries), most)
 
     def acknowledge(self, tag: int) -> bool:
         """Remove the message with this tag, even if it has returned; False if it is unknown."""
-        return self._queue.acknowledge(tag)
+        return self.queue.acknowledge(tag)
 
     def deadLetter(self, delivery: QueueDelivery) -> None:
         """Remove a delivery that cannot be sent: to the dead letters, or dropped if untracked."""
         if delivery.tag:
-            self._queue.deadLetter(delivery.tag)
+            self.queue.deadLetter(delivery.tag)
         else:
             self._counted(DROPPED, 1)
 
     def discard(self, number: int) -> int:
-        """Drop up to so many waiting messages, as far as they are loaded, and return how many."""
-        gone = 0
-        while self._untracked and gone < number:
+        """See :meth:`QueueOwner.discard`."""
+        gone = min(number, len(self._untracked))
+        for _ in range(gone):
             self._pollUntracked()
-            gone += 1
-        deliveries = self._queue.takeMany(None, number - gone)
+        deliveries = self.queue.takeMany(None, number - gone)
         for delivery in deliveries:
-            self._queue.acknowledge(delivery.tag)
+            self.queue.acknowledge(delivery.tag)
         return gone + len(deliveries)
 
     def attach(self, holder: object) -> None:
@@ -184,16 +165,16 @@ class PolledSubscription:
         self._onAttached(holder, self)
 
     def detach(self, holder: object) -> None:
-        """Unregister a connection: its messages in flight return at once, in order.
+        """Unregister a connection, if attached: its messages in flight return at once, in order.
 
-        After the last one the grace time begins. A no-op for a connection that is not attached.
+        After the last one the grace time begins.
         """
         if holder not in self._holders:
             return
         self._holders.discard(holder)
         if not self._holders:
             self.rest(0.0)
-        self._queue.release(holder)
+        self.queue.release(holder)
 
     def rest(self, seconds: float) -> None:
         """Begin the grace time, of which so many seconds have passed."""
@@ -201,10 +182,7 @@ class PolledSubscription:
         self._graceTime = self._deadlines.call(max(0.0, self._grace - seconds), self._expire)
 
     def close(self) -> int:
-        """Drop all messages and refuse new ones.
-
-        :return: how many messages were dropped, including those in flight.
-        """
+        """Drop all messages and refuse new ones; return how many were dropped, including those in flight."""
         self._closed = True
         if self._graceTime is not None:
             self._graceTime.cancel()
@@ -213,22 +191,22 @@ class PolledSubscription:
         dropped = len(self._untracked)
         self._untracked.clear()
         self._after.clear()
-        return dropped + self._queue.close()
+        return dropped + self.queue.close()
 
     def _isUntrackedNext(self) -> bool:
-        return bool(self._untracked) and not self._queue.returned and self._after[0] <= self._queue.lastTag
+        return bool(self._untracked) and not self.queue.returned and self._after[0] <= self.queue.lastTag
 
     def _expire(self) -> None:
         self._graceTime = None
         self._onGraceOver(self)
 
     def _deliverUntracked(self, messages: Sequence[Message]) -> None:
-        room = self._queue.maxBytes - self._queue.weight
+        room = self.queue.maxBytes - self.queue.weight
         fitting = [message for message in messages if costOf(message) <= room]
         if len(fitting) < len(messages):
             self._counted(DROPPED, len(messages) - len(fitting))
         self._untracked.append(fitting, cost(fitting))
-        self._after.extend([self._queue.lastTag + self._queue.untried] * len(fitting))
+        self._after.extend([self.queue.lastTag + self.queue.untried] * len(fitting))
         self._makeRoom()
 
     def _pollUntracked(self) -> QueueDelivery:
@@ -237,8 +215,8 @@ class PolledSubscription:
         return QueueDelivery(0, message if message.qos == 0 else message._replace(qos=0), 1)
 
     def _makeRoom(self) -> None:
-        """Drop untracked messages, oldest first, as far as the bounds ask for it."""
-        queue = self._queue
+        """Drop untracked messages, oldest first, until the bounds hold."""
+        queue = self.queue
         durable = queue.depth + queue.inFlight
         dropped = 0
         while self._untracked and (

@@ -1,7 +1,6 @@
 """All polled subscriptions, by id and by the connections that use them.
 
-They get their ids here, only their owners can find them, and they end after their grace time. The rules of one of them
-are in :mod:`fleximq.broker.consumers.polled_subscription`.
+They get their ids here, only their owners can find them, and they end after their grace time.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,9 +28,7 @@ def keyOf(id: int) -> str:
 class PolledSubscriptions:
     """All polled subscriptions of a broker. ``lastId`` is the last id given.
 
-    :param makeQueue: makes the queue of a subscription.
-    :param grace: seconds that a subscription outlives its last connection.
-    :param durableGrace: the same for durable subscriptions.
+    :param grace: seconds that a subscription outlives its last connection, ``durableGrace`` those of durable ones.
     :param onExpired: called with a subscription after its grace time, when it is closed and removed.
     """
 
@@ -54,7 +51,6 @@ class PolledSubscriptions:
         self._byHolder: dict[object, dict[int, PolledSubscription]] = {}
 
     def __len__(self) -> int:
-        """Return the number of subscriptions."""
         return len(self._byId)
 
     def __iter__(self) -> Iterator[PolledSubscription]:
@@ -64,11 +60,9 @@ class PolledSubscriptions:
     def open(
         self, holder: object, owner: str | None, topic: str, qos: int, durable: bool = False
     ) -> PolledSubscription:
-        """Make a subscription and attach the holder, any hashable object that identifies a connection.
+        """Make a subscription, durable if so asked and the broker has a journal; the caller subscribes it to the topic.
 
-        The caller subscribes it to the topic. Opening a topic twice gives two subscriptions.
-
-        :param durable: make it durable, if the broker has a journal.
+        :param holder: any hashable object that identifies a connection, attached to it.
         """
         self.lastId += 1
         subscription = self._add(self.lastId, owner, topic, qos, durable)
@@ -76,10 +70,7 @@ class PolledSubscriptions:
         return subscription
 
     def restore(self, state: QueueState, idle: float) -> PolledSubscription:
-        """Restore a subscription from the journal's state and start its grace time.
-
-        :param idle: seconds for which it was not used.
-        """
+        """Restore a subscription, ``idle`` for so many seconds, from the journal's state and start its grace time."""
         self.lastId = max(self.lastId, state.id)
         subscription = self._add(state.id, state.owner, state.topic, state.qos, True)
         if isinstance(subscription.queue, DurableQueue):
@@ -88,7 +79,6 @@ class PolledSubscriptions:
         return subscription
 
     def _add(self, id: int, owner: str | None, topic: str, qos: int, durable: bool) -> PolledSubscription:
-        durable = durable and self._makeQueue.makesDurable
         queue = self._makeQueue(topic, keyOf(id) if durable else "", dropsOldest=False)
         subscription = self._byId[id] = PolledSubscription(
             id,
@@ -97,8 +87,7 @@ class PolledSubscriptions:
             qos,
             queue,
             deadlines=self._deadlines,
-            grace=self._durableGrace if durable else self._grace,
-            durable=durable,
+            grace=self._durableGrace if isinstance(queue, DurableQueue) else self._grace,
             counted=self._counted,
             onAttached=self._attached,
             onGraceOver=self._graceOver,

@@ -5,8 +5,8 @@ Both work in slices, one per reactor turn, since a queue may hold a million mess
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
+from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.consumers.work_queue_access import WorkQueueAccess
 from fleximq.broker.consumers.work_queues import WorkQueue
 from fleximq.broker.deadlines import Deadlines
@@ -24,24 +24,6 @@ MAX_READS = 3
 
 #: Receives the number of messages, and the reason if the operation is incomplete.
 Done = Callable[[int, str | None], None]
-
-
-class Purged(Protocol):
-    """A queue, or a subscription that has one."""
-
-    @property
-    def depth(self) -> int:
-        """How many messages wait."""
-
-    @property
-    def loading(self) -> bool:
-        """Whether the next message must first be read."""
-
-    def whenLoaded(self, call: Callable[[], object]) -> None:
-        """Call after it was read."""
-
-    def discard(self, number: int) -> int:
-        """Drop the oldest messages, and return how many."""
 
 
 class QueueAdmin:
@@ -65,11 +47,11 @@ class QueueAdmin:
         self._deadlines = deadlines
         self._source = OwnMessages()
 
-    def purge(self, queue: Purged, done: Done) -> None:
+    def purge(self, queue: QueueOwner, done: Done) -> None:
         """Drop the messages waiting now; those in flight and those that arrive meanwhile remain."""
         self._discard(queue, queue.depth, 0, MAX_READS, done)
 
-    def _discard(self, queue: Purged, left: int, gone: int, patience: int, done: Done) -> None:
+    def _discard(self, queue: QueueOwner, left: int, gone: int, patience: int, done: Done) -> None:
         thrown = queue.discard(min(left, SLICE))
         left, gone = left - thrown, gone + thrown
         if left > 0 and thrown:
@@ -80,12 +62,11 @@ class QueueAdmin:
             done(gone, "the rest cannot be read" if left > 0 and queue.loading else None)
 
     def returnDeadLetters(self, topic: str, number: int, done: Done) -> None:
-        """Publish dead letters to their original topic, oldest first, and remove those that were stored.
+        """Publish up to ``number`` dead letters to their original topic, oldest first; remove those that were stored.
 
         A topic without subscribers gets a work queue. After a crash in between, a letter may be in both queues.
 
         :param topic: without the prefix of dead-letter topics.
-        :param number: maximum number; letters that arrive meanwhile are not included.
         :raises NotFound: the topic has no dead letters.
         """
         queue = self._workQueues.queues.get(DEAD + topic)

@@ -14,7 +14,7 @@ from fleximq.interfaces import IJournal
 from fleximq.values.message import Message
 from fleximq.values.state_records import QueueClosed, QueueOpened
 
-#: The key of notes that say up to which id subscriptions may have been opened, those included that do not last.
+#: The key of notes that say up to which id subscriptions may have been opened, volatile ones included.
 IDS = "i:"
 #: So many of these ids are noted at a time.
 _BLOCK = 1000
@@ -64,7 +64,7 @@ DeadLetter = Callable[[str, Message, Callable[[str | None], None]], None]
 class StateLog:
     """Collects the queues with new state records; provides :class:`fleximq.broker.queues.durable_queue.QueueLog`.
 
-    :param bury: publishes a dead letter and reports None if it is stored, else the reason of the failure.
+    :param deadLetter: publishes a dead letter and reports None if it is stored, else the reason of the failure.
     """
 
     def __init__(self, journal: IJournal, deadlines: Deadlines, deadLetter: DeadLetter) -> None:

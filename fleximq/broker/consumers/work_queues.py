@@ -1,8 +1,8 @@
 """Work queues: one queue per topic, shared by all its consumers, as in MiniMQ.
 
-The rules are those of the MiniMQ document and of docs/dialects.rst: a delivered message is hidden until it is
-acknowledged by its id, by any connection, or until the time is over, even if the consumer leaves earlier. A queue that
-was never consumed must not fill disk or memory: when full it drops its oldest messages, and after a while it expires.
+The rules are those of the MiniMQ document and of docs/dialects.rst: a delivered message is hidden until any connection
+acknowledges it by its id, or until the time is over, even if the consumer leaves earlier. A queue that was never
+consumed must not fill disk or memory: when full it drops its oldest messages, and after a while it expires.
 """
 
 from collections import deque
@@ -12,10 +12,11 @@ from functools import partial
 from zope.interface import implementer
 
 from fleximq.broker.consumers.delivered_ids import DeliveredIds, DeliveryIndex
+from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.deadlines import TOLERANCE, Deadline
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.durable_queue import DurableQueue
-from fleximq.broker.queues.queue import QUEUED, Queue
+from fleximq.broker.queues.queue import QUEUED
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
 from fleximq.broker.queues.waiting_messages import ANY
@@ -28,8 +29,6 @@ from fleximq.values.message import Message
 
 #: Counted for the messages dropped with a queue.
 DROPPED_EXPIRED = CountedEvent(EventFamily.DROPPED, "queue expired")
-
-
 #: Ids read from the journal at once.
 _LEARNT = 4096
 _LEARNT_BYTES = 4 << 20
@@ -41,7 +40,7 @@ def keyOf(topic: str) -> str:
 
 
 @implementer(ISubscriber)
-class WorkQueue:
+class WorkQueue(QueueOwner):
     """The queue of one topic. Every message delivered from it has a ``message_id`` that is valid in MiniMQ.
 
     ``name`` is its topic. ``everConsumed`` tells whether a consumer has ever asked for a message, ``lastUsed`` the
@@ -65,94 +64,55 @@ class WorkQueue:
         self._seconds = seconds
         self._ids = ids
         self._idOf = idOf
-        self._queue = makeQueue(name, keyOf(name), moved=self._moved, named=self._named)
-
-    @property
-    def depth(self) -> int:
-        """The number of messages that can be consumed now."""
-        return self._queue.depth
-
-    @property
-    def inFlight(self) -> int:
-        """The number of messages that were consumed and wait for their acknowledgement."""
-        return self._queue.inFlight
-
-    @property
-    def size(self) -> int:
-        """The cost in bytes of everything waiting and in flight."""
-        return self._queue.size
+        super().__init__(makeQueue(name, keyOf(name), moved=self._moved, named=self._named))
 
     @property
     def waiting(self) -> int:
         """The number of consumers that wait for a message."""
-        return self._queue.waiting
-
-    @property
-    def durable(self) -> bool:
-        """Whether it survives a restart."""
-        return isinstance(self._queue, DurableQueue)
-
-    @property
-    def queue(self) -> Queue:
-        """The queue that stores the messages."""
-        return self._queue
-
-    @property
-    def loading(self) -> bool:
-        """Whether the next message must first be read, see :meth:`whenLoaded`."""
-        return self._queue.loading
-
-    def whenLoaded(self, call: Callable[[], object]) -> None:
-        """Call once after the current read; only while ``loading``."""
-        self._queue.whenLoaded(call)
+        return self.queue.waiting
 
     def admits(self, count: int, size: int) -> str | None:
-        """Return the reason why ``count`` more messages with ``size`` bytes are refused; None if they are accepted.
+        """Return the reason why ``count`` messages of MiniMQ with ``size`` bytes are refused; None: accepted.
 
-        For publications of MiniMQ only. A queue that was ever consumed refuses when it is full; any other drops its
-        oldest messages, so it refuses only a run that exceeds the bounds alone.
+        A queue that was never consumed drops its oldest messages, so it refuses only what exceeds the bounds alone.
         """
         if self.everConsumed:
-            return self._queue.admits(count, size)
-        return self._queue.admitsAlone(count, size)
+            return self.queue.admits(count, size)
+        return self.queue.admitsAlone(count, size)
 
     def deliver(self, rendered: Sequence[Message], count: int) -> None:
         """Add messages; those without an id get one when they are delivered. Overflow drops the oldest."""
-        self._queue.deliver(rendered, count)
+        self.queue.deliver(rendered, count)
 
     def consumeMany(self, number: int, most: int = ANY) -> list[QueueDelivery]:
         """Deliver up to ``number`` of the oldest messages until they cost ``most`` bytes; the queue counts as used."""
-        if not self.everConsumed and isinstance(self._queue, DurableQueue):
-            self._queue.use()
+        if not self.everConsumed and isinstance(self.queue, DurableQueue):
+            self.queue.use()
         self.everConsumed = True
         self.lastUsed = self._seconds()
-        deliveries = self._queue.takeMany(None, number, most)
-        self._ids.deliveredMany(self._queue, deliveries)
+        deliveries = self.queue.takeMany(None, number, most)
+        self._ids.deliveredMany(self.queue, deliveries)
         return deliveries
 
     def whenReady(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback`` once when a message can be consumed and its turn has come.
-
-        A waiting consumer uses the queue, so it does not expire. See
-        :meth:`fleximq.broker.queues.queue.Queue.whenReady`.
-        """
-        return self._queue.whenReady(callback)
+        """See :meth:`fleximq.broker.queues.queue.Queue.whenReady`; the queue does not expire while a consumer waits."""
+        return self.queue.whenReady(callback)
 
     def takeForOperator(self, holder: object, number: int) -> list[QueueDelivery]:
         """Deliver up to ``number`` loaded messages to an operator; the queue does not count as used."""
-        return self._queue.takeMany(holder, number)
+        return self.queue.takeMany(holder, number)
 
     def forgetDelivery(self, delivery: QueueDelivery) -> None:
         """Remove a message delivered to an operator."""
         self._moved(delivery, True)
-        self._queue.acknowledge(delivery.tag)
+        self.queue.acknowledge(delivery.tag)
 
     def returnAll(self, holder: object) -> None:
         """Return an operator's remaining messages to the queue."""
-        self._queue.release(holder)
+        self.queue.release(holder)
 
     def discard(self, number: int) -> int:
-        """Drop up to ``number`` of the oldest messages, as far as they are loaded, and return how many."""
+        """See :meth:`QueueOwner.discard`."""
         deliveries = self.takeForOperator(None, number)
         for delivery in deliveries:
             self.forgetDelivery(delivery)
@@ -160,24 +120,21 @@ class WorkQueue:
 
     def close(self) -> int:
         """Drop all messages and refuse new ones; return how many were dropped."""
-        for delivery in self._queue.delivered():
+        for delivery in self.queue.delivered():
             self._moved(delivery, True)
-        return self._queue.close()
+        return self.queue.close()
 
     def restore(self, state: QueueState, idle: float) -> list[QueueDelivery]:
-        """Restore the queue from the journal's state, and return its deliveries, still without their ids.
-
-        :param idle: seconds without a consumer.
-        """
+        """Restore the queue, which was ``idle`` for so many seconds; return its deliveries, still without their ids."""
         self.everConsumed = state.consumed
         self.lastUsed = self._seconds() - idle
-        return self._queue.restore(state) if isinstance(self._queue, DurableQueue) else []
+        return self.queue.restore(state) if isinstance(self.queue, DurableQueue) else []
 
     def know(self, tag: int, message: Message) -> None:
         """Set the id of a message delivered with this tag before a restart."""
         named = self._named(message)
-        if isinstance(self._queue, DurableQueue) and self._queue.know(tag, named):
-            self._ids.delivered(named.message_id or "", DeliveryIndex(self._queue, tag))
+        if isinstance(self.queue, DurableQueue) and self.queue.know(tag, named):
+            self._ids.delivered(named.message_id or "", DeliveryIndex(self.queue, tag))
 
     def _named(self, message: Message) -> Message:
         id = self._idOf(message)
@@ -185,15 +142,13 @@ class WorkQueue:
 
     def _moved(self, delivery: QueueDelivery, gone: bool) -> None:
         note = self._ids.forget if gone else self._ids.returned
-        note(delivery.message.message_id or "", DeliveryIndex(self._queue, delivery.tag))
+        note(delivery.message.message_id or "", DeliveryIndex(self.queue, delivery.tag))
 
 
 class WorkQueues:
     """All work queues of a broker.
 
-    :param makeQueue: makes the queue inside each of them.
-    :param maxQueues: maximum number of queues, and of dead-letter queues in addition, so that too many other queues do
-        not lose dead letters.
+    :param maxQueues: maximum number of queues, and of dead-letter queues in addition.
     :param expiry: seconds without a consumer after which a queue expires; dead-letter queues never do.
     :param idOf: returns a message's own id if it is valid in MiniMQ, otherwise a new one.
     :param lasts: tells whether the queue of this topic never expires.
@@ -228,7 +183,6 @@ class WorkQueues:
         self._learning = False
 
     def __len__(self) -> int:
-        """Return the number of queues."""
         return len(self._byTopic)
 
     def __iter__(self) -> Iterator[WorkQueue]:
@@ -253,10 +207,7 @@ class WorkQueues:
         return self._add(topic)
 
     def restore(self, state: QueueState, idle: float) -> WorkQueue:
-        """Restore a queue from the journal's state; call :meth:`learn` after all of them.
-
-        :param idle: seconds without a consumer.
-        """
+        """Restore a queue, ``idle`` for so many seconds, from the journal; call :meth:`learn` after all of them."""
         queue = self._add(state.topic, idle)
         self._unknown.extend([(queue, delivery) for delivery in queue.restore(state, idle)])
         self._learning = bool(self._unknown)
@@ -308,10 +259,9 @@ class WorkQueues:
         return queue
 
     def acknowledge(self, id: str, may: Callable[[str], bool] | None = None) -> bool:
-        """Remove a delivered message with this id: the one longest in flight, else one that returned.
+        """Remove the message with this id that is longest in flight, else one that returned; False if it is unknown.
 
         :param may: tells whether messages of this topic may be removed; None: all may.
-        :return: whether it existed; MiniMQ clients do not learn this.
         """
         place = self._ids.meant(id, may)
         if place is None:

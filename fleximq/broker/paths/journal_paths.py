@@ -12,14 +12,13 @@ from typing import Any
 import msgpack
 
 from fleximq.broker.authorization import permit, permits, sees
-from fleximq.broker.envelope import ConnectedClient, Envelope
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Arguments, IBrokerView, Path, array, journalOf, number, page, text
-from fleximq.broker.publishing.transactions import RecordSource
 from fleximq.errors import BadRequest, BrokerError, Conflict, NoCapacity, NotKept, NotPermitted
 from fleximq.limits import HEADER_BYTES, MEBIBYTE
 from fleximq.rights import EVERYTHING, Action
 from fleximq.values.message import Content, Message
-from fleximq.values.records import CONTENTS, StoredBatch, TopicBounds, contentOf
+from fleximq.values.records import CONTENTS, PublishedRun, Run, TopicBounds, contentOf
 
 #: Maximum bytes of one read.
 MAX_READ_BYTES = 4 * MEBIBYTE
@@ -219,8 +218,8 @@ def _refusal(broker: IBrokerView, reason: str) -> BrokerError:
     return (Conflict if broker.journal.health()["state"] == "ok" else NoCapacity)(reason)
 
 
-def _runs(broker: IBrokerView, client: ConnectedClient, records: list[Any]) -> list[tuple[Envelope, StoredBatch, int]]:
-    """Return records as neighbouring runs of one topic.
+def _runs(broker: IBrokerView, client: ConnectedClient, records: list[Any]) -> list[PublishedRun]:
+    """Return records as neighbouring runs of one topic, published by the broker.
 
     :raises BadRequest: one of them is malformed.
     :raises Forbidden: only the broker publishes to its topic.
@@ -230,12 +229,14 @@ def _runs(broker: IBrokerView, client: ConnectedClient, records: list[Any]) -> l
     # its memory.
     pack = msgpack.Packer().pack
     checked = [_record(record, pack) for record in records]
-    runs: list[tuple[Envelope, StoredBatch, int]] = []
+    publisher = broker.itself
+    runs: list[PublishedRun] = []
     for name, group in groupby(checked, key=itemgetter(0)):
-        rows = list(group)
         permit(client, Action.PUBLISH, name)
-        topic = broker.topicFor(broker.itself, name)
-        runs.append((Envelope(topic, broker.itself, RecordSource(), durable=True), _batchOf(name, rows), len(rows)))
+        topic = broker.topicFor(publisher, name)
+        _, headers, payloads, contents = zip(*group, strict=True)
+        run = Run(headers, payloads, contents)
+        runs.append(PublishedRun(topic.name, publisher.id, publisher.name, publisher.dialect, run))
     return runs
 
 
@@ -277,13 +278,6 @@ def _payload(record: dict[Any, Any], pack: Callable[[Any], bytes]) -> tuple[byte
         except UnicodeDecodeError:
             raise BadRequest("'payload' of a record is no UTF-8, as its 'content' says it is") from None
     return payload, code
-
-
-def _batchOf(topic: str, rows: list[tuple[str, bytes, bytes, int]]) -> StoredBatch:
-    number = len(rows)
-    same = [0] * number
-    headers, payloads, contents = [row[1] for row in rows], [row[2] for row in rows], [row[3] for row in rows]
-    return StoredBatch(same, same, [topic], same, [(0, "")], same, same, contents, headers, payloads)
 
 
 def _batch(arguments: Arguments) -> tuple[str, int]:

@@ -1,12 +1,10 @@
 """Deduplication: messages with ids are stored once, even if a publisher repeats them.
 
-A publisher that lost its connection does not know which of its last messages were stored and sends them again. A
-message with an id for a durable topic is stored again only if the first one was refused or is older than the window. A
-repeat that arrives while the first is being committed waits for the same commit, and is refused with it. Repeats are
-confirmed like other messages.
+A publisher that lost its connection sends its last messages again. A message with an id for a durable topic is stored
+again only if the first one was refused or is older than the window. A repeat that arrives while the first is being
+committed waits for the same commit, and is refused with it. Repeats are confirmed like other messages.
 
-Memory is bounded: beyond :data:`MAX_IDS` or :data:`MAX_BYTES` the oldest ids are forgotten early, and counted. An id
-costs 3 us.
+Beyond :data:`MAX_IDS` or :data:`MAX_BYTES` the oldest ids are forgotten early, and counted. An id costs 3 us.
 """
 
 from array import array
@@ -65,10 +63,8 @@ class PublicationKeys:
 class RecentIds:
     """The ids published within the window.
 
-    :param window: microseconds for which an id is remembered.
-    :param now: returns the microseconds since 1970.
+    :param window: microseconds for which an id is remembered; ``now`` returns those since 1970.
     :param dialects: codes of the dialects whose records in the journal have ids, see :mod:`fleximq.values.records`.
-    :param counted: called with an event and a number.
     """
 
     def __init__(
@@ -91,12 +87,10 @@ class RecentIds:
         self._size = 0
 
     def __len__(self) -> int:
-        """Return how many ids are remembered."""
         return len(self._entries)
 
     def register(self, topic: str, ids: Sequence[str], onDecided: OnDecided | None) -> tuple[PublicationKeys, int]:
-        """Register the new ids of a run; return them, and the number of the last pending run that has one of the
-        others.
+        """Register the new ids of a run; return them, and the number of the last pending run with one of the others.
 
         :param onDecided: called with the decisions on messages that repeat pending ones.
         """
@@ -208,7 +202,7 @@ Publish = Callable[[Envelope, Any, int, OnDecided | None], None]
 
 
 def recentIdsOf(rules: BrokerRules, seconds: Callable[[], float], counted: Callable[[str, int], None]) -> RecentIds:
-    """Return the ids memory for these rules; ``seconds`` returns the seconds since 1970."""
+    """Return the memory of ids for these rules; ``seconds`` returns the seconds since 1970."""
     return RecentIds(
         round(rules.idempotenceWindow * 1_000_000),
         lambda: round(seconds() * 1_000_000),
@@ -218,10 +212,7 @@ def recentIdsOf(rules: BrokerRules, seconds: Callable[[], float], counted: Calla
 
 
 class Deduplication:
-    """Removes repeated messages from runs.
-
-    :param active: False: pass all runs unchanged.
-    """
+    """Removes repeated messages from runs, if ``active``."""
 
     def __init__(self, active: bool, idempotence: RecentIds, fanOut: FanOut, slowPath: SlowPath) -> None:
         self._active = active
@@ -232,9 +223,8 @@ class Deduplication:
     def publish(
         self, envelope: Envelope, body: Any, ids: Sequence[str], onDecided: OnDecided | None, publish: Publish
     ) -> None:
-        """Call ``publish`` with the messages of a run that are not repeats.
+        """Call ``publish`` with the messages of a run that are not repeats; ``ids`` has one for each message.
 
-        :param ids: one for each message.
         :param onDecided: called with the decisions on repeats, and passed on to ``publish`` for the others.
         :raises NotKept: as ``publish`` does; ``refused`` are indexes of the original run.
         """

@@ -40,10 +40,7 @@ class FanOut:
                 deliver(rendered, count)
 
     def deliverTo(self, audience: Iterable[int], envelope: Envelope, body: Any, count: int) -> None:
-        """Deliver a run to those subscribers that accept direct messages and have one of these ids.
-
-        The topic must be in the table.
-        """
+        """Deliver a run, whose topic is in the table, to subscribers with these ids that accept direct messages."""
         subscribers = self._topics.subscribers(envelope.topic)
         for id in audience:
             _, peer = self._clients.peers.get(id, _NOBODY)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.observers import RecordWatchers
-from fleximq.broker.publishing.transactions import Transactions
+from fleximq.broker.publishing.transactions import Deliver, Transactions
 from fleximq.broker.queues.waiting_messages import weigh
 from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.errors import NotKept, NotRecorded
@@ -22,8 +22,6 @@ from fleximq.values.counted_event import CountedEvent, EventFamily
 OVERLOAD_BYTES = 32 << 20
 #: Counted when the journal refuses messages.
 REFUSED = CountedEvent(EventFamily.REFUSED_MESSAGES)
-
-Deliver = Callable[[Envelope, Any, int], None]
 
 
 class _Run(NamedTuple):
@@ -41,12 +39,9 @@ class _Run(NamedTuple):
 class PendingCommits:
     """Appends runs to the journal and delivers them after their commits.
 
-    :param deliver: delivers a run to its topic's subscribers.
-    :param transactions: deliver it instead while one of them is read back.
-    :param counted: called with an event and a number.
+    :param deliver: delivers a run to its topic's subscribers; ``transactions`` do while one of them is read back.
     :param publishing: called with the publisher before its publications are delivered after a commit, and with None
         after that.
-    :param watchers: called before and after the commit of each run.
     """
 
     def __init__(
@@ -90,14 +85,14 @@ class PendingCommits:
         size: int = 0,
         onDecided: Callable[[str | None], None] | None = None,
     ) -> None:
-        """Append a run to the journal and deliver it after its commit. Its topic must be in the table.
+        """Append a run, whose topic must be in the table, to the journal, and deliver it after its commit.
 
         :param size: the bytes of its messages, if guards are asked about pending bytes.
         :param onDecided: called with None after the commit, or with the reason of the refusal; perhaps before this
             returns.
         :raises NotRecorded: the journal stores nothing at present; the run is not published.
         """
-        topic = envelope.topic
+        topic, publisher = envelope.topic, envelope.publisher
         line = topic.pendingRuns
         if not line:
             self._topics.beginPending(topic)
@@ -110,7 +105,12 @@ class PendingCommits:
             self._watchers.appended(envelope, body, count)
         self._appending = True
         try:
-            topic.last = number = self._journal.append(envelope, body, count, partial(self._committed, run))
+            stored = envelope.source.run(body)
+            if len(stored.payloads) != count:
+                raise ValueError(f"the source of a run of {count} found {len(stored.payloads)} messages")
+            topic.last = publisher.lastRun = self._journal.append(
+                topic.name, publisher.id, publisher.name, publisher.dialect, stored, partial(self._committed, run)
+            )
         except Exception as error:
             line.pop()
             self._resolve(topic, run)
@@ -122,7 +122,6 @@ class PendingCommits:
             raise
         finally:
             self._appending = False
-        envelope.publisher.lastRun = number
 
     def wait(self, envelope: Envelope, body: Any, count: int, deliver: Deliver) -> None:
         """Call ``deliver`` with a volatile run after all earlier pending runs of its topic are decided."""

@@ -2,8 +2,8 @@
 
 Other publications go straight to :mod:`fleximq.broker.publishing.fan_out`.
 
-Guards are subscribers that must not lose messages, such as full queues. All of them are asked before any receives a
-message. A guard is asked whether it takes the run together with the messages of earlier runs that are still pending.
+Guards are subscribers that must not lose messages. All are asked before any receives a message, about the run together
+with the messages of earlier pending runs.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,13 +32,6 @@ class GuardResult(NamedTuple):
     words: str
 
 
-def admitsAll(topic: Topic, count: int, size: int) -> bool:
-    """Tell whether the guards accept a run of so many messages with so many bytes."""
-    count += topic.pendingCount
-    size += topic.pendingBytes
-    return all(guard.admits(count, size) is None for guard in topic.guards.values())
-
-
 def admitted(envelope: Envelope, body: Any) -> GuardResult:
     """Ask the guards about each message of a run."""
     topic = envelope.topic
@@ -48,7 +41,7 @@ def admitted(envelope: Envelope, body: Any) -> GuardResult:
     size = 0
     for place, message in enumerate(envelope.source.messages(body)):
         more = size + costOf(message) - OVERHEAD
-        reason = _reason(topic, topic.pendingCount + len(taken) + 1, topic.pendingBytes + more)
+        reason = _refusal(topic, len(taken) + 1, more)
         if reason is None:
             taken.append(place)
             size = more
@@ -58,9 +51,11 @@ def admitted(envelope: Envelope, body: Any) -> GuardResult:
     return GuardResult(taken, refused, size, words)
 
 
-def _reason(topic: Topic, count: int, size: int) -> str | None:
-    reasons = (guard.admits(count, size) for guard in topic.guards.values())
-    return next((reason for reason in reasons if reason is not None), None)
+def _refusal(topic: Topic, count: int, size: int) -> str | None:
+    """Return the reason why a guard refuses so many messages with so many bytes."""
+    count += topic.pendingCount
+    size += topic.pendingBytes
+    return next((no for guard in topic.guards.values() if (no := guard.admits(count, size)) is not None), None)
 
 
 class SlowPath:
@@ -89,7 +84,7 @@ class SlowPath:
         words = ""
         if (topic.guards or (topic.queues and self._onDisk)) and envelope.qos:
             size = weigh(envelope.source.messages(body))
-            if not admitsAll(topic, count, size):
+            if _refusal(topic, count, size) is not None:
                 taken, refused, size, words = admitted(envelope, body)
                 if taken and refused:
                     body = envelope.source.pick(body, taken)
@@ -116,12 +111,7 @@ class SlowPath:
     def deliver(
         self, envelope: Envelope, body: Any, count: int, size: int, onDecided: Callable[[str | None], None] | None
     ) -> None:
-        """Append an accepted run to the journal, or deliver it after pending runs, or at once.
-
-        :param size: the bytes of its messages; 0 where no guard limits bytes.
-        :param onDecided: for durable runs: called with None after the commit, or with the reason of the refusal.
-        :raises NotRecorded: the journal stores nothing at present.
-        """
+        """Append an accepted run to the journal, see :meth:`PendingCommits.append`, or deliver it in its turn."""
         if self.isRecorded(envelope):
             self._pendingCommits.append(envelope, body, count, size, onDecided)
         elif envelope.topic.pendingRuns:

@@ -1,7 +1,7 @@
 """Transactions: staged records are published together, and delivered in order with other publications.
 
-The broker does not buffer staged records. After a commit it reads them back, a few milliseconds for a thousand records;
-later commits wait meanwhile. The waiting bytes are bounded: above the bound publishers are not read.
+After a commit the broker reads the staged records back, a few milliseconds for a thousand; later commits wait. The
+waiting bytes are bounded: above the bound publishers are not read.
 """
 
 from bisect import bisect_left
@@ -15,7 +15,7 @@ from zope.interface import implementer
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.queues.waiting_messages import OVERHEAD, cost
 from fleximq.broker.topics.topic_table import TopicTable
-from fleximq.interfaces import IJournal, IRunSource
+from fleximq.interfaces import IJournal, ISource
 from fleximq.values.message import Message
 from fleximq.values.records import Run, StoredBatch
 
@@ -29,7 +29,7 @@ _QUERIES = 10_000
 Deliver = Callable[[Envelope, Any, int], None]
 
 
-@implementer(IRunSource)
+@implementer(ISource)
 class RecordSource:
     """The source of records read back from the journal: a body is a batch of them."""
 
@@ -61,11 +61,11 @@ class Transactions:
     """Commits staged records and preserves the order of publications after them.
 
     ``reading`` is True while a transaction is read back. ``overloaded`` is True while so many bytes wait for it that
-    publishers should not be read. Each publisher's current read and the runs being committed are added after that; so
-    ``waitingBytes`` never exceeds :data:`OVERLOAD_BYTES` by much more than the journal's own bound.
+    publishers should not be read; ``waitingBytes`` exceeds :data:`OVERLOAD_BYTES` by little more than the journal's own
+    bound.
 
     :param deliver: delivers a committed run to its subscribers.
-    :param unread: called when a transaction cannot be read back, so that its delivery fails.
+    :param unread: called when a transaction cannot be read back.
     """
 
     def __init__(self, journal: IJournal, topics: TopicTable, deliver: Deliver, unread: Callable[[], None]) -> None:
@@ -118,11 +118,11 @@ class Transactions:
         :param committed: called with the offset of the first record and None, or with 0 and the reason of a failure.
         :raises NotKept: the journal stores nothing at present.
         """
-        behind = self._journal.end
+        before = self._journal.end
 
-        def told(offset: int, reason: str | None) -> None:
+        def decided(offset: int, reason: str | None) -> None:
             # A repeat was delivered before, or has an offset from before the broker was started.
-            if reason is None and offset >= behind and self._lastBatches.get(query) != batch:
+            if reason is None and offset >= before and self._lastBatches.get(query) != batch:
                 self._lastBatches.pop(query, None)
                 self._lastBatches[query] = batch
                 if len(self._lastBatches) > _QUERIES:
@@ -130,7 +130,7 @@ class Transactions:
                 self._deliverTransaction(offset)
             committed(offset, reason)
 
-        self._journal.commitStaged(query, batch, tokens, told)
+        self._journal.commitStaged(query, batch, tokens, decided)
 
     def _deliverTransaction(self, offset: int) -> None:
         end = self._journal.end

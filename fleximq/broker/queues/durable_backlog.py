@@ -6,7 +6,7 @@ arrival numbers never change. Volatile messages (QoS0) stay in memory wherever t
 
 from collections import deque
 from collections.abc import Sequence
-from itertools import islice
+from itertools import islice, takewhile
 
 from fleximq.broker.queues.offset_ranges import FIRST_VOLATILE, GAP, OffsetRanges
 from fleximq.broker.queues.waiting_messages import ANY, cost, costOf, measure
@@ -22,17 +22,9 @@ class DurableBacklog:
     """
 
     __slots__ = (
-        "_onDisk",
-        "_onDiskGaps",
-        "_gaps",
-        "_inMemory",
-        "_nextKey",
-        "_room",
-        "_volatile",
-        "size",
-        "volatile",
+        "_gaps", "_inMemory", "_nextKey", "_onDisk", "_onDiskGaps", "_room", "_volatile", "size", "volatile",
         "volatileSize",
-    )
+    )  # fmt: skip
 
     def __init__(self, room: int) -> None:
         self.size = 0
@@ -47,7 +39,6 @@ class DurableBacklog:
         self._nextKey = FIRST_VOLATILE
 
     def __len__(self) -> int:
-        """Return the number of messages, including gaps."""
         return len(self._inMemory) + len(self._onDisk)
 
     @property
@@ -71,10 +62,7 @@ class DurableBacklog:
         return bool(self._onDisk) and (not self._inMemory or (self.size - self.volatileSize) * 2 <= self._room)
 
     def append(self, messages: Sequence[Message]) -> int:
-        """Append one run, and return its cost in memory.
-
-        A run's messages have neighbouring offsets, or none.
-        """
+        """Append one run, whose messages have neighbouring offsets or none; return its cost in memory."""
         first = messages[0].offset
         if not first:
             self.volatile += len(messages)
@@ -87,9 +75,6 @@ class DurableBacklog:
         if first:
             self._onDisk.append(first, len(messages))
             return 0
-        return self._appendVolatile(messages)
-
-    def _appendVolatile(self, messages: Sequence[Message]) -> int:
         size = cost(messages)
         self._onDisk.append(self._nextKey, len(messages))
         for message in messages:
@@ -109,14 +94,11 @@ class DurableBacklog:
 
         Gaps between them are removed and returned too, and do not count.
         """
-        if self._gaps:
-            return self._popWithHoles(number, most)
-        count, size = measure(islice(self._inMemory, number), most)  # type: ignore[arg-type]  # there are no holes
-        self.size -= size
-        popleft = self._inMemory.popleft
-        return [popleft() for _ in range(count)]
-
-    def _popWithHoles(self, number: int, most: int) -> list[Message | None]:
+        if not self._gaps:
+            count, size = measure(islice(self._inMemory, number), most)  # type: ignore[arg-type]  # there are no gaps
+            self.size -= size
+            popleft = self._inMemory.popleft
+            return [popleft() for _ in range(count)]
         taken: list[Message | None] = []
         while self._inMemory and (self._inMemory[0] is None or (number > 0 and most > 0)):
             message = self._inMemory.popleft()
@@ -130,9 +112,7 @@ class DurableBacklog:
         return taken
 
     def dropOldest(self) -> tuple[int, int]:
-        """Drop the oldest message; return its offset, 0 if it has none, and its cost in memory. The backlog must not be
-        empty.
-        """
+        """Drop the oldest message, which must exist; return its offset, 0 if it has none, and its cost in memory."""
         if self._inMemory:
             message = self._inMemory.popleft()
             if message is None:
@@ -157,9 +137,7 @@ class DurableBacklog:
         return message
 
     def wanted(self, most: int) -> list[int]:
-        """Return up to ``most`` offsets to read next; volatile messages and gaps before them move to the part in
-        memory.
-        """
+        """Return up to ``most`` offsets to read next; volatile messages and gaps before them move into memory."""
         for key in self._onDisk.peek(most):
             if GAP < key < FIRST_VOLATILE:
                 break
@@ -169,12 +147,7 @@ class DurableBacklog:
             if message is None:
                 self._gaps += 1
                 self._onDiskGaps -= 1
-        wanted = []
-        for key in self._onDisk.peek(most):
-            if not GAP < key < FIRST_VOLATILE:
-                break
-            wanted.append(key)
-        return wanted
+        return list(takewhile(lambda key: GAP < key < FIRST_VOLATILE, self._onDisk.peek(most)))
 
     def addLoaded(self, wanted: Sequence[int], messages: Sequence[Message]) -> tuple[int, list[int]]:
         """Add read messages to the part in memory; return their cost, and the offsets of lost messages.
@@ -184,30 +157,18 @@ class DurableBacklog:
             empty.
         """
         until = messages[-1].offset if messages else wanted[-1]
-        due = 0
-        for key in self._onDisk.peek(len(wanted)):
-            if not GAP < key <= until:
-                break
-            due += 1
-        keys = self._onDisk.take(due)
-        if due == len(messages):
-            self._inMemory.extend(messages)
-            size = cost(messages)
-            self.size += size
-            return size, []
-        return self._addLoadedInPart(keys, {message.offset: message for message in messages})
-
-    def _addLoadedInPart(self, keys: Sequence[int], messages: dict[int, Message]) -> tuple[int, list[int]]:
+        keys = list(takewhile(lambda key: GAP < key <= until, self._onDisk.peek(len(wanted))))
+        self._onDisk.take(len(keys))
+        loaded: Sequence[Message | None] = messages
         lost = []
-        size = 0
-        for key in keys:
-            message = messages.get(key)
-            self._inMemory.append(message)
-            if message is None:
-                self._gaps += 1
-                lost.append(key)
-            else:
-                size += costOf(message)
+        if len(keys) != len(messages):
+            found = {message.offset: message for message in messages}
+            loaded = [found.get(key) for key in keys]
+            lost = [key for key in keys if key not in found]
+            messages = [message for message in loaded if message is not None]
+        self._inMemory.extend(loaded)
+        self._gaps += len(lost)
+        size = cost(messages)
         self.size += size
         return size, lost
 

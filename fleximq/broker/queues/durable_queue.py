@@ -1,8 +1,7 @@
 """A queue that survives a restart: its messages and its state are in the journal.
 
-Memory is limited: the queue holds the messages near its head, and delivered ones while they fit. Of all others it knows
-only the offset and reads them in time. If the next message is not read yet, the queue is ``loading``, and
-:meth:`DurableQueue.whenLoaded` calls the consumer after the read.
+Memory holds the messages near its head, and delivered ones while they fit. Of all others it knows only the offset and
+reads them in time; until the next message is read, the queue is ``loading``.
 
 A message's tag is always its arrival number, so tags are the same after a restart.
 """
@@ -59,8 +58,7 @@ def _asItIs(message: Message) -> Message:
 class DurableQueue(Queue):
     """As :class:`fleximq.broker.queues.queue.Queue`, in the journal.
 
-    ``maxBytes`` bounds only volatile messages; all others are bounded by ``maxMessages``, and by the journal's own
-    limits. ``size`` is the cost of the messages in memory.
+    ``maxBytes`` bounds only volatile messages; ``size`` is the cost of the messages in memory.
 
     :param key: the queue's key in the journal.
     :param memory: bytes that its messages may take; of messages beyond it only the offsets are in memory.
@@ -98,7 +96,7 @@ class DurableQueue(Queue):
 
     @property
     def depth(self) -> int:
-        """The number of waiting messages."""
+        """The number of waiting messages without gaps."""
         return super().depth - self._backlog.gaps
 
     @property
@@ -149,10 +147,7 @@ class DurableQueue(Queue):
             self._waiters.wake(self._available)
 
     def takeMany(self, holder: object, number: int, most: int = ANY) -> list[QueueDelivery]:
-        """Deliver up to ``number`` of the oldest messages that are read.
-
-        :param most: stop when the messages cost so many bytes.
-        """
+        """Deliver up to ``number`` of the oldest messages that are read, until they cost ``most`` bytes."""
         if self._ages is not None:
             self._expire(self._ages)
         while self._left and len(self._returned) < number:
@@ -221,7 +216,6 @@ class DurableQueue(Queue):
         self._tell()
 
     def _tell(self) -> None:
-        """Write state records at the end of the turn."""
         if not self._telling:
             self._telling = True
             self._queueLog.changed(self)
@@ -231,16 +225,12 @@ class DurableQueue(Queue):
         delivery = self._inFlight.remove(tag) or self._returned.remove(tag)
         if delivery is None:
             return False
-        message = delivery.message
-        self.size -= costOf(message)
-        if message.offset:
-            self._acknowledged.append(message.offset)
-            if not self._telling:
-                self._tell()
+        self.size -= costOf(delivery.message)
+        if delivery.message.offset:
+            self._forget(delivery.message.offset)
         return True
 
     def _forget(self, offset: int) -> None:
-        """Record that a message is not needed any more."""
         if offset:
             self._acknowledged.append(offset)
         self._tell()
@@ -285,15 +275,13 @@ class DurableQueue(Queue):
         return expired
 
     def _deadLetterAll(self, dead: list[QueueDelivery]) -> None:
-        """Publish dead letters, read from the journal if need be; the messages stay here until the dead letters are
-        stored.
-        """
+        """Publish dead letters, read from the journal if need be; the messages stay until these are stored."""
         if self._onDead is None:
             self._counted(DROPPED, len(dead))
             for delivery in dead:
                 self._forget(delivery.message.offset)
             return
-        self._dead.update({delivery.tag: delivery for delivery in dead})
+        self._dead |= {delivery.tag: delivery for delivery in dead}
         for delivery in dead:
             if delivery.message.payload is not _ELSEWHERE:
                 self._deadLetterOne(delivery.tag, delivery.message)
@@ -466,8 +454,8 @@ class DurableQueue(Queue):
     def _tagsWithoutVolatile(self, delivered: Sequence[QueueDelivery]) -> list[int]:
         """Return the tags that these deliveries would have if all messages had been in the journal.
 
-        They may be any that preserve the order and leave room for later ones, since clients never see them: only work
-        queues, where messages have ids, contain volatile messages.
+        Only their order matters, since clients never see them: only work queues, where messages have ids, contain
+        volatile messages.
         """
         tags = [each.tag for each in delivered]
         if not self._volatile:

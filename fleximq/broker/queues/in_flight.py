@@ -1,12 +1,11 @@
 """Deliveries of a queue: those in flight, and those that returned.
 
-Every delivery of a queue is hidden for the same time, so deliveries are in the order of their deadlines: the first
-entry is the next one due. An OrderedDict rather than a dict, because finding the first entry of a dict whose front was
-emptied takes linear time.
+All deliveries of a queue are hidden for the same time, so the first entry is the next one due. It is an OrderedDict
+because finding the first entry of a dict whose front was emptied takes linear time.
 
-Returned deliveries are delivered again before all other messages, in the original order. Tags count up in order of
-arrival, so the lowest tag is the oldest message. A heap finds it; a dict lets late acknowledgements remove any of them,
-which leaves tags in the heap until they reach its top, or until most of its tags are left over.
+Returned deliveries are delivered again before all other messages, lowest tag (oldest message) first. A heap finds it; a
+dict lets late acknowledgements remove any of them, which leaves tags in the heap until they reach its top, or until
+most of its tags are left over.
 """
 
 from collections import OrderedDict
@@ -28,7 +27,6 @@ class Returned:
         self.size = 0
 
     def __len__(self) -> int:
-        """Return the number of deliveries."""
         return len(self._byTag)
 
     def add(self, deliveries: Sequence[QueueDelivery]) -> None:
@@ -85,7 +83,7 @@ class Returned:
         return None
 
     def remove(self, tag: int) -> QueueDelivery | None:
-        """Take out the one with this tag, or return None if it is not here."""
+        """Remove and return the one with this tag; None if it is not here."""
         delivery = self._byTag.pop(tag, None)
         if delivery is not None:
             self.size -= costOf(delivery.message)
@@ -118,11 +116,9 @@ class InFlight:
         self._held: dict[object, HeldTags] = {}
 
     def __len__(self) -> int:
-        """Return the number of deliveries."""
         return len(self._delivered)
 
     def __contains__(self, tag: int) -> bool:
-        """Tell whether the delivery with this tag is in flight."""
         return tag in self._delivered
 
     def add(self, deliveries: Sequence[QueueDelivery], due: float, holder: object) -> None:
@@ -148,10 +144,8 @@ class InFlight:
         return delivery
 
     def leave(self, holder: object) -> tuple[HeldTags, list[int]]:
-        """Forget a holder; its deliveries stay in flight, and :meth:`isHeld` tells them from later deliveries of the
-        same tags.
-
-        :return: the argument for :meth:`isHeld`, and the tags of its deliveries, ascending.
+        """Forget a holder, whose deliveries stay in flight; return the argument for :meth:`isHeld`, and their tags,
+        ascending.
         """
         held = self._held.pop(holder, set())
         return held, sorted(held)
@@ -202,7 +196,4 @@ class InFlight:
         """Return the set of a holder's tags, which grows later; None without a holder."""
         if holder is None:
             return None
-        held = self._held.get(holder)
-        if held is None:
-            held = self._held[holder] = set()
-        return held
+        return self._held.setdefault(holder, set())

@@ -28,11 +28,9 @@ class OffsetRanges:
         self._count = 0
 
     def __len__(self) -> int:
-        """Return how many there are."""
         return self._count
 
     def __iter__(self) -> Iterator[int]:
-        """Iterate over all, first one first."""
         for part in self._parts:
             yield from part
 

@@ -1,7 +1,7 @@
 """Makes a broker's queues with their times and bounds, in memory or durable."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from fleximq.broker.deadlines import Deadlines
@@ -10,17 +10,12 @@ from fleximq.broker.queues.queue import Queue
 from fleximq.values.message import Message
 
 
-def _forEver(topic: str) -> float | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class QueueFactory:
     """Makes queues that differ in their names and in the arguments of :meth:`__call__`.
 
-    The first six fields are those of :class:`fleximq.broker.queues.queue.Queue`. ``livesOf`` returns after how many
-    seconds a topic's messages expire, None for never. ``queueLog`` makes queues with a key durable; ``memory`` is how
-    many bytes of messages each of them may hold in memory.
+    ``livesOf`` returns after how many seconds a topic's messages expire, None for never. ``queueLog`` makes queues with
+    a key durable, each with at most ``memory`` bytes of messages in memory.
     """
 
     deadlines: Deadlines
@@ -30,20 +25,14 @@ class QueueFactory:
     maxBytes: int
     onDead: Callable[[str, Message], object] | None
     counted: Callable[[str, int], None]
-    livesOf: Callable[[str], float | None] = _forEver
+    livesOf: Callable[[str], float | None] = lambda topic: None
     queueLog: QueueLog | None = None
     memory: int = 16 << 20
-
-    @property
-    def makesDurable(self) -> bool:
-        """Whether queues with a key are durable."""
-        return self.queueLog is not None
 
     def __call__(self, name: str, key: str = "", **others: Any) -> Queue:
         """Return a new queue.
 
         :param key: its key in the journal; without one, or without a journal, the queue is volatile.
-        :param others: further arguments of the queue's class.
         """
         settings = {
             "name": name,
@@ -60,7 +49,3 @@ class QueueFactory:
         if self.queueLog is not None and key:
             return DurableQueue(key=key, queueLog=self.queueLog, memory=self.memory, **settings)
         return Queue(**settings)
-
-    def but(self, **fields: Any) -> "QueueFactory":
-        """Return a factory that differs in some fields."""
-        return replace(self, **fields)

@@ -14,6 +14,9 @@ from typing import Any
 from fleximq.broker.queues.offset_ranges import GAP, OffsetRanges
 from fleximq.values.state_records import QueueDelivered, QueueOpened
 
+#: Fields that a checkpoint stores as they are.
+_UNCHANGED = ("key", "topic", "qos", "id", "owner", "seen", "used", "consumed")
+
 
 @dataclass(slots=True)
 class QueueState:
@@ -54,10 +57,7 @@ class QueueState:
         return self.key.startswith("s:")
 
     def arrive(self, offsets: Sequence[int], time: int | None = None) -> None:
-        """Add publications at these offsets (ascending).
-
-        :param time: the time of the last one, for topics whose messages expire.
-        """
+        """Add publications at these ascending offsets; ``time`` is that of the last one, if messages expire."""
         if not len(offsets) or offsets[-1] < self.seen:
             return
         if offsets[0] < self.seen:
@@ -75,13 +75,15 @@ class QueueState:
         time = 0 if self.isSubscription else note.time
         if note.count > self.lastTag:
             offsets = self.onDisk.take(note.count - self.lastTag)
-            tags = range(self.lastTag + 1, self.lastTag + 1 + len(offsets))
+            tags: Sequence[int] = range(self.lastTag + 1, self.lastTag + 1 + len(offsets))
             if self.gone or GAP in offsets:
-                self._hand([pair for pair in zip(offsets, tags, strict=True) if not self._isGone(pair[0])], time)
+                pairs = [pair for pair in zip(offsets, tags, strict=True) if not self._isGone(pair[0])]
+                self.handed.update(pairs)
+                tags = [tag for _, tag in pairs]
             else:
                 self.handed.update(zip(offsets, tags, strict=True))
-                if time:
-                    self.due.update(dict.fromkeys(tags, time))
+            if time:
+                self.due.update(dict.fromkeys(tags, time))
             self.lastTag += len(offsets)
         for offset in note.again:
             tag = self.handed.get(offset)
@@ -89,11 +91,6 @@ class QueueState:
                 self.attempts[tag] = self.attempts.get(tag, 1) + 1
                 if time:
                     self.due[tag] = time
-
-    def _hand(self, pairs: Sequence[tuple[int, int]], time: int) -> None:
-        self.handed.update(pairs)
-        if time:
-            self.due.update({tag: time for _, tag in pairs})
 
     def _isGone(self, offset: int) -> bool:
         if offset in self.gone:
@@ -123,10 +120,9 @@ class QueueState:
             self.gone = set()
 
     def assumeDelivered(self, most: int) -> int:
-        """Assume that the next messages were delivered and returned, though no record says so, and return how many.
+        """Assume that up to ``most`` next messages were delivered and returned, and return how many.
 
-        A crash loses the last records, but clients may acknowledge the messages of these deliveries. Their number of
-        deliveries is 0.
+        A crash loses the last records, but clients may acknowledge these. Their number of deliveries is 0.
         """
         offsets = self.onDisk.take(most)
         first = self.lastTag + 1
@@ -141,12 +137,7 @@ class QueueState:
         """Return the state as MessagePack values."""
         tags = array("Q", self.handed.values())
         return {
-            "key": self.key,
-            "topic": self.topic,
-            "qos": self.qos,
-            "id": self.id,
-            "owner": self.owner,
-            "seen": self.seen,
+            **{name: getattr(self, name) for name in _UNCHANGED},
             "tag": self.lastTag,
             "far": self.onDisk.dump(),
             "offsets": array("Q", self.handed).tobytes(),
@@ -154,8 +145,6 @@ class QueueState:
             "attempts": [list(self.attempts), list(self.attempts.values())],
             "due": array("q", [self.due.get(tag, 0) for tag in tags]).tobytes() if self.due else b"",
             "ages": [list(age) for age in self.ages],
-            "used": self.used,
-            "consumed": self.consumed,
         }
 
     @classmethod
@@ -166,18 +155,11 @@ class QueueState:
         tags.frombytes(dumped["tags"])
         due.frombytes(dumped["due"])
         return cls(
-            key=dumped["key"],
-            topic=dumped["topic"],
-            qos=dumped["qos"],
-            id=dumped["id"],
-            owner=dumped["owner"],
-            seen=dumped["seen"],
+            **{name: dumped[name] for name in _UNCHANGED},
             lastTag=dumped["tag"],
             onDisk=OffsetRanges.load(dumped["far"]),
             handed=dict(zip(offsets, tags, strict=True)),
             attempts=dict(zip(*dumped["attempts"], strict=True)),
             due=dict(zip(tags, due, strict=True)) if due else {},
             ages=deque((tag, time) for tag, time in dumped["ages"]),
-            used=dumped["used"],
-            consumed=dumped["consumed"],
         )

@@ -19,7 +19,6 @@ class WaitingConsumers:
         self._waking = False
 
     def __len__(self) -> int:
-        """Return the number of callbacks that wait."""
         return len(self._calls)
 
     def add(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -33,11 +32,10 @@ class WaitingConsumers:
         return cancel
 
     def wake(self, available: Callable[[], int]) -> None:
-        """Call one callback for each message, while both last.
+        """Call one callback for each message; if a callback calls this method, the outer call continues the work.
 
         :param available: returns the number of messages that can be taken now; checked before each call, since a
-            callback may take several. If a callback calls this method, the outer call continues the work, so a chain of
-            consumers does not become a recursion.
+            callback may take several.
         """
         self._toWake = available()
         if self._waking:
@@ -46,17 +44,14 @@ class WaitingConsumers:
         try:
             while self._calls and self._toWake > 0 and available() > 0:
                 self._toWake -= 1
-                self._callFirst()
+                _, callback = self._calls.popitem(last=False)
+                try:
+                    callback()
+                except Exception as error:
+                    self._onError(error)
         finally:
             self._waking = False
 
     def clear(self) -> None:
         """Remove all callbacks without calling them."""
         self._calls.clear()
-
-    def _callFirst(self) -> None:
-        _, callback = self._calls.popitem(last=False)
-        try:
-            callback()
-        except Exception as error:
-            self._onError(error)

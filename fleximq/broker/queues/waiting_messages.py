@@ -1,8 +1,7 @@
 """Messages of a queue that were never delivered, their cost, and their ages.
 
-Here they are a deque in memory; :mod:`fleximq.broker.queues.durable_backlog` has the same few methods and leaves most
-messages on disk. Ages are not stored for each message, but for those that arrive within a hundredth of their time to
-live, by arrival numbers.
+:mod:`fleximq.broker.queues.durable_backlog` has the same methods and leaves most messages on disk. An age is stored for
+all messages that arrive within a hundredth of their time to live.
 """
 
 from collections import deque
@@ -71,7 +70,7 @@ def measure(messages: Iterable[Message], most: int = ANY) -> tuple[int, int]:
         count += 1
         size += len(payload) + OVERHEAD
         if id is not None:
-            size += len(id) if id.isascii() else _widest(id)
+            size += len(id) if id.isascii() else 4 * len(id)
         if correlation is not None:
             size += _widest(correlation)
         if replyTo is not None:
@@ -94,7 +93,7 @@ def costOf(message: Message) -> int:
     payload, _, _, id, correlation, replyTo, _, _, _ = message
     size = len(payload) + OVERHEAD
     if id is not None:
-        size += len(id) if id.isascii() else _widest(id)
+        size += len(id) if id.isascii() else 4 * len(id)
     if correlation is not None:
         size += _widest(correlation)
     if replyTo is not None:
@@ -117,28 +116,27 @@ class WaitingMessages:
         self.size = 0
 
     def __len__(self) -> int:
-        """Return the number of messages."""
         return len(self._messages)
 
     def append(self, messages: Sequence[Message], size: int) -> None:
-        """Put these at the end; ``size`` is their cost, which the caller knows already."""
+        """Append messages of this cost."""
         self._messages.extend(messages)
         self.size += size
 
     def popMany(self, number: int, most: int = ANY) -> list[Message]:
-        """Take the oldest ones out, ``number`` of them or as many as there are, until they cost ``most``."""
+        """Remove and return up to ``number`` of the oldest messages, until they cost ``most``."""
         count, size = measure(islice(self._messages, number), most)
         self.size -= size
         popleft = self._messages.popleft
         return [popleft() for _ in range(count)]
 
     def dropOldest(self) -> int:
-        """Throw the oldest message away and return its cost; 0 if there is none."""
+        """Drop the oldest message and return its cost; 0 if there is none."""
         size = costOf(self._messages.popleft()) if self._messages else 0
         self.size -= size
         return size
 
     def clear(self) -> None:
-        """Throw everything away."""
+        """Drop all messages."""
         self._messages.clear()
         self.size = 0

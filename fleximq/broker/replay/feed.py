@@ -1,10 +1,9 @@
 """A feed: delivers the journal to one connection, first stored records in order, then live runs, without gap or
 duplicate.
 
-A feed reads in chunks, the next one after its connection has taken the last. Publications meanwhile are not queued for
-it, since it reads them from the journal later. At the end of the journal the feed is live: it passes on runs as they
-are committed. When its connection is overloaded it reads again, so it uses little memory however slow the connection
-is.
+A feed reads in chunks, the next one after its connection has taken the last. At the end of the journal it is live: it
+passes on runs as they are committed. When its connection is overloaded it reads again, so it uses little memory however
+slow the connection is.
 
 One feed serves all subscriptions of a connection that need the journal; each has a range of topics from an offset on.
 It reads once for all of them, in the order of offsets, so it delivers each message once.
@@ -56,7 +55,7 @@ class FeedEvent(Enum):
 
 
 #: A running read continues after a change of ranges; its result is discarded.
-FEED_TRANSITIONS = Transitions(
+FEED_TRANSITIONS: Transitions[FeedState, FeedEvent] = Transitions(
     {
         (FeedState.IDLE, FeedEvent.READ): FeedState.READING,
         (FeedState.READING, FeedEvent.READ_ENDED): FeedState.IDLE,
@@ -67,13 +66,13 @@ FEED_TRANSITIONS = Transitions(
         (FeedState.IDLE, FeedEvent.FAILED): FeedState.FAILING,
         (FeedState.READING, FeedEvent.FAILED): FeedState.FAILING,
         (FeedState.FAILING, FeedEvent.RANGES_ENDED): FeedState.IDLE,
-        **{(state, FeedEvent.FELL_BEHIND): state for state in FeedState if state is not FeedState.LIVE},
-        **{(state, FeedEvent.CLOSE): FeedState.CLOSED for state in FeedState},
-        **{
-            (FeedState.CLOSED, event): FeedState.CLOSED
-            for event in (FeedEvent.READ_ENDED, FeedEvent.RELIEVED, FeedEvent.RANGES_ENDED)
-        },
     }
+    | {(state, FeedEvent.FELL_BEHIND): state for state in FeedState if state is not FeedState.LIVE}
+    | {(state, FeedEvent.CLOSE): FeedState.CLOSED for state in FeedState}
+    | dict.fromkeys(
+        [(FeedState.CLOSED, each) for each in (FeedEvent.READ_ENDED, FeedEvent.RELIEVED, FeedEvent.RANGES_ENDED)],
+        FeedState.CLOSED,
+    )
 )
 
 
@@ -112,8 +111,8 @@ class DeferredForm:
 class Outlet(Protocol):
     """The connection's side of a feed; its dialect makes it.
 
-    ``form`` is one object for all connections that receive the same bytes, ``subscriber`` is the connection's own
-    subscriber, which the feed replaces for topics in its ranges, ``chunkBytes`` about how many bytes to read at a time.
+    ``form`` is one object for all connections that receive the same bytes, ``subscriber`` is what the feed replaces for
+    topics in its ranges, ``chunkBytes`` about how many bytes to read at a time.
     """
 
     form: DeferredForm
@@ -122,7 +121,7 @@ class Outlet(Protocol):
 
     @property
     def full(self) -> bool:
-        """Whether the connection has so much unsent output that it should get no more for now."""
+        """Whether the connection has too much unsent output."""
 
     def whenRelieved(self, call: Callable[[], None]) -> None:
         """Call once it is not full any more; never, if the connection ends."""
@@ -165,8 +164,7 @@ class FeedRange:
         return (self.literal or topic.durable) and self.matches(topic.name)
 
     def missed(self, position: int, bounds: Callable[[str], TopicBounds | None]) -> int | None:
-        """Return the first remaining offset of a topic that lost messages from this position on; None without
-        losses."""
+        """Return the first remaining offset of a topic that lost messages from this position on, or None."""
         for name, known in tuple(self.known.items()):
             if known.last < position:
                 del self.known[name]  # all records that could be lost were read
@@ -183,12 +181,11 @@ class FeedRange:
 class Feed:
     """Follows the journal for one connection.
 
-    :param permanent: the feed stays when it is live; otherwise it calls ``done`` then, and the connection's own
-        subscriptions take over.
+    :param permanent: the feed stays when it is live; otherwise it waits for pending deliveries, calls ``done``, and the
+        connection's own subscriptions take over.
     :param alive: removes expired messages.
     :param coveredElsewhere: tells whether another feed of the connection delivers a topic.
-    :param waits: returns whether committed publications wait for delivery, and if so calls after it; a feed that is not
-        permanent waits for them.
+    :param waits: returns whether committed publications wait for delivery, and if so calls after it.
     :param lost: called with a range's name and the error that ended it.
     """
 
@@ -274,10 +271,7 @@ class Feed:
     # -- live --------------------------------------------------------------------------------------
 
     def deliver(self, run: DeferredRun, count: int) -> None:
-        """Send a committed run, unless it is still to be read, or was read already.
-
-        Volatile runs are sent at once.
-        """
+        """Send a volatile run, or a committed one unless it is still to be read, or was read already."""
         if not run.offset:
             self.outlet.send(run.rendered())
         elif self._state is FeedState.LIVE and run.offset + count > self._position:

@@ -1,8 +1,7 @@
 """Subscriptions that start in the past: at an offset or time, with a topic's latest message, or with its history.
 
-Decides where they start, and manages a client's two feeds (:mod:`fleximq.broker.replay.feed`): a permanent one for
-subscriptions that ask for a start and get offsets, and a temporary one for past messages of new subscriptions, which
-ends when it has reached the end of the journal.
+A client has up to two feeds (:mod:`fleximq.broker.replay.feed`): a permanent one for subscriptions that ask for a start
+and get offsets, and a temporary one for past messages of new subscriptions, which ends at the end of the journal.
 """
 
 from collections import deque
@@ -26,11 +25,6 @@ from fleximq.values.records import StoredBatch, TopicBounds
 PORTION = 1 << 20
 #: Growth of the searched part while it has too few messages.
 _FURTHER = 8
-
-
-def latest(bounds: Mapping[str, TopicBounds], matches: Callable[[str], bool]) -> list[tuple[int, str]]:
-    """Return the offset and topic of the last message of each topic that matches, in the order of offsets."""
-    return sorted((kept.last, name) for name, kept in bounds.items() if matches(name))
 
 
 def findBack(journal: IJournal, name: str, number: int, found: Callable[[int], None]) -> None:
@@ -63,7 +57,6 @@ class _Search:
         self._width = 0
 
     def look(self, width: int) -> None:
-        """Look at so many offsets up to the last one."""
         self._width = width
         self._start = max(self._kept.first, self._kept.last + 1 - width)
         self._offsets.clear()
@@ -102,8 +95,7 @@ class Replays:
     """The feeds of all clients.
 
     :param retained: tells whether new subscribers of a topic get its latest message.
-    :param waits: returns whether committed publications wait for delivery to live subscribers, and if so calls after
-        it.
+    :param waits: returns whether committed publications wait for delivery, and if so calls after it.
     :param now: microseconds since 1970.
     :param unsubscribe: ends a client's subscription of this name.
     """
@@ -178,7 +170,11 @@ class Replays:
             feed = self._pass(client, outlet, feedRange, [])
             findBack(self._journal, name, history, partial(feed.place, feedRange))
             return
-        singles = latest(feedRange.known, lambda each: self._retained(each) and not self._covers(client, each))
+        singles = sorted(
+            (kept.last, each)
+            for each, kept in feedRange.known.items()
+            if self._retained(each) and not self._covers(client, each)
+        )
         if singles:
             feedRange.start = self._journal.end
             self._pass(client, outlet, feedRange, singles)
@@ -285,16 +281,12 @@ class Replays:
 
 
 def _feedRange(client: ConnectedClient, name: str, literal: bool, bounds: Mapping[str, TopicBounds]) -> FeedRange:
-    """Return a range without a start, with the bounds of its topics; it never matches topics that the client may not
-    read.
-    """
+    """Return a range without a start; it never matches topics that the client may not read."""
     alike = name.__eq__ if literal else anyOf((name,))
 
     def matches(each: str) -> bool:
         return alike(each) and permits(client, Action.SUBSCRIBE, each)
 
-    if literal:
-        known = {name: bounds[name]} if name in bounds and matches(name) else {}
-    else:
-        known = {each: kept for each, kept in bounds.items() if matches(each)}
+    names = bounds.keys() & {name} if literal else bounds
+    known = {each: bounds[each] for each in names if matches(each)}
     return FeedRange(name, literal, matches, None, known)

@@ -56,8 +56,8 @@ def checkPattern(pattern: str) -> None:
 class SortedNames:
     """A mapping's names in order, sorted again only if they changed since the last call.
 
-    For long listings: a page costs 0.03 us for each name, less if the mapping is the same object as the last time.
-    Callers must not change a mapping they have passed.
+    A page costs 0.03 us for each name, less if the mapping is the same object as the last time. Callers must not change
+    a mapping they have passed.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
 """The topic table: the subscribers of each topic. Hot.
 
 A topic is created by its first use. Its *routes* have one entry per form with the bound ``deliver`` of every subscriber
-of that form, exact or by wildcard, so a run is rendered once per form. Routes are made by the first publication and
-dropped when a subscription changes; a publication in between costs one attribute and one loop. Routing one message to
-one subscriber takes 0.15 us, most of it the call of ``deliver`` (``benchmarks/``, scene "1000 mixed topics").
+of that form, so a run is rendered once per form. They are made by the first publication and dropped when a subscription
+changes; a publication in between costs one attribute and one loop. Routing one message to one subscriber takes 0.15 us,
+most of it the call of ``deliver`` (``benchmarks/``, scene "1000 mixed topics").
 """
 
 from collections import deque
@@ -151,13 +151,14 @@ class TopicTable:
         return topic
 
     def _idles(self, topic: Topic) -> None:
-        """Record that a topic has no subscriber; if there are too many of them, forget the oldest."""
-        self._idle[topic.name] = topic
-        if len(self._idle) > self._idleLimit:
-            self._forget(next(iter(self._idle.values())))
+        """Record that a topic has no subscriber; if there are too many of them, forget the oldest.
 
-    def _forget(self, topic: Topic) -> None:
-        """Drop an idle topic; publishers that still hold it take the slow path, which looks its name up again."""
+        Publishers that still use it take the slow path, which looks its name up again.
+        """
+        self._idle[topic.name] = topic
+        if len(self._idle) <= self._idleLimit:
+            return
+        topic = next(iter(self._idle.values()))
         del self._topics[topic.name], self._idle[topic.name]
         self.publishedBefore += topic.published
         self._warm.pop(topic, None)
@@ -254,12 +255,11 @@ class TopicTable:
         return members
 
     def restrict(self, subscriber: ISubscriber, may: Callable[[str], bool]) -> None:
-        """Limit a subscriber to the topics for which ``may`` returns True, whatever its patterns match.
+        """Limit a subscriber to the topics for which ``may`` returns True, until as many calls of :meth:`free`.
 
-        Call :meth:`reroute` when the answers of ``may`` change. Each call needs one call of :meth:`free` to undo it.
+        Call :meth:`reroute` when the answers of ``may`` change.
         """
-        bound = self._bounds.setdefault(subscriber, _Bound(may))
-        bound.times += 1
+        self._bounds.setdefault(subscriber, _Bound(may)).times += 1
 
     def free(self, subscriber: ISubscriber) -> None:
         """Take one restriction of a subscriber back."""
@@ -275,15 +275,15 @@ class TopicTable:
         :raises InvalidTopic: the pattern is too long, or has too many levels.
         """
         self._wildcards.add(subscriber, pattern)
-        self._dropWildcardRoutes()
+        self.reroute()
 
     def unsubscribePattern(self, subscriber: ISubscriber, pattern: str) -> None:
         """Take a subscriber off a pattern it was added to."""
         if self._wildcards.remove(subscriber, pattern):
-            self._dropWildcardRoutes()
+            self.reroute()
 
-    def _dropWildcardRoutes(self) -> None:
-        """Drop all routes made since the last call: wildcard subscriptions may be part of them."""
+    def reroute(self) -> None:
+        """Drop all routes made since the last call, after a change of wildcard subscriptions, feeds or rights."""
         for topic in self._warm:
             topic.dropRoutes()
         self._warm.clear()
@@ -294,10 +294,6 @@ class TopicTable:
         return subscriber in members or any(
             feed in members and feed.accepts(topic) for feed in self.proxies.get(subscriber, ())
         )
-
-    def reroute(self) -> None:
-        """Drop routes after a change of feeds or of rights."""
-        self._dropWildcardRoutes()
 
     def _subscribersOrProxies(self, topic: Topic) -> dict[ISubscriber, None]:
         """Return the subscribers of a topic, with feeds in place of the subscribers whose topics they deliver."""

@@ -38,30 +38,24 @@ class Wildcards:
     def __len__(self) -> int:
         return self._count
 
-    def empty(self) -> bool:
-        """Tell whether the tree has no patterns."""
-        return self._root.empty()
-
     def add(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Add a subscriber to a pattern; each call wants one of :meth:`remove`.
+        """Add a subscriber to a pattern; each call needs one of :meth:`remove`.
 
         :raises InvalidTopic: the pattern is too long, or has too many levels.
         """
         checkPattern(pattern)
-        levels = levelsOf(pattern)
-        rest = levels[-1] == "#"
+        levels, rest = _split(pattern)
         node = self._root
-        for level in levels[:-1] if rest else levels:
+        for level in levels:
             node = node.children.setdefault(level, _Node())
         (node.rest if rest else node.ending)[subscriber] += 1
         self._count += 1
 
     def remove(self, subscriber: ISubscriber, pattern: str) -> bool:
         """Take a subscriber off a pattern once; False if it was not there."""
-        levels = levelsOf(pattern)
-        rest = levels[-1] == "#"
+        levels, rest = _split(pattern)
         path = [self._root]
-        for level in levels[:-1] if rest else levels:
+        for level in levels:
             child = path[-1].children.get(level)
             if child is None:
                 return False
@@ -98,3 +92,10 @@ class Wildcards:
         for node in nodes:
             yield node.rest
             yield node.ending
+
+
+def _split(pattern: str) -> tuple[list[str], bool]:
+    """Return the levels of a pattern, and whether any number of levels may follow."""
+    levels = levelsOf(pattern)
+    rest = levels[-1] == "#"
+    return levels[: len(levels) - rest], rest

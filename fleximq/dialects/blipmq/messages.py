@@ -10,11 +10,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import groupby
 
-from zope.interface import implementer
-
-from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.envelope import MessageSource, QueueDelivery
 from fleximq.errors import BadRequest, BrokerError, Forbidden, NotFound, TooManyRequests, Unauthorized
-from fleximq.interfaces import IRunSource
 from fleximq.limits import BLIP_FRAME_BYTES
 from fleximq.values.message import Content, Message
 from fleximq.values.records import Run, contentOf
@@ -56,8 +53,7 @@ _new = tuple.__new__
 _CONTENTS = [contentOf(Message(b"", _BYTES, qos)) for qos in (0, 1)]
 
 
-@implementer(IRunSource)
-class BlipSource:
+class BlipSource(MessageSource):
     """The source of runs with one QoS; a body is the list of payloads."""
 
     __slots__ = ("_qos",)
@@ -73,10 +69,6 @@ class BlipSource:
     def run(self, body: list[bytes]) -> Run:
         """Return the payloads."""
         return Run(b"", body, _CONTENTS[self._qos])
-
-    def pick(self, body: list[bytes], indexes: Sequence[int]) -> list[bytes]:
-        """Return the payloads at these indexes."""
-        return [body[index] for index in indexes]
 
 
 #: The sources of all BlipMQ publications, by QoS.

@@ -11,9 +11,9 @@ from zope.interface import implementer
 
 from fleximq.broker.envelope import Envelope
 from fleximq.broker.replay.feed import DeferredForm
-from fleximq.interfaces import IForm, IRunSource
+from fleximq.interfaces import IForm, ISource
 from fleximq.values.message import Content, Message
-from fleximq.values.records import CONTENTS, Run, StoredBatch, contentOf, runOf
+from fleximq.values.records import CONTENTS, Run, StoredBatch, contentOf
 from fleximq.wire.fleximq_frame import MessageType, encodeFrame
 from fleximq.wire.fleximq_header import Header, packHeader
 from fleximq.wire.fleximq_layout_b import framesWithinLayoutB, toLayoutB
@@ -84,7 +84,7 @@ _IDS = ("message_id", "correlation_id", "reply_to")
 _CONTENT = contentOf(Message(b"", Content.MESSAGEPACK))
 
 
-@implementer(IRunSource)
+@implementer(ISource)
 class FlexiSource:
     """The source of runs with one envelope; a body consists of consecutive complete frames."""
 
@@ -170,8 +170,7 @@ class OffsetForm:
         """Return the run as frames."""
         if not envelope.offset:
             return FLEXI_FORM.render(envelope, body, count)
-        source: Any = envelope.source
-        run: Run = source.run(body) if hasattr(source, "run") else runOf(source.messages(body))
+        run = envelope.source.run(body)
         publisher = envelope.publisher.id
         topic = envelope.topic.name
         offsets = range(envelope.offset, envelope.offset + count)

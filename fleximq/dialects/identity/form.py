@@ -10,9 +10,9 @@ from typing import Any
 
 from zope.interface import implementer
 
-from fleximq.broker.envelope import Envelope
+from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.broker.replay.feed import DeferredForm
-from fleximq.interfaces import IForm, IRunSource
+from fleximq.interfaces import IForm
 from fleximq.values.message import Content, Message
 from fleximq.values.records import Run, StoredBatch, contentOf
 from fleximq.wire.identity_text import encodeMsg
@@ -22,8 +22,7 @@ from fleximq.wire.websocket_frame import encodeTexts, webSocketFramesWithin
 _CONTENT = contentOf(Message(b"", Content.TEXT))
 
 
-@implementer(IRunSource)
-class IdentitySource:
+class IdentitySource(MessageSource):
     """The source of one client's publications to one channel; a body is a list of UTF-8 texts.
 
     ``prefix`` precedes each text on delivery.
@@ -41,10 +40,6 @@ class IdentitySource:
     def run(self, body: Sequence[bytes]) -> Run:
         """Return the texts."""
         return Run(b"", body, _CONTENT)
-
-    def pick(self, body: Sequence[bytes], indexes: Sequence[int]) -> Sequence[bytes]:
-        """Return the texts at these indexes."""
-        return [body[index] for index in indexes]
 
 
 def recordTexts(batches: Sequence[StoredBatch]) -> bytes:

@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from operator import attrgetter
 
-from zope.interface import implementer
-
-from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.envelope import MessageSource, QueueDelivery
 from fleximq.errors import (
     AuthenticationFailed,
     BadRequest,
@@ -18,7 +16,6 @@ from fleximq.errors import (
     TooManyRequests,
     Unauthorized,
 )
-from fleximq.interfaces import IRunSource
 from fleximq.values.message import Content, Message
 from fleximq.values.records import Run, contentOf, headerOf
 from fleximq.wire.minimq_line import NO_MESSAGE, encodeError
@@ -48,22 +45,13 @@ class MiniJoinRefused(Forbidden):
     closes = True
 
 
-@implementer(IRunSource)
-class MiniSource:
+class MiniSource(MessageSource):
     """The source of PRODUCEs; a body is the list of messages."""
-
-    def messages(self, body: list[Message]) -> Sequence[Message]:
-        """Return the messages."""
-        return body
 
     def run(self, body: list[Message]) -> Run:
         """Return the messages in journal form. Their ids differ, and some may be in the older form."""
         contents = [_OLD if message.legacy else _NEW for message in body] if any(map(_isLegacy, body)) else _NEW
         return Run([headerOf(message) for message in body], [message.payload for message in body], contents)
-
-    def pick(self, body: list[Message], indexes: Sequence[int]) -> list[Message]:
-        """Return the messages at these indexes."""
-        return [body[index] for index in indexes]
 
 
 #: The source of all MiniMQ publications.

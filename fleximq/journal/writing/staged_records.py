@@ -1,7 +1,6 @@
 """Staged records of a pipeline's sink, and the transactions that publish them once per query and batch."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from fleximq.errors import NotKept
 from fleximq.journal.files.segment_summary import StagedBlock
@@ -9,6 +8,7 @@ from fleximq.journal.files.segment_table import SegmentTable
 from fleximq.journal.format.control_frames import CommittedBatch, Transaction
 from fleximq.journal.writing.commit import Commit, StagedRecords, TransactionPart
 from fleximq.journal.writing.group_commit import GroupCommit, appendedOf, sizeOf
+from fleximq.values.records import PublishedRun
 
 #: Staged records expire after this time, in microseconds.
 STAGED_LIFE = 24 * 3600 * 1_000_000
@@ -46,13 +46,18 @@ class StagingArea:
         return tuple(self._committed.values())
 
     def stage(
-        self, query: str, batch: int, part: str, run: Any, found: Callable[[str | None, str | None], None]
+        self,
+        query: str,
+        batch: int,
+        part: str,
+        runs: Sequence[PublishedRun],
+        found: Callable[[str | None, str | None], None],
     ) -> None:
-        """See :class:`fleximq.interfaces.IJournal`; ``run`` lists envelopes, bodies and counts."""
+        """See :class:`fleximq.interfaces.IJournal`."""
         self.expire()
         now = self._now()
         try:
-            appended = [appendedOf(envelope, body, count, now) for envelope, body, count in run]
+            appended = [appendedOf(*each, now) for each in runs]
             staged = StagedRecords(query, batch, part, appended, self._group.next)
 
             def told(offset: int, reason: str | None) -> None:

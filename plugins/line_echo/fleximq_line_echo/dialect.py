@@ -9,20 +9,20 @@ and receives ``TOPIC TEXT`` for every publication to its topics, its own include
 Success is silent. Topics contain no blank; their names are literal.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from twisted.internet.interfaces import IAddress
 from zope.interface import implementer
 
-from fleximq.broker.envelope import ConnectedClient, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.session import ConnectionState, StreamSession
 from fleximq.dialects.stream import StreamFactory
 from fleximq.errors import BadRequest, BrokerError, Forbidden
-from fleximq.interfaces import IForm, ISource, ISubscriber
+from fleximq.interfaces import IForm, ISubscriber
 from fleximq.security.principal import Admitted
 from fleximq.values.message import Content, Message
 from fleximq.wire.minimq_line import LineScanner
@@ -33,17 +33,9 @@ LINE_BYTES = 64 * 1024
 
 
 # A source returns the messages of our runs, a form renders every run for our subscribers.
-@implementer(ISource, IForm)
-class LineForm:
+@implementer(IForm)
+class LineForm(MessageSource):
     """Bodies are lists of messages, deliveries are lines. One instance for all, so each run is rendered once."""
-
-    def messages(self, body: Sequence[Message]) -> Sequence[Message]:
-        """Return the messages of a run."""
-        return body
-
-    def pick(self, body: Sequence[Message], places: Sequence[int]) -> Sequence[Message]:
-        """Return a run of the messages at these indexes."""
-        return [body[place] for place in places]
 
     def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
         """Return the lines for a run of any dialect. A line break in a text becomes a blank."""

@@ -5,11 +5,11 @@ from typing import Any
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.envelope import Envelope
+from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.broker.paths.group_paths import GROUP_PATHS
 from fleximq.errors import BadRequest, NoCapacity
 from fleximq.values.state_records import MAX_GROUP_NAME_BYTES, MAX_GROUPS, GroupForgotten, GroupProgress
-from tests.broker.parts import OneByOne, askAt, makeBroker, text
+from tests.broker.parts import askAt, makeBroker, text
 from tests.slow_journal import SlowJournal
 
 
@@ -29,7 +29,7 @@ class GroupCase(SynchronousTestCase):
 
     def keep(self, *contents: str) -> None:
         """Publish and commit."""
-        envelope = Envelope(self.broker.topicFor(self.client, "d.t"), self.client, OneByOne())
+        envelope = Envelope(self.broker.topicFor(self.client, "d.t"), self.client, MessageSource())
         self.broker.publish(envelope, text(*contents), len(contents))
         self.journal.commit()
 

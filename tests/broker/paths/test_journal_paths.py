@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.envelope import Envelope
+from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, MAX_READ_BYTES, NAME_BYTES
 from fleximq.broker.paths.path_table import ARGUMENT_BYTES
 from fleximq.errors import BadRequest, BrokerError, Forbidden, InvalidTopic
 from fleximq.values.message import Content, Message
 from fleximq.values.records import contentOf
-from tests.broker.parts import Collector, OneByOne, askAt, makeBroker, text
+from tests.broker.parts import Collector, askAt, makeBroker, text
 from tests.slow_journal import SlowJournal
 
 
@@ -38,7 +38,7 @@ class JournalPathCase(SynchronousTestCase):
 
     def keep(self, *contents: str, topic: str = "d.t") -> None:
         """Publish and commit."""
-        envelope = Envelope(self.broker.topicFor(self.client, topic), self.client, OneByOne())
+        envelope = Envelope(self.broker.topicFor(self.client, topic), self.client, MessageSource())
         self.broker.publish(envelope, text(*contents), len(contents))
         self.journal.commit()
 

@@ -11,6 +11,7 @@ from fleximq.limits import Limits
 from fleximq.values.message import Content, Message
 from tests.broker.parts import Friend, text
 from tests.broker.test_broker import BrokerCase
+from tests.journal_records import published
 from tests.slow_journal import SlowJournal
 
 
@@ -131,6 +132,11 @@ class CommitTests(DurableCase):
         self.bring("c")
         self.journal.commit()
         self.assertEqual(taker.payloads(), [b"c"])
+
+    def test_wrongCount(self) -> None:
+        """A source that returns another number of messages is an error of its dialect; the run is not appended."""
+        self.assertRaises(ValueError, self.broker.publish, self.envelope("d"), text("a", "b"), 3)
+        self.assertEqual((self.journal.kept, len(self.envelope("d").topic.pendingRuns)), ([], 0))
 
     def test_leftMeanwhile(self) -> None:
         """The message of a client that has left is delivered all the same."""
@@ -286,7 +292,7 @@ class OrderTests(DurableCase):
         taker = self.takers[self.bob.id]
         self.broker.topics.subscribe(taker, "t", durable=True)
         staged: list[str | None] = []
-        body = [(self.envelope(), text("0"), 1)]
+        body = [published(self.envelope(), text("0"))]
         self.journal.stage("q", 1, "p", body, lambda token, reason: staged.append(token))
         self.journal.commit()
         self.journal.patient = True

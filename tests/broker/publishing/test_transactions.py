@@ -5,6 +5,7 @@ from fleximq.broker.queues.waiting_messages import OVERHEAD
 from fleximq.values.message import Content, Message
 from tests.broker.parts import text
 from tests.broker.publishing.test_pending_commits import DurableCase
+from tests.journal_records import published
 
 
 class WaitingTests(DurableCase):
@@ -22,7 +23,7 @@ class WaitingTests(DurableCase):
     def transact(self, query: str, *contents: str) -> None:
         """Commit a transaction."""
         tokens: list[str] = []
-        run = [(self.envelope(), text(*contents), len(contents))]
+        run = [published(self.envelope(), text(*contents))]
         self.journal.stage(query, 1, "p", run, lambda token, reason: tokens.append(str(token)))
         self.journal.commit()
         self.transactions.commit(query, 1, tokens, lambda offset, reason: None)

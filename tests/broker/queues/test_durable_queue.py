@@ -6,7 +6,7 @@ from typing import Any
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.consumers.state_log import StateLog
-from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
+from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource, QueueDelivery
 from fleximq.broker.queues.durable_queue import DEAD_LETTERS_REFUSED, LOST, DurableQueue
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, EXPIRED, FULL, QUEUED
 from fleximq.broker.queues.queue_state import QueueState
@@ -14,8 +14,8 @@ from fleximq.broker.topics.topic_table import Topic
 from fleximq.interfaces import ISubscriber
 from fleximq.values.message import Message
 from fleximq.values.state_records import QueueAcknowledged, QueueDelivered
-from tests.broker.parts import OneByOne
 from tests.broker.queueing import RETRY, QueueCase, messages, names, only
+from tests.journal_records import published
 from tests.slow_journal import SlowJournal
 
 #: Of messages of one letter, so few are in memory.
@@ -47,14 +47,14 @@ class KeptCase(QueueCase):
     def put(self, names: str, qos: int = 1) -> None:
         """Put messages in as a broker does: what is kept, behind its commit."""
         body = messages(names, qos)
-        envelope = Envelope(self.topic, ConnectedClient(1000, "blipmq", "b"), OneByOne(), qos)
+        envelope = Envelope(self.topic, ConnectedClient(1000, "blipmq", "b"), MessageSource(), qos)
 
         def deliver(offset: int, reason: str | None) -> None:
             placed = envelope._replace(offset=offset)
             self.queue.deliver(QUEUED.render(placed, body, len(body)), len(body))
 
         if qos:
-            self.journal.append(envelope, body, len(body), deliver)
+            self.journal.append(*published(envelope, body), deliver)
             self.journal.commit()
         else:
             deliver(0, None)

@@ -1,37 +1,22 @@
 """Queues: taking, acknowledging, coming again, dying."""
 
-from collections.abc import Sequence
-from typing import Any
-
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
+from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource, QueueDelivery
 from fleximq.broker.queues.queue import QUEUED, SLICE
 from fleximq.broker.queues.waiting_messages import OVERHEAD
 from fleximq.broker.topics.topic_table import Topic
-from fleximq.interfaces import IForm, ISource, ISubscriber
+from fleximq.interfaces import IForm, ISubscriber
 from fleximq.values.message import Message
 from tests.broker.queueing import RETRY, QueueCase, message, messages, names, only
-
-
-@implementer(ISource)
-class _Source:
-    def messages(self, body: Any) -> list[Message]:
-        """Return the body, which is the messages already."""
-        return list(body)
-
-    def pick(self, body: Any, places: Sequence[int]) -> list[Message]:
-        """Return some of them."""
-        return [body[place] for place in places]
 
 
 class FormTests(SynchronousTestCase):
     """What a queue is handed for a run."""
 
     def render(self, qos: int, body: list[Message]) -> list[Message]:
-        envelope = Envelope(Topic("t"), ConnectedClient(1000, "blipmq", "blipmq-1000"), _Source(), qos)
+        envelope = Envelope(Topic("t"), ConnectedClient(1000, "blipmq", "blipmq-1000"), MessageSource(), qos)
         return list(QUEUED.render(envelope, body, len(body)))
 
     def test_form(self) -> None:

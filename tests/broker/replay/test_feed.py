@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.envelope import Envelope
+from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.broker.replay.feed import DeferredForm
 from fleximq.broker.replay.replay import Start
 from fleximq.broker.topics.names import isPattern
@@ -18,7 +18,7 @@ from fleximq.errors import BrokerError
 from fleximq.interfaces import IForm, ISubscriberProxy
 from fleximq.values.patterns import anyOf
 from fleximq.values.records import StoredBatch
-from tests.broker.parts import AsMessages, Collector, OneByOne, makeBroker, text
+from tests.broker.parts import AsMessages, Collector, makeBroker, text
 from tests.slow_journal import SlowJournal
 
 _TOPICS = ("d.a", "d.b", "d.a.x")
@@ -110,7 +110,7 @@ class FeedMachine(RuleBasedStateMachine):
     @rule(topic=st.sampled_from((*_TOPICS, "n")), count=st.integers(1, 4))
     def publish(self, topic: str, count: int) -> None:
         """Publish a run."""
-        envelope = Envelope(self.broker.topicFor(self.publisher, topic), self.publisher, OneByOne())
+        envelope = Envelope(self.broker.topicFor(self.publisher, topic), self.publisher, MessageSource())
         self.broker.publish(envelope, text(*"x" * count), count)
 
     @rule(runs=st.integers(1, 3))

@@ -172,7 +172,7 @@ class MatchTests(TableCase):
             self.table.subscribePattern(taker, pattern)
         for pattern in [*reversed(patterns), *patterns, "x.*", "a.b.c.*"]:
             self.table.unsubscribePattern(taker, pattern)
-        self.assertTrue(self.table._wildcards.empty())
+        self.assertTrue(self.table._wildcards._root.empty())
         self.assertFalse(self.table.hasSubscribers("a"))
 
     def test_tooLong(self) -> None:

@@ -7,7 +7,7 @@ from zope.interface.verify import verifyObject
 
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.dialects.blipmq.messages import SOURCES, renderDeliveries
-from fleximq.interfaces import IRunSource
+from fleximq.interfaces import ISource
 from fleximq.values.message import Content, Message
 from fleximq.values.records import runOf
 from tests.dialects.blipmq.case import publish
@@ -19,7 +19,7 @@ class SourceTests(SynchronousTestCase):
     def test_interface(self) -> None:
         """Both are sources."""
         for source in SOURCES:
-            self.assertTrue(verifyObject(IRunSource, source))
+            self.assertTrue(verifyObject(ISource, source))
 
     def test_messages(self) -> None:
         """The bytes of each become a message with the QoS of the source."""

@@ -1,14 +1,10 @@
 """BlipMQ conversations: PUBLISH, SUBSCRIBE, POLL and ACK."""
 
-from collections.abc import Sequence
 from typing import Any
 
-from zope.interface import implementer
-
-from fleximq.broker.envelope import ConnectedClient, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
 from fleximq.broker.queues.queue import DROPPED
 from fleximq.dialects.blipmq.messages import SOURCES
-from fleximq.interfaces import ISource
 from fleximq.limits import BLIP_FRAME_BYTES, Limits
 from fleximq.values.message import Content, Message
 from fleximq.wire.blipmq_frame import FrameType, encodeFrame
@@ -285,7 +281,7 @@ class OtherDialectsTests(BlipCase):
         id = self.subscribed(peer, "t")
         broker = self.context.broker
         client = broker.join("other")
-        broker.publish(Envelope(broker.topicFor(client, "t"), client, _Single()), message, 1)
+        broker.publish(Envelope(broker.topicFor(client, "t"), client, MessageSource()), [message], 1)
         return peer.ask(poll(id))
 
     def test_text(self) -> None:
@@ -299,15 +295,6 @@ class OtherDialectsTests(BlipCase):
     def test_value(self) -> None:
         """Any other MessagePack value arrives as it is."""
         self.assertEqual(self.deliver(Message(b"\x93\1\2\3", Content.MESSAGEPACK)), publish("t", b"\x93\1\2\3", 1, 1))
-
-
-@implementer(ISource)
-class _Single:
-    def messages(self, body: Message) -> list[Message]:
-        return [body]
-
-    def pick(self, body: Message, places: Sequence[int]) -> Message:
-        return body
 
 
 class EnvelopeTests(BlipCase):

@@ -7,14 +7,13 @@ import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.envelope import ConnectedClient, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.dialects.fleximq.forms import FLEXI_FORM, FlexiSource
-from fleximq.interfaces import IForm, IRunSource, ISource
+from fleximq.interfaces import IForm, ISource
 from fleximq.values.message import Content, Message
 from fleximq.values.records import Run, runOf
 from fleximq.wire.fleximq_header import Header
-from tests.broker.parts import OneByOne
 from tests.wire.flexi_frames import cut, frame
 
 
@@ -37,7 +36,7 @@ class SourceTests(SynchronousTestCase):
 
     def test_interface(self) -> None:
         """It is a source."""
-        verifyObject(IRunSource, FlexiSource(26, Header({})))
+        verifyObject(ISource, FlexiSource(26, Header({})))
 
     def test_messages(self) -> None:
         """The payloads in order, each with the ids of the header; QoS 1, MessagePack."""
@@ -81,7 +80,7 @@ class FormTests(SynchronousTestCase):
 
     def frames(self, *messages: Message, topic: str = "t") -> Sequence[tuple[str, int, Any, Any]]:
         """Return what becomes of messages of another dialect."""
-        heard = cut(rendered(OneByOne(), messages, topic))
+        heard = cut(rendered(MessageSource(), messages, topic))
         return [(each.kind, each.sender, each.header, each.value) for each in heard]
 
     def test_framed(self) -> None:

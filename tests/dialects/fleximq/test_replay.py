@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from fleximq.broker.envelope import Envelope
+from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.limits import Limits
 from fleximq.values.message import Content, Message
-from tests.broker.parts import OneByOne
 from tests.dialects.conversations import inPieces
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer, FlexiServer
 from tests.slow_journal import SlowJournal
@@ -197,7 +196,7 @@ class StartTests(ReplayCase):
         foreign = server.foreign()
         topic = server.broker.topicFor(foreign, "d.t")
         body = [Message(b"text", Content.TEXT, message_id="m1"), Message(b"\xff", Content.BYTES)]
-        server.broker.publish(Envelope(topic, foreign, OneByOne()), body, 2)
+        server.broker.publish(Envelope(topic, foreign, MessageSource()), body, 2)
         self.journal.commit()
         self.settle()
         live = [(each.header, each.value, each.sender) for each in self.bob.messages()]

@@ -4,10 +4,10 @@ from typing import Any
 
 import msgpack
 
-from fleximq.broker.envelope import ConnectedClient, Envelope
+from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
 from fleximq.limits import Limits
 from fleximq.values.message import Content, Message
-from tests.broker.parts import Collector, OneByOne
+from tests.broker.parts import Collector
 from tests.dialects.conversations import inPieces
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer
 from tests.slow_journal import SlowJournal
@@ -386,7 +386,7 @@ class CrossingTests(TopicCase):
         """Publish as a client of another dialect, and return it."""
         client = self.server.foreign()
         broker = self.server.broker
-        broker.publish(Envelope(broker.topicFor(client, topic), client, OneByOne()), messages, len(messages))
+        broker.publish(Envelope(broker.topicFor(client, topic), client, MessageSource()), messages, len(messages))
         self.server.context.turn.flush()
         return client
 

@@ -7,7 +7,7 @@ from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.presence import OwnMessages
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.dialects.identity.form import IDENTITY_FORM, IdentitySource
-from fleximq.interfaces import IForm, IRunSource, ISource
+from fleximq.interfaces import IForm, ISource
 from fleximq.values.message import Content, Message
 from fleximq.values.records import runOf
 from tests.dialects.websocket_peer import TEXT, Frame, decode
@@ -24,7 +24,7 @@ class SourceTests(SynchronousTestCase):
 
     def test_interface(self) -> None:
         """It is a source."""
-        verifyObject(IRunSource, self.source)
+        verifyObject(ISource, self.source)
 
     def test_messages(self) -> None:
         """Its messages are texts that count as QoS 1."""

@@ -12,7 +12,7 @@ from fleximq.journal.files.topic_counts import addCounts, shifted, topicCountsOf
 from fleximq.journal.files.window import Window
 from fleximq.journal.format.frame import FrameError
 from fleximq.values.records import StoredBatch, TopicBounds
-from tests.journal.at_once import JournalAtOnce, envelope
+from tests.journal.at_once import JournalAtOnce, published
 from tests.journal.load import Load
 from tests.journal.recorder import Recorder
 from tests.journal.small import FOLDER, makeSmall
@@ -89,7 +89,7 @@ class SparseTests(SynchronousTestCase):
         journal.open()
         journal.begin()
         for _ in range(400):
-            journal.append(envelope(), [bytes(2000)], 1, lambda offset, reason: None)
+            journal.append(*published([bytes(2000)]), lambda offset, reason: None)
             journal.worker.drain()
         self.segment = journal._segments.all[0]
 
@@ -167,7 +167,7 @@ class SegmentsTests(SynchronousTestCase):
         before = segments.bounds()
         held = dict(before)
         self.assertIs(segments.bounds(), before)
-        journal.append(envelope("new"), [b"x"], 1, lambda offset, reason: None)
+        journal.append(*published([b"x"], "new"), lambda offset, reason: None)
         journal.worker.drain()
         after = segments.bounds()
         self.assertEqual((before, after["new"].count), (held, 1))

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fleximq.values.records import BacklogSize
-from tests.journal.at_once import envelope
+from tests.journal.at_once import published
 from tests.journal.retention.test_segment_removal import SECOND, RetentionCase
 
 
@@ -21,7 +21,7 @@ class WeightsTests(RetentionCase):
     def test_written(self) -> None:
         """The segment that is being written counts as far as it is committed."""
         journal: Any = self.journal
-        journal.append(envelope("a"), [b"x" * 10] * 4, 4, lambda offset, reason: None)
+        journal.append(*published([b"x" * 10] * 4, "a"), lambda offset, reason: None)
         self.assertEqual(self.tell(1), [BacklogSize(0, 0)])
         journal.worker.drain()
         self.assertEqual(

@@ -13,7 +13,7 @@ from fleximq.journal.format.control_frames import LostRange
 from fleximq.journal.format.frame import FrameKind, readHeader
 from fleximq.journal.reading.reader_thread import ReaderThread
 from fleximq.values.records import StoredBatch
-from tests.journal.at_once import JournalAtOnce, envelope
+from tests.journal.at_once import JournalAtOnce, published
 from tests.journal.recorder import Recorder
 from tests.journal.small import FOLDER, Small, contents, makeSmall
 
@@ -203,9 +203,7 @@ class TimeTests(SynchronousTestCase):
         for _ in range(600):
             clock[0] += random.choice((0, 1, 50, 900, -300))
             journal.append(
-                envelope(),
-                [bytes(400)],
-                1,
+                *published([bytes(400)]),
                 lambda offset, reason, at=clock[0]: times.append((offset, at)),  # type: ignore[misc]
             )
             if random.random() < 0.5:
@@ -227,9 +225,9 @@ class EndTests(SynchronousTestCase):
         journal = JournalAtOnce(_folder())
         journal.open()
         journal.begin()
-        journal.append(envelope(), [b"safe"], 1, lambda offset, reason: None)
+        journal.append(*published([b"safe"]), lambda offset, reason: None)
         journal.worker.drain()
-        journal.append(envelope(), [b"not yet"], 1, lambda offset, reason: None)
+        journal.append(*published([b"not yet"]), lambda offset, reason: None)
         work, done = journal.worker.handed.popleft()
         work()
         answers: list[Any] = []

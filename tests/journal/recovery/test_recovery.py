@@ -13,7 +13,7 @@ from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.format.frame import FrameKind
 from fleximq.journal.recovery.recovery import SKIP, recover, verifyTail
 from fleximq.values.state_records import ClientIdsReserved, QueueAcknowledged
-from tests.journal.at_once import JournalAtOnce, envelope
+from tests.journal.at_once import JournalAtOnce, published
 from tests.journal.recorder import Recorder, State, crashes
 from tests.journal.small import FOLDER, contents, makeSmall
 
@@ -227,7 +227,7 @@ class VerifyTailTests(SynchronousTestCase):
         self.journal.open()
         self.journal.begin()
         for number in range(3):
-            self.journal.append(envelope(), [b"%d" % number * 100], 1, lambda offset, reason: None)
+            self.journal.append(*published([b"%d" % number * 100]), lambda offset, reason: None)
             self.journal.worker.drain()
         self.segments = self.journal._segments
         self.name = f"{FOLDER}/{0:020d}.fxj"
@@ -281,6 +281,6 @@ class RealFilesTests(SynchronousTestCase):
             self.assertEqual((found.records, found.clean), (number * 20, True))
             journal.begin()
             for _ in range(20):
-                journal.append(envelope(), [bytes(100)], 1, lambda offset, reason: None)
+                journal.append(*published([bytes(100)]), lambda offset, reason: None)
                 journal.worker.drain()
             journal.close()

@@ -15,7 +15,7 @@ from fleximq.journal.files.survey import Finding, FolderSurvey
 from fleximq.journal.recovery.recovery import recover
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import FreedSpace, SegmentRemoval
-from tests.journal.at_once import JournalAtOnce, envelope
+from tests.journal.at_once import JournalAtOnce, published
 from tests.journal.recorder import Crash, Recorder, State
 from tests.nightly import nightly
 
@@ -62,7 +62,7 @@ class RetentionCase(SynchronousTestCase):
         """Append runs, a frame each: topic, number of messages, bytes in each; then begin a new segment."""
         for topic, count, size in runs:
             body = [f"{topic}{number}".encode().ljust(size, b"-") for number in range(count)]
-            self.journal.append(envelope(topic), body, count, lambda offset, reason: self.assertIsNone(reason))
+            self.journal.append(*published(body, topic), lambda offset, reason: self.assertIsNone(reason))
             self.journal.worker.drain()
         self.roll()
 
@@ -70,7 +70,7 @@ class RetentionCase(SynchronousTestCase):
         """Begin a new segment."""
         segments = len(self.journal._segments)
         self.journal._rollAt = 0
-        self.journal.append(envelope("mark"), [b""], 1, lambda offset, reason: self.assertIsNone(reason))
+        self.journal.append(*published([b""], "mark"), lambda offset, reason: self.assertIsNone(reason))
         self.journal.worker.drain()
         self.assertEqual(len(self.journal._segments), segments + 1)
 
@@ -140,7 +140,7 @@ class WholeSegmentTests(RetentionCase):
 
     def test_written(self) -> None:
         """The segment that is being written is left alone."""
-        self.journal.append(envelope("x"), [b"x"] * 100, 100, lambda offset, reason: None)
+        self.journal.append(*published([b"x"] * 100, "x"), lambda offset, reason: None)
         self.journal.worker.drain()
         self.assertEqual(self.clean(), FreedSpace())
         self.assertEqual(len(recordsOf(self.journal)), 100)
@@ -208,7 +208,7 @@ class PartOfSegmentTests(RetentionCase):
         """Of a frame with several topics a part may stay."""
         for number in range(60):
             topic = "b" if number % 10 == 0 else "a"
-            self.journal.append(envelope(topic), [b"%02d" % number * 50], 1, lambda offset, reason: None)
+            self.journal.append(*published([b"%02d" % number * 50], topic), lambda offset, reason: None)
         self.journal.worker.drain()
         self.roll()
         before = recordsOf(self.journal)
@@ -221,7 +221,7 @@ class PartOfSegmentTests(RetentionCase):
         for number in range(200):
             self.now += SECOND
             topic = "b" if number in (0, 77, 199) else "a"
-            self.journal.append(envelope(topic), [b"%03d" % number * 50], 1, lambda offset, reason: None)
+            self.journal.append(*published([b"%03d" % number * 50], topic), lambda offset, reason: None)
             self.journal.worker.drain()
         self.roll()
         before = recordsOf(self.journal)
@@ -263,7 +263,7 @@ class StagedTests(RetentionCase):
     def stage(self, batch: int, *payloads: bytes, topic: str = "a") -> list[str]:
         """Stage messages and return their tokens."""
         tokens: list[str] = []
-        run = [(envelope(topic), list(payloads), len(payloads))]
+        run = [published(list(payloads), topic)]
         self.journal.stage("q", batch, "0", run, lambda token, reason: tokens.append(token or ""))
         self.journal.worker.drain()
         return tokens
@@ -383,7 +383,7 @@ class Courses(RetentionCase):
         for _ in range(random.randint(1, 20)):
             topic = random.choice(topics)
             body = [random.randbytes(random.choice((0, 5, 200))) for _ in range(random.choice((1, 1, 1, 30)))]
-            self.journal.append(envelope(topic), body, len(body), self.known(topic, body))
+            self.journal.append(*published(body, topic), self.known(topic, body))
             if random.random() < 0.5:
                 self.journal.worker.drain()
         self.journal.worker.drain()
@@ -401,7 +401,7 @@ class Courses(RetentionCase):
         """Stage a batch."""
         self.batch += 1
         topic, body = random.choice("aaab"), [random.randbytes(50) for _ in range(random.randint(1, 5))]
-        run = [(envelope(topic), body, len(body))]
+        run = [published(body, topic)]
         # The time of a message is that of its staging.
         batch, known = self.batch, self.known(topic, body)
         self.journal.stage("q", batch, "0", run, lambda token, reason: self.staged.append((batch, str(token), known)))

@@ -5,7 +5,7 @@ from typing import Any
 from fleximq.errors import NotKept
 from fleximq.journal.writing.staged_records import STAGED_LIFE
 from tests.journal.journal_case import JournalCase, replayed
-from tests.journal.steps import envelopeTo
+from tests.journal.steps import published
 
 HOUR = 3600 * 1_000_000
 
@@ -20,7 +20,7 @@ class StagingCase(JournalCase):
     def stage(self, *bodies: bytes, query: str = "q", batch: int = 1, part: str = "p") -> str:
         """Stage runs, let them be written, and return the token."""
         found: list[tuple[str | None, str | None]] = []
-        run = [(envelopeTo("out"), body, len(body)) for body in bodies]
+        run = [published(body, "out") for body in bodies]
         self.journal.stage(query, batch, part, run, lambda token, reason: found.append((token, reason)))
         self.steps.all()
         ((token, reason),) = found
@@ -217,7 +217,7 @@ class FaultTests(StagingCase):
         self.files.fail("sync")
         found: list[Any] = []
         for _ in range(2):
-            self.journal.stage("q", 1, "p", [(envelopeTo("a"), b"x", 1)], lambda *answer: found.append(answer))
+            self.journal.stage("q", 1, "p", [published(b"x")], lambda *answer: found.append(answer))
             self.steps.all()
         self.assertEqual(found, [(None, "input/output error")] * 2)
 

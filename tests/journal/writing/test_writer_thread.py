@@ -15,7 +15,7 @@ from fleximq.journal.writing.group_commit import appendedOf
 from fleximq.journal.writing.writer_thread import CommitWriter, WriterThread, reasonOf
 from fleximq.values.state_records import ClientIdsReserved
 from tests.journal.faulty_files import FaultyFiles
-from tests.journal.steps import ALWAYS, JOURNAL, envelopeTo, framesIn
+from tests.journal.steps import ALWAYS, JOURNAL, framesIn, published
 
 INTERVAL = Fsync("interval", 50)
 NEVER = Fsync("never")
@@ -43,7 +43,7 @@ class LogCase(SynchronousTestCase):
 
     def run_(self, offset: int) -> Commit:
         """Return a commit with one record."""
-        records = RecordsPart(offset, [appendedOf(envelopeTo("a"), b"x", 1, 5)])
+        records = RecordsPart(offset, [appendedOf(*published(b"x"), 5)])
         return Commit(last=0, next=offset + 1, time=5, parts=[records])
 
     def carried(self, log: CommitWriter, commit: Commit) -> list[str]:

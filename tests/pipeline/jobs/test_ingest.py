@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import JournalError
 from fleximq.values.message import Content
-from tests.nightly import nightly
+from tests.nightly import nightly, repetitions
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.written import TIME, Written
 
@@ -315,7 +315,7 @@ class FailureTests(IngestCase):
             ("before", "_writeIntent"),
             ("after", "_writeIntent"),
         ]
-        for when, name in steps:
+        for when, name in steps[:: repetitions(3, 1)]:
             self.fill(10)
             real = getattr(BatchCommit, name)
 

@@ -27,7 +27,7 @@ from fleximq.pipeline.jobs.replay_schedule import ReplaySchedule
 from fleximq.pipeline.jobs.replay_source import ReplaySlice, mergeSlices
 from tests.broker_process import BrokerProcess
 from tests.conversations.clients import BlipClient, FlexiClient, IdentityClient, MiniClient, Stream
-from tests.nightly import nightly
+from tests.nightly import nightly, repetitions
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.written import TIME, Written
 
@@ -231,7 +231,8 @@ class CrashTests(JournalCase):
         """Wherever it ends, everything was published once in the end."""
         self.patch(replay_source, "ROWS", 2)
         self.patch(replay_source, "_GRAIN", 2)
-        for name, before in (("write", True), ("write", False), ("commit", True), ("commit", False)):
+        steps = (("commit", True), ("write", False), ("write", True), ("commit", False))
+        for name, before in steps[: repetitions(2, 4)]:
             self.crashes(name, 1, before=before)
         self.assertEqual(self.replay(*self.from_)[-1], "20 messages were published")
         self.assertEqual(self.published(), self.everything)

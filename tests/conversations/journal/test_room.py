@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.conversations.clients import Nack
-from tests.conversations.journaled import JournalCase
+from tests.conversations.journal.journaled import JournalCase
 
 LARGE = "x" * 10_000
 #: Seconds: a full journal looks every ten for something that has expired.

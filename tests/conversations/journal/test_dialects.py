@@ -3,7 +3,7 @@
 import time
 
 from tests.conversations.clients import Delivery, Nack
-from tests.conversations.journaled import JournalCase
+from tests.conversations.journal.journaled import JournalCase
 
 
 class FlexiTests(JournalCase):

@@ -5,7 +5,7 @@ import resource
 import signal
 
 from tests.conversations.clients import Nack
-from tests.conversations.journaled import JournalCase
+from tests.conversations.journal.journaled import JournalCase
 
 #: How large a file may get before the system refuses to write on (Python ignores the signal that comes with it).
 ROOM = 256 * 1024

@@ -11,9 +11,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.broker_process import BrokerProcess, runToTheEnd
 from tests.conversations.clients import FlexiClient, Stream
-from tests.conversations.journaled import JournalCase
+from tests.conversations.journal.journaled import JournalCase
 
-SOURCE = str(Path(__file__).parents[2])
+SOURCE = str(Path(__file__).parents[3])
 
 
 def fleximq(*words: str) -> tuple[int, str, str]:

@@ -1,14 +1,14 @@
 """Kills at random moments lose no confirmed message: 3 kills, in the nightly run 100.
 
-``python -m tests.conversations.crash_loop`` takes any number.
+``python -m tests.conversations.journal.crash_loop`` takes any number.
 """
 
 import os
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.conversations.crash_load import Sent
-from tests.conversations.crash_loop import Count, CrashLoop, report
+from tests.conversations.journal.crash_load import Sent
+from tests.conversations.journal.crash_loop import Count, CrashLoop, report
 from tests.nightly import nightly, repetitions
 
 

@@ -2,7 +2,7 @@
 
 ::
 
-    python -m tests.conversations.crash_loop --kills 100
+    python -m tests.conversations.journal.crash_loop --kills 100
 
 prints the report that docs/measurements/crashes.txt shows. Between two kills clients of three dialects publish and
 consume; after each restart a FlexiMQ subscriber reads back everything that was made durable since the last one, and
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from tests.broker_process import BrokerProcess
 from tests.conversations.clients import BlipClient, FlexiClient, MiniClient, Stream
-from tests.conversations.crash_load import (
+from tests.conversations.journal.crash_load import (
     BLIP_TOPIC,
     FLEXI_TOPICS,
     Ledger,

@@ -1,6 +1,6 @@
 """Messages with an id are stored once, also across restarts."""
 
-from tests.conversations.journaled import JournalCase
+from tests.conversations.journal.journaled import JournalCase
 
 
 class OnceTests(JournalCase):

@@ -4,7 +4,7 @@ from typing import Any
 
 from fleximq.journal.format.frame import FrameKind, readHeader
 from tests.conversations.clients import FlexiClient, WebSocketStream
-from tests.conversations.journaled import JournalCase
+from tests.conversations.journal.journaled import JournalCase
 
 
 class ReplayTests(JournalCase):

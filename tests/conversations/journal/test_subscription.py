@@ -1,7 +1,7 @@
 """A BlipMQ subscription with much in it survives a crash."""
 
 from tests.conversations.clients import Delivery
-from tests.conversations.journaled import JournalCase
+from tests.conversations.journal.journaled import JournalCase
 
 PENDING, IN_FLIGHT = 1000, 10
 

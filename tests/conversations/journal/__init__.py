@@ -1,0 +1,1 @@
+"""Conversations with a broker that keeps a journal: restarts, kills, full disks, replays."""
