@@ -66,14 +66,8 @@ class Place:
         named = url or options.get("url")
         if not named:
             raise OptionRefused("the option 'url' is missing: it names the broker, e.g. tcp://localhost:7890")
-        return cls(
-            named,
-            _credentials(options),
-            options.get("caFile"),
-            options.get("certFile"),
-            options.get("keyFile"),
-            _seconds(options),
-        )
+        authority, certificate, key = (options.get(name) for name in ("caFile", "certFile", "keyFile"))
+        return cls(named, _credentials(options), authority, certificate, key, _seconds(options))
 
     def connect(self) -> Client:
         """Return a new client; raises ConnectionLost, JoinRefused, or OptionRefused if a file for TLS cannot be read or

@@ -6,12 +6,12 @@ it by renaming the remaining staged files, writing the ledger and removing the r
 are rubbish.
 
 A staged file is renamed, not copied: repeating :func:`finish` cannot bring back a file that compaction or expiry has
-removed since. Every change of a table's files calls
-:func:`finish` first, under the same lock.
+removed since. Every change of a table's files calls :func:`finish` first, under the same lock.
 """
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -116,9 +116,9 @@ class BatchCommit:
             _makeFolders(files, f"{self.table}/{folder}")
         if staged:
             files.syncFolder(self._staged)
-        rows: dict[str, int] = {}
+        rows: Counter[str] = Counter()
         for each in staged:
-            rows[each.journal] = rows.get(each.journal, 0) + each.rows
+            rows[each.journal] += each.rows
         told = {journal: list(found) for journal, found in gaps.items()}
         for journal, start in batch.start.items():
             had = ledger.journals.get(journal)

@@ -1,6 +1,7 @@
 """Selects the days of a table that are past their retention, and removes them."""
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -104,8 +105,7 @@ def _retention(topic: str, rules: Sequence[Rule]) -> float | None:
 
 
 def _rows(parts: Sequence[MergePart]) -> dict[str, int]:
-    rows: dict[str, int] = {}
-    for part in parts:
-        for span in part.spans:
-            rows[span.journal] = rows.get(span.journal, 0) + span.rows
+    rows: Counter[str] = Counter()
+    for span in (span for part in parts for span in part.spans):
+        rows[span.journal] += span.rows
     return rows

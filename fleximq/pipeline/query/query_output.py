@@ -93,9 +93,7 @@ def _plain(type: pa.DataType) -> pa.DataType:
 
 
 def _value(value: Any, type: pa.DataType | None) -> Any:
-    if value is None or isinstance(value, bool | int | str | Decimal):
-        return value
-    if isinstance(value, float):
+    if value is None or isinstance(value, bool | int | float | str | Decimal):
         return value
     if isinstance(value, bytes):
         return textOf(value)
