@@ -49,11 +49,7 @@ class Answers:
         else:
             self._outbox.take(chunk)
 
-    def later(self, *chunks: bytes) -> Callable[[], None]:
-        """Reserve the place of an answer; it is sent once the returned function was called."""
-        return self.laterList(chunks)
-
-    def laterList(self, chunks: Sequence[bytes]) -> Callable[[], None]:
+    def later(self, chunks: Sequence[bytes]) -> Callable[[], None]:
         """Reserve the place of an answer whose chunks may change until it is sent."""
         entry = self._append(chunks, False)
 

@@ -19,6 +19,7 @@ from zope.interface import implementer
 
 from fleximq.broker.replay.feed import DeferredRun
 from fleximq.broker.traffic import Traffic
+from fleximq.dialects.connection.outbox_state import TRANSITIONS, HalfClose, OutboxEvent, OutboxState
 from fleximq.dialects.connection.slow_consumer import DISCONNECT, Block, PausablePublisher, Policy
 from fleximq.dialects.connection.write_backlog import Chunk, WriteBacklog
 from fleximq.dialects.connection.write_turn import WriteTurn
@@ -34,6 +35,10 @@ _TAIL_BYTES = 1 << 16
 MAX_UNREAD = 1 << 20
 #: Up to this many chunks are passed to the kernel as they are; more are joined first.
 _VECTOR = 16
+# Constants of the module: reading an enum's member costs twice as much.
+_WRITING, _CLOSED = OutboxState.WRITING, OutboxState.CLOSED
+_PAUSED = OutboxState.PAUSED, OutboxState.OVERFLOWED
+_UNREAD = *_PAUSED, OutboxState.DRAINING
 
 
 def markOf(budget: int) -> int:
@@ -54,9 +59,9 @@ class Outbox:
     messages, that end within ``space`` bytes of a run; the session sets it for its form.
     """
 
-    __slots__ = ("_closing", "_direct", "_fresh", "_held", "_last", "_deferred", "_lingering", "_lingers", "_overflow",
-                 "_overflowed", "_paused", "_policy", "_publisher", "_registered", "_reliefs", "_transport", "_turn",
-                 "_unsent", "cut", "limit", "traffic", "waiting")  # fmt: skip
+    __slots__ = ("_deferred", "_direct", "_fresh", "_halfClose", "_held", "_overflow", "_policy", "_publisher",
+                 "_reliefs", "_state", "_transport", "_turn", "_unsent", "cut", "limit", "traffic",
+                 "waiting")  # fmt: skip
 
     def __init__(
         self,
@@ -76,15 +81,10 @@ class Outbox:
         self._deferred: list[
             tuple[DeferredRun, int, PausablePublisher | None]
         ] = []  # received while paused, with their publisher
-        self._last = False
         self._publisher: PausablePublisher | None = None
         self._unsent = 0
-        self._paused = False
-        self._closing = False
-        self._lingers: bool | None = False  # None: the peer has ended its side
-        self._lingering = False
-        self._overflowed = False
-        self._registered = not self._direct
+        self._state = _WRITING
+        self._halfClose = HalfClose.NEVER
         self._reliefs: list[Callable[[], None]] = []
         self.cut: Callable[[Chunk, int], tuple[int, int]] = lambda chunk, space: (0, 0)
         self.limit = limit
@@ -101,12 +101,17 @@ class Outbox:
     @property
     def full(self) -> bool:
         """Whether too much is unread to answer further requests; :meth:`whenRelieved` reports the end of it."""
-        return self._paused and (self.waiting + self._unsent >= MAX_UNREAD or self.space <= 0)
+        return self._state in _UNREAD and (self.waiting + self._unsent >= MAX_UNREAD or self.space <= 0)
 
     @property
     def empty(self) -> bool:
         """Whether it is closed and everything was passed to the system, so that only the peer's end is awaited."""
-        return self._closing and not self._paused
+        return self._state in (OutboxState.HALF_CLOSED, _CLOSED)
+
+    @property
+    def isOpen(self) -> bool:
+        """Whether it accepts output."""
+        return self._state is _WRITING or self._state in _PAUSED
 
     @property
     def reader(self) -> PausablePublisher | None:
@@ -116,10 +121,10 @@ class Outbox:
     def deliver(self, chunk: Chunk, count: int = 1) -> None:
         """Send a run of ``count`` messages at the end of the turn, after all earlier output."""
         self.traffic.messagesOut += count
-        if self._paused:
+        if self._state is not _WRITING:
             if self._deferred:
                 self._applyPolicy()
-            if not self._closing:
+            if self._state in _PAUSED:
                 self._policy.deliver(self, chunk, count)
             return
         fresh = self._fresh
@@ -130,10 +135,10 @@ class Outbox:
     def deliverLate(self, run: DeferredRun, count: int = 1) -> None:
         """Send a run that is rendered here; if the peer does not read, after all writes of the turn."""
         self.traffic.messagesOut += count
-        if self._paused:
-            if not self._closing:
+        if self._state is not _WRITING:
+            if self._state in _PAUSED:
                 if not self._deferred:
-                    self._turn.add(self)
+                    self._turn.later(self._applyPolicy)
                 self._deferred.append((run, count, self._turn.reader))
             return
         fresh = self._fresh
@@ -143,10 +148,10 @@ class Outbox:
 
     def take(self, chunk: Chunk) -> None:
         """Send an answer at the end of the turn, after all earlier output."""
-        if self._paused:
+        if self._state is not _WRITING:
             if self._deferred:
                 self._applyPolicy()
-            if not self._closing:
+            if self._state in _PAUSED:
                 self.hold(chunk)
                 if self.waiting + self._unsent > self.limit * self._policy.answerFactor:
                     self.overflow()
@@ -160,27 +165,24 @@ class Outbox:
         """Buffer these bytes until the peer has read all earlier ones."""
         self.waiting += len(chunk)
         if self._held.append(chunk):
-            self._turn.packLater(self._held)
+            self._turn.later(self._held.pack)
 
     def overflow(self) -> None:
         """Report that the consumer is too slow, once until it has caught up."""
-        if not self._overflowed:
-            self._overflowed = True
+        if self._state is OutboxState.PAUSED:
+            self._step(OutboxEvent.OVERFLOW)
             self._overflow()
 
     def flush(self) -> None:
         """Write the output of this turn, or buffer it while the peer does not read."""
-        if self._deferred:
-            self._postponePolicy()
         fresh = self._fresh
         if not fresh:
             return
         self._fresh = []
-        if self._closing:
-            return
-        if self._paused:
-            for chunk in fresh:  # already framed on WebSockets
-                Outbox.hold(self, chunk)
+        if self._state is not _WRITING:
+            if self._state in _PAUSED:
+                for chunk in fresh:  # already framed on WebSockets
+                    Outbox.hold(self, chunk)
         elif not self._direct:
             self._write(b"".join(fresh))
         elif len(fresh) <= _VECTOR:
@@ -190,13 +192,12 @@ class Outbox:
 
     def close(self) -> None:
         """Send all pending output, then close the connection; later output is dropped."""
-        if self._closing:
+        if not self.isOpen:
             return
         self._applyPolicy()
         self.flush()
-        self._closing = True
-        if not self._paused:
-            self._finish()
+        self._step(OutboxEvent.CLOSE)
+        self._endOutput()
 
     def linger(self) -> None:
         """Make :meth:`close` end only our output, and the connection when the peer has ended its side too.
@@ -204,20 +205,21 @@ class Outbox:
         The system discards sent but unread output when a socket with unread input is closed. Has an effect on plain
         sockets only.
         """
-        if self._lingers is not None:
-            self._lingers = self._direct
+        if self._direct and self._halfClose is HalfClose.NEVER:
+            self._halfClose = HalfClose.WANTED
 
     def finish(self) -> None:
         """The peer has ended its side: stop waiting for it."""
-        self._lingers = None
-        if self._lingering:
-            self._transport.loseConnection()
+        self._halfClose = HalfClose.PEER_ENDED
+        self._endOutput()
 
     def abort(self) -> None:
         """Drop all pending output and close the connection now."""
-        self._closing = True
+        registered = self._state in _UNREAD or not (self._direct or self._state is _CLOSED)
+        self._step(OutboxEvent.LOSE)
         self._forget()
-        self._release()
+        if registered:
+            self._transport.unregisterProducer()
         if hasattr(self._transport, "abortConnection"):
             self._transport.abortConnection()
         else:
@@ -227,21 +229,12 @@ class Outbox:
         """Call once, when no output is buffered any more or the connection is lost."""
         self._reliefs.append(call)
 
-    def _postponePolicy(self) -> None:
-        """Apply the policy only after all other connections have written."""
-        if self._last:
-            self._applyPolicy()
-        else:
-            self._last = True
-            self._turn.add(self)
-
     def _applyPolicy(self) -> None:
         """Apply the policy to deferred deliveries. Runs that it would drop are not rendered."""
         late, self._deferred = self._deferred, []
-        self._last = False
         keepsAll = isinstance(self._policy, Block)
         for run, count, publisher in late:
-            if self._closing:
+            if self._state not in _PAUSED:
                 break
             self._publisher = publisher
             self._policy.deliver(self, run.rendered() if keepsAll or self.space > 0 else b"", count)
@@ -264,7 +257,7 @@ class Outbox:
                 self.waiting += size - sent
                 sent = 0
         if self._held:
-            self._paused = self._registered = True
+            self._step(OutboxEvent.PAUSE)
             self._transport.registerProducer(self, False)  # this requests the first chunk
 
     def _write(self, chunk: Chunk) -> None:
@@ -279,40 +272,44 @@ class Outbox:
 
     def pauseProducing(self) -> None:
         """IPushProducer: the transport's buffer is full."""
-        self._paused = True
+        self._step(OutboxEvent.PAUSE)
 
     def resumeProducing(self) -> None:
         """IPushProducer: the transport has sent its buffer."""
         self._unsent = 0
         self._applyPolicy()
+        if self._state is _CLOSED:  # by the policy
+            return
         if self._direct:
             if self._held:
                 self._pushOn()
                 if self._unsent:
                     return
-            self._release()
-        self._paused = False
+            self._transport.unregisterProducer()
+        self._step(OutboxEvent.RESUME)
         self._catchUpAll()
-        if self._paused:
-            return
-        if self._closing:
-            self._finish()
-        else:
-            self._overflowed = False
+        if self._state is _WRITING:
             self._relieve()
+        self._endOutput()
 
-    def _finish(self) -> None:
-        """Close the connection, after everything was passed to the transport."""
-        self._release()
-        if self._lingers:
-            self._lingering = True
-            self._transport.resumeProducing()  # resume reading in any case; the input is discarded
-            self._transport.loseWriteConnection()
-        else:
-            self._transport.loseConnection()
+    def _endOutput(self) -> None:
+        """Close the connection, or our side of it, when it is closing and everything was passed to the transport."""
+        if self._state is not OutboxState.HALF_CLOSED:
+            return
+        if self._halfClose is HalfClose.WANTED:
+            self._endOurSide()
+            return
+        self._step(OutboxEvent.END)
+        if not self._direct:
+            self._transport.unregisterProducer()
+        self._transport.loseConnection()
+
+    def _endOurSide(self) -> None:
+        self._transport.resumeProducing()  # resume reading in any case; the input is discarded
+        self._transport.loseWriteConnection()
 
     def _catchUpAll(self) -> None:
-        while self._held and not self._paused:
+        while self._held and self._state not in _UNREAD:
             self._catchUp()
 
     def _catchUp(self, maximum: int = _CHUNK_BYTES) -> None:
@@ -341,9 +338,12 @@ class Outbox:
 
     def stopProducing(self) -> None:
         """The connection is lost: drop all output."""
-        self._closing = True
+        self._step(OutboxEvent.LOSE)
         self._forget()
         self._relieve()
+
+    def _step(self, event: OutboxEvent) -> None:
+        self._state = TRANSITIONS[self._state, event]
 
     def _forget(self) -> None:
         self._fresh = []
@@ -356,9 +356,3 @@ class Outbox:
         reliefs, self._reliefs = self._reliefs, []
         for relief in reliefs:
             relief()
-
-    def _release(self) -> None:
-        """Unregister as the transport's producer, so that it may close when it is empty."""
-        if self._registered:
-            self._registered = False
-            self._transport.unregisterProducer()

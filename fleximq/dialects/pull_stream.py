@@ -9,6 +9,7 @@ from enum import Enum
 
 from twisted.internet.interfaces import IDelayedCall
 
+from fleximq.dialects.pull_session import PullSession, PullState
 from fleximq.dialects.session import ConnectionState
 from fleximq.dialects.stream import StreamProtocol
 
@@ -28,6 +29,7 @@ class PullPause(Enum):
 class PullStreamProtocol(StreamProtocol):
     """Pauses reading instead of closing the connection of a slow reader."""
 
+    session: PullSession
     _readTimer: IDelayedCall | None = None
     _space = 0
 
@@ -42,8 +44,8 @@ class PullStreamProtocol(StreamProtocol):
             self.outbox.whenRelieved(self._relieved)
 
     def readerCaughtUp(self) -> None:
-        """Continue the suspended session in the next reactor turn: this may be called during a write."""
-        if self.session.suspended:
+        """Continue the session in the next reactor turn: this may be called during a write."""
+        if self.session.pullState is PullState.AWAITING_READER:
             self._context.clock.callLater(0, self._continue)
 
     def _continue(self) -> None:

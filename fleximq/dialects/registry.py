@@ -38,11 +38,11 @@ class Registry:
 
         :raises SettingError: as the class does.
         """
-        named = _byName("dialect", dialects, _RESERVED)
+        named = _byName("a", "dialect", dialects, _RESERVED)
         _checkClaims(named.values())
         return cls(
             {name: named[name] for name in sorted(named, key=_place)},
-            dict(sorted(_byName("extension", extensions).items())),
+            dict(sorted(_byName("an", "extension", extensions).items())),
         )
 
     def claims(self) -> dict[bytes, str]:
@@ -58,7 +58,7 @@ def installed(find: Callable[[Any], Iterable[Any]] = getPlugins) -> Registry:
     return Registry.of(find(IDialect), find(IBrokerExtension))
 
 
-def _byName(kind: str, plugins: Iterable[Any], reserved: frozenset[str] = frozenset()) -> dict[str, Any]:
+def _byName(article: str, kind: str, plugins: Iterable[Any], reserved: frozenset[str] = frozenset()) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for plugin in plugins:
         name = plugin.name
@@ -68,13 +68,9 @@ def _byName(kind: str, plugins: Iterable[Any], reserved: frozenset[str] = frozen
                 "begins with a letter, and is not http or none"
             )
         if name in named:
-            raise SettingError(f"two plug-ins bring {_article(kind)} named {name}: uninstall one of them")
+            raise SettingError(f"two plug-ins bring {article} {kind} named {name}: uninstall one of them")
         named[name] = plugin
     return named
-
-
-def _article(kind: str) -> str:
-    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
 
 def _place(name: str) -> tuple[int, str]:

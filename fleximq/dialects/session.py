@@ -14,7 +14,7 @@ The states and their transitions::
 """
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from functools import partial
 from typing import ClassVar
@@ -27,8 +27,9 @@ from zope.interface import implementer
 
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.dialects.answers import Answers
-from fleximq.dialects.connection.connection_rate import ConnectionRate
+from fleximq.dialects.connection.connection_rate import ConnectionRate, admittedMessages, overRate
 from fleximq.dialects.connection.credential_check import CredentialExpiry
+from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
 from fleximq.errors import BrokerError, TooLarge, Unauthorized
@@ -71,10 +72,10 @@ class Session(metaclass=ABCMeta):
     """One peer's conversation; subclasses define the messages on the wire.
 
     Subclasses define ``dialect`` and :meth:`answerError`, and call :meth:`letIn`. ``receivedAt`` is the time of the
-    last read, in the clock's seconds; the protocol sets it. ``reason`` is the end reason, "" before the end.
-    ``suspended`` is true while input must wait: for the peer to read its answers, for a credential check, or for a
-    message read from disk. ``rate`` applies rate limits, if any. ``stays`` means that clients are expected to stay
-    connected. ``mayFinish`` means that peers are warned before the broker stops, ``dismissed`` that their time is over.
+    last read, in the clock's seconds; the protocol sets it. ``reason`` is the end reason, "" before the end. ``rate``
+    applies rate limits, if any. ``stays`` means that clients are expected to stay connected. ``mayFinish`` means that
+    peers are warned before the broker stops, ``dismissed`` that their time is over. ``limited`` are the beginnings of
+    messages that :meth:`admittedOf` may refuse.
 
     The protocol sets ``certificate``, which returns the client certificate; ``checking``, called with True when a
     credential check is pending and with False when it is decided; and ``admitted``, the result for credentials in an
@@ -84,6 +85,7 @@ class Session(metaclass=ABCMeta):
     dialect: ClassVar[str]
     mayFinish: ClassVar[bool] = False
     stays: ClassVar[bool] = True
+    limited: ClassVar[tuple[bytes, ...]] = ()
     dismissed = False
     _log = Logger()
 
@@ -104,9 +106,9 @@ class Session(metaclass=ABCMeta):
         self.checking: Callable[[bool], None] = _unheard
         self._check: Deferred[None] | None = None
         self._expiry: CredentialExpiry | None = None
+        self._keepAlive: KeepAlive | None = None
         self.receivedAt = self._began = context.clock.seconds()
         self.listening = True
-        self.suspended = False
         self.reason = ""
         self._deadline: IDelayedCall | None = context.clock.callLater(
             context.settings.handshakeTimeout, self._handshakeLate
@@ -223,6 +225,11 @@ class Session(metaclass=ABCMeta):
         )  # fmt: skip
         return client
 
+    def keepAlive(self, ping: Callable[[], None]) -> None:
+        """Call ``ping`` after one interval of silence, and end after three."""
+        context, expired = self.context, partial(self.end, "keep-alive")
+        self._keepAlive = KeepAlive(context.clock, context.settings.keepalive, self.lastReceived, ping, expired)
+
     def whenDecided(self, call: Callable[[], None]) -> None:
         """Call when all publications of this connection were committed or refused, and the refusals answered."""
         if self.client is None:
@@ -237,6 +244,12 @@ class Session(metaclass=ABCMeta):
         """
         if self.rate is not None:
             self.rate.subscribing()
+
+    def admittedOf(self, messages: Iterable[bytes]) -> Iterable[bytes]:
+        """Return the messages within the client's rates, if others are refused; those are answered."""
+        if self.rate is None or not self.rate.refuses:
+            return messages
+        return admittedMessages(self.limited, self.rate.meter, messages, lambda: self.failed(overRate()))
 
     def refusal(self) -> str | None:
         """Return the reason why this peer may not join with any credentials, or None."""
@@ -362,6 +375,9 @@ class Session(metaclass=ABCMeta):
         self.broker.traffic.end(self.dialect, self.traffic)
         self.handshakeDone()
         self.outbox.stopProducing()
+        if self._keepAlive is not None:
+            self._keepAlive.stop()
+            self._keepAlive = None
         if self.rate is not None:
             self.rate.close()
         if self.client is not None:
@@ -411,6 +427,8 @@ class Session(metaclass=ABCMeta):
 
 class StreamSession(Session):
     """A session that reads a byte stream."""
+
+    _inputEnded = False
 
     @abstractmethod
     def received(self, data: bytes) -> None:

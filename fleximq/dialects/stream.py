@@ -5,6 +5,7 @@ peer that ends its input still receives its pending answers.
 """
 
 import sys
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
@@ -16,12 +17,12 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from fleximq.dialects.connection.connection_rate import maxReadBytes
-from fleximq.dialects.connection.credential_check import CredentialWait, EarlyInput, certificateOf
+from fleximq.dialects.connection.credential_check import CredentialWait, certificateOf
 from fleximq.dialects.connection.read_pauses import ReadPauses
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox, markOf
 from fleximq.dialects.publisher_backpressure import pausePublisher
-from fleximq.dialects.session import ConnectionState, StreamSession
+from fleximq.dialects.session import ConnectionState, Session, StreamSession
 
 #: Read sizes in bytes: first, largest, smallest. The size doubles while reads are full; the largest carries a quarter
 #: more messages of 1 KB than half of it would, and short reads are faster with a small buffer. It halves when
@@ -31,46 +32,36 @@ READ_SECONDS = 0.01
 WRITE_BYTES = 1 << 20
 
 
-@implementer(IHalfCloseableProtocol)
-class StreamProtocol(Protocol):
-    """Passes a stream to one session.
+class SessionProtocol:
+    """Connects a session to its transport, whatever the framing: reads, write turns, and their sizes.
 
     ``connectedAt`` is the clock's time when the connection was made, if another protocol handled it first; the
-    handshake deadline counts from there.
-
-    :param makeSession: a :class:`fleximq.dialects.session.StreamSession` class, or a function that returns one.
+    handshake deadline counts from there. :meth:`begin` sets the session, its outbox and ``readPauses``.
     """
 
+    transport: Any
+    session: Any
+    outbox: Outbox
+    readPauses: ReadPauses
     connectedAt: float | None = None
+    _inputOver = False  # the peer has ended its input during a credential check
+    _fullRead, _maxRead = sys.maxsize, READ_MOST
 
-    def __init__(self, context: Context, makeSession: Callable[[Context, Outbox, IAddress], StreamSession]) -> None:
-        self._context = context
+    def begin(self, context: Context, makeOutbox: Callable[..., Outbox], makeSession: Callable[..., Session]) -> None:
+        """Tune the transport, and make outbox and session."""
+        transport = self.transport
         self._turn = context.turn
         self._seconds = context.clock.seconds
-        self._fullRead, self._maxRead = sys.maxsize, READ_MOST
-        self._makeSession = makeSession
-        self.session: StreamSession = None  # type: ignore[assignment]  # these four are set by connectionMade
-        self.outbox: Outbox = None  # type: ignore[assignment]
-        self.receive: Callable[[bytes], None] = None  # type: ignore[assignment]
-        self.readPauses: ReadPauses = None  # type: ignore[assignment]
-        self._early: EarlyInput | None = None  # during a credential check
-
-    def connectionMade(self) -> None:
-        """Tune the transport and start the session."""
-        transport: Any = self.transport
-        self._maxRead = min(READ_MOST, maxReadBytes(self._context.rates.rules))
+        self._maxRead = min(READ_MOST, maxReadBytes(context.rates.rules))
         self._fullRead = tune(transport, self._maxRead)
-        context = self._context
         self.readPauses = ReadPauses(transport, self._listening)
         mark = markOf(context.settings.limits.outboxBytes)
-        self.outbox = Outbox(transport, self._turn, mark, self._slow, context.policy)
-        self.session = self._makeSession(context, self.outbox, transport.getPeer())
+        self.outbox = makeOutbox(transport, context.turn, mark, self._slow, policy=context.policy)
+        self.session = makeSession(context, self.outbox, transport.getPeer())
         self.session.certificate = partial(certificateOf, transport)
         self.session.checking = self._checking
-        self.receive = self.receiver()
         if self.connectedAt is not None:
             self.session.arrivedAt(self.connectedAt)
-        self.session.opened()
 
     def dataReceived(self, data: bytes) -> None:
         """Process a read, then write once for each outbox that it filled."""
@@ -86,6 +77,47 @@ class StreamProtocol(Protocol):
         turn.flush()
         if len(data) >= self._fullRead:
             self._fullRead = fit(self.transport, self._seconds() - began, self._maxRead)
+
+    @abstractmethod
+    def work(self, data: bytes) -> None:
+        """Pass bytes to the session and answer its errors. May be called outside a read."""
+
+    @abstractmethod
+    def _mayWork(self, data: bytes) -> bool:
+        """Return whether a read may be processed before the session is open."""
+
+    @abstractmethod
+    def _checking(self, waits: bool) -> None:
+        """Pause during a credential check, then continue with the buffered input."""
+
+    def _slow(self) -> None:
+        self.session.slow()
+
+    def _listening(self, listening: bool) -> None:
+        self.session.listening = listening
+        self.session.receivedAt = self._seconds()
+
+
+@implementer(IHalfCloseableProtocol)
+class StreamProtocol(SessionProtocol, Protocol):
+    """Passes a stream to one session.
+
+    :param makeSession: a :class:`fleximq.dialects.session.StreamSession` class, or a function that returns one.
+    """
+
+    session: StreamSession
+    receive: Callable[[bytes], None]
+
+    def __init__(self, context: Context, makeSession: Callable[[Context, Outbox, IAddress], StreamSession]) -> None:
+        self._context = context
+        self._makeSession = makeSession
+        self._early: list[bytes] | None = None  # reads during a credential check
+
+    def connectionMade(self) -> None:
+        """Start the session."""
+        self.begin(self._context, Outbox, self._makeSession)
+        self.receive = self.receiver()
+        self.session.opened()
 
     def work(self, data: bytes) -> None:
         """Pass bytes to the session and answer its errors. May be called outside a read."""
@@ -114,42 +146,39 @@ class StreamProtocol(Protocol):
         return self.session.buffered
 
     def _mayWork(self, data: bytes) -> bool:
-        """Return whether a read may be processed now; it is buffered during a credential check."""
         if self._early is not None:
             self._early.append(data)
             return False
         return self.session.state is ConnectionState.WAITING and self.session.mayReceive(self.buffered)
 
     def _checking(self, waits: bool) -> None:
-        """Pause during a credential check, then continue with the buffered input."""
         if waits:
-            self._early = self._early or EarlyInput()
+            if self._early is None:
+                self._early = []
             self.readPauses.pause(CredentialWait.CHECKED)
         elif self._early is not None:
             early, self._early = self._early, None
-            self._continueWith(early)
+            self._continueWith(b"".join(early))
 
-    def _continueWith(self, early: EarlyInput) -> None:
+    def _continueWith(self, data: bytes) -> None:
         session = self.session
         if session.state in (ConnectionState.WAITING, ConnectionState.OPEN):
             session.attempt(self.resume)
             client = session.client
             if client is not None and client.lastRun and session.broker.hasPendingPublications(client):
                 pausePublisher(session, client, self)
-        data = early.take()
         if data:
             self.dataReceived(data)
         if self._early is not None:  # another check is pending
-            self._early.ended = early.ended
             return
         self.readPauses.resume(CredentialWait.CHECKED)
-        if early.ended:
+        if self._inputOver:
             self.readConnectionLost()
 
     def readConnectionLost(self) -> None:
         """The peer ended its input."""
         if self._early is not None:
-            self._early.ended = True
+            self._inputOver = True
             return
         self.session.inputEnded()
         self.outbox.finish()
@@ -166,13 +195,6 @@ class StreamProtocol(Protocol):
         """The connection is closed."""
         self.session.lost()
         self._turn.flush()
-
-    def _slow(self) -> None:
-        self.session.slow()
-
-    def _listening(self, listening: bool) -> None:
-        self.session.listening = listening
-        self.session.receivedAt = self._seconds()
 
 
 class StreamFactory(Factory):

@@ -32,7 +32,7 @@ class AnswersTests(SynchronousTestCase):
 
     def test_later(self) -> None:
         """A late answer is sent when it is released."""
-        release = self.answers.later(b"a")
+        release = self.answers.later([b"a"])
         self.assertEqual(self.written(), b"")
         self.assertTrue(self.answers.waiting)
         release()
@@ -41,7 +41,7 @@ class AnswersTests(SynchronousTestCase):
 
     def test_behind(self) -> None:
         """What is said behind a late answer waits for it."""
-        release = self.answers.later(b"a")
+        release = self.answers.later([b"a"])
         self.answers.take(b"b")
         self.assertEqual(self.written(), b"")
         release()
@@ -50,7 +50,7 @@ class AnswersTests(SynchronousTestCase):
     def test_changed(self) -> None:
         """The pieces of a late answer are those that there are when it is sent."""
         pieces = [b"a", b"b", b"c"]
-        release = self.answers.laterList(pieces)
+        release = self.answers.later(pieces)
         pieces[1] = b"error"
         release()
         self.assertEqual(self.written(), b"aerrorc")
@@ -59,10 +59,10 @@ class AnswersTests(SynchronousTestCase):
         """What the line takes is known, whether it may be sent or not; what was sent takes nothing."""
         self.answers.take(b"sent")
         self.assertEqual(self.answers.size, 0)
-        first = self.answers.later(b"ab")
+        first = self.answers.later([b"ab"])
         one = self.answers.size
         self.answers.take(b"cd")
-        second = self.answers.laterList([b"e", b"f"])
+        second = self.answers.later([b"e", b"f"])
         self.assertEqual((one > 2, self.answers.size), (True, 3 * one))
         first()
         self.assertEqual(self.answers.size, one)
@@ -71,7 +71,7 @@ class AnswersTests(SynchronousTestCase):
 
     def test_outOfOrder(self) -> None:
         """Late answers keep their places, in whatever order they are released."""
-        first, second = self.answers.later(b"a"), self.answers.later(b"b")
+        first, second = self.answers.later([b"a"]), self.answers.later([b"b"])
         second()
         self.assertEqual(self.written(), b"")
         first()
@@ -79,12 +79,12 @@ class AnswersTests(SynchronousTestCase):
 
     def test_whenSent(self) -> None:
         """Who asks is told when nothing waits any more, once."""
-        release = self.answers.later(b"a")
+        release = self.answers.later([b"a"])
         told: list[bytes] = []
         self.answers.whenSent(lambda: told.append(self.written()))
         self.assertEqual(told, [])
         release()
-        self.answers.later(b"b")()
+        self.answers.later([b"b"])()
         self.assertEqual(told, [b"a"])
 
     def test_whenSentAlready(self) -> None:

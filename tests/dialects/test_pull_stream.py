@@ -8,6 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.blipmq import BlipFactory
 from fleximq.dialects.minimq import MiniFactory
+from fleximq.dialects.pull_session import PullState
 from fleximq.dialects.pull_stream import CHUNK_BYTES, READ_TIMEOUT, PullPause, PullStreamProtocol
 from fleximq.limits import Limits
 from tests.dialects.blipmq.case import auth, hello, ping, poll, pong, publish, subscribe
@@ -126,13 +127,13 @@ class PortionsTests(ConversationCase):
 
     def read(self, peer: Peer) -> bytes:
         """Take all that waits for a peer, and all that comes then."""
-        self.assertTrue(peer.protocol.session.suspended)
+        self.assertIs(peer.protocol.session.pullState, PullState.AWAITING_READER)
         peer.producer.resumeProducing()
         said = peer.heard()
         self.assertFalse(peer.closed)
         self.clock.advance(0)
         self.clock.advance(0)
-        self.assertFalse(peer.protocol.session.suspended)
+        self.assertIs(peer.protocol.session.pullState, PullState.READY)
         return said + peer.heard()
 
     def test_minimq(self) -> None:

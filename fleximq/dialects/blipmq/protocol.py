@@ -15,6 +15,7 @@ from twisted.protocols.policies import ProtocolWrapper
 
 from fleximq.dialects.blipmq.session import BlipSession
 from fleximq.dialects.context import Context
+from fleximq.dialects.pull_session import PullState
 from fleximq.dialects.pull_stream import PullPause, PullStreamProtocol
 from fleximq.dialects.stream import StreamFactory
 
@@ -65,7 +66,7 @@ class BlipProtocol(PullStreamProtocol):
         self._quickAck()
 
     def receiver(self) -> Callable[[bytes], None]:
-        """Return a function that passes a read to the session, and pauses reading while the session is suspended."""
+        """Return a function that passes a read to the session, and pauses reading while the session waits."""
         received, stopWhereStuck = self.session.received, self._stopWhereStuck
 
         def receive(data: bytes) -> None:
@@ -75,14 +76,15 @@ class BlipProtocol(PullStreamProtocol):
         return receive
 
     def resume(self) -> None:
-        """Resume the session after an AUTH, and pause reading while it is suspended."""
+        """Resume the session after an AUTH, and pause reading while it waits."""
         super().resume()
         self._stopWhereStuck()
 
     def _stopWhereStuck(self) -> None:
-        if self.session.loading:
+        state = self.session.pullState
+        if state is PullState.LOADING:
             self.readPauses.pause(PullPause.UNANSWERED)
-        elif self.session.suspended and not self.session.isChecking:
+        elif state is PullState.AWAITING_READER:
             self.waitForReader()
 
     def _loaded(self) -> None:

@@ -18,7 +18,6 @@ from twisted.internet.interfaces import IAddress
 
 from fleximq.broker.consumers.polled_subscription import PolledSubscription
 from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
-from fleximq.dialects.answers import Answers
 from fleximq.dialects.blipmq.messages import (
     SOURCES,
     BlipJoinRefused,
@@ -31,8 +30,9 @@ from fleximq.dialects.connection.connection_rate import admittedRuns, overRate
 from fleximq.dialects.connection.envelope_cache import EnvelopeCache
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.pull_session import PullEvent, PullSession, PullState
 from fleximq.dialects.pull_stream import CHUNK_BYTES
-from fleximq.dialects.session import ConnectionState, NamedLogger, StreamSession
+from fleximq.dialects.session import ConnectionState, NamedLogger
 from fleximq.errors import (
     AuthenticationFailed,
     BadRequest,
@@ -63,6 +63,7 @@ from fleximq.wire.blipmq_payload import (
 _NO_SUBSCRIPTION = 0
 #: The correlation id of frames that answer no request.
 _NO_REQUEST = 0
+_READY = PullState.READY
 
 
 class Phase(Enum):
@@ -73,12 +74,8 @@ class Phase(Enum):
     TALKING = "the client is authenticated"
 
 
-class BlipSession(StreamSession):
-    """One BlipMQ client's conversation.
-
-    While it is ``suspended`` it must get no input. If it is ``loading`` too, it waits for a message from disk or for a
-    commit, and calls ``onReady`` afterwards.
-    """
+class BlipSession(PullSession):
+    """One BlipMQ client's conversation. Input that arrives while it waits is only split into runs."""
 
     _log = NamedLogger("fleximq.dialects.blipmq.BlipSession")
     dialect = "blipmq"
@@ -87,7 +84,6 @@ class BlipSession(StreamSession):
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
-        self.answers: Answers = Answers(outbox)
         self._scanner = BlipScanner()
         self._envelopes = EnvelopeCache(context.envelopeBudget)
         self._owner = ""
@@ -95,9 +91,6 @@ class BlipSession(StreamSession):
         self._runs: Iterator[BlipRun] = iter(())
         self._unanswered: tuple[FrameType, bytes, list[int]] = FrameType.POLL, b"", []
         self._polled = 0
-        self._inputEnded = False
-        self.loading = False
-        self.onReady: Callable[[], None] = _nothing
         self._enter(Phase.GREETING)
 
     def _enter(self, phase: Phase) -> None:
@@ -113,19 +106,17 @@ class BlipSession(StreamSession):
         runs = self._scanner.feed(data)
         if self.rate is not None and self.rate.refuses:
             runs = admittedRuns(self.rate.meter, runs, self._overRate)
-        if not self.suspended:
+        if self.pullState is _READY:
             self._runs = runs
         elif data:
             self._runs = chain(self._runs, runs)
             return
         else:
-            self.suspended = False
+            self.step(PullEvent.RESUME)
             kind, head, correlations = self._unanswered
             self.traffic.messagesIn -= len(correlations)  # they were counted on arrival
             self._runs = chain([(kind, head, correlations, [])] if correlations else [], self._runs)
         self._work()
-        if self._inputEnded and not self.suspended:
-            self.end("client closed")
 
     def _overRate(self, correlations: Sequence[int]) -> None:
         self._refused(overRate(), correlations)
@@ -144,8 +135,10 @@ class BlipSession(StreamSession):
             except Exception:
                 self._errorIds = correlations[:1]
                 raise
-            if self.suspended:
+            if self.pullState is not _READY:
                 return
+        if self._inputEnded:
+            self.end("client closed")
 
     # -- the handshake -----------------------------------------------------------------------------
 
@@ -170,7 +163,8 @@ class BlipSession(StreamSession):
             self.admit(ApiKey(key), then, refused)
         else:
             self.admit(ApiKey(key), then, partial(self._withCertificate, certificate, then, refused))
-        self.suspended = self.isChecking
+        if self.isChecking:
+            self.step(PullEvent.CHECK)
 
     def _withCertificate(
         self,
@@ -201,10 +195,8 @@ class BlipSession(StreamSession):
 
     def resume(self) -> None:
         """Continue after an AUTH."""
-        self.suspended = False
+        self.step(PullEvent.RESUME)
         self._work()
-        if self._inputEnded and not self.suspended:
-            self.end("client closed")
 
     # -- actions of an authenticated client --------------------------------------------------------
 
@@ -234,7 +226,7 @@ class BlipSession(StreamSession):
         if not self.broker.arePublicationsDecided(self._me):
             # Earlier publications of this client reach their topics at the commit; the new subscription must not get
             # them.
-            self.suspended = self.loading = True
+            self.step(PullEvent.LOAD)
             self._unanswered = FrameType.SUBSCRIBE, head, correlations
             self.broker.whenPublicationsDecided(self._continueSoon, self._me)
             return
@@ -242,7 +234,7 @@ class BlipSession(StreamSession):
         subscription = self.broker.openSubscription(self._me, self._owner, topic, qos)
         if subscription.durable:
             answer = [encodeFrame(FrameType.ACK, correlations[0], encodeSubscription(subscription.id))]
-            self.broker.whenCommitted(partial(self._subscribed, correlations, answer, self.answers.laterList(answer)))
+            self.broker.whenCommitted(partial(self._subscribed, correlations, answer, self.answers.later(answer)))
         else:
             self._acknowledge(correlations[0], subscription.id)
 
@@ -258,7 +250,7 @@ class BlipSession(StreamSession):
     def _poll(self, head: bytes, correlations: list[int], messages: list[bytes]) -> None:
         """Answer POLLs in batches, until the queue is empty or the outbox full."""
         id = decodePoll(head)
-        while correlations and not self.suspended:
+        while correlations and self.pullState is _READY:
             deliveries = self.broker.poll(self._me, self._owner, id, len(correlations), CHUNK_BYTES)
             if not deliveries:
                 self._waitFor(self.broker.loading(self._owner, id), head, correlations)
@@ -275,8 +267,9 @@ class BlipSession(StreamSession):
             if self._polled >= CHUNK_BYTES:
                 self._polled = 0
                 self.outbox.flush()
-                self.suspended = self.outbox.full
                 self._unanswered = FrameType.POLL, head, correlations
+                if self.outbox.full:
+                    self.step(PullEvent.OUTBOX_FULL)
 
     def _waitFor(self, subscription: PolledSubscription | None, head: bytes, correlations: list[int]) -> None:
         """Delay these POLLs and all later frames until a message is read from disk or this client's publications are
@@ -286,7 +279,7 @@ class BlipSession(StreamSession):
         """
         if subscription is None and self.broker.arePublicationsDecided(self._me):
             return
-        self.suspended = self.loading = True
+        self.step(PullEvent.LOAD)
         self._unanswered = FrameType.POLL, head, correlations
         if subscription is not None:
             subscription.whenLoaded(self._continueSoon)
@@ -297,7 +290,6 @@ class BlipSession(StreamSession):
         self.context.clock.callLater(0, self._loaded)
 
     def _loaded(self) -> None:
-        self.loading = False
         if self.state is not ConnectionState.CLOSED:
             self.onReady()
 
@@ -308,7 +300,7 @@ class BlipSession(StreamSession):
             self._refused(NotFound("unknown subscription or delivery tag"), unknown)
 
     def _ping(self, head: bytes, correlations: list[int], messages: list[bytes]) -> None:
-        self.broker.whenCommitted(self.answers.later(encodeFrame(FrameType.PONG, correlations[0])), self._me)
+        self.broker.whenCommitted(self.answers.later((encodeFrame(FrameType.PONG, correlations[0]),)), self._me)
 
     def _ignore(self, head: bytes, correlations: list[int], messages: list[bytes]) -> None:
         """Ignore a NACK or PONG of the client: it answers no request."""
@@ -337,7 +329,7 @@ class BlipSession(StreamSession):
     def inputEnded(self) -> None:
         """Answer pending requests, then close."""
         self._inputEnded = True
-        if not self.suspended:
+        if self.pullState is _READY:
             self.end("client closed")
 
     def rightsChanged(self, lost: Sequence[str]) -> None:
@@ -407,10 +399,6 @@ def ownerOf(admitted: Admitted, key: str) -> str:
 def _nacks(correlations: Sequence[int], error: BrokerError) -> bytes:
     payload = encodeNack(*nackOf(error))
     return b"".join([encodeFrame(FrameType.NACK, correlation, payload) for correlation in correlations])
-
-
-def _nothing() -> None:
-    """Do nothing, before a protocol is attached."""
 
 
 def _sendable(subscription: PolledSubscription, deliveries: Sequence[QueueDelivery]) -> list[QueueDelivery]:

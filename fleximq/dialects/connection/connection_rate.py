@@ -32,8 +32,6 @@ MIN_READ_BYTES = 512
 
 _FLEXI = frozenset({MessageType.PUB, MessageType.REQ, MessageType.NOTIF, MessageType.BCAST, MessageType.SUB})
 _BLIP = frozenset({FrameType.PUBLISH, FrameType.SUBSCRIBE, FrameType.POLL})
-_MINI = (b"PRODUCE:", b"CONSUME:")
-_IDENTITY = (b"PUBLISH:", b"SUBSCRIBE:")
 
 
 def overRate() -> TooManyRequests:
@@ -159,27 +157,16 @@ def admittedRuns(meter: Meter, runs: Iterable[BlipRun], refuse: Callable[[list[i
         refuse(correlations[admitted:])
 
 
-def admittedLines(meter: Meter, lines: Iterable[bytes], refuse: Callable[[], None]) -> Iterator[bytes]:
-    """Yield the admitted lines of a MiniMQ connection.
-
-    :param refuse: called for each refused line.
-    """
-    return _admittedOf(_MINI, meter, lines, refuse)
-
-
-def admittedTexts(meter: Meter, texts: Iterable[bytes], refuse: Callable[[], None]) -> Iterator[bytes]:
-    """Yield the admitted texts of an Identity connection.
-
-    :param refuse: called for each refused text.
-    """
-    return _admittedOf(_IDENTITY, meter, texts, refuse)
-
-
-def _admittedOf(
-    beginnings: tuple[bytes, ...], meter: Meter, messages: Iterable[bytes], refuse: Callable[[], None]
+def admittedMessages(
+    limited: tuple[bytes, ...], meter: Meter, messages: Iterable[bytes], refuse: Callable[[], None]
 ) -> Iterator[bytes]:
+    """Yield the admitted messages of a MiniMQ or Identity connection.
+
+    :param limited: the beginnings of messages that may be refused.
+    :param refuse: called for each refused message.
+    """
     for message in messages:
-        if not message.startswith(beginnings):
+        if not message.startswith(limited):
             meter.spend(1, len(message))
         elif not meter.admits(1, len(message)):
             refuse()

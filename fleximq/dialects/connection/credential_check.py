@@ -1,7 +1,7 @@
-"""Input that arrives during a credential check, and the expiry of credentials.
+"""Credentials of connections: the certificate of a transport, and the expiry.
 
 Reading stops while a check runs, but bytes already in the transport may still arrive: one read, or the TLS records made
-of one. They are buffered unparsed.
+of one. Protocols buffer them unparsed.
 """
 
 from collections.abc import Callable
@@ -53,25 +53,6 @@ class CredentialWait(Enum):
     """A reason to pause reading."""
 
     CHECKED = "its credentials are being checked"
-
-
-class EarlyInput:
-    """Buffers reads in order; ``ended`` is set when the peer has ended its input after them."""
-
-    __slots__ = ("_reads", "ended")
-
-    def __init__(self) -> None:
-        self._reads: list[bytes] = []
-        self.ended = False
-
-    def append(self, data: bytes) -> None:
-        """Append a read."""
-        self._reads.append(data)
-
-    def take(self) -> bytes:
-        """Return and remove all buffered bytes."""
-        reads, self._reads = self._reads, []
-        return b"".join(reads)
 
 
 def certificateOf(transport: Any) -> Certificate | None:

@@ -5,11 +5,11 @@ methods of the second, so a read costs no extra call. The new protocol must ther
 ``dataReceived`` later, unless it is a :class:`Handover` itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from twisted.internet.interfaces import IAddress, IDelayedCall, IHalfCloseableProtocol, IProtocol
-from twisted.internet.protocol import Protocol, connectionDone
+from twisted.internet.interfaces import IAddress, IDelayedCall, IHalfCloseableProtocol, IProtocol, IProtocolFactory
+from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -87,6 +87,25 @@ class Handover(Protocol):
     def _endAll(self) -> None:
         transport: Any = self.transport
         transport.loseConnection()
+
+
+class HandoverFactory(Factory[Protocol]):
+    """Starts and stops the factories that it may hand over to, with the first and last port of a listener."""
+
+    noisy = False
+
+    def __init__(self, factories: Iterable[IProtocolFactory]) -> None:
+        self._handedTo = list(factories)
+
+    def startFactory(self) -> None:
+        """Start the factories."""
+        for factory in self._handedTo:
+            factory.doStart()
+
+    def stopFactory(self) -> None:
+        """Stop the factories."""
+        for factory in self._handedTo:
+            factory.doStop()
 
 
 def _nothing() -> None:

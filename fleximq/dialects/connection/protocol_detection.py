@@ -11,11 +11,11 @@ from types import MappingProxyType
 from typing import Any
 
 from twisted.internet.interfaces import IAddress, IProtocolFactory, IReactorTime
-from twisted.internet.protocol import Factory, connectionDone
+from twisted.internet.protocol import connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from fleximq.dialects.connection.handover import Handover
+from fleximq.dialects.connection.handover import Handover, HandoverFactory
 from fleximq.security.peer_address import peerAddress
 from fleximq.values.counted_event import CountedEvent, EventFamily
 
@@ -159,7 +159,7 @@ class SniffingProtocol(Handover):
         self._endAll()
 
 
-class SniffingFactory(Factory[SniffingProtocol]):
+class SniffingFactory(HandoverFactory):
     """Builds the protocols of a port that several dialects share.
 
     :param streams: the factories of the stream dialects, by name.
@@ -169,8 +169,6 @@ class SniffingFactory(Factory[SniffingProtocol]):
     :param counted: called with the reason and 1 for every refused connection.
     :param claims: beginnings that belong to the stream dialects of plug-ins.
     """
-
-    noisy = False
 
     def __init__(
         self,
@@ -184,6 +182,7 @@ class SniffingFactory(Factory[SniffingProtocol]):
         self._factories = dict(streams)
         if http is not None:
             self._factories[Decision.HTTP] = http
+        super().__init__(self._factories.values())
         self.allowed = frozenset(self._factories)
         self.clock = clock
         self.deadline = deadline
@@ -200,13 +199,3 @@ class SniffingFactory(Factory[SniffingProtocol]):
         """Return the protocol of the detected dialect, None if its factory accepts no more connections."""
         factory: Any = self._factories[decision]
         return factory.buildProtocol(address)
-
-    def startFactory(self) -> None:
-        """Start the dialects' factories with the first port."""
-        for factory in self._factories.values():
-            factory.doStart()
-
-    def stopFactory(self) -> None:
-        """Stop the dialects' factories with the last port."""
-        for factory in self._factories.values():
-            factory.doStop()

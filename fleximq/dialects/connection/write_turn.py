@@ -1,11 +1,12 @@
 """One write per connection and reactor turn.
 
-While a read is processed, outboxes with output register here; at its end each writes once. Backlogs of slow readers are
-packed afterwards, when no connection waits any more. Output produced outside a read (a deadline, a lost connection) is
-written in the next reactor turn.
+While a read is processed, outboxes with output register here; at its end each writes once. The work for slow readers
+follows, when no connection waits any more: applying their policy, packing their backlogs. Output produced outside a
+read (a deadline, a lost connection) is written in the next reactor turn.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 from twisted.internet.interfaces import IReactorTime
@@ -13,10 +14,11 @@ from twisted.logger import Logger
 
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.dialects.connection.slow_consumer import PausablePublisher
-from fleximq.dialects.connection.write_backlog import Chunk, WriteBacklog
+from fleximq.dialects.connection.write_backlog import Chunk
 
 _log = Logger("fleximq.dialects.turn.Turn")
 
+_FAILED = "the output of one connection could not be written"
 #: Sheets of a large backlog freed at a time, about 30 us; 64 MiB at once would take 2 ms.
 _FREED = 16
 
@@ -34,14 +36,14 @@ class WriteTurn:
     Set ``open`` while a read is processed, and ``reader`` to its connection; call :meth:`flush` at its end.
     """
 
-    __slots__ = ("_clock", "_unpacked", "_waiting", "open", "reader")
+    __slots__ = ("_clock", "_later", "_waiting", "open", "reader")
 
     def __init__(self, clock: IReactorTime) -> None:
         self.open = False
         self.reader: PausablePublisher | None = None
         self._clock = clock
         self._waiting: list[TurnWriter] = []
-        self._unpacked: dict[WriteBacklog, None] = {}
+        self._later: dict[Callable[[], None], None] = {}
 
     def publishing(self, client: ConnectedClient | None) -> None:
         """Set the publisher of the following publications, which were read earlier."""
@@ -53,11 +55,11 @@ class WriteTurn:
             self._clock.callLater(0, self.flush)
         self._waiting.append(outbox)
 
-    def packLater(self, held: WriteBacklog) -> None:
-        """Pack this backlog after all writes of the turn."""
-        if not self._waiting and not self._unpacked and not self.open:
+    def later(self, call: Callable[[], None]) -> None:
+        """Call once, after all writes of the turn."""
+        if not self._waiting and not self._later and not self.open:
             self._clock.callLater(0, self.flush)
-        self._unpacked[held] = None
+        self._later[call] = None
 
     def freeLater(self, pieces: deque[Chunk]) -> None:
         """Free these chunks a few at a time, in successive reactor turns."""
@@ -67,18 +69,24 @@ class WriteTurn:
             self._clock.callLater(0, self.freeLater, pieces)
 
     def flush(self) -> None:
-        """End the turn: write all pending output, then pack backlogs."""
+        """End the turn: write all pending output, then do the work for slow readers."""
         self.open = False
         self.reader = None
-        while self._waiting:
+        while self._waiting or self._later:
+            if not self._waiting:
+                self._workLater()
             waiting = self._waiting
             self._waiting = []
             for outbox in waiting:
                 try:
                     outbox.flush()
                 except Exception:
-                    _log.failure("the output of one connection could not be written")
-        if self._unpacked:
-            for held in self._unpacked:
-                held.pack()
-            self._unpacked.clear()
+                    _log.failure(_FAILED)
+
+    def _workLater(self) -> None:
+        later, self._later = self._later, {}
+        for call in later:
+            try:
+                call()
+            except Exception:
+                _log.failure(_FAILED)

@@ -144,22 +144,27 @@ def _header(topic: str, message: Message) -> bytes:
     return packHeader(fields)
 
 
+FLEXI_FORM = FlexiForm()
+
+
 @implementer(IForm)
 class LayoutBForm:
-    """Complete PUB frames in layout B."""
+    """The frames of another form in layout B."""
+
+    def __init__(self, form: IForm) -> None:
+        self._form = form
 
     def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
-        """Return the run as frames with the publisher's id."""
-        return toLayoutB(FLEXI_FORM.render(envelope, body, count))
+        """Return the run as frames."""
+        return toLayoutB(self._form.render(envelope, body, count))
 
     def cut(self, frames: bytes | memoryview, space: int) -> tuple[int, int]:
         """Return how many bytes, and how many frames, end within ``space`` bytes."""
         return framesWithinLayoutB(frames, space)
 
 
-#: The form of all FlexiMQ subscribers except those with layout B.
-FLEXI_FORM = FlexiForm()
-LAYOUT_B_FORM = LayoutBForm()
+#: The form of subscribers with layout B; :data:`FLEXI_FORM` is the form of all others.
+LAYOUT_B_FORM = LayoutBForm(FLEXI_FORM)
 
 
 @implementer(IForm)
@@ -183,21 +188,9 @@ class OffsetForm:
         )
 
 
-OFFSET_FORM = OffsetForm()
-
-
-@implementer(IForm)
-class OffsetFormB:
-    """The same in layout B."""
-
-    def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
-        """Return the run as frames."""
-        return toLayoutB(OFFSET_FORM.render(envelope, body, count))
-
-
 #: The forms of subscribers that follow the journal, in layout A and layout B.
-FOLLOWING = DeferredForm(OFFSET_FORM)
-FOLLOWING_B = DeferredForm(OffsetFormB())
+FOLLOWING = DeferredForm(OffsetForm())
+FOLLOWING_B = DeferredForm(LayoutBForm(OffsetForm()))
 #: The forms of subscribers that receive earlier messages first, then live ones.
 PASSING = DeferredForm(FLEXI_FORM)
 PASSING_B = DeferredForm(LAYOUT_B_FORM)

@@ -231,7 +231,7 @@ class FlexiMessages(FlexiReplies):
         if self.broker.arePublicationsDecided(self._me):
             self.answers.take(pong)
         else:
-            self.broker.whenCommitted(self.answers.later(pong), self._me)
+            self.broker.whenCommitted(self.answers.later((pong,)), self._me)
 
     def message_PONG(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Do nothing: receiving it is enough for the keep-alive."""
@@ -250,7 +250,6 @@ class FlexiMessages(FlexiReplies):
 
     def left(self) -> None:
         """Clear cached envelopes."""
-        super().left()
         self._forget()
 
     def _forget(self) -> None:

@@ -10,7 +10,6 @@ from zope.interface import implementer
 
 from fleximq.broker.envelope import BROKER_ID, ConnectedClient
 from fleximq.dialects.answers import Answers
-from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq.forms import FLEXI_FORM, LAYOUT_B_FORM
 from fleximq.dialects.outbox import Outbox
@@ -46,8 +45,6 @@ class FlexiReplies(StreamSession):
         self.id = 0
         self._me: ConnectedClient  # set by the JOIN
         self._named = False
-        self._keepAlive: KeepAlive | None = None
-        self._inputEnded = False
         self._requests = 0  # unanswered requests to the broker itself
 
     def speakLayoutB(self) -> None:
@@ -155,19 +152,10 @@ class FlexiReplies(StreamSession):
             keepalive["interval"] = int(self._keepAlive.interval)
         self.outbox.take(self._encoded(MessageType.PING, {"keepalive": keepalive}))
 
-    def _keepAliveExpired(self) -> None:
-        self.end("keep-alive")
-
     def inputEnded(self) -> None:
         """Send pending answers, then close."""
         self._inputEnded = True
         self.requestDone()
-
-    def left(self) -> None:
-        """Stop the keep-alive."""
-        if self._keepAlive is not None:
-            self._keepAlive.stop()
-            self._keepAlive = None
 
 
 def errorPayload(error: BrokerError) -> bytes:

@@ -18,7 +18,6 @@ from twisted.internet.interfaces import IAddress
 
 from fleximq.broker.topics.topic_table import DeliverCalls
 from fleximq.dialects.connection.connection_rate import admittedSpans, overRate
-from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq.forms import FLEXI_FORM
 from fleximq.dialects.fleximq.messages import FlexiMessages
@@ -232,9 +231,7 @@ class FlexiSession(FlexiMessages):
         self._named = "client_name" in header.fields
         status = {} if self._omitsOk else {"status": int(Status.OK)}
         self._send(MessageType.REP, status | correlation(header.id), sender=self.id)
-        self._keepAlive = KeepAlive(
-            self.context.clock, self.context.settings.keepalive, self.lastReceived, self._ping, self._keepAliveExpired
-        )
+        self.keepAlive(self._ping)
 
     def left(self) -> None:
         """Drop pending input."""

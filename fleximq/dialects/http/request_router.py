@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress, IProtocolFactory, IReactorTime
-from twisted.internet.protocol import Factory, connectionDone
+from twisted.internet.protocol import connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from fleximq.dialects.connection.credential_check import certificateOf
-from fleximq.dialects.connection.handover import Handover
+from fleximq.dialects.connection.handover import Handover, HandoverFactory
 from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.http.request_head import (
     CHALLENGES,
@@ -180,7 +180,7 @@ class UpgradeRequest(NamedTuple):
     peer: Any
 
 
-class RequestRouterFactory(Factory[RequestRouter]):
+class RequestRouterFactory(HandoverFactory):
     """Builds the routers of a listener.
 
     :param webSockets: the factory of each dialect served over WebSocket, by name.
@@ -194,8 +194,6 @@ class RequestRouterFactory(Factory[RequestRouter]):
     :param path: the only path of WebSockets, "" for all.
     """
 
-    noisy = False
-
     def __init__(
         self,
         webSockets: Mapping[str, IProtocolFactory],
@@ -208,6 +206,7 @@ class RequestRouterFactory(Factory[RequestRouter]):
         counted: Callable[[str, int], object] = lambda event, number: None,
         path: str = "",
     ) -> None:
+        super().__init__((site, *webSockets.values()))
         self._webSockets = dict(webSockets)
         self._site = site
         self._admission = admission
@@ -263,16 +262,6 @@ class RequestRouterFactory(Factory[RequestRouter]):
     def _checkOrigin(self, head: RequestHead) -> None:
         if not self._origins.admit(head.only("origin"), head.only("host")):
             raise HttpError(403, "pages of this origin are not admitted, see --allowed-origin")
-
-    def startFactory(self) -> None:
-        """Start the site's and the dialects' factories with the first port."""
-        for factory in (self._site, *self._webSockets.values()):
-            factory.doStart()
-
-    def stopFactory(self) -> None:
-        """Stop the site's and the dialects' factories with the last port."""
-        for factory in (self._site, *self._webSockets.values()):
-            factory.doStop()
 
 
 #: The HTTP status of each error class; all others are 500.

@@ -4,14 +4,12 @@ Consecutive PUBLISHes to one channel in one read are published as one run: each 
 comparison, 0.1 us, instead of a topic look-up.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from twisted.internet.interfaces import IAddress
 from zope.interface import implementer
 
 from fleximq.broker.envelope import ConnectedClient, Envelope
-from fleximq.dialects.connection.connection_rate import admittedTexts, overRate
-from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.context import Context
 from fleximq.dialects.identity.channel_list import ChannelList
 from fleximq.dialects.identity.form import IDENTITY_FORM, RECALLING, IdentitySource, recordTexts
@@ -50,6 +48,7 @@ class IdentitySession(Session):
 
     _log = NamedLogger("fleximq.dialects.identity_ws.IdentitySession")
     dialect = "identity"
+    limited = (b"PUBLISH:", b"SUBSCRIBE:")
     #: A run is rendered when the first subscriber writes it, or reads earlier messages; for slow readers, after all
     #: writes.
     form = RECALLING
@@ -63,7 +62,6 @@ class IdentitySession(Session):
         outbox.cut = IDENTITY_FORM.cut
         self._channels = channels or ChannelList(context)
         self._envelopes: dict[bytes, Envelope] = {}
-        self._keepAlive: KeepAlive | None = None
         self._actions: dict[Word, Callable[[ClientText], None]] = {
             Word.SUBSCRIBE: self._subscribe,
             Word.UNSUBSCRIBE: self._unsubscribe,
@@ -89,9 +87,7 @@ class IdentitySession(Session):
         self._send(encodeIdentity(self.client.name))
         self.outbox.take(self._channels.frame(self.client))
         self._channels.join(self.outbox, self.client)
-        self._keepAlive = KeepAlive(
-            self.context.clock, self.context.settings.keepalive, self.lastReceived, self._ping, self._keepAliveExpired
-        )
+        self.keepAlive(lambda: self.outbox.take(encodeFrame(PING, b"")))
 
     # -- input -------------------------------------------------------------------------------------
 
@@ -110,7 +106,7 @@ class IdentitySession(Session):
         envelope: Envelope | None = None
         beginning, size = b"", 0
         texts: list[bytes] = []
-        for message in self._admitted(messages):
+        for message in self.admittedOf(messages):
             if texts and message.startswith(beginning):
                 texts.append(message[size:])
                 continue
@@ -128,12 +124,6 @@ class IdentitySession(Session):
                 return
         if texts and envelope is not None:
             self._publish(envelope, texts)
-
-    def _admitted(self, messages: Sequence[bytes]) -> Iterable[bytes]:
-        """Return the messages within the client's rates, if excess messages are refused."""
-        if self.rate is None or not self.rate.refuses:
-            return messages
-        return admittedTexts(self.rate.meter, messages, lambda: self.failed(overRate()))
 
     def _perform(self, message: bytes) -> None:
         request = parseText(message)
@@ -201,26 +191,17 @@ class IdentitySession(Session):
         for channel in lost:
             self.failed(Forbidden(f"not permitted any more: {channel}"))
 
-    # -- keep-alive and the end --------------------------------------------------------------------
+    # -- the end ---------------------------------------------------------------------------------
 
     def warn(self) -> None:
         """Send ``ERROR:503:...``; a close frame follows."""
         if self.state is ConnectionState.OPEN:
             self._send(encodeError(int(Status.SERVICE_UNAVAILABLE), "the broker is stopping"))
 
-    def _ping(self) -> None:
-        self.outbox.take(encodeFrame(PING, b""))
-
-    def _keepAliveExpired(self) -> None:
-        self.end("keep-alive")
-
     def left(self) -> None:
-        """Stop the keep-alive and the channel list, and clear cached envelopes."""
+        """Stop the channel list, and clear cached envelopes."""
         self._envelopes.clear()
         self._channels.leave(self.outbox)
-        if self._keepAlive is not None:
-            self._keepAlive.stop()
-            self._keepAlive = None
 
 
 def _beginning(channel: str) -> bytes:

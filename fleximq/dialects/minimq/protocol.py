@@ -12,14 +12,16 @@ from twisted.internet.protocol import connectionDone
 from twisted.protocols.basic import LineReceiver
 from twisted.python.failure import Failure
 
-from fleximq.dialects.connection.connection_rate import admittedLines, overRate
 from fleximq.dialects.context import Context
 from fleximq.dialects.minimq.session import MiniSession
 from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.pull_session import PullState
 from fleximq.dialects.pull_stream import PullPause, PullStreamProtocol
 from fleximq.dialects.stream import StreamFactory
 from fleximq.wire.minimq_line import LineScanner
 from fleximq.wire.ulids import newUlid
+
+_READY = PullState.READY
 
 
 class MiniProtocol(PullStreamProtocol, LineReceiver):
@@ -71,31 +73,24 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
         if data:
             self._reads.append(data)
             session.traffic.messagesIn += data.count(b"\n")
-        elif session.suspended and not self.outbox.full:
+        elif session.pullState is PullState.AWAITING_READER and not self.outbox.full:
             session.readerCaughtUp()
-        while not session.busy:
+        while session.pullState is _READY:
             for line in self._lines:
                 self.lineReceived(line)
-                if session.busy:
+                if session.pullState is not _READY:
                     break
             else:
                 if not self._reads:
                     break
-                self._lines = self._admitted(self._scanner.feed(self._reads.popleft()))
+                self._lines = iter(session.admittedOf(self._scanner.feed(self._reads.popleft())))
         session.readProcessed()
         if self._reads:
             self.readPauses.pause(PullPause.UNANSWERED)
         else:
             self.readPauses.resume(PullPause.UNANSWERED)
-        if session.suspended:
+        if session.pullState is PullState.AWAITING_READER:
             self.waitForReader()
-
-    def _admitted(self, lines: Iterator[bytes]) -> Iterator[bytes]:
-        """Return the lines within the client's rates, if excess lines are refused."""
-        session = self.session
-        if session.rate is None or not session.rate.refuses:
-            return lines
-        return admittedLines(session.rate.meter, lines, lambda: session.failed(overRate()))
 
 
 class MiniFactory(StreamFactory):

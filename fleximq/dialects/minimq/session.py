@@ -1,9 +1,8 @@
 """The MiniMQ dialect: actions and answers for each line (specification: the MiniMQ document and docs/dialects.rst).
 
-Answers are sent in the order of commands. The ids that answer PRODUCEs, and all answers after them, await the commit of
-their messages. A CONSUME is processed only after the commit of this connection's own messages, so that it finds them. A
-waiting command makes the session ``busy``: its protocol buffers the following lines and continues when ``onReady`` is
-called.
+The ids that answer PRODUCEs, and all answers after them, await the commit of their messages. A CONSUME is processed
+only after the commit of this connection's own messages, so that it finds them. While a command waits, the protocol
+buffers the following lines.
 
 Consecutive PRODUCEs to one topic are one publication, and equal CONSUMEs take their messages at once, or one by one
 where CONSUMEs wait (``--consume-wait``).
@@ -19,13 +18,13 @@ from functools import partial
 from twisted.internet.interfaces import IAddress
 
 from fleximq.broker.envelope import ConnectedClient, Envelope, OnDecided, QueueDelivery
-from fleximq.dialects.answers import Answers
 from fleximq.dialects.context import Context
 from fleximq.dialects.minimq.consume_wait import WaitingConsume
 from fleximq.dialects.minimq.messages import SOURCE, MiniJoinRefused, renderAnswers, renderError
 from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.pull_session import PullEvent, PullSession, PullState
 from fleximq.dialects.pull_stream import CHUNK_BYTES
-from fleximq.dialects.session import ConnectionState, NamedLogger, StreamSession
+from fleximq.dialects.session import ConnectionState, NamedLogger
 from fleximq.errors import BrokerError, NoCapacity, NotKept, NotRecorded
 from fleximq.security.principal import Admitted
 from fleximq.wire.minimq_line import NO_MESSAGE, PONG, CommandKind, decodeText, encodeId, parseCommand
@@ -36,28 +35,26 @@ from fleximq.wire.ulids import newUlid
 _CONSUME, _ACK = CommandKind.CONSUME, CommandKind.ACK
 #: Recognised before parsing, since most lines are PRODUCEs.
 _PRODUCE = b"PRODUCE:"
+_READY, _AWAITING_READER = PullState.READY, PullState.AWAITING_READER
 
 
-class MiniSession(StreamSession):
+class MiniSession(PullSession):
     """One MiniMQ client's conversation.
 
-    Lines may be passed to :meth:`received` while ``busy`` is False. :meth:`readProcessed` is called after those of one
-    read, or when no more can be passed for now.
+    Lines may be passed to :meth:`received` while ``pullState`` is READY; then :meth:`readProcessed` is called.
 
     :param newId: returns the ids of v1.0 messages.
     """
 
     _log = NamedLogger("fleximq.dialects.minimq_session.MiniSession")
     dialect = "minimq"
+    limited = (b"PRODUCE:", b"CONSUME:")
     stays = False  # the document describes one connection per command
     #: The client, from the first line on.
     _me: ConnectedClient
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress, newId: Callable[[], str] = newUlid) -> None:
         super().__init__(context, outbox, address)
-        self.busy = False
-        self.onReady: Callable[[], None] = _nothing
-        self.answers: Answers = Answers(outbox)
         self._newId = newId
         self._envelope: Envelope | None = None
         self._topicName = ""
@@ -71,9 +68,7 @@ class MiniSession(StreamSession):
         self._taken = 0
         self._unanswered: tuple[str, int] = "", 0
         self._pendingLine: bytes | None = None
-        self._loading = False
         self._wait: WaitingConsume | None = None
-        self._inputEnded = False
         self._first = b""
 
     # -- lines -------------------------------------------------------------------------------------
@@ -88,7 +83,7 @@ class MiniSession(StreamSession):
                 return
             if self._consumes:
                 self._answerConsumes()
-                if self.busy:
+                if self.pullState is not _READY:
                     self._pendingLine = line
                     return
             if line.startswith(_PRODUCE):
@@ -110,12 +105,12 @@ class MiniSession(StreamSession):
     def readProcessed(self) -> None:
         """Send the answers to the lines so far, and close if the input has ended."""
         self._seal()
-        if self._inputEnded and not self.busy:
+        if self._inputEnded and self.pullState is _READY:
             self.end("client closed")
 
     def readerCaughtUp(self) -> None:
-        """Continue a ``suspended`` session."""
-        self.suspended = self.busy = False
+        """Continue after the peer has read its answers, or after a message was loaded."""
+        self.step(PullEvent.RESUME)
         topic, count = self._unanswered
         try:
             self._take(topic, count)
@@ -123,7 +118,7 @@ class MiniSession(StreamSession):
             for _ in range(count):
                 self.failed(error)
         line = self._pendingLine
-        if line is not None and not self.busy:
+        if line is not None and self.pullState is _READY:
             self._pendingLine = None
             self.received(line)
 
@@ -136,7 +131,8 @@ class MiniSession(StreamSession):
             raise MiniJoinRefused(refusal)
         self._first = line
         self.admit(self.certificate(), self._joined, self._joinFailed)
-        self.busy = self.isChecking
+        if self.isChecking:
+            self.step(PullEvent.CHECK)
         return self.client is not None
 
     def _joined(self, admitted: Admitted) -> None:
@@ -149,7 +145,7 @@ class MiniSession(StreamSession):
 
     def resume(self) -> None:
         """Process the first line, after the client has joined."""
-        self.busy = False
+        self.step(PullEvent.RESUME)
         self.received(self._first)
 
     # -- the action of each command ----------------------------------------------------------------
@@ -216,7 +212,7 @@ class MiniSession(StreamSession):
         if self._awaitOwnMessages:
             self._seal()
         if self.answers.waiting:
-            self.busy = True
+            self.step(PullEvent.COMMIT_PENDING)
             self.answers.whenSent(lambda: self._continueWith(topic))
         elif self.context.settings.consumeWait:
             self._take(topic, 1)
@@ -241,7 +237,7 @@ class MiniSession(StreamSession):
             self._take(topic, 1)
         except BrokerError as error:
             self.failed(error)
-        if self._wait is None and not self._loading:
+        if self._wait is None and self.pullState is not PullState.LOADING:
             self._continueSoon()
 
     def _take(self, topic: str, count: int) -> None:
@@ -249,7 +245,7 @@ class MiniSession(StreamSession):
 
         They are answered in batches. When the outbox is full, the session is suspended.
         """
-        while count and not self.suspended:
+        while count and self.pullState is not _AWAITING_READER:
             deliveries = self._deliveries(topic, count)
             if not deliveries:
                 break
@@ -260,13 +256,14 @@ class MiniSession(StreamSession):
                 self._taken = 0
                 self._seal()
                 self.outbox.flush()
-                self.suspended = self.busy = self.outbox.full
                 self._unanswered = topic, count
-        if not count or self.suspended:
+                if self.outbox.full:
+                    self.step(PullEvent.OUTBOX_FULL)
+        if not count or self.pullState is _AWAITING_READER:
             return
         loading = self.broker.loadingQueue(topic)
         if loading is not None:
-            self._loading = self.busy = True
+            self.step(PullEvent.LOAD)
             self._unanswered = topic, count
             self._seal()
             loading.whenLoaded(lambda: self.context.clock.callLater(0, self._loaded))
@@ -276,18 +273,17 @@ class MiniSession(StreamSession):
             self._batch.append(NO_MESSAGE * count)
             return
         self._seal()
-        self.busy = True
+        self.step(PullEvent.QUEUE_EMPTY)
         self._wait = WaitingConsume(
             self.broker, self.context.clock, self._me, topic, seconds, lambda found: self._waited(topic, found)
         )
 
     def _loaded(self) -> None:
-        self._loading = False
         if self.state is not ConnectionState.OPEN:
             return
         self.readerCaughtUp()
         self._seal()
-        if self.suspended or not self.busy:
+        if self.pullState in (_READY, _AWAITING_READER):
             self.onReady()
 
     def _deliveries(self, topic: str, count: int) -> Sequence[QueueDelivery]:
@@ -313,7 +309,7 @@ class MiniSession(StreamSession):
 
     def _continue(self) -> None:
         if self.state is ConnectionState.OPEN:
-            self.busy = self.suspended
+            self.step(PullEvent.CONTINUE)
             self.onReady()
 
     # -- answers and the end -----------------------------------------------------------------------
@@ -326,9 +322,9 @@ class MiniSession(StreamSession):
             return
         batch, self._batch = self._batch, []
         if self._awaitAllCommits:
-            self.broker.whenCommitted(self.answers.laterList(batch), self._me)
+            self.broker.whenCommitted(self.answers.later(batch), self._me)
         elif self._awaitOwnMessages and not self.broker.arePublicationsDecided(self._me):
-            self.broker.whenPublicationsDecided(self.answers.laterList(batch), self._me)
+            self.broker.whenPublicationsDecided(self.answers.later(batch), self._me)
         else:
             self.answers.take(b"".join(batch))
         self._awaitOwnMessages = self._awaitAllCommits = False
@@ -344,7 +340,7 @@ class MiniSession(StreamSession):
         self._inputEnded = True
         if self._wait is not None:
             self._wait.giveUp()
-        elif not self.busy:
+        elif self.pullState is _READY:
             self.end("client closed")
 
     def close(self) -> None:
@@ -377,7 +373,3 @@ class MiniSession(StreamSession):
         if self._wait is not None:
             self._wait.cancel()
             self._wait = None
-
-
-def _nothing() -> None:
-    """Do nothing, before a protocol is attached."""

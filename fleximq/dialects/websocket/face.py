@@ -18,14 +18,11 @@ from twisted.internet.protocol import connectionDone
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from fleximq.dialects.connection.connection_rate import maxReadBytes
-from fleximq.dialects.connection.credential_check import CredentialWait, certificateOf
-from fleximq.dialects.connection.read_pauses import ReadPauses
+from fleximq.dialects.connection.credential_check import CredentialWait
 from fleximq.dialects.context import Context
-from fleximq.dialects.outbox import markOf
 from fleximq.dialects.publisher_backpressure import pausePublisher
 from fleximq.dialects.session import STOPPED, ConnectionState, Session
-from fleximq.dialects.stream import READ_MOST, fit, tune
+from fleximq.dialects.stream import SessionProtocol
 from fleximq.dialects.websocket.frame_outbox import WebSocketOutbox
 from fleximq.dialects.websocket.inflation import acceptDeflate
 from fleximq.dialects.websocket.protocol import (
@@ -63,7 +60,7 @@ def closeCode(reason: str) -> int:
 
 
 @implementer(IHalfCloseableProtocol)
-class WebSocketSessionProtocol(BoundedProtocol):
+class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignore[misc]  # Autobahn's own bases disagree
     """Passes messages to one session; subclasses implement :meth:`messagesReceived`.
 
     ``admitted`` is the result for the credentials in the request, if it was checked, and ``admission`` the rule that
@@ -71,8 +68,8 @@ class WebSocketSessionProtocol(BoundedProtocol):
     """
 
     factory: "WebSocketFactory"
+    outbox: WebSocketOutbox
     outboxClass: ClassVar[type[WebSocketOutbox]] = WebSocketOutbox
-    connectedAt: float | None = None
     admitted: Admitted | None = None
     admission: IAdmission | None = None
     joinsLater: ClassVar[bool] = False
@@ -81,11 +78,6 @@ class WebSocketSessionProtocol(BoundedProtocol):
     def __init__(self, factory: "WebSocketFactory", limit: int) -> None:
         super().__init__(limit)
         self.factory = factory
-        self.session: Any = None  # a Session, from connectionMade on
-        self._turn = factory.context.turn
-        self._seconds = factory.context.clock.seconds
-        self._fullRead = self._maxRead = 0  # the size of a full read, and its maximum; set by connectionMade
-        self._inputOver = False
         self._closing: tuple[int, str] | None = None
 
     @abstractmethod
@@ -95,50 +87,31 @@ class WebSocketSessionProtocol(BoundedProtocol):
     # -- called by the transport -------------------------------------------------------------------
 
     def connectionMade(self) -> None:
-        """Tune the transport and start the session; it is opened after the handshake."""
-        transport: Any = self.transport
+        """Make the session; it is opened after the handshake."""
         context = self.factory.context
-        self._maxRead = min(READ_MOST, maxReadBytes(context.rates.rules))
-        self._fullRead = tune(transport, self._maxRead)
-        address = transport.getPeer()
-        self.peer = str(address)
-        mark = markOf(context.settings.limits.outboxBytes)
-        self.readPauses = ReadPauses(transport, self._listening)
-        self.outbox = self.outboxClass(transport, self._turn, mark, self._slow, self._farewell, context.policy)
+        self.peer = str(self.transport.getPeer())
         self._connectionMade()
-        self.session = self.factory.makeSession(context, self.outbox, address)
+        self.begin(context, partial(self.outboxClass, farewell=self._farewell), self.factory.makeSession)
         self.session.admitted = self.admitted
         self.session.admission = self.admission or context.admission
-        self.session.certificate = partial(certificateOf, transport)
-        self.session.checking = self._checking
-        if self.connectedAt is not None:
-            self.session.arrivedAt(self.connectedAt)
 
-    def dataReceived(self, data: bytes) -> None:
-        """Process a read, then write once for each outbox that it filled."""
-        if self.session.state is ConnectionState.WAITING and not self.session.mayReceive(self.session.buffered):
-            return
-        self.session.receivedAt = began = self._seconds()
-        self.session.traffic.bytesIn += len(data)
-        turn = self._turn
-        turn.open = True
-        turn.reader = self
-        self._parse(data)
-        turn.flush()
-        if len(data) >= self._fullRead:
-            self._fullRead = fit(self.transport, self._seconds() - began, self._maxRead)
+    def _mayWork(self, data: bytes) -> bool:
+        session = self.session
+        return session.state is not ConnectionState.WAITING or session.mayReceive(session.buffered)
 
-    def _parse(self, data: bytes) -> None:
+    def work(self, data: bytes) -> None:
+        """Parse bytes; an exception ends the session."""
+        session = self.session
         try:
             self.feed(data)
         except Exception:
-            self._log.failure("{dialect}: a read could not be parsed", dialect=self.session.dialect)
-            self.session.end("internal error")
-        client = self.session.client
-        if client is not None and self.session.broker.hasPendingPublications(client):
-            pausePublisher(self.session, client, self)
-        if self.session.rate is not None:
-            self.session.rate.charge(self.readPauses)
+            self._log.failure("{dialect}: a read could not be parsed", dialect=session.dialect)
+            session.end("internal error")
+        client = session.client
+        if client is not None and session.broker.hasPendingPublications(client):
+            pausePublisher(session, client, self)
+        if session.rate is not None:
+            session.rate.charge(self.readPauses)
 
     def readConnectionLost(self) -> None:
         """The peer ended its input: send pending output, then close without awaiting a close frame."""
@@ -182,7 +155,6 @@ class WebSocketSessionProtocol(BoundedProtocol):
                 self.session.attempt(lambda: self.messagesReceived(messages))
 
     def _checking(self, waits: bool) -> None:
-        """Pause during a credential check, then process the buffered input."""
         self.halted = waits
         if waits:
             self.readPauses.pause(CredentialWait.CHECKED)
@@ -190,7 +162,7 @@ class WebSocketSessionProtocol(BoundedProtocol):
         if self.session.state in (ConnectionState.WAITING, ConnectionState.OPEN):
             self.session.attempt(self.session.resume)
             self.deliverMessages()
-            self._parse(b"")
+            self.work(b"")
         if not self.halted:
             self.readPauses.resume(CredentialWait.CHECKED)
             if self._inputOver:
@@ -223,13 +195,6 @@ class WebSocketSessionProtocol(BoundedProtocol):
         code, words = self._closing or (closeCode(self.session.reason), self.session.reason)
         self.sendCloseFrame(code, encode_truncate(words, _WORDS_BYTES))
         return not self.violated and not self._inputOver
-
-    def _listening(self, listening: bool) -> None:
-        self.session.listening = listening
-        self.session.receivedAt = self._seconds()
-
-    def _slow(self) -> None:
-        self.session.slow()
 
 
 class WebSocketFactory(WebSocketServerFactory):

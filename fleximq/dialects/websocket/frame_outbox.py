@@ -7,8 +7,7 @@ preserved: a PONG follows the answers to messages before its PING, the close fra
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fleximq.dialects.connection.slow_consumer import DISCONNECT, Policy
-from fleximq.dialects.connection.write_turn import WriteTurn
+from fleximq.dialects.connection.outbox_state import HalfClose
 from fleximq.dialects.outbox import Chunk, Outbox
 from fleximq.wire.websocket_frame import BINARY, frameHead
 
@@ -23,20 +22,11 @@ class WebSocketOutbox(Outbox):
         be awaited. Then :meth:`finish` closes the connection.
     """
 
-    __slots__ = ("_awaiting", "_farewell")
+    __slots__ = ("_farewell",)
 
-    def __init__(
-        self,
-        transport: Any,
-        turn: WriteTurn,
-        limit: int,
-        overflow: Callable[[], None],
-        farewell: Callable[[], bool],
-        policy: Policy = DISCONNECT,
-    ) -> None:
-        super().__init__(transport, turn, limit, overflow, policy)
+    def __init__(self, *arguments: Any, farewell: Callable[[], bool], **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self._farewell = farewell
-        self._awaiting = False
 
     def takeFrame(self, frame: bytes) -> None:
         """Send a complete frame, or the head of an HTTP response, at the end of the turn."""
@@ -44,23 +34,15 @@ class WebSocketOutbox(Outbox):
 
     def close(self) -> None:
         """Send pending output and a close frame; :meth:`finish` closes the connection if the peer's is awaited."""
-        if not self._closing:
-            self._awaiting = self._farewell()
+        if self.isOpen:
+            self._halfClose = HalfClose.WANTED if self._farewell() else HalfClose.NEVER
             super().close()
 
     def linger(self) -> None:
         """Do nothing: the peer's close frame is awaited in any case."""
 
-    def finish(self) -> None:
-        """Stop waiting for the peer: close the connection after pending output."""
-        if self._awaiting:
-            self._awaiting = False
-            if not self._paused:
-                self._finish()
-
-    def _finish(self) -> None:
-        if not self._awaiting:
-            super()._finish()
+    def _endOurSide(self) -> None:
+        """Do nothing: the close frame was sent."""
 
 
 class FramingOutbox(WebSocketOutbox):
@@ -72,20 +54,19 @@ class FramingOutbox(WebSocketOutbox):
 
     __slots__ = ("_framed",)
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self._framed: list[Chunk] = []
 
     def takeFrame(self, frame: bytes) -> None:
         """Send a complete frame after all earlier bytes."""
         self.take(b"")
-        if self._paused:
-            if not self._closing:
-                super().hold(frame)
-            return
-        self._framed += _messages(self._fresh)
-        self._framed.append(frame)
-        self._fresh = [b""]
+        if self._fresh:
+            self._framed += _messages(self._fresh)
+            self._framed.append(frame)
+            self._fresh = [b""]
+        elif self.isOpen:
+            super().hold(frame)
 
     def hold(self, chunk: Chunk) -> None:
         """Buffer these bytes as a message of their own."""

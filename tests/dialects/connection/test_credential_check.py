@@ -11,7 +11,7 @@ from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.blipmq import BlipFactory
-from fleximq.dialects.connection.credential_check import EarlyInput, certificateOf
+from fleximq.dialects.connection.credential_check import certificateOf
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.fleximq_ws import FlexiWebSocketFactory
 from fleximq.dialects.minimq import MiniFactory
@@ -24,17 +24,6 @@ from tests.dialects.conversations import Peer, makeContext
 from tests.dialects.test_fleximq_ws import FlexiWebSocketPeer
 from tests.dialects.websocket_peer import masked
 from tests.wire.flexi_frames import cut, frame
-
-
-class EarlyTests(SynchronousTestCase):
-    """Reads that came too early."""
-
-    def test_order(self) -> None:
-        """They come back joined, in their order, once."""
-        early = EarlyInput()
-        for read in (b"a", b"bc", b"d"):
-            early.append(read)
-        self.assertEqual([early.take(), early.take()], [b"abcd", b""])
 
 
 class BegunTests(SynchronousTestCase):

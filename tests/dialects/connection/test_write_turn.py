@@ -5,7 +5,7 @@ from collections import deque
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.connection.write_backlog import Chunk, WriteBacklog
+from fleximq.dialects.connection.write_backlog import Chunk
 from fleximq.dialects.connection.write_turn import WriteTurn
 
 
@@ -37,18 +37,6 @@ class Written:
     def flush(self) -> None:
         """Note it."""
         self._order.append("write")
-
-
-class Unread(WriteBacklog):
-    """Notes when it was packed."""
-
-    def __init__(self, order: list[str]) -> None:
-        super().__init__()
-        self._order = order
-
-    def pack(self) -> None:
-        """Note it."""
-        self._order.append("pack")
 
 
 class TurnTests(SynchronousTestCase):
@@ -118,7 +106,7 @@ class TurnTests(SynchronousTestCase):
         """What a slow reader left is packed when all have written, though it was noted before; once."""
         order: list[str] = []
         self.turn.open = True
-        self.turn.packLater(Unread(order))
+        self.turn.later(lambda: order.append("pack"))
         self.turn.add(Written(order))
         self.turn.flush()
         self.turn.flush()
@@ -127,7 +115,7 @@ class TurnTests(SynchronousTestCase):
     def test_packsOutside(self) -> None:
         """Outside of a turn that is done in the clock's next round."""
         order: list[str] = []
-        self.turn.packLater(Unread(order))
+        self.turn.later(lambda: order.append("pack"))
         self.clock.advance(0)
         self.assertEqual((order, self.clock.getDelayedCalls()), (["pack"], []))
 

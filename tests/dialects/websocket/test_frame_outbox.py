@@ -24,7 +24,7 @@ class OutboxCase(SynchronousTestCase):
         self.turn = WriteTurn(Clock())
         self.farewells = 0
         self.overflows = 0
-        self.outbox = self.outboxClass(self.transport, self.turn, 1000, self._overflow, self._farewell)
+        self.outbox = self.outboxClass(self.transport, self.turn, 1000, self._overflow, farewell=self._farewell)
 
     def _overflow(self) -> None:
         self.overflows += 1
