@@ -48,15 +48,13 @@ def markOf(budget: int) -> int:
 
 @implementer(IPushProducer, IPullProducer)
 class Outbox:
-    """Collects chunks and writes them in order.
+    """Collects chunks and writes them in order; every byte of the connection must pass through it.
 
-    :param transport: every byte of the connection must pass through its outbox.
     :param limit: the mark: unsent bytes above which the consumer is too slow.
-    :param overflow: called once when the policy gives up on the consumer.
-    :param policy: applied to deliveries over the mark.
+    :param overflow: called once, when the policy gives up on the consumer.
 
-    ``traffic`` counts both directions of the connection. ``cut(chunk, space)`` returns the number of bytes, and of
-    messages, that end within ``space`` bytes of a run; the session sets it for its form.
+    ``traffic`` counts both directions. ``cut(chunk, space)``, set by the session, returns the number of bytes, and of
+    messages, that end within ``space`` bytes of a run.
     """
 
     __slots__ = ("_deferred", "_direct", "_fresh", "_halfClose", "_held", "_overflow", "_policy", "_publisher",
@@ -241,7 +239,6 @@ class Outbox:
         self._publisher = None
 
     def _send(self, chunks: Sequence[Chunk]) -> None:
-        """Pass chunks to the kernel, and buffer the part that it does not take."""
         socket = self._transport.socket
         try:
             sent = socket.send(chunks[0]) if len(chunks) == 1 else socket.sendmsg(chunks)
@@ -322,7 +319,7 @@ class Outbox:
     def _pushOn(self) -> None:
         """Pass backlog to the kernel directly, then enough to the transport that it asks again.
 
-        The transport alone would copy everything and send it in smaller chunks.
+        The transport alone would send it in smaller chunks.
         """
         chunk = self._held.takeView(_CHUNK_BYTES)
         try:
