@@ -11,10 +11,9 @@ from fleximq.status import Status
 
 
 class BrokerError(Exception):
-    """A request of a client failed.
+    """A request of a client failed; ``str(error)`` is the sentence that the client may read.
 
-    ``status`` is the code of the FlexiMQ document (section 5.1); ``closes`` says whether the connection ends after the
-    answer. ``str(error)`` is the sentence that the client may read.
+    ``status`` is the code of the FlexiMQ document (section 5.1); ``closes``: the connection ends after the answer.
     """
 
     status: ClassVar[Status] = Status.INTERNAL_SERVER_ERROR
@@ -98,8 +97,8 @@ class NoCapacity(BrokerError):
 class NotKept(BrokerError):
     """A durable publish failed: a queue is full or the journal failed (500).
 
-    ``refused`` holds the indexes, in their run, of the failed messages; the others were accepted. ``reason`` is the
-    part of the sentence after the colon.
+    ``refused`` are the indexes, in their run, of the failed messages; the others were accepted. ``reason`` is the part
+    of the sentence after the colon.
     """
 
     status = Status.INTERNAL_SERVER_ERROR

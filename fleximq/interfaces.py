@@ -19,9 +19,7 @@ class ISource(Interface):
     """
 
     def messages(body: Any) -> Sequence[Message]:
-        """Return the messages of a run, in order. ``body`` is the object that the dialect gave to
-        ``Broker.publish``.
-        """
+        """Return the messages of a run, in order."""
 
     def run(body: Any) -> "Run":
         """Return the run as the journal stores it: payloads in the publisher's form, and headers."""
@@ -34,11 +32,10 @@ class IForm(Interface):
     """The form in which a group of subscribers receives deliveries. A run is rendered once per form."""
 
     def render(envelope: Any, body: Any, count: int) -> Any:
-        """Return the object that each subscriber of this form receives for this run.
+        """Return the object that each subscriber of this form receives for a run of ``count`` messages.
 
-        :param envelope: the :class:`fleximq.broker.envelope.Envelope` that all messages of the run share.
-        :param body: the run as its publisher's dialect gave it.
-        :param count: the number of messages in it, at least 1.
+        ``envelope`` is the :class:`fleximq.broker.envelope.Envelope` that they share, ``body`` is as in
+        :class:`ISource`.
         """
 
 
@@ -106,8 +103,7 @@ class IRecordWatcher(Interface):
     def decided(envelope: Any, body: Any, count: int, reason: str | None) -> None:
         """The run was committed and will be delivered next (reason None), or it was refused.
 
-        :param envelope: with the offset of the first message, if the run was committed.
-        :param body: the same object that ``appended`` was given.
+        A committed run's envelope has the offset of its first message; ``body`` is the object given to ``appended``.
         """
 
 
@@ -148,8 +144,8 @@ class IAdmission(Interface):
     def admit(credentials: Any, address: Any) -> Any:
         """Return a Deferred of :class:`fleximq.security.principal.Admitted`.
 
-        :param credentials: one of :mod:`fleximq.security.credentials`, or None if the peer sent none.
-        :param address: the peer's address; its wrong attempts are counted.
+        ``credentials`` are one of :mod:`fleximq.security.credentials`, or None if the peer sent none. Wrong attempts of
+        the peer's address are counted.
 
         It fails with Unauthorized (none, or wrong ones), AuthenticationFailed (a kind that no method checks),
         JoinRejected (refused by a policy) or NoCapacity (they cannot be checked now).
@@ -348,8 +344,5 @@ class IBrokerExtension(Interface):
         """Return the service, an ``IService``, which begins its work when it is started.
 
         If starting it raises :exc:`fleximq.errors.SettingError`, the broker does not start either; after any other
-        exception the broker runs without it.
-
-        :param context: an :class:`IExtensionContext`.
-        :param configuration: the result of :meth:`configure`.
+        exception the broker runs without it. ``context`` is an :class:`IExtensionContext`.
         """

@@ -57,9 +57,8 @@ class Limits:
     requests: int = 10_000
 
     def __post_init__(self) -> None:
-        within("max-message", self.message, KIBIBYTE, GIBIBYTE)
-        within("max-line", self.line, KIBIBYTE, GIBIBYTE)
-        within("max-text", self.text, KIBIBYTE, GIBIBYTE)
+        for name in ("message", "line", "text"):
+            within(f"max-{name}", getattr(self, name), KIBIBYTE, GIBIBYTE)
         for name, value in (
             ("queue-messages", self.queueMessages),
             ("queue-bytes", self.queueBytes),

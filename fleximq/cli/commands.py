@@ -23,10 +23,7 @@ SHELLS = ("bash", "zsh", "tcsh")
 
 
 def completion(parser: Callable[[], ArgumentParser]) -> Command:
-    """Return the command ``completion``.
-
-    :param parser: makes the complete parser.
-    """
+    """Return the command ``completion``. ``parser``: makes the complete parser."""
 
     def prepare(own: ArgumentParser) -> None:
         own.add_argument("shell", metavar="SHELL", choices=SHELLS, help=f"one of {', '.join(SHELLS)}")

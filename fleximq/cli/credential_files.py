@@ -19,9 +19,9 @@ from fleximq.security.principal import isRole
 from fleximq.security.secret_files import CredentialEntry, CredentialFile
 
 
-def addArguments(parser: ArgumentParser, file: str) -> None:
+def addArguments(scheme: str, parser: ArgumentParser) -> None:
     """Add the arguments that the three commands share."""
-    parser.add_argument("file", metavar="FILE", help=file)
+    parser.add_argument("file", metavar="FILE", help=f"the file, as for --auth {scheme}:FILE; created if missing")
     parser.add_argument("name", metavar="NAME", type=_name, help="the principal's name")
     parser.add_argument("--delete", action="store_true", help="remove all entries of this name from the file")
     parser.add_argument(
@@ -40,15 +40,21 @@ def changeFile(
         secret_files.writeEntries(path, by(_read(path, fault)))
 
 
-def linesWithout(found: CredentialFile, path: str, name: str) -> tuple[CredentialEntry | str, ...]:
-    """Return the lines except those of a name.
+def deleteEntries(path: str, fault: Callable[[str], str | None], name: str) -> int:
+    """Remove all entries of a name from a file, report that, and return 0.
 
-    :raises SettingError: there is no line of this name.
+    :raises SettingError: there is none, or the file cannot be read or written, or is invalid.
     """
-    left = tuple(each for each in found.lines if not (isinstance(each, CredentialEntry) and each.name == name))
-    if len(left) == len(found.lines):
-        raise SettingError(f"there is no entry named {name} in {path}")
-    return left
+
+    def lines(found: CredentialFile) -> tuple[CredentialEntry | str, ...]:
+        left = tuple(each for each in found.lines if not (isinstance(each, CredentialEntry) and each.name == name))
+        if len(left) == len(found.lines):
+            raise SettingError(f"there is no entry named {name} in {path}")
+        return left
+
+    changeFile(path, fault, lines)
+    print(f"{name} is not in {path} any more")
+    return 0
 
 
 def reportingErrors(work: Callable[[Namespace], int]) -> Callable[[Namespace], int]:
@@ -68,10 +74,7 @@ def reportingErrors(work: Callable[[Namespace], int]) -> Callable[[Namespace], i
 
 
 def firstInputLine(what: str) -> str:
-    """Return the first line of standard input, without its end.
-
-    :raises SettingError: it is empty or not UTF-8.
-    """
+    """Return the first line of standard input, without its end; raises SettingError if it is empty or not UTF-8."""
     try:
         line = sys.stdin.readline()
     except UnicodeDecodeError:
@@ -130,19 +133,9 @@ def setSecret(path: str, name: str, secret: str, roles: tuple[str, ...] | None =
     changeFile(path, hashed_secrets.faultOfHash, lines)
 
 
-def deleteSecrets(path: str, name: str) -> None:
-    """Remove all secrets of a principal.
-
-    :raises SettingError: there is no principal of this name, or the file cannot be read or written.
-    """
-    changeFile(path, hashed_secrets.faultOfHash, lambda found: linesWithout(found, path, name))
-
-
 def _runSecret(what: str, prefix: str, arguments: Namespace) -> int:
     if arguments.delete:
-        deleteSecrets(arguments.file, arguments.name)
-        print(f"{arguments.name} is not in {arguments.file} any more")
-        return 0
+        return deleteEntries(arguments.file, hashed_secrets.faultOfHash, arguments.name)
     secret = firstInputLine(what) if arguments.stdin else prefix + secrets.token_urlsafe(32)
     if len(secret) > hashed_secrets.LONGEST:
         raise SettingError(f"the {what} has more than {hashed_secrets.LONGEST} characters")
@@ -157,7 +150,7 @@ def _runSecret(what: str, prefix: str, arguments: Namespace) -> int:
 
 
 def _prepareSecret(what: str, scheme: str, parser: ArgumentParser) -> None:
-    addArguments(parser, f"the file, as for --auth {scheme}:FILE; created if missing")
+    addArguments(scheme, parser)
     parser.add_argument(
         "--beside", action="store_true", help="retain the earlier entries of NAME, so that both are valid"
     )
@@ -193,21 +186,11 @@ def setPassword(path: str, name: str, password: str, roles: tuple[str, ...] | No
     changeFile(path, passwords.faultOfHash, lines)
 
 
-def deletePassword(path: str, name: str) -> None:
-    """Remove a principal.
-
-    :raises SettingError: there is no principal of this name, or the file cannot be read or written.
-    """
-    changeFile(path, passwords.faultOfHash, lambda found: linesWithout(found, path, name))
-
-
 def _runPasswd(arguments: Namespace) -> int:
     if arguments.delete:
-        deletePassword(arguments.file, arguments.name)
-        print(f"{arguments.name} is not in {arguments.file} any more")
-    else:
-        setPassword(arguments.file, arguments.name, _password(arguments.name), arguments.roles)
-        print(f"the password of {arguments.name} is set in {arguments.file}")
+        return deleteEntries(arguments.file, passwords.faultOfHash, arguments.name)
+    setPassword(arguments.file, arguments.name, _password(arguments.name), arguments.roles)
+    print(f"the password of {arguments.name} is set in {arguments.file}")
     return 0
 
 
@@ -229,12 +212,9 @@ def _password(name: str) -> str:
     return password
 
 
-def _preparePasswd(parser: ArgumentParser) -> None:
-    addArguments(parser, "the file, as for --auth passwords:FILE; created if missing")
-
-
 #: The command.
 PASSWD = Command(
-    "passwd", "Make, change or delete a password; it is prompted for, or read from standard input.", _preparePasswd,
+    "passwd", "Make, change or delete a password; it is prompted for, or read from standard input.",
+    partial(addArguments, "passwords"),
     reportingErrors(_runPasswd),
 )  # fmt: skip

@@ -119,10 +119,7 @@ LINGER = 30.0
 
 @implementer(IStreamServerEndpoint)
 class TlsEndpoint:
-    """Listens with TLS where another endpoint listens.
-
-    :param clock: aborts connections that do not close in time.
-    """
+    """Listens with TLS where another endpoint listens. ``clock``: aborts connections that do not close in time."""
 
     def __init__(self, inner: IStreamServerEndpoint, certificate: RenewingCertificate, clock: Any) -> None:
         self.certificate = certificate

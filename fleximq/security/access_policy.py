@@ -51,10 +51,7 @@ class Admission:
         return Deferred.fromCoroutine(self._security.admit(credentials, address))
 
     def renewed(self, admitted: Admitted) -> Admitted:
-        """Return an earlier admission with today's roles and rights.
-
-        :raises Unauthorized: it would be refused now.
-        """
+        """Return an earlier admission with today's roles and rights; raises Unauthorized if it would be refused now."""
         return self._security.renewed(admitted)
 
 
@@ -152,14 +149,11 @@ class AccessPolicy:
         return Admitted(principal, self.rightsOf(principal))
 
     def renewed(self, admitted: Admitted) -> Admitted:
-        """Return an earlier admission with today's roles and rights.
-
-        :raises Unauthorized: it would be refused now.
-        """
-        who = admitted.principal
-        principal = None if who is None else self.current(who)
-        if not self.vouchesFor(who):
+        """Return an earlier admission with today's roles and rights; raises Unauthorized if it would be refused now."""
+        principal = admitted.principal
+        if not self.vouchesFor(principal):
             raise Unauthorized("these credentials are not valid any more")
+        principal = None if principal is None else self.current(principal)
         return Admitted(principal, self.rightsOf(principal))
 
     def rightsOf(self, principal: Principal | None) -> IRights:

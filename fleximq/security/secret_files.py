@@ -57,10 +57,7 @@ def _isCredential(path: str) -> bool:
 
 
 def text(path: str, found: SecretFile) -> str:
-    """Return the content of a file as text.
-
-    :raises SettingError: it is not UTF-8; the sentence names the line.
-    """
+    """Return the content of a file as text; raises SettingError if it is not UTF-8; the sentence names the line."""
     try:
         return found.content.decode()
     except UnicodeDecodeError as error:
@@ -170,10 +167,7 @@ def readEntries(path: str, fault: Callable[[str], str | None]) -> CredentialFile
 
 
 def writeEntries(path: str, lines: tuple[CredentialEntry | str, ...]) -> None:
-    """Replace the lines of a file.
-
-    :raises SettingError: it cannot be written.
-    """
+    """Replace the lines of a file; raises SettingError if it cannot be written."""
     spelled = [each.line() if isinstance(each, CredentialEntry) else each for each in lines]
     write(path, "".join(f"{line}\n" for line in spelled))
 

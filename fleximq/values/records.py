@@ -65,9 +65,7 @@ class PublishedRun(NamedTuple):
 
 class TopicBounds(NamedTuple):
     """The records of a topic in the journal: first and last offset, their times (microseconds since 1970), and their
-    amount.
-
-    ``bytes`` are those of headers and payloads.
+    number and bytes of headers and payloads.
     """
 
     first: int
@@ -138,17 +136,9 @@ class StoredBatch:
     """
 
     __slots__ = (
-        "_headers",
-        "_payloads",
-        "contents",
-        "dialects",
-        "offsets",
-        "publisherOf",
-        "publishers",
-        "timestamps",
-        "topicOf",
-        "topics",
-    )
+        "_headers", "_payloads", "contents", "dialects", "offsets", "publisherOf", "publishers", "timestamps",
+        "topicOf", "topics",
+    )  # fmt: skip
 
     def __init__(
         self,

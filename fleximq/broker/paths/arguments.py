@@ -60,12 +60,9 @@ def page(arguments: Arguments, kind: type, first: Any) -> tuple[Any, int]:
     :raises BadRequest: one of the two has a wrong type or value.
     """
     after = arguments.get("after", first)
-    limit = arguments.get("limit", _PAGE)
     if isinstance(after, bool) or not isinstance(after, kind):
         raise BadRequest(f"'after' must be of type {kind.__name__}")
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MAX_PAGE:
-        raise BadRequest(f"'limit' must be a whole number from 1 to {_MAX_PAGE}")
-    return after, limit
+    return after, number(arguments, "limit", _PAGE, _MAX_PAGE, least=1)
 
 
 def listing(
@@ -77,15 +74,17 @@ def listing(
     return {title: [show(row) for row in found[:limit]], "next": key(found[limit - 1]) if more else None}
 
 
-def number(arguments: Arguments, name: str, otherwise: int | None = None, most: int = _MAX_NUMBER) -> int:
-    """Return an argument that is a whole number from 0 on.
+def number(
+    arguments: Arguments, name: str, otherwise: int | None = None, most: int = _MAX_NUMBER, least: int = 0
+) -> int:
+    """Return an argument that is a whole number.
 
     :param otherwise: the default; None: the argument is required.
     :raises BadRequest: it is missing, or has a wrong type or value.
     """
     value = arguments.get(name, otherwise)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise BadRequest(f"{name!r} must be a whole number from 0 to {most}")
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise BadRequest(f"{name!r} must be a whole number from {least} to {most}")
     return value
 
 

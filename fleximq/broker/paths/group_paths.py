@@ -54,7 +54,7 @@ def groups(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, a
     """
     after, limit = page(arguments, str, "")
     journal = journalOf(broker)
-    found = listing("groups", broker.groups, lambda word: word.group, after, limit, _row(broker))
+    found = listing("groups", broker.groups, lambda word: word.group, after, limit, partial(_row, broker))
     rows = found["groups"]
     found |= {"journal": journal.id, "end": journal.end}
     _ages(broker, [row for row in rows if row["records"]], lambda: answer(found))
@@ -73,20 +73,17 @@ GROUP_PATHS: dict[str, Path] = {
 }
 
 
-def _row(broker: IBrokerView) -> Callable[[GroupProgress], dict[str, Any]]:
-    def row(word: GroupProgress) -> dict[str, Any]:
-        waiting = broker.journal.backlogFrom(word.next)
-        return {
-            "group": word.group,
-            "next": word.next,
-            "records": waiting.records,
-            "bytes": waiting.bytes,
-            "seconds": 0.0,
-            "lost": word.lost,
-            "time": word.time // 1000,
-        }
-
-    return row
+def _row(broker: IBrokerView, word: GroupProgress) -> dict[str, Any]:
+    waiting = broker.journal.backlogFrom(word.next)
+    return {
+        "group": word.group,
+        "next": word.next,
+        "records": waiting.records,
+        "bytes": waiting.bytes,
+        "seconds": 0.0,
+        "lost": word.lost,
+        "time": word.time // 1000,
+    }
 
 
 def _ages(broker: IBrokerView, rows: Sequence[dict[str, Any]], done: Callable[[], None]) -> None:

@@ -1,7 +1,6 @@
 """``/journal`` and ``/sink`` paths: programs read the journal, or write to it in transactions.
 
-Answers arrive when the journal has finished. Without a journal on disk, or while it is read-only, requests that need to
-store data are answered with 503.
+Answers arrive when the journal has finished; requests that it cannot store are answered with 503.
 """
 
 from collections.abc import Callable
@@ -90,7 +89,7 @@ def read(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, ans
 
     def done(first: int, content: bytes | memoryview, end: int) -> None:
         try:
-            _permitAll(broker, client)  # topics or rights may have changed meanwhile in it by now, or other rights
+            _permitAll(broker, client)  # topics or rights may have changed meanwhile
         except NotPermitted as error:
             answer(error)
             return
@@ -101,10 +100,7 @@ def read(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, ans
 
 
 def _permitAll(broker: IBrokerView, client: ConnectedClient) -> None:
-    """Check that a client may read the whole journal.
-
-    :raises NotPermitted: it may not.
-    """
+    """Check that a client may read the whole journal."""
     if client.rights is EVERYTHING:
         return
     own = (name for name in broker.journal.bounds() if name.startswith("$"))
@@ -202,11 +198,7 @@ JOURNAL_PATHS: dict[str, Path] = {
 
 
 def _permitStaged(broker: IBrokerView, client: ConnectedClient, query: str, batch: int) -> None:
-    """Check that a client may publish all staged records of a batch, whichever client staged them.
-
-    :raises NotPermitted: it may not.
-    :raises NoCapacity: the broker has no journal on disk.
-    """
+    """Check that a client may publish all staged records of a batch, whichever client staged them."""
     journal = journalOf(broker)
     if client.rights is not EVERYTHING:
         for name in journal.stagedTopics(query, batch):

@@ -1,12 +1,12 @@
 """The table of the broker's own request paths.
 
-Each path takes a map of arguments and answers with a MessagePack value; those of
-:mod:`fleximq.broker.paths.journal_paths` answer later. Listings are paged: ``limit`` (1 to 1,000, 100 by default)
-entries ``after`` a key; ``next`` in the answer is the key after which to continue, or nil.
+Each path takes a map of arguments and answers with a MessagePack value. Listings are paged: ``limit`` (1 to 1,000, 100
+by default) entries ``after`` a key; ``next`` in the answer is the key after which to continue, or nil.
 """
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from fleximq.broker.authorization import permit, sees
@@ -25,17 +25,13 @@ ARGUMENT_BYTES = 64 * KIBIBYTE
 
 def about(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -> dict[str, Any]:
     """Answer ``/broker/about``: :func:`overview`, the installed dialects, and the time in milliseconds."""
-    return {
-        **overview(broker),
-        "dialects": list(broker.dialects),
-        "time": int(time.time() * 1000),
-    }
+    return {**overview(broker), "dialects": list(broker.dialects), "time": int(time.time() * 1000)}
 
 
 def clients(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -> dict[str, Any]:
     """Answer ``/broker/clients``: the connected clients, by id."""
     after, limit = page(arguments, int, 0)
-    return listing("clients", broker.clients, lambda client: client.id, after, limit, clientRow(broker))
+    return listing("clients", broker.clients, lambda client: client.id, after, limit, partial(clientRow, broker))
 
 
 def topics(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -> dict[str, Any]:
@@ -45,7 +41,7 @@ def topics(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -
     """
     after, limit = page(arguments, str, "")
     seen = (topic for topic in broker.topics if sees(client, topic.name))
-    return listing("topics", seen, lambda topic: topic.name, after, limit, topicRow(broker))
+    return listing("topics", seen, lambda topic: topic.name, after, limit, partial(topicRow, broker))
 
 
 def reload(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -> Any:
@@ -94,13 +90,7 @@ class PathTable:
     """The path table as :class:`fleximq.broker.broker.Broker` uses it."""
 
     def argumentBytes(self, client: ConnectedClient, path: str) -> int:
-        """Return the maximum size of a path's arguments; 0 if only the size limit of messages applies.
-
-        Decoding MessagePack can take a hundred times its bytes of memory.
-
-        :raises NotFound: the path does not exist.
-        :raises NotPermitted: the client may not request it.
-        """
+        """See :class:`fleximq.broker.broker.IPathTable`; decoding MessagePack can take a hundred times its bytes."""
         return 0 if find(client, path) in (stage, commit) else ARGUMENT_BYTES
 
     def answer(

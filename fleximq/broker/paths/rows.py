@@ -1,6 +1,5 @@
 """Rows about the broker, its clients and topics; ``/broker`` paths and ``/api`` pages show the same."""
 
-from collections.abc import Callable
 from typing import Any
 
 from fleximq import __version__
@@ -29,34 +28,26 @@ def overview(broker: IBrokerView) -> dict[str, Any]:
     }
 
 
-def clientRow(broker: IBrokerView) -> Callable[[ConnectedClient], dict[str, Any]]:
-    """Return the function that makes a client's row; ``subscriptions`` includes the polled ones it uses."""
-
-    def row(client: ConnectedClient) -> dict[str, Any]:
-        return {
-            "client_id": client.id,
-            "dialect": client.dialect,
-            "name": client.name,
-            "principal": client.principal,
-            "address": client.address,
-            "connected": round(broker.clock.seconds() - client.joined, 3),
-            "subscriptions": len(client.subscriptions) + broker.subscriptions.subscriptionCount(client),
-        }
-
-    return row
+def clientRow(broker: IBrokerView, client: ConnectedClient) -> dict[str, Any]:
+    """Return a client's row; ``subscriptions`` includes the polled ones it uses."""
+    return {
+        "client_id": client.id,
+        "dialect": client.dialect,
+        "name": client.name,
+        "principal": client.principal,
+        "address": client.address,
+        "connected": round(broker.clock.seconds() - client.joined, 3),
+        "subscriptions": len(client.subscriptions) + broker.subscriptions.subscriptionCount(client),
+    }
 
 
-def topicRow(broker: IBrokerView) -> Callable[[Topic], dict[str, Any]]:
-    """Return the function that makes a topic's row; ``queued`` is None if the topic has no work queue."""
-
-    def row(topic: Topic) -> dict[str, Any]:
-        queue = broker.queues.get(topic.name)
-        return {
-            "topic": topic.name,
-            "subscribers": topic.subscribers,
-            "published": topic.published,
-            "durable": topic.durable,
-            "queued": None if queue is None else queue.depth,
-        }
-
-    return row
+def topicRow(broker: IBrokerView, topic: Topic) -> dict[str, Any]:
+    """Return a topic's row; ``queued`` is None if the topic has no work queue."""
+    queue = broker.queues.get(topic.name)
+    return {
+        "topic": topic.name,
+        "subscribers": topic.subscribers,
+        "published": topic.published,
+        "durable": topic.durable,
+        "queued": None if queue is None else queue.depth,
+    }

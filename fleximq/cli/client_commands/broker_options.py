@@ -134,10 +134,7 @@ def profilesFile(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def profile(path: Path, name: str) -> dict[str, str]:
-    """Return a profile.
-
-    :raises SettingError: the file cannot be read, or the profile is missing or invalid.
-    """
+    """Return a profile; raises SettingError if the file cannot be read, or the profile is missing or invalid."""
     try:
         with path.open("rb") as file:
             found = tomllib.load(file)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from fleximq.config.settings import SlowConsumer
+from fleximq.config.option_values import SlowConsumer
 from fleximq.dialects.connection.read_pauses import ReadPauses
 from fleximq.values.counted_event import CountedEvent, EventFamily
 

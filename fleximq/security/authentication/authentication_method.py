@@ -125,10 +125,7 @@ class _Realm:
         self._scheme = scheme
 
     def requestAvatar(self, avatarId: Any, mind: object, *interfaces: Any) -> tuple[Any, Principal, Callable[[], None]]:
-        """Return the principal.
-
-        :raises UnauthorizedLogin: the checker returned no name or an invalid one.
-        """
+        """Return the principal; raises UnauthorizedLogin if the checker returned no name or an invalid one."""
         if isinstance(avatarId, bytes):
             avatarId = avatarId.decode(errors="surrogateescape")
         who = avatarId if isinstance(avatarId, Principal) else Principal(str(avatarId) if avatarId else "")

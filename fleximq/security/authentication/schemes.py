@@ -66,10 +66,7 @@ def faults(texts: Sequence[str], find: Find = getPlugins) -> Iterator[str]:
 
 
 def warnings(texts: Sequence[str], find: Find = getPlugins) -> Iterator[str]:
-    """Yield the warnings of the checkers of these texts.
-
-    :raises SettingError: for the first text that is wrong.
-    """
+    """Yield the warnings of the checkers of these texts; raises SettingError for the first text that is wrong."""
     for way in methodsOf(texts, find):
         yield from way.warnings
 

@@ -63,10 +63,7 @@ class HashedSecrets:
             self._entries[place] = entry
 
     def requestAvatarId(self, credentials: Any) -> Any:
-        """Return the principal of a secret.
-
-        :raises UnauthorizedLogin: the secret is unknown.
-        """
+        """Return the principal of a secret; raises UnauthorizedLogin if the secret is unknown."""
         secret = getattr(credentials, self._attribute)
         if len(secret) <= LONGEST:
             taken = hashOf(secret)
@@ -90,16 +87,10 @@ def _principalOf(entry: secret_files.CredentialEntry) -> Principal:
 
 
 def tokens(argument: str) -> HashedSecrets:
-    """Make the checker of ``--auth tokens:FILE``.
-
-    :raises SettingError: the file is invalid.
-    """
+    """Make the checker of ``--auth tokens:FILE``; raises SettingError if the file is invalid."""
     return HashedSecrets(argument, IToken, "token")
 
 
 def apiKeys(argument: str) -> HashedSecrets:
-    """Make the checker of ``--auth apikeys:FILE``.
-
-    :raises SettingError: the file is invalid.
-    """
+    """Make the checker of ``--auth apikeys:FILE``; raises SettingError if the file is invalid."""
     return HashedSecrets(argument, IApiKey, "key")

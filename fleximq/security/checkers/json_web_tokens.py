@@ -57,10 +57,7 @@ class JsonWebTokens:
         self._rule = rule
 
     def requestAvatarId(self, credentials: Any) -> Any:
-        """Return the principal of a token.
-
-        :raises UnauthorizedLogin: it is not valid here and now.
-        """
+        """Return the principal of a token; raises UnauthorizedLogin if it is not valid here and now."""
         if len(credentials.token) > LONGEST:
             raise UnauthorizedLogin()
         try:
@@ -78,10 +75,7 @@ class JsonWebTokens:
         return principal if known else None
 
     def _keyFor(self, header: Mapping[str, Any]) -> SigningKey:
-        """Return the key that a token names, or the only key.
-
-        :raises UnauthorizedLogin: the key is unknown.
-        """
+        """Return the key that a token names, or the only key; raises UnauthorizedLogin if the key is unknown."""
         only = next(iter(self._keys.values())) if len(self._keys) == 1 else None
         key = (
             only if only is not None and ("kid" not in header or not only.id) else self._keys.get(header.get("kid", ""))
@@ -102,10 +96,7 @@ class JsonWebTokens:
         return claims
 
     def _principalOf(self, claims: Mapping[str, Any], key: SigningKey) -> Principal:
-        """Return the principal of the claims.
-
-        :raises WrongClaim: they are malformed.
-        """
+        """Return the principal of the claims; raises WrongClaim if they are malformed."""
         rule = self._rule
         name = find(claims, rule.principal)
         if not isName(name):

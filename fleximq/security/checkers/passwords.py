@@ -73,10 +73,7 @@ def isRight(written: str, password: bytes) -> bool:
 
 @implementer(ICredentialsChecker, IManyAtOnce, IRemembering, IVouching, INeedsReactor, ICautious)
 class Passwords:
-    """Checks passwords by their hashes.
-
-    :raises SettingError: the file is invalid, or contains a name twice.
-    """
+    """Checks passwords by their hashes; raises SettingError if the file is invalid, or contains a name twice."""
 
     credentialInterfaces = (IPassword,)
     atOnce = AT_ONCE
@@ -154,8 +151,5 @@ def _principalOf(entry: secret_files.CredentialEntry) -> Principal:
 
 
 def passwords(argument: str) -> Passwords:
-    """Make the checker of ``--auth passwords:FILE``.
-
-    :raises SettingError: the file is invalid.
-    """
+    """Make the checker of ``--auth passwords:FILE``; raises SettingError if the file is invalid."""
     return Passwords(argument)

@@ -47,10 +47,7 @@ def webService(argument: str) -> WebService:
 
 
 def _checked(url: str) -> tuple[str, ...]:
-    """Return the warnings about a URL for the operator.
-
-    :raises SettingError: it is invalid.
-    """
+    """Return the warnings about a URL for the operator; raises SettingError if it is invalid."""
     try:
         parsed = URL.fromText(url)
         url.encode("ascii")
@@ -80,10 +77,7 @@ def _line(path: str, found: secret_files.SecretFile) -> str:
 
 
 def _trusting(path: str) -> Any:
-    """Return a policy that trusts only the authorities in a PEM file.
-
-    :raises SettingError: it contains none.
-    """
+    """Return a policy that trusts only the authorities in a PEM file; raises SettingError if it contains none."""
     try:
         trusted = [Certificate.loadPEM(each) for each in _PEM.findall(secret_files.read(path, public=True).content)]
     except SettingError:
