@@ -25,6 +25,7 @@ from fleximq.journal.recovery.recovered_state import IQueueStateOwner, NoQueueSt
 from fleximq.journal.recovery.recovery import SKIP, recover, verifyTail
 from fleximq.journal.retention.capacity import Capacity
 from fleximq.journal.retention.cleaner_thread import CleanerThread
+from fleximq.journal.retention.former_patterns import withFormer
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import FreedSpace
 from fleximq.journal.writing.commit import Commit, SegmentOpening, Snapshot
@@ -129,6 +130,7 @@ class DiskJournal:
             self.id = identify(self._files, self._folder, _randomHex)
             found = recover(self._files, self._folder, self.id, self._unsaid.append)
             self._durableEnd = DurableEnd(self._files, self._folder)
+            self._rememberPatterns(found)
         except OSError as error:
             self._lock.release()
             raise JournalError(f"the journal in {self._folder} cannot be opened: {reasonOf(error)}") from error
@@ -155,6 +157,15 @@ class DiskJournal:
         self._count(CountedEvent(EventFamily.JOURNAL, "torn tail"), len(found.torn))
         self._count(CountedEvent(EventFamily.JOURNAL, "lost range"), len(found.lost))
         return found
+
+    def _rememberPatterns(self, found: RecoveredJournal) -> None:
+        if self._rules is not None:
+            self._rules, topics = withFormer(self._rules, self._files, self._folder, found.segments)
+            if topics:
+                self._unsaid.append(
+                    f"topics with stored messages that are not durable any more: {topics}; their messages so far are "
+                    "not deleted, but expire as --retention says"
+                )
 
     def _newCleaner(self) -> CleanerThread | None:
         if self._rules is None:
