@@ -365,11 +365,11 @@ class Session(metaclass=ABCMeta):
             self.outbox.linger()
             self.inputEnded()
 
-    def lost(self) -> None:
-        """The connection is closed."""
+    def lost(self, inOrder: bool = False) -> None:
+        """The connection is closed; ``inOrder``: by the peer, in the way of its protocol."""
         if self.state is ConnectionState.CLOSED:
             return
-        reason = self.reason or "connection lost"
+        reason = self.reason or ("client closed" if inOrder else "connection lost")
         self.state = ConnectionState.CLOSED
         self._stopWatching()
         self.broker.traffic.end(self.dialect, self.traffic)

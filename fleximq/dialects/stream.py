@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
+from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol, ITCPTransport
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.internet.tcp import Connection
@@ -192,8 +193,8 @@ class StreamProtocol(SessionProtocol, Protocol):
             transport.loseConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """The connection is closed."""
-        self.session.lost()
+        """The connection is closed; TLS reports its end here alone."""
+        self.session.lost(inOrder=reason.check(ConnectionDone) is not None)
         self._turn.flush()
 
 

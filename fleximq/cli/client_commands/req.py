@@ -83,7 +83,11 @@ def _runNotify(arguments: Namespace, address: Address) -> int:
         if toAll:
             client.broadcast(value)
         else:
-            client.notify([clientId(each) for each in arguments.client.split(",")], arguments.path, value)
+            targets = [clientId(each) for each in arguments.client.split(",")]
+            try:
+                client.notify(targets, arguments.path, value)
+            except ValueError as error:
+                raise SettingError(str(error)) from None
         client.flush()
     return 0
 
