@@ -121,7 +121,7 @@ class ClientWrapper(Wrapper[K]):
 
 
 class BlockingClient(ClientWrapper[K]):
-    """A connection to a broker, whose methods wait; a ``with`` block closes it."""
+    """A connection to a broker with blocking methods; a ``with`` block closes it."""
 
     def __enter__(self) -> Self:
         return self

@@ -83,7 +83,7 @@ class Operations(Reconnecting, Generic[S, N]):
         """Return the value, or the result of an awaitable one."""
 
     def _wakeReaders(self) -> None:
-        """Let readers of subscriptions notice that these are closed; called under the lock."""
+        """Wake readers of subscriptions that were closed; called under the lock."""
 
     def _startServing(self) -> None:
         """Start to answer requests, of which the first path is now served."""
