@@ -90,9 +90,7 @@ def cat(arguments: Namespace) -> int:
 
 
 def repair(arguments: Namespace) -> int:
-    """Cut an unfinished end and set damaged parts aside, as a starting broker does; only print the steps without
-    ``--yes``.
-    """
+    """Cut an unfinished end and set damaged parts aside, as a starting broker does; ``--yes``: not only print that."""
     _survey(arguments.folder)
     lock = Lock(Files(), arguments.folder)
     try:

@@ -41,9 +41,7 @@ class Admission:
         return self._security.required
 
     def refusal(self, address: Any) -> str | None:
-        """Return the sentence that refuses a peer, regardless of its credentials: only if no method checks
-        credentials.
-        """
+        """Return the sentence that refuses a peer regardless of its credentials, or None."""
         return self._security.refusal(self._protection, address)
 
     def admit(self, credentials: Any, address: Any) -> Deferred[Admitted]:
@@ -112,11 +110,6 @@ class AccessPolicy:
     def admissionFor(self, protection: AnonymousAccess) -> Admission:
         """Return the policy for a listener, which follows this object. Ignores the rule's ``allowAnonymous``."""
         return Admission(self, protection)
-
-    @property
-    def authenticates(self) -> bool:
-        """Whether any method checks credentials."""
-        return self._authenticator is not None
 
     @property
     def required(self) -> bool:

@@ -49,9 +49,7 @@ def read(path: str, public: bool = False) -> SecretFile:
 
 
 def _isCredential(path: str) -> bool:
-    """Return whether this is a credential file of systemd, in a folder closed to others regardless of the file's
-    mode.
-    """
+    """Return whether this is a credential file of systemd: its folder is closed to others, even if the file is not."""
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     return bool(folder) and os.path.dirname(os.path.abspath(path)) == os.path.abspath(folder or "")
 

@@ -63,6 +63,12 @@ class PublishedRun(NamedTuple):
     run: Run
 
 
+#: Receives the offset of a run's first message after its commit (0 in memory), or 0 and the reason of a refusal.
+OnCommitted = Callable[[int, str | None], None]
+#: Receives the token of staged records, or None and the reason of a refusal.
+OnStaged = Callable[[str | None, str | None], None]
+
+
 class TopicBounds(NamedTuple):
     """The records of a topic in the journal: first and last offset, their times (microseconds since 1970), and their
     number and bytes of headers and payloads.

@@ -202,9 +202,7 @@ class Api:
         return jsonReply({"purged": gone, "reason": reason})
 
     async def returnDeadLetters(self, visit: PageRequest) -> HttpReply:
-        """Publish at most ``limit`` dead letters of a ``topic`` to that topic again, and remove them from the dead
-        letters.
-        """
+        """Move at most ``limit`` dead letters of a ``topic`` back: publish them to that topic again."""
         name = text(visit.arguments, "topic", TOPIC_BYTES + len(DEAD)).removeprefix(DEAD)
         most = number(visit.arguments, "limit", LETTERS)
         if not visit.sees(name) and not visit.sees(DEAD + name):
