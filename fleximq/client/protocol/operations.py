@@ -25,12 +25,12 @@ from fleximq.values.urls import Url
 
 T = TypeVar("T")
 #: The form's subscription to deliveries ..
-S = TypeVar("S")
+Deliveries = TypeVar("Deliveries")
 #: .. and to notifications.
-N = TypeVar("N")
+Notifications = TypeVar("Notifications")
 
 
-class Operations(Reconnecting, Generic[S, N]):
+class Operations(Reconnecting, Generic[Deliveries, Notifications]):
     """The operations of one client."""
 
     _clientState: ClientState
@@ -83,7 +83,7 @@ class Operations(Reconnecting, Generic[S, N]):
         """Return the value, or the result of an awaitable one."""
 
     def _wakeReaders(self) -> None:
-        """Let readers of subscriptions notice that these are closed; called under the lock."""
+        """Wake readers of subscriptions that were closed; called under the lock."""
 
     def _startServing(self) -> None:
         """Start to answer requests, of which the first path is now served."""
@@ -173,7 +173,7 @@ class Operations(Reconnecting, Generic[S, N]):
             self._clientState.keepRefusals(refused)
         return took
 
-    async def subscribe(self, topic: str, from_: Start | None = None, timeout: float | None = TIMEOUT) -> S:
+    async def subscribe(self, topic: str, from_: Start | None = None, timeout: float | None = TIMEOUT) -> Deliveries:
         """Subscribe to a topic or pattern, and wait until the broker has confirmed it.
 
         Every matching subscription receives a delivery, including replayed ones that another subscription requested.
@@ -209,7 +209,7 @@ class Operations(Reconnecting, Generic[S, N]):
             self._clientState.confirmSubscription(made)
         return self._subscription(made.box)  # type: ignore[no-any-return]
 
-    def notifications(self) -> N:
+    def notifications(self) -> Notifications:
         """Return a subscription to the notifications and broadcasts that this client receives from now on."""
         with self._lock:
             box = self._clientState.inbox.openDirect()

@@ -81,10 +81,7 @@ DISCONNECT = Disconnect()
 
 
 class Drop:
-    """Drops the newest deliveries.
-
-    :param counted: called with :data:`DROPPED` and the number of dropped messages.
-    """
+    """Drops the newest deliveries; ``counted`` is called with :data:`DROPPED` and their number."""
 
     answerFactor = 2
 
@@ -105,10 +102,7 @@ class Drop:
 
 
 class Block:
-    """Pauses the publishers instead.
-
-    :param longest: the maximum pause caused by one consumer, in seconds.
-    """
+    """Pauses the publishers instead, for at most ``longest`` seconds because of one consumer."""
 
     answerFactor = 2
 
