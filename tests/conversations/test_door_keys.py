@@ -1,15 +1,19 @@
 """Key pairs, kept passwords and the keys of an identity provider, at a running broker."""
 
+import contextlib
+import io
 import json
-import subprocess
 import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.cli.main import main
 from fleximq.client.blocking import connect
 from fleximq.client.errors import ClientError, JoinRefused
 from tests.broker_process import BrokerProcess
@@ -19,11 +23,10 @@ from tests.security.secrets_on_disk import secretFile
 
 def command(*words: str, input: str = "") -> str:
     """Run ``fleximq``, and return what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", "fleximq.cli", *words], input=input, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    out = io.StringIO()
+    with patch.object(sys, "stdin", io.StringIO(input)), contextlib.redirect_stdout(out):
+        assert main(words) == 0
+    return out.getvalue().strip()
 
 
 class DoorKeyTests(SynchronousTestCase):
@@ -41,7 +44,7 @@ class DoorKeyTests(SynchronousTestCase):
 
     def test_keyPair(self) -> None:
         """The owner of a private key is let in over TCP and WebSocket, others are not."""
-        path, other = self.mktemp(), self.mktemp()
+        path, other = (str(Path(self.mktemp()).absolute()) for _ in range(2))
         private, stranger = command("keypair", path, "press"), command("keypair", other, "press")
         with BrokerProcess("--auth", f"publickeys:{path}") as broker:
             self.assertTrue(self.joins(broker, type="private_key", private_key=private))
@@ -49,7 +52,7 @@ class DoorKeyTests(SynchronousTestCase):
 
     def test_keptPassword(self) -> None:
         """Both passwords are good while the old one is kept."""
-        path = self.mktemp()
+        path = str(Path(self.mktemp()).absolute())
         command("passwd", path, "alice", input="old\n")
         command("passwd", path, "alice", "--keep", "1h", input="new\n")
         with BrokerProcess("--auth", f"passwords:{path}") as broker:

@@ -142,9 +142,8 @@ class ChallengeTests(AuthCase):
     def test_signed(self) -> None:
         """The JOIN is answered with a challenge, and another JOIN with its signature joins; each gets its own."""
         challenges = set()
-        for variant in VARIANTS[:2]:
+        for _ in range(2):
             peer = self.server.connect()
-            peer.variant = variant
             challenge = self.challenge(peer, "J")
             self.assertEqual(self.admission.asked, [])
             self.admission.known[Signature("p", challenge, "s")] = ALICE
