@@ -8,7 +8,7 @@ from zope.interface import Attribute, Interface
 from fleximq.values.message import Message
 
 if TYPE_CHECKING:  # a plug-in file loads this module, and should load no more than it needs
-    from fleximq.values.records import BacklogSize, PublishedRun, Run, StoredBatch, TopicBounds
+    from fleximq.values.records import BacklogSize, OnCommitted, OnStaged, PublishedRun, Run, StoredBatch, TopicBounds
     from fleximq.values.state_records import StateRecord
 
 
@@ -168,9 +168,7 @@ class IJournalAppend(Interface):
     decided = Attribute("""The number of the last run that was committed or refused; all before it were too.""")
     overloaded = Attribute("""Whether so many bytes wait for the disk that publishers should not be read.""")
 
-    def append(
-        topic: str, publisher: int, name: str, dialect: str, run: "Run", committed: Callable[[int, str | None], None]
-    ) -> int:
+    def append(topic: str, publisher: int, name: str, dialect: str, run: "Run", committed: "OnCommitted") -> int:
         """Append a run, and return its number.
 
         ``committed(offset, None)`` is called after the commit, with the offset of its first message (0 in memory), or
@@ -245,18 +243,10 @@ class IJournalRead(Interface):
 class IJournalStage(Interface):
     """The part of a journal that stores records invisibly until a transaction publishes them."""
 
-    def stage(
-        query: str,
-        batch: int,
-        part: str,
-        runs: "Sequence[PublishedRun]",
-        found: Callable[[str | None, str | None], None],
-    ) -> None:
+    def stage(query: str, batch: int, part: str, runs: "Sequence[PublishedRun]", found: "OnStaged") -> None:
         """Stage runs; ``found`` receives a token, or None and the reason."""
 
-    def commitStaged(
-        query: str, batch: int, tokens: Sequence[str], committed: Callable[[int, str | None], None]
-    ) -> None:
+    def commitStaged(query: str, batch: int, tokens: Sequence[str], committed: "OnCommitted") -> None:
         """Publish the staged records of these tokens once per query and batch; returns the first offset.
 
         :raises NotKept: the journal accepts nothing at present.

@@ -45,7 +45,7 @@ class Dialect:
         self._webSocket = webSocket
 
     def stream(self, context: Any) -> Any:
-        """Return a new factory of connections on byte streams, or None."""
+        """See :meth:`fleximq.interfaces.IDialect.stream`."""
         return namedAny(self._stream)(context) if self._stream else None
 
     def webSocket(self, context: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from twisted.application.service import IService
 
-from fleximq.config.settings import LogFormat
+from fleximq.config.option_values import LogFormat
 from fleximq.errors import SettingError
 from fleximq.services.compose import compose
 from fleximq.services.network.listeners import ListenerService

@@ -11,7 +11,7 @@ from zope.interface import implementer
 from fleximq.errors import NotKept
 from fleximq.interfaces import IJournal
 from fleximq.values.message import Message
-from fleximq.values.records import BacklogSize, PublishedRun, Run, TopicBounds
+from fleximq.values.records import BacklogSize, OnCommitted, OnStaged, PublishedRun, Run, TopicBounds
 from tests.journal_records import Record, batchOf, recordsOf
 
 
@@ -55,15 +55,7 @@ class SlowJournal:
 
     # -- keeping -----------------------------------------------------------------------------------
 
-    def append(
-        self,
-        topic: str,
-        publisher: int,
-        name: str,
-        dialect: str,
-        run: Run,
-        committed: Callable[[int, str | None], None],
-    ) -> int:
+    def append(self, topic: str, publisher: int, name: str, dialect: str, run: Run, committed: OnCommitted) -> int:
         """Keep a run until :meth:`commit`."""
         count = len(run.payloads)
         if self.readOnly:
@@ -256,14 +248,7 @@ class SlowJournal:
 
     # -- staging -----------------------------------------------------------------------------------
 
-    def stage(
-        self,
-        query: str,
-        batch: int,
-        part: str,
-        runs: Sequence[PublishedRun],
-        found: Callable[[str | None, str | None], None],
-    ) -> None:
+    def stage(self, query: str, batch: int, part: str, runs: Sequence[PublishedRun], found: OnStaged) -> None:
         """Keep messages that nobody sees until :meth:`commitStaged`."""
         if self.readOnly:
             found(None, self.readOnly)
@@ -277,9 +262,7 @@ class SlowJournal:
 
         self._later(self.end, list, told)
 
-    def commitStaged(
-        self, query: str, batch: int, tokens: Sequence[str], committed: Callable[[int, str | None], None]
-    ) -> None:
+    def commitStaged(self, query: str, batch: int, tokens: Sequence[str], committed: OnCommitted) -> None:
         """Publish what was staged, at the next :meth:`commit`; a repeated call gives the same offset."""
         if self.readOnly:
             raise NotKept(self.readOnly)

@@ -6,8 +6,9 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.extension_options import extensions
+from fleximq.config.option_table import OPTIONS
 from fleximq.config.option_values import flag, texts
-from fleximq.config.settings import OPTIONS
+from fleximq.config.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 
@@ -37,7 +38,7 @@ class OperatingTests(SynchronousTestCase):
         for option in OPTIONS:
             if option.read not in (flag, texts, extensions):
                 said = self.documented[option.name]
-                self.assertEqual(said and option.read(option.name, said), option.default, option.name)
+                self.assertEqual(said and option.read(option.name, said), option.of(Settings()), option.name)
 
 
 class DocumentedOptionsTests(SynchronousTestCase):

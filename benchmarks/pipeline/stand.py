@@ -18,6 +18,7 @@ from benchmarks.peers.program import Program, freePort
 from benchmarks.pipeline.material import Material
 from fleximq.client.blocking import connect
 from fleximq.pipeline.command.job import Job
+from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.command.spark_session import SparkLauncher
 from fleximq.pipeline.jobs.seal import SEAL
 
@@ -44,7 +45,7 @@ def broker(journal: Path) -> Iterator[str]:
         program.stop()
 
 
-class Doing:
+class Doing(JobRun):
     """A run of a job in the session of the stand; nobody sees what it says."""
 
     def __init__(self, spark: SparkSession) -> None:

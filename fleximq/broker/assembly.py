@@ -47,15 +47,12 @@ def assemble(
 ) -> Broker:
     """Return a broker.
 
-    :param clock: seconds and timers (Twisted's IReactorTime, or a test's clock).
-    :param journal: stores durable publications before they are delivered.
     :param randomHex: returns a string of so many random hexadecimal digits.
     :param idOf: returns a message's id in a work queue: its own, or a new one.
     :param onError: receives exceptions of observers and of timed actions.
     :param afterwards: called after each batch of timed actions, to flush their output.
     :param publishing: called with the publisher before its publications are delivered after a commit, and with None
         after that.
-    :param dialects: names of the installed dialects.
     """
     rules = rules or BrokerRules()
     itself = ConnectedClient(BROKER_ID, "fleximq", f"fleximq-{BROKER_ID}")
@@ -75,7 +72,7 @@ def assemble(
             observers.topicCreated(topic.name)
 
     def readAgain() -> None:
-        """A transaction could not be read back: subscriptions that replay the journal read it themselves."""
+        # Subscriptions that replay the journal read the transaction themselves.
         counted("not brought: the journal could not be read", 1)
         replays.readAgain()
 

@@ -168,11 +168,9 @@ class Broker:
         identity: Any = None,
         conversation: IConversation | None = None,
     ) -> ConnectedClient:
-        """Register a connection as a client, with an id and a name.
+        """Register a connection as a client, with an id (perhaps a reserved one) and a name.
 
         :param user: name it ``user-<8 hex digits>`` instead of ``<dialect>-<id>``.
-        :param id: an id that was reserved for it.
-        :param rights: its rights, until :meth:`changeRights`.
         :param identity: the result of authentication.
         :param conversation: notified when its rights change.
         :raises NoCapacity: the broker has the maximum number of clients.
@@ -241,18 +239,16 @@ class Broker:
     ) -> None:
         """Publish the messages of a run, on durable topics only those whose ids were not published recently.
 
-        A repeat is committed or refused with the original. Otherwise as :meth:`publish`.
-
-        :param ids: one for each message.
+        A repeat is committed or refused with the original. Otherwise as :meth:`publish`; ``ids`` has one for each
+        message.
         """
         self.deduplication.publish(envelope, body, ids, onDecided, self.publish)
 
     def whenCommitted(self, call: Callable[[], None], client: ConnectedClient | None = None) -> None:
-        """Call when all publications so far of this client (None: of all clients) are committed or refused, and
-        delivered.
+        """Call when all publications so far of this client (None: of all) are decided, reported and delivered.
 
-        Called at once without a journal on disk, and after the reports of refusals. The client's acknowledgements and
-        the records of deliveries to it are on disk then, too.
+        At once without a journal on disk. The client's acknowledgements and the records of deliveries to it are on disk
+        then, too.
         """
         consumed = client is not None and client.consumed
         if client is not None:
@@ -276,8 +272,7 @@ class Broker:
 
     @property
     def overloaded(self) -> bool:
-        """Whether so much waits for the disk or a transaction that publishers of durable messages should not be
-        read."""
+        """Whether so much waits for the disk or a transaction that publishers should not be read."""
         return self.transactions.overloaded or self.pendingCommits.overloaded
 
     def whenRelieved(self, call: Callable[[], None]) -> None:
@@ -346,11 +341,11 @@ class Broker:
                 peer.receiveBroadcast(message)
 
     def ask(self, client: ConnectedClient, path: str, arguments: Any, answer: Callable[[Any], None]) -> None:
-        """Answer a request to one of the broker's paths (:mod:`fleximq.broker.paths.path_table`), perhaps before this
-        returns.
+        """Answer a request to one of the broker's paths (:mod:`fleximq.broker.paths.path_table`).
 
         :param client: the requester: it needs the right to ``read`` the path, for some paths ``admin``.
-        :param answer: called with a value for MessagePack, or with a :class:`~fleximq.errors.BrokerError`.
+        :param answer: called with a value for MessagePack, or with a :class:`~fleximq.errors.BrokerError`, perhaps
+            before this returns.
         :raises BrokerError: the path does not exist, or its arguments are wrong; ``answer`` is not called then.
         """
         self.paths.answer(self, client, path, arguments, answer)
@@ -384,16 +379,9 @@ class Broker:
     def produceOnce(
         self, envelope: Envelope, body: Any, ids: Sequence[str], onDecided: OnDecided | None = None
     ) -> None:
-        """Produce the messages of a run, on durable topics only those whose ids were not published recently.
-
-        A repeat is committed or refused with the original. Otherwise as :meth:`produce`.
-
-        :param ids: one for each message.
-        """
+        """As :meth:`publishOnce`, with :meth:`produce`."""
         self.consuming.ensure(envelope.topic.name)
         self.deduplication.publish(envelope, body, ids, onDecided, self.produce)
-
-    # -- inside ------------------------------------------------------------------------------------
 
     def _peer(self, id: int) -> tuple[ConnectedClient, IPeer]:
         found = self.clients.peers.get(id)

@@ -35,12 +35,11 @@ class ClientSubscription(NamedTuple):
 class ConnectedClient:
     """A connection registered as a client, of any dialect.
 
-    ``name`` is its sender name in text dialects; ``principal`` the authenticated name (None: anonymous); ``peer``
-    accepts direct messages, None for dialects without them; ``joined`` is the clock's seconds; ``lastRun`` is the
-    number of its last run in the journal, which may not be committed yet; ``consumed`` tells whether it received or
-    acknowledged durable messages since it last waited for commits; ``reader`` is the dialect's object that pauses it as
-    a publisher. ``rights`` are its permissions, and ``conversation`` is notified when they change; ``identity`` is the
-    result of authentication, None without it.
+    ``name`` is its sender name in text dialects; ``principal`` the authenticated name (None: anonymous), and
+    ``identity`` the result of authentication; ``peer`` accepts direct messages; ``joined`` is the clock's seconds.
+    ``lastRun`` is the number of its last run in the journal, which may not be committed yet; ``consumed`` tells whether
+    it received or acknowledged durable messages since it last waited for commits; ``reader`` is the dialect's object
+    that pauses it as a publisher. ``conversation`` is notified when its ``rights`` change.
     """
 
     id: int

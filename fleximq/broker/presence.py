@@ -46,20 +46,20 @@ class Presence:
 
     def clientJoined(self, client: ConnectedClient) -> None:
         """Publish a join."""
-        self._say(JOINED, {"client_id": client.id, "dialect": client.dialect, "name": client.name})
+        self._announce(JOINED, {"client_id": client.id, "dialect": client.dialect, "name": client.name})
 
     def clientLeft(self, client: ConnectedClient, reason: str) -> None:
         """Publish a leave."""
-        self._say(LEFT, {"client_id": client.id, "dialect": client.dialect, "name": client.name, "reason": reason})
+        self._announce(LEFT, {"client_id": client.id, "dialect": client.dialect, "name": client.name, "reason": reason})
 
     def topicCreated(self, name: str) -> None:
         """Publish a new topic."""
-        self._say(CREATED, {"topic": name})
+        self._announce(CREATED, {"topic": name})
 
     def counted(self, event: str, number: int) -> None:
         """Ignore counts, which are not presence."""
 
-    def _say(self, name: str, value: dict[str, object]) -> None:
+    def _announce(self, name: str, value: dict[str, object]) -> None:
         if self._topics.hasSubscribers(name):
             self._publish(
                 Envelope(self._topics.get(name), self._broker, self._source),

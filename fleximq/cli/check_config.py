@@ -12,34 +12,37 @@ from enum import Enum
 from typing import Any
 
 from fleximq.cli.command import Command
+from fleximq.config.option_table import OPTIONS, TABLES, Option
 from fleximq.config.option_values import formattedSize, read, size
 from fleximq.config.permission_options import PermissionTable
 from fleximq.config.rate_options import Rate, byteRate, formattedByteRate
-from fleximq.config.settings import OPTIONS, TABLES, Option, Settings
+from fleximq.config.settings import Settings
 from fleximq.dialects.registry import installed
 from fleximq.errors import SettingError
 from fleximq.rights import Action
-from fleximq.security.authentication.schemes import shown, warnings
+from fleximq.security.authentication.schemes import methodsOf, shown, warnings
 from fleximq.startup.configuration_check import faults
-from fleximq.startup.setting_changes import Difference, difference, lostProtections
+from fleximq.startup.setting_changes import difference, lostProtections
 
 #: Values of extension options with a name like this are hidden.
 _SECRET = re.compile(r"pass|secret|token|key|credential", re.IGNORECASE)
+
+_DEFAULTS = Settings()
 
 
 def asToml(settings: Settings) -> list[str]:
     """Return the lines for settings that differ from the defaults, extensions (without secrets) and permissions."""
     lines = []
     for option in OPTIONS:
-        value = getattr(settings.limits if option.isLimit else settings, option.field)
+        value = option.of(settings)
         if option.name == "auth":
             value = tuple(map(shown, value))
-        if value != option.default and option.name != "extension":
+        if value != option.of(_DEFAULTS) and option.name != "extension":
             lines.append(f"{option.name} = {_optionValue(option, value)}")
     for name, options in settings.extension:
         lines += ["", f"[extension.{name}]", *_extension(options)]
     for table in TABLES:
-        granted = getattr(settings, table.field)
+        granted = table.of(settings)
         if granted == ():
             lines += ["", f"[{table.name}]"]
         for each in granted or ():
@@ -125,25 +128,14 @@ def _run(arguments: Namespace) -> int:
     _printFaults(sentences)
     if running is None:
         return 1
-    if _isEmpty(arguments.file):
-        refused = [f"{arguments.file} is empty"]
-    else:
-        refused = list(lostProtections(running, settings))
+    refused = list(lostProtections(running, settings)) if read(arguments.file) else [f"{arguments.file} is empty"]
     _printFaults(refused)
     if not refused:
-        _printDifference(difference(running, settings))
+        found = difference(running, settings)
+        print(f"# A reload changes: {', '.join(found.changed) or 'nothing in the settings'}")
+        if found.waiting:
+            print(f"# These need a restart to change: {', '.join(found.waiting)}")
     return 1 if refused else 0
-
-
-def _printDifference(found: Difference) -> None:
-    """Print the effect of a reload."""
-    print(f"# A reload changes: {', '.join(found.changed) or 'nothing in the settings'}")
-    if found.waiting:
-        print(f"# These need a restart to change: {', '.join(found.waiting)}")
-
-
-def _isEmpty(path: str) -> bool:
-    return not read(path)
 
 
 def _printFaults(sentences: Sequence[str]) -> None:
@@ -155,7 +147,7 @@ def _show(path: str, settings: Settings) -> None:
     """Print the settings that differ from the defaults."""
     lines = asToml(settings)
     print(f"# {path} is good." + (" Settings that differ from the defaults:" if lines else " It sets only defaults."))
-    for sentence in warnings(settings.auth):
+    for sentence in warnings(methodsOf(settings.auth), settings.principals):
         print(f"# Note: {sentence}")
     for line in lines:
         print(line)

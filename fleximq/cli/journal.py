@@ -77,10 +77,7 @@ def stat(arguments: Namespace) -> int:
 
 
 def cat(arguments: Namespace) -> int:
-    """Print the messages of a range as JSON, one per line.
-
-    :raises JournalError: the range ends before it begins.
-    """
+    """Print the messages of a range as JSON, one per line; raises JournalError if the range ends before it begins."""
     if arguments.last < arguments.first:
         raise JournalError(f"--to is {arguments.last}, which is before --from, {arguments.first}")
     wanted = (lambda topic: True) if arguments.topic is None else anyOf([arguments.topic])
@@ -93,9 +90,7 @@ def cat(arguments: Namespace) -> int:
 
 
 def repair(arguments: Namespace) -> int:
-    """Cut an unfinished end and set damaged parts aside, as a starting broker does; only print the steps without
-    ``--yes``.
-    """
+    """Cut an unfinished end and set damaged parts aside, as a starting broker does; ``--yes``: not only print that."""
     _survey(arguments.folder)
     lock = Lock(Files(), arguments.folder)
     try:
@@ -150,10 +145,7 @@ def _value(content: Content, payload: bytes) -> dict[str, Any]:
 
 
 def _survey(folder: str) -> FolderSurvey:
-    """Return the survey of a folder.
-
-    :raises JournalError: it is not a journal.
-    """
+    """Return the survey of a folder; raises JournalError if it is not a journal."""
     files = Files()
     try:
         readIdentity(files, folder)
@@ -241,10 +233,7 @@ def _prepare(parser: ArgumentParser) -> None:
             )
 
 
-def _run(arguments: Namespace) -> int:
-    code: int = arguments.work(arguments)
-    return code
-
-
 #: The command.
-JOURNAL = Command("journal", "Inspect, check and repair a journal.", _prepare, _run)
+JOURNAL = Command(
+    "journal", "Inspect, check and repair a journal.", _prepare, lambda arguments: arguments.work(arguments)
+)

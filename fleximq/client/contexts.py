@@ -1,32 +1,8 @@
-"""Base classes for ``with``, ``async with`` and ``async for``."""
+"""Base classes for ``async with`` and ``async for``."""
 
 from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Generic, Self, TypeVar
-
-
-class ClosedOnExit(ABC):
-    """A client that is closed at the end of a ``with`` block."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close; if the block failed, at once and without a flush."""
-        if error is None:
-            self.close()
-        else:
-            self.hang_up()
-
-    @abstractmethod
-    def close(self) -> None:
-        """Flush, and end the connection."""
-
-    @abstractmethod
-    def hang_up(self) -> None:
-        """End the connection at once."""
 
 
 class AsyncClosedOnExit(ABC):

@@ -4,6 +4,9 @@ from typing import Any
 
 from fleximq.status import Status
 
+#: Another attempt to join would get the same answer.
+_PERMANENT = frozenset({Status.BAD_REQUEST, Status.UNAUTHORIZED, Status.FORBIDDEN, Status.AUTHENTICATION_FAILED})
+
 
 class ClientError(Exception):
     """The base class."""
@@ -118,3 +121,8 @@ class ProduceFailed(Answered):
 
 class ConsumeFailed(Answered):
     """The broker refused a CONSUME; ``path`` is the topic."""
+
+
+def isTransient(error: Exception) -> bool:
+    """Return whether another attempt to connect may succeed after this error."""
+    return not isinstance(error, Untrusted) and not (isinstance(error, JoinRefused) and error.status in _PERMANENT)

@@ -26,8 +26,5 @@ class CommandParser(argparse.ArgumentParser):
             self._isMixing = False
 
     def error(self, message: str) -> NoReturn:
-        """Exit with this sentence.
-
-        :raises SystemExit: always.
-        """
+        """Exit with this sentence; raises SystemExit always."""
         raise SystemExit(f"{self.prog}: {message}; {self.prog} --help says more")

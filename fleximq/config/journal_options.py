@@ -81,10 +81,7 @@ def retentionOf(line: str) -> RetentionRule:
 
 
 def timeToLiveOf(line: str) -> TimeToLive:
-    """Parse ``PATTERN=SECONDS``.
-
-    :raises SettingError: it is malformed; the sentence names the valid form.
-    """
+    """Parse ``PATTERN=SECONDS``; raises SettingError if it is malformed; the sentence names the valid form."""
     pattern, equals, rest = line.rpartition("=")
     if not equals or not _SECONDS.fullmatch(rest) or not 0 < float(rest) <= MAX_AGE:
         raise SettingError(

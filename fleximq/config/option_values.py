@@ -6,8 +6,10 @@ Each function takes the option's name, for its error sentence, and the value as 
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 from pathlib import Path
+from typing import TypeVar
 
 from fleximq.errors import SettingError
 from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE
@@ -102,3 +104,34 @@ def text(name: str, value: object) -> str:
     if isinstance(value, str):
         return value
     raise SettingError(f"{name} is {value!r}, but must be a text")
+
+
+class LogFormat(Enum):
+    """The formats of the log."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class SlowConsumer(Enum):
+    """The policy for deliveries to a connection that reads too slowly."""
+
+    DISCONNECT = "disconnect"
+    DROP = "drop"
+    BLOCK = "block"
+
+
+Choice = TypeVar("Choice", bound=Enum)
+
+
+def oneOf(choices: type[Choice]) -> Callable[[str, object], Choice]:
+    """Return the parser of an option with these choices."""
+
+    def choice(name: str, value: object) -> Choice:
+        try:
+            return choices(value)
+        except ValueError:
+            known = ", ".join(each.value for each in choices)
+            raise SettingError(f"{name} is {value!r}, but must be one of {known}") from None
+
+    return choice

@@ -51,10 +51,7 @@ def rate(name: str, value: object) -> Rate | None:
 
 
 def byteRate(name: str, value: object) -> Rate | None:
-    """Parse a rate of bytes; None if unlimited.
-
-    :raises SettingError: it is no rate; the sentence names the option.
-    """
+    """Parse a rate of bytes; None if unlimited; raises SettingError if it is no rate; the sentence names the option."""
     try:
         return _rateOf([float(size(name, part)) for part in _parts(value)])
     except (ValueError, SettingError):
@@ -64,28 +61,13 @@ def byteRate(name: str, value: object) -> Rate | None:
         ) from None
 
 
-def overRate(name: str, value: object) -> OverRate:
-    """Parse the action over a rate.
-
-    :raises SettingError: it is unknown.
-    """
-    try:
-        return OverRate(value)
-    except ValueError:
-        known = ", ".join(each.value for each in OverRate)
-        raise SettingError(f"{name} is {value!r}, but must be one of {known}") from None
-
-
 def formattedByteRate(rate: Rate) -> str:
     """Return a rate of bytes as an operator would write it."""
     return ",".join(formattedSize(int(part)) for part in map(float, str(rate).split(",")))
 
 
 def _parts(value: object) -> list[object]:
-    if isinstance(value, str):
-        parts = value.split(",")
-        return [part.strip() for part in parts]
-    return [value]
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else [value]
 
 
 def _number(part: object) -> float:
@@ -97,10 +79,7 @@ def _number(part: object) -> float:
 
 
 def _rateOf(numbers: list[float]) -> Rate | None:
-    """Return the rate of one or two numbers.
-
-    :raises ValueError: they are out of range.
-    """
+    """Return the rate of one or two numbers; raises ValueError if they are out of range."""
     if len(numbers) == 1:
         numbers.append(max(1.0, numbers[0]))
     perSecond, burst = numbers

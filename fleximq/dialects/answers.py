@@ -24,10 +24,7 @@ class _PendingAnswer:
 
 
 class Answers:
-    """Queues answers before they reach the outbox of their connection.
-
-    ``size`` is the size of the queue in bytes, none of which the peer can have read.
-    """
+    """Queues answers before the outbox; ``size`` is the number of bytes in the queue."""
 
     __slots__ = ("_queue", "_outbox", "_whenSent", "size")
 

@@ -19,10 +19,8 @@ from fleximq.security.rates.flapping import FlappingLimit
 class Context:
     """Passed to the factories of all dialects.
 
-    ``policy`` applies to deliveries to slow consumers. ``admission`` decides who may join. ``reserved`` is the client
-    id of a spawned program, on a listener for that program alone. ``envelopeBudget`` bounds the envelope caches of all
-    connections together. ``rates`` are the rate limits of clients, ``flapping`` is notified when clients leave,
-    ``logLimit`` bounds log lines about misbehaving peers.
+    ``reserved`` is the client id of a spawned program, on a listener for that program alone. ``envelopeBudget`` bounds
+    the envelope caches of all connections together.
     """
 
     broker: Broker

@@ -35,7 +35,6 @@ _TAIL_BYTES = 1 << 16
 MAX_UNREAD = 1 << 20
 #: Up to this many chunks are passed to the kernel as they are; more are joined first.
 _VECTOR = 16
-# Constants of the module: reading an enum's member costs twice as much.
 _WRITING, _CLOSED = OutboxState.WRITING, OutboxState.CLOSED
 _PAUSED = OutboxState.PAUSED, OutboxState.OVERFLOWED
 _UNREAD = *_PAUSED, OutboxState.DRAINING
@@ -48,19 +47,17 @@ def markOf(budget: int) -> int:
 
 @implementer(IPushProducer, IPullProducer)
 class Outbox:
-    """Collects chunks and writes them in order.
+    """Collects chunks and writes them in order; every byte of the connection must pass through it.
 
-    :param transport: every byte of the connection must pass through its outbox.
     :param limit: the mark: unsent bytes above which the consumer is too slow.
-    :param overflow: called once when the policy gives up on the consumer.
-    :param policy: applied to deliveries over the mark.
+    :param overflow: called once, when the policy gives up on the consumer.
 
-    ``traffic`` counts both directions of the connection. ``cut(chunk, space)`` returns the number of bytes, and of
-    messages, that end within ``space`` bytes of a run; the session sets it for its form.
+    ``traffic`` counts both directions. ``cut(chunk, space)``, set by the session, returns the number of bytes, and of
+    messages, that end within ``space`` bytes of a run.
     """
 
     __slots__ = ("_deferred", "_direct", "_fresh", "_halfClose", "_held", "_overflow", "_policy", "_publisher",
-                 "_reliefs", "_state", "_transport", "_turn", "_unsent", "cut", "limit", "traffic",
+                 "_reliefs", "_state", "_transport", "_turn", "_unsent", "_writes", "cut", "limit", "traffic",
                  "waiting")  # fmt: skip
 
     def __init__(
@@ -84,6 +81,7 @@ class Outbox:
         self._publisher: PausablePublisher | None = None
         self._unsent = 0
         self._state = _WRITING
+        self._writes = True  # in WRITING; comparing the state would cost a delivery 5 ns more
         self._halfClose = HalfClose.NEVER
         self._reliefs: list[Callable[[], None]] = []
         self.cut: Callable[[Chunk, int], tuple[int, int]] = lambda chunk, space: (0, 0)
@@ -121,7 +119,7 @@ class Outbox:
     def deliver(self, chunk: Chunk, count: int = 1) -> None:
         """Send a run of ``count`` messages at the end of the turn, after all earlier output."""
         self.traffic.messagesOut += count
-        if self._state is not _WRITING:
+        if not self._writes:
             if self._deferred:
                 self._applyPolicy()
             if self._state in _PAUSED:
@@ -135,7 +133,7 @@ class Outbox:
     def deliverLate(self, run: DeferredRun, count: int = 1) -> None:
         """Send a run that is rendered here; if the peer does not read, after all writes of the turn."""
         self.traffic.messagesOut += count
-        if self._state is not _WRITING:
+        if not self._writes:
             if self._state in _PAUSED:
                 if not self._deferred:
                     self._turn.later(self._applyPolicy)
@@ -148,7 +146,7 @@ class Outbox:
 
     def take(self, chunk: Chunk) -> None:
         """Send an answer at the end of the turn, after all earlier output."""
-        if self._state is not _WRITING:
+        if not self._writes:
             if self._deferred:
                 self._applyPolicy()
             if self._state in _PAUSED:
@@ -241,7 +239,6 @@ class Outbox:
         self._publisher = None
 
     def _send(self, chunks: Sequence[Chunk]) -> None:
-        """Pass chunks to the kernel, and buffer the part that it does not take."""
         socket = self._transport.socket
         try:
             sent = socket.send(chunks[0]) if len(chunks) == 1 else socket.sendmsg(chunks)
@@ -322,7 +319,7 @@ class Outbox:
     def _pushOn(self) -> None:
         """Pass backlog to the kernel directly, then enough to the transport that it asks again.
 
-        The transport alone would copy everything and send it in smaller chunks.
+        The transport alone would send it in smaller chunks.
         """
         chunk = self._held.takeView(_CHUNK_BYTES)
         try:
@@ -344,6 +341,7 @@ class Outbox:
 
     def _step(self, event: OutboxEvent) -> None:
         self._state = TRANSITIONS[self._state, event]
+        self._writes = self._state is _WRITING
 
     def _forget(self) -> None:
         self._fresh = []

@@ -5,32 +5,24 @@ write and one read of each connection, the data waiting for a transaction likewi
 its outbox limit. Other connections are read normally. A paused connection does not count as silent.
 """
 
-from enum import Enum
-
 from fleximq.broker.envelope import ConnectedClient
+from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.connection.slow_consumer import PausablePublisher
 from fleximq.dialects.session import Session
-
-
-class PublisherPause(Enum):
-    """A reason to pause reading."""
-
-    OVERLOADED = "too much waits for the disk, or for a transaction"
-    UNSENT = "its own answers that wait for the disk are too many"
 
 
 def pausePublisher(session: Session, client: ConnectedClient, reader: PausablePublisher) -> None:
     """Pause a connection with pending publications if the broker is overloaded or too many answers are pending.
 
-    The connection is also recorded as their publisher, for consumers that pause it.
+    It is also recorded as their publisher, for consumers that pause it.
     """
     broker = session.broker
     reading = reader.readPauses
     client.reader = reader
     if broker.overloaded:
-        reading.pause(PublisherPause.OVERLOADED)
-        broker.whenRelieved(lambda: reading.resume(PublisherPause.OVERLOADED))
+        reading.pause(ReadPause.OVERLOADED)
+        broker.whenRelieved(lambda: reading.resume(ReadPause.OVERLOADED))
     answers = session.answers
     if answers is not None and 0 < answers.size > session.outbox.space:
-        reading.pause(PublisherPause.UNSENT)
-        broker.whenPublicationsDecided(lambda: reading.resume(PublisherPause.UNSENT), client)
+        reading.pause(ReadPause.UNSENT)
+        broker.whenPublicationsDecided(lambda: reading.resume(ReadPause.UNSENT), client)

@@ -64,13 +64,9 @@ class PullSession(StreamSession):
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
         self.pullState = PullState.READY
-        self.onReady: Callable[[], None] = _nothing
+        self.onReady: Callable[[], None] = lambda: None
         self.answers: Answers = Answers(outbox)
 
     def step(self, event: PullEvent) -> None:
         """Change the state."""
         self.pullState = TRANSITIONS[self.pullState, event]
-
-
-def _nothing() -> None:
-    """Do nothing, before a protocol is attached."""

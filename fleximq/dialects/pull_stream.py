@@ -5,10 +5,9 @@ read the earlier answers, and TCP passes the pressure on. A peer that reads none
 disconnected, because its answers would never be freed.
 """
 
-from enum import Enum
-
 from twisted.internet.interfaces import IDelayedCall
 
+from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.pull_session import PullSession, PullState
 from fleximq.dialects.session import ConnectionState
 from fleximq.dialects.stream import StreamProtocol
@@ -17,13 +16,6 @@ from fleximq.dialects.stream import StreamProtocol
 READ_TIMEOUT = 60.0
 #: A session takes about so many bytes out of its queues before it checks the outbox again.
 CHUNK_BYTES = 1 << 18
-
-
-class PullPause(Enum):
-    """A reason to pause reading."""
-
-    UNREAD = "its answers wait to be read"
-    UNANSWERED = "a command waits for its answer"
 
 
 class PullStreamProtocol(StreamProtocol):
@@ -39,7 +31,7 @@ class PullStreamProtocol(StreamProtocol):
     def waitForReader(self) -> None:
         """Pause reading until the peer has read all pending output, then call :meth:`readerCaughtUp`."""
         if self._readTimer is None:
-            self.readPauses.pause(PullPause.UNREAD)
+            self.readPauses.pause(ReadPause.UNREAD)
             self._watch()
             self.outbox.whenRelieved(self._relieved)
 
@@ -66,5 +58,5 @@ class PullStreamProtocol(StreamProtocol):
         if self._readTimer is not None and self._readTimer.active():
             self._readTimer.cancel()
         self._readTimer = None
-        self.readPauses.resume(PullPause.UNREAD)
+        self.readPauses.resume(ReadPause.UNREAD)
         self.readerCaughtUp()

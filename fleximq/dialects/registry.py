@@ -1,7 +1,7 @@
-"""Installed dialects and extensions, found as Twisted plug-ins.
+"""Installed dialects and extensions, found as Twisted plug-ins; the broker's own dialects too.
 
-The broker's own dialects are found like those of other packages. Each conflict is reported in one sentence: two
-plug-ins of one name, overlapping first bytes, a name that cannot precede a ``+`` in a listener's URL.
+Each conflict is reported in one sentence: two plug-ins of one name, overlapping first bytes, a name that cannot precede
+a ``+`` in a listener's URL.
 """
 
 import re
@@ -24,10 +24,7 @@ _RESERVED = frozenset({Decision.HTTP.value, Decision.NONE.value})
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """The installed plug-ins by name, in the order of listings.
-
-    :raises SettingError: a name or claim conflicts with another or is not allowed.
-    """
+    """The installed plug-ins by name, in the order of listings."""
 
     dialects: Mapping[str, IDialect]
     extensions: Mapping[str, IBrokerExtension]
@@ -36,7 +33,7 @@ class Registry:
     def of(cls, dialects: Iterable[IDialect], extensions: Iterable[IBrokerExtension]) -> "Registry":
         """Return these plug-ins in order.
 
-        :raises SettingError: as the class does.
+        :raises SettingError: a name or claim conflicts with another or is not allowed.
         """
         named = _byName("a", "dialect", dialects, _RESERVED)
         _checkClaims(named.values())
@@ -51,7 +48,7 @@ class Registry:
 
 
 def installed(find: Callable[[Any], Iterable[Any]] = getPlugins) -> Registry:
-    """Return the plug-ins installed now. Twisted logs and skips a drop-in file that it cannot read.
+    """Return the plug-ins installed now; Twisted skips a drop-in file that it cannot read.
 
     :raises SettingError: plug-ins conflict.
     """

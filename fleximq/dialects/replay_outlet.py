@@ -25,8 +25,7 @@ LOW_WATER = 1 << 18
 class ReplayOutlet:
     """Sends replayed messages to one connection.
 
-    :param form: how live runs are rendered; ``render`` does the same for records.
-    :param failed: called when the subscription of this name has ended with an error.
+    ``form`` renders live runs, ``render`` records. ``failed`` is called when the subscription of this name has failed.
     """
 
     def __init__(

@@ -72,14 +72,12 @@ class Session(metaclass=ABCMeta):
     """One peer's conversation; subclasses define the messages on the wire.
 
     Subclasses define ``dialect`` and :meth:`answerError`, and call :meth:`letIn`. ``receivedAt`` is the time of the
-    last read, in the clock's seconds; the protocol sets it. ``reason`` is the end reason, "" before the end. ``rate``
-    applies rate limits, if any. ``stays`` means that clients are expected to stay connected. ``mayFinish`` means that
-    peers are warned before the broker stops, ``dismissed`` that their time is over. ``limited`` are the beginnings of
-    messages that :meth:`admittedOf` may refuse.
+    last read, in the clock's seconds. ``reason`` is the end reason, "" before the end. ``stays`` means that clients are
+    expected to stay connected, ``mayFinish`` that peers are warned before the broker stops, ``dismissed`` that their
+    time is over. ``limited`` are the beginnings of messages that :meth:`admittedOf` may refuse.
 
-    The protocol sets ``certificate``, which returns the client certificate; ``checking``, called with True when a
-    credential check is pending and with False when it is decided; and ``admitted``, the result for credentials in an
-    HTTP request, if any. ``admission`` is the listener's, unless the protocol replaces it.
+    The protocol sets ``certificate``, which returns the client certificate; ``checking``, called with True and False at
+    the start and end of a pending credential check; and ``admitted``, the result for credentials in an HTTP request.
     """
 
     dialect: ClassVar[str]
@@ -102,8 +100,8 @@ class Session(metaclass=ABCMeta):
         self.state = ConnectionState.WAITING
         self.admitted: Admitted | None = None
         self.admission: IAdmission = context.admission
-        self.certificate: Callable[[], Certificate | None] = _nothing
-        self.checking: Callable[[bool], None] = _unheard
+        self.certificate: Callable[[], Certificate | None] = lambda: None
+        self.checking: Callable[[bool], None] = lambda waits: None
         self._check: Deferred[None] | None = None
         self._expiry: CredentialExpiry | None = None
         self._keepAlive: KeepAlive | None = None
@@ -138,24 +136,18 @@ class Session(metaclass=ABCMeta):
         """The connection is up; called once, before any input."""
 
     def mayReceive(self, buffered: int) -> bool:
-        """Return whether a peer may send more before it has joined; refuses input that is too long for credentials.
-
-        :param buffered: bytes buffered of an incomplete message.
-        """
+        """Return whether a peer with so many buffered bytes may send more before it has joined; otherwise refuse it."""
         if buffered > MAX_UNAUTHENTICATED_BYTES and self.admission.required and self.certificate() is None:
             self.attempt(_raiseTooLarge)
         return self.state is ConnectionState.WAITING
 
     def rightsChanged(self, lost: Sequence[str]) -> None:
-        """Drop cached permissions because the client's rights have changed, and report lost subscriptions.
-
-        :param lost: the names of subscriptions that have ended.
-        """
+        """Drop cached permissions after a change of rights, and report the subscriptions with the ``lost`` names."""
 
     def left(self) -> None:
-        """Release timers and large objects after the client has left and the connection is closed.
+        """Release timers and large objects after the connection is closed.
 
-        Sessions are part of reference cycles, so Python may free them late; their memory must not wait for that.
+        Sessions are part of reference cycles: without this, Python may free the memory late.
         """
 
     def resume(self) -> None:
@@ -167,10 +159,7 @@ class Session(metaclass=ABCMeta):
         """Check credentials and call one of the two functions: at once if the result is immediate, else later.
 
         Until then the session is CHECKING: it gets no input, and :meth:`resume` is called after the decision. Neither
-        function is called if the connection ends before.
-
-        :param credentials: one of :mod:`fleximq.security.credentials`, None without credentials.
-        :param then: joins the client; a BrokerError that it raises is passed to ``refused``.
+        function is called if the connection ends before. A BrokerError raised by ``then`` is passed to ``refused``.
         """
         check = self.admission.admit(credentials, self.address)
         outcome: list[Admitted | Failure] = []
@@ -365,11 +354,11 @@ class Session(metaclass=ABCMeta):
             self.outbox.linger()
             self.inputEnded()
 
-    def lost(self) -> None:
-        """The connection is closed."""
+    def lost(self, inOrder: bool = False) -> None:
+        """The connection is closed; ``inOrder``: by the peer, in the way of its protocol."""
         if self.state is ConnectionState.CLOSED:
             return
-        reason = self.reason or "connection lost"
+        reason = self.reason or ("client closed" if inOrder else "connection lost")
         self.state = ConnectionState.CLOSED
         self._stopWatching()
         self.broker.traffic.end(self.dialect, self.traffic)
@@ -389,7 +378,6 @@ class Session(metaclass=ABCMeta):
         self._logLeft(reason)
 
     def _logLeft(self, reason: str) -> None:
-        """Log who has left; rate-limited for peers that never joined."""
         suppressed = 0 if self.client is not None else self.context.logLimit.passes(self.context.clock.seconds())
         if suppressed is not None:
             self._log.info(
@@ -436,7 +424,6 @@ class StreamSession(Session):
 
 
 def _more(suppressed: int) -> str:
-    """Return the end of a log line that gives the number of suppressed lines."""
     return f" ({suppressed} more lines left out)" if suppressed else ""
 
 
@@ -457,11 +444,3 @@ def _decide(
 
 def _raiseTooLarge() -> None:
     raise TooLarge(f"at most {MAX_UNAUTHENTICATED_BYTES} bytes can be begun here before credentials are shown")
-
-
-def _nothing() -> None:
-    """Return no certificate, on transports without TLS."""
-
-
-def _unheard(waits: bool) -> None:
-    """Ignore the start and end of credential checks."""

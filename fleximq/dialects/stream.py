@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
+from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol, ITCPTransport
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.internet.tcp import Connection
@@ -17,8 +18,8 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from fleximq.dialects.connection.connection_rate import maxReadBytes
-from fleximq.dialects.connection.credential_check import CredentialWait, certificateOf
-from fleximq.dialects.connection.read_pauses import ReadPauses
+from fleximq.dialects.connection.credential_check import certificateOf
+from fleximq.dialects.connection.read_pauses import ReadPause, ReadPauses
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox, markOf
 from fleximq.dialects.publisher_backpressure import pausePublisher
@@ -33,10 +34,10 @@ WRITE_BYTES = 1 << 20
 
 
 class SessionProtocol:
-    """Connects a session to its transport, whatever the framing: reads, write turns, and their sizes.
+    """Connects a session to its transport, in any framing.
 
     ``connectedAt`` is the clock's time when the connection was made, if another protocol handled it first; the
-    handshake deadline counts from there. :meth:`begin` sets the session, its outbox and ``readPauses``.
+    handshake deadline counts from there.
     """
 
     transport: Any
@@ -100,10 +101,7 @@ class SessionProtocol:
 
 @implementer(IHalfCloseableProtocol)
 class StreamProtocol(SessionProtocol, Protocol):
-    """Passes a stream to one session.
-
-    :param makeSession: a :class:`fleximq.dialects.session.StreamSession` class, or a function that returns one.
-    """
+    """Passes a stream to one session."""
 
     session: StreamSession
     receive: Callable[[bytes], None]
@@ -155,7 +153,7 @@ class StreamProtocol(SessionProtocol, Protocol):
         if waits:
             if self._early is None:
                 self._early = []
-            self.readPauses.pause(CredentialWait.CHECKED)
+            self.readPauses.pause(ReadPause.CHECKED)
         elif self._early is not None:
             early, self._early = self._early, None
             self._continueWith(b"".join(early))
@@ -171,7 +169,7 @@ class StreamProtocol(SessionProtocol, Protocol):
             self.dataReceived(data)
         if self._early is not None:  # another check is pending
             return
-        self.readPauses.resume(CredentialWait.CHECKED)
+        self.readPauses.resume(ReadPause.CHECKED)
         if self._inputOver:
             self.readConnectionLost()
 
@@ -192,8 +190,8 @@ class StreamProtocol(SessionProtocol, Protocol):
             transport.loseConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """The connection is closed."""
-        self.session.lost()
+        """The connection is closed; TLS reports its end here alone."""
+        self.session.lost(inOrder=reason.check(ConnectionDone) is not None)
         self._turn.flush()
 
 
@@ -217,9 +215,7 @@ class StreamFactory(Factory):
 def tune(transport: Any, maximum: int = READ_MOST) -> int:
     """Set TCP_NODELAY, keep-alive probes and large writes, where the transport has them.
 
-    :param maximum: the maximum read size.
-
-    Returns the size of a full read, after which to call :func:`fit`.
+    Returns the size of a full read, at most ``maximum``; after such a read, call :func:`fit`.
     """
     if ITCPTransport.providedBy(transport):
         transport.setTcpNoDelay(True)
@@ -232,12 +228,7 @@ def tune(transport: Any, maximum: int = READ_MOST) -> int:
 
 
 def fit(transport: Any, seconds: float, maximum: int = READ_MOST) -> int:
-    """Double the read size, or halve it if processing the last read took too long.
-
-    :param maximum: the maximum read size.
-
-    Returns the new size of a full read.
-    """
+    """Double the read size, or halve it if processing the last read took too long; return the new size."""
     size: int = transport.bufferSize
     if seconds > READ_SECONDS:
         size = min(max(size // 2, READ_LEAST), maximum)

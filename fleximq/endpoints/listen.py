@@ -89,10 +89,7 @@ class Listen:
 
     @classmethod
     def parse(cls, text: str, ground: ListenDefaults = NO_DEFAULTS) -> "Listen":
-        """Parse ``[DIALECT+]ENDPOINT``.
-
-        :raises SettingError: as the class does.
-        """
+        """Parse ``[DIALECT+]ENDPOINT``; raises SettingError as the class does."""
         found = _FORM.fullmatch(text)
         dialect, endpoint = found.groups() if found else (None, text)
         return cls(dialect, endpoint, ground)
@@ -138,10 +135,7 @@ class Listen:
 
     @property
     def url(self) -> Url | None:
-        """The endpoint as a URL, None if it is none.
-
-        :raises SettingError: it is an invalid URL.
-        """
+        """The endpoint as a URL, None if it is none; raises SettingError if it is an invalid URL."""
         return Url.parse(self.endpoint) if isUrl(self.endpoint) else None
 
     @property

@@ -64,10 +64,7 @@ class StandardStreams(StandardIO):
 
 @implementer(IStreamServerEndpoint)
 class StandardStreamsEndpoint:
-    """Listens by connecting the only client.
-
-    :param descriptors: the file descriptors to read from and write to.
-    """
+    """Listens by connecting the only client. ``descriptors``: the file descriptors to read from and write to."""
 
     def __init__(self, reactor: Any, descriptors: tuple[int, int] = (0, 1)) -> None:
         self._reactor = reactor

@@ -9,7 +9,6 @@ in use, the log reports it once, and the next change is tried again.
 
 import time
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
 from OpenSSL.SSL import Error as TlsError
@@ -51,11 +50,6 @@ class RenewingCertificate:
         self._seen = files.stamp()  # before reading, so that a concurrent write counts as a change
         self._context = serverContext(files)
 
-    @property
-    def expires(self) -> float:
-        """The end of the present certificate, in seconds since 1970."""
-        return _endOf(self._context).timestamp()
-
     def serverConnectionForTLS(self, tlsProtocol: Any) -> Any:
         """Return a new connection with the newest usable certificate."""
         now = self._seconds()
@@ -79,20 +73,13 @@ class RenewingCertificate:
 
         return use
 
-    def reload(self) -> None:
-        """Read the files again for new handshakes.
-
-        :raises SettingError: they cannot be used; the previous content stays in use.
-        """
-        self.prepare()()
-
     def _look(self) -> None:
         stamp = self.files.stamp()
         if stamp == self._seen:
             return
         self._seen = stamp
         try:
-            context = serverContext(self.files)
+            context: Any = serverContext(self.files)
         except SettingError as error:
             _renewalLog.warn(
                 "A certificate has changed but is not taken, what was read before is: {reason}", reason=error
@@ -102,13 +89,8 @@ class RenewingCertificate:
         _renewalLog.info(
             "The certificate in {path} was read anew; it ends on {end}",
             path=self.files.certificate,
-            end=_endOf(context).strftime("%Y-%m-%d %H:%M UTC"),
+            end=context.certificate.to_cryptography().not_valid_after_utc.strftime("%Y-%m-%d %H:%M UTC"),
         )
-
-
-def _endOf(context: Any) -> datetime:
-    end: datetime = context.certificate.to_cryptography().not_valid_after_utc
-    return end
 
 
 _log = Logger("fleximq.endpoints.tls_endpoint")
@@ -119,10 +101,7 @@ LINGER = 30.0
 
 @implementer(IStreamServerEndpoint)
 class TlsEndpoint:
-    """Listens with TLS where another endpoint listens.
-
-    :param clock: aborts connections that do not close in time.
-    """
+    """Listens with TLS where another endpoint listens. ``clock``: aborts connections that do not close in time."""
 
     def __init__(self, inner: IStreamServerEndpoint, certificate: RenewingCertificate, clock: Any) -> None:
         self.certificate = certificate

@@ -9,6 +9,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum, auto
 from typing import Any
 
 from zope.interface import implementer
@@ -25,6 +26,7 @@ from fleximq.journal.recovery.recovered_state import IQueueStateOwner, NoQueueSt
 from fleximq.journal.recovery.recovery import SKIP, recover, verifyTail
 from fleximq.journal.retention.capacity import Capacity
 from fleximq.journal.retention.cleaner_thread import CleanerThread
+from fleximq.journal.retention.former_patterns import withFormer
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import FreedSpace
 from fleximq.journal.writing.commit import Commit, SegmentOpening, Snapshot
@@ -35,8 +37,9 @@ from fleximq.limits import MEBIBYTE
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.histogram import Commits
 from fleximq.values.message import Message
-from fleximq.values.records import BacklogSize, PublishedRun, Run, TopicBounds
+from fleximq.values.records import BacklogSize, OnCommitted, OnStaged, PublishedRun, Run, TopicBounds
 from fleximq.values.state_records import ClientIdsReserved, StateRecord
+from fleximq.values.transitions import Transitions
 
 #: Maximum seconds that a stop waits for the disk.
 STOP_TIMEOUT = 30.0
@@ -45,6 +48,35 @@ STOP_TIMEOUT = 30.0
 SEGMENT_FRAMES = 40_000
 
 _ALWAYS = Fsync("always")
+
+
+class State(Enum):
+    """RUNNING and REOPENING: the writer's thread runs. While REOPENING it checks the disk after a fault."""
+
+    NEW = auto()
+    RUNNING = auto()
+    REOPENING = auto()
+    CLOSED = auto()
+
+
+class Event(Enum):
+    """The calls of a journal's owner, and the end of the check of a reopening."""
+
+    BEGIN = auto()
+    REOPEN = auto()
+    CHECKED = auto()
+    CLOSE = auto()
+
+
+TRANSITIONS: Transitions[State, Event] = Transitions(
+    {
+        (State.NEW, Event.BEGIN): State.RUNNING,
+        (State.RUNNING, Event.REOPEN): State.REOPENING,
+        (State.REOPENING, Event.CHECKED): State.RUNNING,
+        (State.CLOSED, Event.CHECKED): State.CLOSED,
+    }
+    | {(state, Event.CLOSE): State.CLOSED for state in State}
+)
 
 
 @implementer(IJournal)
@@ -102,7 +134,7 @@ class DiskJournal:
         self._clientIds = 0
         self._length = self._frames = 0
         self._unsaid: list[str] = []
-        self._began = self._closed = self._reopening = False
+        self._state = State.NEW
 
     def _newGroup(self, next: int) -> GroupCommit:
         return GroupCommit(
@@ -129,6 +161,7 @@ class DiskJournal:
             self.id = identify(self._files, self._folder, _randomHex)
             found = recover(self._files, self._folder, self.id, self._unsaid.append)
             self._durableEnd = DurableEnd(self._files, self._folder)
+            self._rememberPatterns(found)
         except OSError as error:
             self._lock.release()
             raise JournalError(f"the journal in {self._folder} cannot be opened: {reasonOf(error)}") from error
@@ -155,6 +188,15 @@ class DiskJournal:
         self._count(CountedEvent(EventFamily.JOURNAL, "torn tail"), len(found.torn))
         self._count(CountedEvent(EventFamily.JOURNAL, "lost range"), len(found.lost))
         return found
+
+    def _rememberPatterns(self, found: RecoveredJournal) -> None:
+        if self._rules is not None:
+            self._rules, topics = withFormer(self._rules, self._files, self._folder, found.segments)
+            if topics:
+                self._unsaid.append(
+                    f"topics with stored messages that are not durable any more: {topics}; their messages so far are "
+                    "not deleted, but expire as --retention says"
+                )
 
     def _newCleaner(self) -> CleanerThread | None:
         if self._rules is None:
@@ -206,18 +248,18 @@ class DiskJournal:
         self._worker.start()
         self._reader.begin()
         self._group.begin(log, self._worker)
-        self._began = True
+        self._state = TRANSITIONS[self._state, Event.BEGIN]
         # Later than the check above: if the journal cannot be written, only that is reported.
         while self._unsaid:
             self._say(self._unsaid.pop(0))
 
     def close(self) -> None:
         """Write all pending runs and a last checkpoint, and release the lock. Blocks, for 30 seconds at most."""
-        if self._closed:
+        before, self._state = self._state, TRANSITIONS[self._state, Event.CLOSE]
+        if before is State.CLOSED:
             return
-        self._closed = True
-        ended = not self._began or self._finish(time.monotonic() + STOP_TIMEOUT)
-        if self._began:
+        ended = before is State.NEW or self._finish(time.monotonic() + STOP_TIMEOUT)
+        if before is not State.NEW:
             self._room.close()
             self._reader.stop()
         if hasattr(self, "_durableEnd"):
@@ -294,7 +336,7 @@ class DiskJournal:
             self.clean()  # older segments may be removed only after the new one has a checkpoint
 
     def _beginSegment(self, base: int, id: int) -> None:
-        sealed = self._segments.all[-1].base if self._began and len(self._segments) else None
+        sealed = self._segments.all[-1].base if self._state is not State.NEW and len(self._segments) else None
         self._segments.begin(base, id)
         self._rollAt = self._segmentBytes
         self._frames = 0
@@ -306,16 +348,20 @@ class DiskJournal:
             self._rollAt = 0
             self._group.roll()
 
+    @property
+    def _runs(self) -> bool:
+        return self._state in (State.RUNNING, State.REOPENING)
+
     def clean(self, done: Callable[[FreedSpace], None] = lambda freed: None) -> bool:
         """Begin to remove expired records on a thread; False if a pass is running, or without rules."""
-        return self._began and not self._closed and self._room.clean(done)
+        return self._runs and self._room.clean(done)
 
     def look(self) -> None:
         """Check that the journal's files exist; if not, later runs are refused.
 
         Each commit checks this itself, so this is for times without commits.
         """
-        if self._began and not self._closed and self._group.readOnly is None:
+        if self._runs and self._group.readOnly is None:
             reasons: list[str | None] = []
             self._worker.hand(lambda: reasons.append(self._log.look()), lambda: self._looked(reasons[0]))
 
@@ -325,7 +371,7 @@ class DiskJournal:
 
     def beat(self, answered: Callable[[], None]) -> None:
         """Call back when the writing thread has finished its present work; never, if it hangs or is missing."""
-        if self._began and not self._closed:
+        if self._runs:
             self._worker.hand(_nothing, answered)
 
     def _failed(self, commit: Commit) -> None:
@@ -353,15 +399,7 @@ class DiskJournal:
     def end(self) -> int:
         return self._group.end
 
-    def append(
-        self,
-        topic: str,
-        publisher: int,
-        name: str,
-        dialect: str,
-        run: Run,
-        committed: Callable[[int, str | None], None],
-    ) -> int:
+    def append(self, topic: str, publisher: int, name: str, dialect: str, run: Run, committed: OnCommitted) -> int:
         if self._maxBytes:
             self._room.check(len(run.payloads), self._group.waiting)
         return self._group.append(topic, publisher, name, dialect, run, committed)
@@ -377,19 +415,7 @@ class DiskJournal:
             self._clientIds = max(self._clientIds, event.until)
         self._group.appendState(event)
 
-    def noteClientIds(self, until: int, safe: Callable[[], None]) -> None:
-        """Reserve the client ids below ``until``, and call back when that is on disk."""
-        self.appendState(ClientIdsReserved(until))
-        self._group.whenCommitted(safe)
-
-    def stage(
-        self,
-        query: str,
-        batch: int,
-        part: str,
-        runs: Sequence[PublishedRun],
-        found: Callable[[str | None, str | None], None],
-    ) -> None:
+    def stage(self, query: str, batch: int, part: str, runs: Sequence[PublishedRun], found: OnStaged) -> None:
         try:
             self._room.check(1, self._group.waiting)
         except NotKept as error:
@@ -397,9 +423,7 @@ class DiskJournal:
             return
         self._staging.stage(query, batch, part, runs, found)
 
-    def commitStaged(
-        self, query: str, batch: int, tokens: Sequence[str], committed: Callable[[int, str | None], None]
-    ) -> None:
+    def commitStaged(self, query: str, batch: int, tokens: Sequence[str], committed: OnCommitted) -> None:
         self._staging.commit(query, batch, tokens, committed)
 
     def abortStaged(self, query: str, batch: int) -> None:
@@ -438,13 +462,13 @@ class DiskJournal:
     # -- faults ------------------------------------------------------------------------------------
 
     def reopen(self, found: Callable[[str | None], None]) -> None:
-        if self._closed or not self._began or self._reopening:
-            found("the broker stops" if self._closed else "the journal is just being opened")
+        if self._state is not State.RUNNING:
+            found("the broker stops" if self._state is State.CLOSED else "the journal is just being opened")
             return
         if self._group.readOnly is None:
             found(None)
             return
-        self._reopening = True
+        self._state = TRANSITIONS[self._state, Event.REOPEN]
         outcome: list[str | None] = []
         self._worker.hand(
             lambda: outcome.append(self._log.reopen(self._verify)), lambda: self._verified(outcome[0], found)
@@ -454,8 +478,8 @@ class DiskJournal:
         return verifyTail(self._files, self._folder, self._segments, end)
 
     def _verified(self, reason: str | None, found: Callable[[str | None], None]) -> None:
-        self._reopening = False
-        if reason is None and self._closed:
+        self._state = TRANSITIONS[self._state, Event.CHECKED]
+        if reason is None and self._state is State.CLOSED:
             reason = "the broker stops"
         if reason is not None:
             found(reason)

@@ -11,7 +11,7 @@ from zope.interface import implementer
 from fleximq.errors import NotKept
 from fleximq.interfaces import IJournal
 from fleximq.values.message import Message
-from fleximq.values.records import BacklogSize, PublishedRun, Run
+from fleximq.values.records import BacklogSize, OnCommitted, OnStaged, PublishedRun, Run
 
 _NONE = "there is no journal"
 
@@ -26,15 +26,7 @@ class MemoryJournal:
     overloaded = False
     end = 1
 
-    def append(
-        self,
-        topic: str,
-        publisher: int,
-        name: str,
-        dialect: str,
-        run: Run,
-        committed: Callable[[int, str | None], None],
-    ) -> int:
+    def append(self, topic: str, publisher: int, name: str, dialect: str, run: Run, committed: OnCommitted) -> int:
         """Call ``committed(0, None)`` before returning."""
         committed(0, None)
         return 0
@@ -82,20 +74,11 @@ class MemoryJournal:
         """Return no bytes."""
         found(0, b"", 0)
 
-    def stage(
-        self,
-        query: str,
-        batch: int,
-        part: str,
-        runs: Sequence[PublishedRun],
-        found: Callable[[str | None, str | None], None],
-    ) -> None:
+    def stage(self, query: str, batch: int, part: str, runs: Sequence[PublishedRun], found: OnStaged) -> None:
         """Refuse."""
         found(None, _NONE)
 
-    def commitStaged(
-        self, query: str, batch: int, tokens: Sequence[str], committed: Callable[[int, str | None], None]
-    ) -> None:
+    def commitStaged(self, query: str, batch: int, tokens: Sequence[str], committed: OnCommitted) -> None:
         """Refuse.
 
         :raises NotKept: always.

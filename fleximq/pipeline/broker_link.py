@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, TypeVar
 
 from fleximq.client.blocking import Client, connect
@@ -41,12 +40,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The address of a broker, and the credentials for it.
-
-    ``credentials`` is the map of the FlexiMQ document, section 5.2. ``authority``, ``certificate`` and ``key`` name PEM
-    files, which must exist where the tasks run. ``timeout``: the timeout in seconds.
-
-    :raises OptionRefused: the URL is invalid.
+    """The address of a broker and the credentials for it: the map of the FlexiMQ document, section 5.2. ``authority``,
+    ``certificate`` and ``key`` name PEM files, which must exist where the tasks run. ``timeout`` is in seconds. Raises
+    OptionRefused if the URL is invalid.
     """
 
     url: str
@@ -64,29 +60,18 @@ class Place:
 
     @classmethod
     def of(cls, options: Mapping[str, str], url: str | None = None) -> "Place":
-        """Return the place that options name: ``url``, ``token`` or ``credentials``, ``caFile``, ``certFile`` ..
-
-        :param url: instead of the option of this name, if that has several.
-        :raises OptionRefused: the URL is missing, or an option has an invalid value.
+        """Return the place that options name; ``url`` overrides the option, which may have several. Raises
+        OptionRefused if the URL is missing, or an option has an invalid value.
         """
         named = url or options.get("url")
         if not named:
             raise OptionRefused("the option 'url' is missing: it names the broker, e.g. tcp://localhost:7890")
-        return cls(
-            named,
-            _credentials(options),
-            options.get("caFile"),
-            options.get("certFile"),
-            options.get("keyFile"),
-            _seconds(options),
-        )
+        authority, certificate, key = (options.get(name) for name in ("caFile", "certFile", "keyFile"))
+        return cls(named, _credentials(options), authority, certificate, key, _seconds(options))
 
     def connect(self) -> Client:
-        """Return a new client.
-
-        :raises ConnectionLost: the broker is unreachable.
-        :raises JoinRefused: the broker refuses the login.
-        :raises OptionRefused: a file for TLS cannot be read, or the client does not support the URL.
+        """Return a new client; raises ConnectionLost, JoinRefused, or OptionRefused if a file for TLS cannot be read or
+        the client does not support the URL.
         """
         try:
             return connect(
@@ -144,18 +129,12 @@ def _seconds(options: Mapping[str, str]) -> float:
 
 
 class BrokerLink:
-    """Sends requests to one broker; connects on the first request, and reconnects when the connection was lost.
-
-    Use it in a ``with`` statement, in one process.
-
-    :param sleep: and ``now`` are those of the standard library.
+    """Sends requests to one broker from one process; connects on the first request, and again when the connection was
+    lost. Use it in a ``with`` statement.
     """
 
     def __init__(
-        self,
-        place: Place,
-        sleep: Callable[[float], None] = time.sleep,
-        now: Callable[[], float] = time.monotonic,
+        self, place: Place, sleep: Callable[[float], None] = time.sleep, now: Callable[[], float] = time.monotonic
     ) -> None:
         self.place = place
         self._sleep = sleep
@@ -165,9 +144,7 @@ class BrokerLink:
     def __enter__(self) -> "BrokerLink":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -179,19 +156,12 @@ class BrokerLink:
 
     @property
     def client(self) -> Client:
-        """The client of the present connection, or of a new one.
-
-        :raises BrokerGone: the broker stayed unreachable for the timeout.
-        :raises BrokerRefused: the broker refuses the login.
-        """
+        """The client of the present connection, or of a new one; raises BrokerGone on timeout, or BrokerRefused."""
         return self._again(lambda client: client)
 
     def ask(self, path: str, arguments: Mapping[str, Any] | None = None) -> Any:
-        """Send a request to a path of the broker and return the answer; retries while the broker is away.
-
-        :raises BrokerGone: it was away for too long.
-        :raises BrokerRefused: it refuses the login, or answered with a permanent error.
-        :raises NotJournalled: it has no journal.
+        """Send a request to a path of the broker and return the answer; retries while the broker is away. Raises
+        BrokerGone after the timeout, BrokerRefused for a permanent error, NotJournalled without a journal.
         """
         return self._again(lambda client: client.ask(path, arguments))
 
@@ -232,7 +202,6 @@ class BrokerLink:
 
 
 def _mayPass(error: Exception) -> bool:
-    """Tell whether a retry may succeed."""
     if isinstance(error, Answered):
         busy = error.status in (Status.SERVICE_UNAVAILABLE, Status.TOO_MANY_REQUESTS)
         return busy and error.words != _NO_JOURNAL

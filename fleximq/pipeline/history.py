@@ -7,7 +7,6 @@ sealed are in neither.
 """
 
 import json
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial, reduce
@@ -24,11 +23,9 @@ from fleximq.pipeline.files.selection import FOREVER, Topics
 from fleximq.pipeline.lake.sealed_segments import SealedFile, journalsIn, offsetIn, sealedFiles, unsealedRanges
 from fleximq.pipeline.reader.decoded_columns import MADE, decoded, needed
 from fleximq.pipeline.reader.journals import Journal, Journals
-from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Points, RecordsMissing, StartKind, resolved
+from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Points, StartKind, reportLoss, resolved
 from fleximq.pipeline.reader.source_options import SourceOptions
 from fleximq.values.patterns import expressionOf
-
-_log = logging.getLogger("fleximq.pipeline")
 
 #: Start and end of a read of one journal; None: the end at the time of the query.
 Range = tuple[int, int | None]
@@ -79,13 +76,11 @@ class _SealedJournal(NamedTuple):
     journal: Journal | None
 
     def bounds(self) -> TopicBounds:
-        """Return the first sealed or retained offset, and the next one."""
         retained = self.journal.bounds() if self.journal is not None else TopicBounds(FOREVER, 0)
         firsts, nexts = [file.first for file in self.files], [file.next for file in self.files]
         return TopicBounds(min([retained.first, *firsts]), max([retained.next, *nexts]))
 
     def offsetAt(self, time: int) -> int:
-        """Return the offset of the first record of this time or later, or else the next one."""
         found = offsetIn(self.files, time)
         if self.journal is None:
             return self.bounds().next if found is None else found
@@ -94,20 +89,15 @@ class _SealedJournal(NamedTuple):
 
 
 def _range(id: str, files: Sequence[SealedFile], journal: Journal | None, options: SourceOptions) -> Range:
-    """Return the requested offsets of a journal."""
     whole = _SealedJournal(files, journal)
     start = (options.start or Points(EARLIEST)).of(id)
     end = (options.end or Points(LATEST)).of(id)
     first = resolved(start, whole)
     if start.kind is StartKind.OFFSET and first > whole.bounds().next:
-        _missing(f"journal {id} has no offset {first} yet: the next one is {whole.bounds().next}", options)
+        reportLoss(
+            f"journal {id} has no offset {first} yet: the next one is {whole.bounds().next}", options.failOnDataLoss
+        )
     return first, None if end.kind is StartKind.LATEST else resolved(end, whole)
-
-
-def _missing(sentence: str, options: SourceOptions) -> None:
-    if options.failOnDataLoss:
-        raise RecordsMissing(f"{sentence} (the option failOnDataLoss=false reads on)")
-    _log.warning("%s", sentence)
 
 
 # -- sealed records --------------------------------------------------------------------------------
@@ -201,10 +191,7 @@ def _retained(id: str, wanted: Range, bounds: TopicBounds, options: SourceOption
             "sealed"
         )
         point = (options.start or Points(EARLIEST)).of(id)
-        if point.kind is StartKind.OFFSET:
-            _missing(sentence, options)
-        else:
-            _log.warning("%s", sentence)
+        reportLoss(sentence, point.kind is StartKind.OFFSET and options.failOnDataLoss)
         start = gone
     return None if end is not None and start >= end else (start, end)
 

@@ -16,24 +16,24 @@ import sys
 import traceback
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fleximq import __version__
 from fleximq.config import option_values
 from fleximq.config.argument_parser import CommandParser
 from fleximq.errors import JournalError, SettingError
-from fleximq.pipeline.command.job import INSTEAD, Job, option
+from fleximq.pipeline.command.job import INSTEAD, Job, flag, option
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused, PipelineError, sentenceOf
 
 
 def mergeSettings(parser: ArgumentParser, job: str, jobs: Sequence[str], arguments: Sequence[str]) -> Namespace:
-    """Return the merged settings of a job.
+    """Return the merged settings of a job. Raises SettingError if the file cannot be read, or has an unknown setting,
+    and SystemExit for an invalid command line, and after the help was shown.
 
     :param parser: has all of its options, among them ``--config``, and those of the settings file.
     :param jobs: the names of all jobs, which may have tables in the file.
-    :raises SettingError: the file cannot be read, or has an unknown setting; the sentence names the file.
-    :raises SystemExit: for an invalid command line, and after the help was shown.
     """
     byName = {action.dest: action for action in parser._actions if action.dest != argparse.SUPPRESS}
     otherwise = {name: action.default for name, action in byName.items() if action.default is not argparse.SUPPRESS}
@@ -119,9 +119,8 @@ def jobOf(name: str) -> Job:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run these arguments, those of the process if None, and return the exit code: 0 on success.
-
-    :raises SystemExit: for invalid arguments (1), and after help or version were shown (0).
+    """Run these arguments, those of the process if None, and return the exit code, 0 on success; raises SystemExit for
+    invalid arguments (1), and after help or version were shown (0).
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     parser = CommandParser(prog=PROGRAM, description="Jobs on Spark over the broker's journal.")
@@ -140,7 +139,7 @@ def _run(name: str, words: Sequence[str]) -> int:
     verbose = "--verbose" in words
     try:
         job = jobOf(name)
-        parser = CommandParser(prog=f"{PROGRAM} {name}", description=job.words)
+        parser = CommandParser(prog=f"{PROGRAM} {name}", description=JOBS[name])
         job.prepare(parser)
         _addCommon(parser)
         chosen = mergeSettings(parser, name, tuple(JOBS), words)
@@ -161,7 +160,6 @@ def _run(name: str, words: Sequence[str]) -> int:
 
 
 def _failed(error: BaseException, verbose: bool) -> int:
-    """Print the error, and return the exit code."""
     if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the remaining output cannot be written at exit either
         return 0
@@ -182,36 +180,14 @@ def _sentence(error: BaseException) -> str:
 
 
 def _addCommon(parser: ArgumentParser) -> None:
-    """Add the options that every job has."""
     group = parser.add_argument_group("how it runs")
     group.add_argument("--config", metavar="FILE", help="a settings file; the command line overrides it")
-    option(
-        group,
-        "--master",
-        section="spark",
-        read=option_values.text,
-        metavar="MASTER",
-        help="the master of Spark; local[*], this machine, by default",
-    )
-    option(
-        group,
-        "--conf",
-        section="spark",
-        read=_setting,
-        action="append",
-        metavar="NAME=VALUE",
-        help="a setting of Spark; may be repeated",
-    )
-    option(
-        group,
-        "--no-cache",
-        section="spark",
-        action="store_true",
-        help="neither use nor make the archive of classes in ~/.cache/fleximq for a quicker start",
-    )
-    option(
-        group, "--verbose", section="spark", action="store_true", help="show Spark's own log, and tracebacks of errors"
-    )
+    add = partial(option, group, section="spark")
+    add("--master", "MASTER", "the master of Spark; local[*], this machine, by default")
+    add("--conf", "NAME=VALUE", "a setting of Spark; may be repeated", _setting, action="append")
+    words = "neither use nor make the archive of classes in ~/.cache/fleximq for a quicker start"
+    flag(group, "--no-cache", words, "spark")
+    flag(group, "--verbose", "show Spark's own log, and tracebacks of errors", "spark")
 
 
 def _setting(name: str, value: object) -> str:

@@ -4,7 +4,6 @@ Spark finds it by the module ``pyspark_fleximq``; ``spark.dataSource.register(Fl
 module is not on the path of Spark's own processes.
 """
 
-import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -12,28 +11,11 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     DataSourceWriter,
 )
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructType
 
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.files.schema import ALL_COLUMNS, ddlOf
+from fleximq.pipeline.files.schema import ALL_COLUMNS, ddlOf, schemaOf
 from fleximq.pipeline.reader.batch_reader import BatchReader
 from fleximq.pipeline.reader.decoded_columns import Decoding
 from fleximq.pipeline.reader.journals import freezeImports
@@ -41,46 +23,7 @@ from fleximq.pipeline.reader.source_options import SourceOptions
 from fleximq.pipeline.reader.stream_reader import StreamReader
 from fleximq.pipeline.writer.sink import BatchSink, StreamSink
 
-_PLAIN: dict[pa.DataType, DataType] = {
-    pa.string(): StringType(),
-    pa.bool_(): BooleanType(),
-    pa.int8(): ByteType(),
-    pa.int16(): ShortType(),
-    pa.int32(): IntegerType(),
-    pa.int64(): LongType(),
-    pa.float32(): FloatType(),
-    pa.float64(): DoubleType(),
-    pa.binary(): BinaryType(),
-    pa.date32(): DateType(),
-    pa.timestamp("us", tz="UTC"): TimestampType(),
-}
-
-
-def sparkType(type: pa.DataType) -> DataType:
-    """Return Spark's type for one that :func:`fleximq.pipeline.payloads.ddl.parsed` makes."""
-    if type in _PLAIN:
-        return _PLAIN[type]
-    if pa.types.is_decimal(type):
-        return DecimalType(type.precision, type.scale)
-    if pa.types.is_list(type):
-        return ArrayType(sparkType(type.value_type))
-    if pa.types.is_map(type):
-        return MapType(StringType(), sparkType(type.item_type))
-    return StructType([StructField(field.name, sparkType(field.type)) for field in type])
-
-
-_TYPES: dict[str, DataType] = {
-    "journal": StringType(),
-    "topic": StringType(),
-    "offset": LongType(),
-    "timestamp": TimestampType(),
-    "publisher": LongType(),
-    "dialect": StringType(),
-    "headers": MapType(StringType(), StringType()),
-    "key": BinaryType(),
-    "value": BinaryType(),
-    "content": IntegerType(),
-}
+_TYPES = {field.name: from_arrow_type(field.type) for field in schemaOf(ALL_COLUMNS)}
 
 
 class FlexiMQSource(DataSource):
@@ -88,37 +31,25 @@ class FlexiMQSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for ``format``."""
         return "fleximq"
 
     def schema(self) -> str:
-        """Return the columns that the options select.
-
-        :raises OptionRefused: an option is wrong.
-        """
         freezeImports()
         options = SourceOptions.of(self.options)
         return ddlOf(options.columns, options.decoding.ddl() if options.decoding else {})
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the batch reader."""
         options = SourceOptions.of(self.options)
         return BatchReader(options, columnsOf(schema, options.decoding))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the stream reader."""
         options = SourceOptions.of(self.options)
         return StreamReader(options, columnsOf(schema, options.decoding))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return the batch writer."""
         return BatchSink(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Return the stream writer.
-
-        :raises OptionRefused: the query's output mode is ``complete``.
-        """
         if overwrite:
             raise OptionRefused(
                 "messages of a topic cannot be overwritten: write with the output mode 'append' or 'update'"
@@ -127,12 +58,9 @@ class FlexiMQSource(DataSource):
 
 
 def columnsOf(schema: StructType, decoding: Decoding | None = None) -> list[str]:
-    """Return the columns of a schema, which may be the user's own.
-
-    :raises OptionRefused: the source does not have one of them.
-    """
+    """Return the columns of a schema, perhaps the user's; raises OptionRefused if the source lacks one of them."""
     made = decoding.types() if decoding else {}
-    types = {**_TYPES, **{name: sparkType(type) for name, type in made.items()}}
+    types = {**_TYPES, **{name: from_arrow_type(type) for name, type in made.items()}}
     for field in schema.fields:
         if types.get(field.name) != field.dataType:
             written = f"{field.name} of type {field.dataType.simpleString()}"

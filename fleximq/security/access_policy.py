@@ -19,7 +19,7 @@ from fleximq.interfaces import IAdmission, IRights
 from fleximq.security.anonymous_access import AnonymousAccess
 from fleximq.security.authentication.attempt_delays import AttemptDelays
 from fleximq.security.authentication.authenticator import Authenticator
-from fleximq.security.authentication.schemes import methodsOf
+from fleximq.security.authentication.schemes import methodsOf, warnings
 from fleximq.security.permissions import Permissions
 from fleximq.security.principal import SPAWN, Admitted, Principal
 
@@ -41,9 +41,7 @@ class Admission:
         return self._security.required
 
     def refusal(self, address: Any) -> str | None:
-        """Return the sentence that refuses a peer, regardless of its credentials: only if no method checks
-        credentials.
-        """
+        """Return the sentence that refuses a peer regardless of its credentials, or None."""
         return self._security.refusal(self._protection, address)
 
     def admit(self, credentials: Any, address: Any) -> Deferred[Admitted]:
@@ -51,10 +49,7 @@ class Admission:
         return Deferred.fromCoroutine(self._security.admit(credentials, address))
 
     def renewed(self, admitted: Admitted) -> Admitted:
-        """Return an earlier admission with today's roles and rights.
-
-        :raises Unauthorized: it would be refused now.
-        """
+        """Return an earlier admission with today's roles and rights; raises Unauthorized if it would be refused now."""
         return self._security.renewed(admitted)
 
 
@@ -98,8 +93,8 @@ class AccessPolicy:
         ways = methodsOf(settings.auth)
         for way in ways:
             way.useReactor(reactor)
-            for sentence in way.warnings:
-                _log.warn("{sentence}", sentence=sentence)
+        for sentence in warnings(ways, settings.principals):
+            _log.warn("{sentence}", sentence=sentence)
         attempts = attempts or AttemptDelays(reactor)
         authenticator = Authenticator(ways, attempts, reactor, counted) if ways else None
         permissions = Permissions(settings.roles, settings.principals)
@@ -115,11 +110,6 @@ class AccessPolicy:
     def admissionFor(self, protection: AnonymousAccess) -> Admission:
         """Return the policy for a listener, which follows this object. Ignores the rule's ``allowAnonymous``."""
         return Admission(self, protection)
-
-    @property
-    def authenticates(self) -> bool:
-        """Whether any method checks credentials."""
-        return self._authenticator is not None
 
     @property
     def required(self) -> bool:
@@ -152,14 +142,11 @@ class AccessPolicy:
         return Admitted(principal, self.rightsOf(principal))
 
     def renewed(self, admitted: Admitted) -> Admitted:
-        """Return an earlier admission with today's roles and rights.
-
-        :raises Unauthorized: it would be refused now.
-        """
-        who = admitted.principal
-        principal = None if who is None else self.current(who)
-        if not self.vouchesFor(who):
+        """Return an earlier admission with today's roles and rights; raises Unauthorized if it would be refused now."""
+        principal = admitted.principal
+        if not self.vouchesFor(principal):
             raise Unauthorized("these credentials are not valid any more")
+        principal = None if principal is None else self.current(principal)
         return Admitted(principal, self.rightsOf(principal))
 
     def rightsOf(self, principal: Principal | None) -> IRights:

@@ -41,9 +41,7 @@ def addressKey(address: object) -> Hashable | None:
 
 
 def clientKey(principal: str | None, address: object) -> Hashable | None:
-    """Return the key by which a client is counted: its principal, else its address; None for local anonymous
-    clients.
-    """
+    """Return the key by which a client is counted: its principal or address; None for local anonymous clients."""
     return addressKey(address) if principal is None else ("as", principal)
 
 

@@ -29,10 +29,7 @@ _log = Logger("fleximq.services.broker")
 def makeBroker(
     clock: IReactorTime, settings: Settings, turn: WriteTurn, journal: IJournal, dialects: Sequence[str] = ()
 ) -> Broker:
-    """Return a broker with these settings.
-
-    :param dialects: names of the installed dialects.
-    """
+    """Return a broker with these settings. ``dialects``: names of the installed dialects."""
     return assemble(
         clock,
         journal,

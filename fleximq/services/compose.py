@@ -25,7 +25,7 @@ from fleximq.services.journal_service import JournalService, makeJournal, restor
 from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.services.network.connections import OpenConnections
 from fleximq.services.network.listener_factory import ListenerDialects, ListenerFactory, dialectsOf
-from fleximq.services.network.listeners import ListenerCertificates, ListenerService
+from fleximq.services.network.listeners import ListenerService, prepareCertificates
 from fleximq.services.network.proxy_protocol import ProxiedFactory
 from fleximq.services.network.rate_limits import RateLimits
 from fleximq.services.process.child_service import ChildService
@@ -35,12 +35,12 @@ from fleximq.services.process.wakeup import Wakeup
 from fleximq.services.process.watchdog import WatchdogService, watchdogInterval
 from fleximq.services.reload import (
     Reload,
-    brokerParticipant,
-    contextParticipant,
-    limitParticipant,
     originsOf,
-    originsParticipant,
-    securityParticipant,
+    prepareBroker,
+    prepareConnectionLimit,
+    prepareContexts,
+    prepareOrigins,
+    prepareSecurity,
 )
 from fleximq.services.web_site import Web
 from fleximq.startup.configuration_check import configurationOf
@@ -78,9 +78,11 @@ def compose(
     abortRun = abortRun or departure.duringRun
     turn = WriteTurn(reactor)
     wakeup = Wakeup(reactor)
-    journal = makeJournal(wakeup, settings, turn, lambda event, number: broker.observers.counted(event, number))
+    journal: Any = makeJournal(wakeup, settings, turn, lambda event, number: broker.observers.counted(event, number))
     broker = makeBroker(reactor, settings, turn, journal, list(registry.dialects))
-    whole = _whole(reactor, journal, broker, abortStart, wakeup)
+    whole = MultiService()
+    if journal.onDisk:
+        whole = JournalService(reactor, journal, partial(restore, broker, journal), abortStart, wakeup)
     counted = broker.observers.counted
     policy = policyOf(settings.slowConsumer, reactor, counted)
     connections = OpenConnections(reactor)
@@ -126,13 +128,13 @@ def compose(
     readiness = _addReadiness(reactor, whole, journal, NotifySocket(environment), watchdogInterval(environment))
     reload.onBegin, reload.onEnd = readiness.reloading, readiness.reloaded
     reload.participants += [
-        securityParticipant(security, broker, reactor, counted),
-        ListenerCertificates(listenersOf(whole)).prepare,
-        brokerParticipant(broker),
-        limitParticipant(connectionLimit),
+        partial(prepareSecurity, security, broker, reactor),
+        partial(prepareCertificates, listenersOf(whole)),
+        partial(prepareBroker, broker),
+        partial(prepareConnectionLimit, connectionLimit),
         rateLimits.prepare,
-        contextParticipant(contexts),
-        originsParticipant(origins),
+        partial(prepareContexts, contexts),
+        partial(prepareOrigins, origins),
     ]
     broker.reload = reload.reloadForClient
     return whole
@@ -149,14 +151,6 @@ def _addReadiness(
     readiness = Readiness(reactor, socket, listeners)
     readiness.setServiceParent(whole)
     return readiness
-
-
-def _whole(
-    reactor: Any, journal: Any, broker: Broker, abortStart: Callable[[str], NoReturn], wakeup: Wakeup
-) -> MultiService:
-    if journal.onDisk:
-        return JournalService(reactor, journal, partial(restore, broker, journal), abortStart, wakeup)
-    return MultiService()
 
 
 def _context(

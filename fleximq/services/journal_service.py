@@ -63,8 +63,10 @@ def makeJournal(wakeup: Wakeup, settings: Settings, turn: WriteTurn, counted: Ca
 
 
 def _rulesOf(settings: Settings) -> RetentionPolicy:
+    patterns = (*settings.durable, *settings.retain)
     return RetentionPolicy(
-        durable=anyOf((*settings.durable, *settings.retain)),
+        patterns=patterns,
+        durable=anyOf(patterns),
         retained=anyOf(settings.retain),
         retentions=tuple(map(retentionOf, settings.retention)),
         timesToLive=tuple(map(timeToLiveOf, settings.messageTtl)),

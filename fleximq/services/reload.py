@@ -6,6 +6,8 @@ docs/operating.rst, "Reloading".
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from twisted.logger import Logger
@@ -39,8 +41,8 @@ class Reload:
     def __init__(self, settings: Settings, again: Callable[[], Settings]) -> None:
         self.settings = settings
         self.participants: list[Participant] = []
-        self.onBegin: Callable[[], object] = _nothing
-        self.onEnd: Callable[[], object] = _nothing
+        self.onBegin: Callable[[], object] = lambda: None
+        self.onEnd: Callable[[], object] = lambda: None
         self._again = again
 
     def reload(self) -> Difference:
@@ -66,10 +68,8 @@ class Reload:
 
     def reloadOnSignal(self) -> None:
         """Reload on a signal; errors are logged."""
-        try:
+        with suppress(SettingsRefused):
             self.reload()
-        except SettingsRefused:
-            pass
 
     def reloadForClient(self) -> dict[str, Any]:
         """Reload for a client. Returns the names of ``changed`` settings, and of those that need a ``restart``.
@@ -102,39 +102,27 @@ class Reload:
                 step()
             except Exception:
                 _log.failure("A part of the broker could not follow the new settings")
-        _logChanges(changes)
+        _log.info(
+            "The settings were read again; changed: {names}", names=", ".join(changes.changed) or "nothing in them"
+        )
+        if changes.waiting:
+            _log.warn("These settings need a restart to change: {names}", names=", ".join(changes.waiting))
         return changes
-
-
-def _logChanges(changes: Difference) -> None:
-    _log.info("The settings were read again; changed: {names}", names=", ".join(changes.changed) or "nothing in them")
-    if changes.waiting:
-        _log.warn("These settings need a restart to change: {names}", names=", ".join(changes.waiting))
-
-
-def _nothing() -> None:
-    """Do nothing."""
 
 
 _securityLog = Logger("fleximq.services.parties")
 
 
-def securityParticipant(
-    security: AccessPolicy, broker: Broker, reactor: Any, counted: Callable[[str, int], object]
-) -> Participant:
+def prepareSecurity(security: AccessPolicy, broker: Broker, reactor: Any, settings: Settings) -> Callable[[], None]:
     """Apply credentials and permissions: expel clients that may not join any more, give others their new rights."""
+    other = AccessPolicy.of(settings, reactor, broker.observers.counted, security.attempts)
 
-    def prepare(settings: Settings) -> Callable[[], None]:
-        other = AccessPolicy.of(settings, reactor, counted, security.attempts)
+    def follow() -> None:
+        security.replace(other)
+        for client in tuple(broker.clients):
+            review(security, broker, client)
 
-        def follow() -> None:
-            security.replace(other)
-            for client in tuple(broker.clients):
-                review(security, broker, client)
-
-        return follow
-
-    return prepare
+    return follow
 
 
 def review(security: AccessPolicy, broker: Broker, client: ConnectedClient) -> None:
@@ -160,26 +148,14 @@ def review(security: AccessPolicy, broker: Broker, client: ConnectedClient) -> N
         conversation.expel(Unauthorized("the rights of this client could not be determined"))
 
 
-def brokerParticipant(broker: Broker) -> Participant:
+def prepareBroker(broker: Broker, settings: Settings) -> Callable[[], None]:
     """Apply the broker's rules."""
-
-    def prepare(settings: Settings) -> Callable[[], None]:
-        rules = rulesOf(settings)
-        return lambda: broker.changeRules(rules)
-
-    return prepare
+    return partial(broker.changeRules, rulesOf(settings))
 
 
-def limitParticipant(connectionLimit: ConnectionLimit) -> Participant:
+def prepareConnectionLimit(connectionLimit: ConnectionLimit, settings: Settings) -> Callable[[], None]:
     """Apply the connection limits."""
-
-    def prepare(settings: Settings) -> Callable[[], None]:
-        def follow() -> None:
-            connectionLimit.limits = settings.limits
-
-        return follow
-
-    return prepare
+    return partial(setattr, connectionLimit, "limits", settings.limits)
 
 
 def originsOf(settings: Settings) -> Origins:
@@ -187,31 +163,23 @@ def originsOf(settings: Settings) -> Origins:
     return Origins(frozenset(settings.allowedOrigin), settings.allowAnonymous or bool(settings.auth))
 
 
-def originsParticipant(origins: Origins) -> Participant:
+def prepareOrigins(origins: Origins, settings: Settings) -> Callable[[], None]:
     """Apply the origin rule."""
 
-    def prepare(settings: Settings) -> Callable[[], None]:
+    def follow() -> None:
         other = originsOf(settings)
+        origins.added, origins.namesTrusted = other.added, other.namesTrusted
 
-        def follow() -> None:
-            origins.added, origins.namesTrusted = other.added, other.namesTrusted
-
-        return follow
-
-    return prepare
+    return follow
 
 
-def contextParticipant(contexts: Iterable[Context]) -> Participant:
+def prepareContexts(contexts: Iterable[Context], settings: Settings) -> Callable[[], None]:
     """Apply the settings to new connections, and to new requests of existing ones."""
 
-    def prepare(settings: Settings) -> Callable[[], None]:
-        def follow() -> None:
-            for context in contexts:
-                if settings.slowConsumer is not context.settings.slowConsumer:
-                    broker = context.broker
-                    context.policy = policyOf(settings.slowConsumer, context.clock, broker.observers.counted)
-                context.settings = settings
+    def follow() -> None:
+        for context in contexts:
+            if settings.slowConsumer is not context.settings.slowConsumer:
+                context.policy = policyOf(settings.slowConsumer, context.clock, context.broker.observers.counted)
+            context.settings = settings
 
-        return follow
-
-    return prepare
+    return follow

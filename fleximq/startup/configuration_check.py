@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fleximq.config.extension_options import EnabledExtension
+from fleximq.config.option_table import TABLES
 from fleximq.config.permission_options import faultsOf, unknownRoles
-from fleximq.config.settings import TABLES, Settings
+from fleximq.config.settings import Settings
 from fleximq.dialects.registry import Registry
 from fleximq.endpoints.listen import Listen, ListenDefaults, WebListen, isPassedBySystemd
 from fleximq.errors import SettingError

@@ -6,13 +6,14 @@ A wrong value or an unknown option ends the program with one sentence on standar
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
+from typing import Any
 
 from twisted.python import usage
 
 from fleximq import __version__
-from fleximq.config.extension_options import extensions
+from fleximq.config.option_table import OPTIONS, REPEATED, Option
 from fleximq.config.option_values import flag, formattedSize, read, size, texts
-from fleximq.config.settings import OPTIONS, Option, Settings
+from fleximq.config.settings import Settings
 from fleximq.dialects.registry import installed
 from fleximq.errors import SettingError
 from fleximq.startup.configuration_check import faults
@@ -46,8 +47,7 @@ Examples:
 """
 
 
-#: The parsers of repeatable options.
-REPEATED = (texts, extensions)
+_DEFAULTS = Settings()
 
 
 class Options(usage.Options):
@@ -134,14 +134,14 @@ class Options(usage.Options):
 
 def _described(option: Option) -> str:
     """Return an option's help text with its default."""
-    if option.read is flag or not option.default:
-        return option.words
-    shown = ", ".join(option.default) if option.read is texts else _shown(option)
-    return f"{option.words} [default: {shown}]"
+    words = f"{option.words[:-1]}; may be given several times." if option.read in REPEATED else option.words
+    default = option.of(_DEFAULTS)
+    if option.read is flag or not default:
+        return words
+    return f"{words} [default: {', '.join(default) if option.read is texts else _shown(option, default)}]"
 
 
-def _shown(option: Option) -> str:
-    default = option.default
+def _shown(option: Option, default: Any) -> str:
     if option.read is size:
         return formattedSize(default)
     if isinstance(default, Enum):

@@ -6,9 +6,10 @@ those that differ. docs/operating.rst, "Reloading".
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from fleximq.config.settings import OPTIONS, TABLES, Settings
+from fleximq.config.option_table import OPTIONS, TABLES
+from fleximq.config.settings import Settings
 from fleximq.errors import SettingError
 
 #: The settings that a reload changes, by option name.
@@ -53,11 +54,6 @@ LIVE = frozenset(
     }
 )
 
-#: Name -> its field, and whether that is a field of the limits.
-_PLACES = {option.name: (option.field, option.isLimit) for option in OPTIONS} | {
-    table.name: (table.field, False) for table in TABLES
-}
-
 
 class SettingsRefused(SettingError):
     """New settings with faults; ``sentences`` name all of them."""
@@ -76,7 +72,7 @@ class Difference(NamedTuple):
 
 def difference(old: Settings, new: Settings) -> Difference:
     """Compare settings, by name."""
-    names = [name for name in _PLACES if _valueOf(old, name) != _valueOf(new, name)]
+    names = [each.name for each in (*OPTIONS, *TABLES) if each.of(old) != each.of(new)]
     return Difference(tuple(name for name in names if name in LIVE), tuple(name for name in names if name not in LIVE))
 
 
@@ -85,10 +81,9 @@ def merged(old: Settings, new: Settings) -> Settings:
 
     :raises SettingError: the combination is invalid.
     """
-    waiting = [_PLACES[name] for name in _PLACES if name not in LIVE]
-    limits = replace(new.limits, **{name: getattr(old.limits, name) for name, isLimit in waiting if isLimit})
-    kept = {name: getattr(old, name) for name, isLimit in waiting if not isLimit}
-    return replace(new, **kept, limits=limits)
+    unchanged = [each for each in OPTIONS if each.name not in LIVE]
+    limits = replace(new.limits, **{each.field: each.of(old) for each in unchanged if each.isLimit})
+    return replace(new, **{each.field: each.of(old) for each in unchanged if not each.isLimit}, limits=limits)
 
 
 def lostProtections(old: Settings, new: Settings) -> Iterator[str]:
@@ -104,8 +99,3 @@ def lostProtections(old: Settings, new: Settings) -> Iterator[str]:
 
 def _restrict(settings: Settings) -> bool:
     return settings.roles is not None or settings.principals is not None
-
-
-def _valueOf(settings: Settings, name: str) -> Any:
-    place, isLimit = _PLACES[name]
-    return getattr(settings.limits if isLimit else settings, place)

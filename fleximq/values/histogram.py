@@ -48,6 +48,6 @@ class Commits:
 
     def add(self, seconds: float, messages: int, size: int) -> None:
         """Count a completed commit."""
-        self.seconds.add(seconds)
-        self.messages.add(messages)
-        self.bytes.add(size)
+        for histogram, value in (self.seconds, seconds), (self.messages, messages), (self.bytes, size):
+            histogram.counts[bisect_left(histogram.bounds, value)] += 1
+            histogram.sum += value

@@ -1,7 +1,6 @@
 """One publication as the rooms exchange it: its bytes, and their kind.
 
-The core never re-encodes a payload. A dialect that needs another form calls :mod:`fleximq.wire.payload_conversion`,
-which implements the table of DIALECTS, section 5.
+The core never re-encodes a payload; dialects do, with :mod:`fleximq.wire.payload_conversion`.
 """
 
 from enum import Enum

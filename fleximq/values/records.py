@@ -1,7 +1,7 @@
 """Records that broker and journal exchange: runs to store, and stored batches.
 
-A *record* is a message in the journal: its bytes, its header without the topic, and its offset. Records are returned in
-batches, whose columns are split into single values only on demand.
+A *record* is a message in the journal: its bytes, its header without the topic, and its offset. The columns of a batch
+are split into single values only on demand.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,6 +63,12 @@ class PublishedRun(NamedTuple):
     run: Run
 
 
+#: Receives the offset of a run's first message after its commit (0 in memory), or 0 and the reason of a refusal.
+OnCommitted = Callable[[int, str | None], None]
+#: Receives the token of staged records, or None and the reason of a refusal.
+OnStaged = Callable[[str | None, str | None], None]
+
+
 class TopicBounds(NamedTuple):
     """The records of a topic in the journal: first and last offset, their times (microseconds since 1970), and their
     number and bytes of headers and payloads.
@@ -84,11 +90,7 @@ class BacklogSize(NamedTuple):
 
 
 class Blobs:
-    """Adjacent byte strings, split on demand.
-
-    :param blob: all of them.
-    :param ends: the start of the first and the end of each; the first is the position at which ``blob`` begins.
-    """
+    """Adjacent byte strings, split on demand; ``ends`` are the position where ``blob`` begins, and the end of each."""
 
     __slots__ = ("_blob", "_ends")
 
@@ -120,7 +122,7 @@ class Blobs:
         return self._blob[self._ends[place] - start : self._ends[place + 1] - start]
 
     def part(self, start: int, stop: int) -> "Blobs":
-        """Return the strings from one index up to another, not split either; fewer if there are fewer."""
+        """Return the strings from one index up to another, fewer if there are fewer."""
         start, stop = min(start, len(self)), min(stop, len(self))
         ends = self._ends[start : stop + 1]
         first = self._ends[0]
@@ -309,10 +311,7 @@ def _readIds(header: bytes) -> tuple[str | None, ...]:
 
 
 def idsOf(header: bytes) -> tuple[str | None, ...]:
-    """Return message_id, correlation_id and reply_to of a header; None for absent ones.
-
-    A header that is no MessagePack map has none of them.
-    """
+    """Return message_id, correlation_id and reply_to of a header; None if absent, or if it is no MessagePack map."""
     if not header:
         return _NO_IDS
     return _readIds(header) if len(header) <= _REPEATED else _readIds.__wrapped__(header)

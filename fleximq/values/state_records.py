@@ -1,7 +1,6 @@
 """State records of queues and consumer groups: the changes that a journal stores. Pure.
 
-docs/journal-format.rst calls them notes. A checkpoint contains the state of all consumer groups, and later records
-change it.
+docs/journal-format.rst calls them notes. A checkpoint contains the state of all consumer groups.
 """
 
 from array import array
@@ -55,10 +54,9 @@ class ClientIdsReserved(NamedTuple):
 
 
 class GroupProgress(NamedTuple):
-    """A consumer group has processed all records before the offset ``next``, reported at ``time`` (microseconds since
-    1970).
+    """A consumer group has processed all records before ``next``, but could not read ``lost`` of them.
 
-    ``lost`` records could not be read.
+    ``time`` of the report is in microseconds since 1970.
     """
 
     group: str

@@ -91,10 +91,7 @@ class Url:
         return self.scheme in ("tls", "wss")
 
     def socketPath(self, folder: str) -> str:
-        """Return the path of an ``ipc://`` socket (document 6.3.1).
-
-        :param folder: the base of relative paths.
-        """
+        """Return the path of an ``ipc://`` socket (document 6.3.1); ``folder`` is the base of relative ones."""
         return os.path.join(folder, self.path)
 
 

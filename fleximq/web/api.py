@@ -10,6 +10,7 @@ passwords, so only their first word is shown; of files only the path is a settin
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from enum import Enum
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -19,7 +20,8 @@ from fleximq.broker.broker import Broker
 from fleximq.broker.paths.arguments import listing, number, page, text
 from fleximq.broker.paths.rows import clientRow, overview, topicRow
 from fleximq.broker.queues.queue import Queue
-from fleximq.config.settings import OPTIONS, Settings
+from fleximq.config.option_table import OPTIONS
+from fleximq.config.settings import Settings
 from fleximq.errors import BadRequest, Conflict, Forbidden, NotFound
 from fleximq.limits import DEAD, TOPIC_BYTES
 from fleximq.rights import Action
@@ -35,10 +37,7 @@ _PARTS: Mapping[str, Callable[[Any], Any]] = {
 
 def shownSettings(settings: Settings) -> dict[str, Any]:
     """Return the settings by option name, as values for JSON."""
-    return {
-        option.name: _shown(option.name, getattr(settings.limits if option.isLimit else settings, option.field))
-        for option in OPTIONS
-    }
+    return {option.name: _shown(option.name, option.of(settings)) for option in OPTIONS}
 
 
 def _shown(name: str, value: Any) -> Any:
@@ -63,10 +62,7 @@ Answer = Callable[[PageRequest], Coroutine[Any, Any, HttpReply]]
 
 
 class Api:
-    """All paths below ``/api/``.
-
-    :param settings: returns the current settings.
-    """
+    """All paths below ``/api/``. ``settings``: returns the current settings."""
 
     def __init__(self, broker: Broker, settings: Callable[[], Settings]) -> None:
         self._broker = broker
@@ -112,21 +108,12 @@ class Api:
 
     async def clients(self, visit: PageRequest) -> HttpReply:
         """List the connected clients by id."""
-        arguments = dict(visit.arguments)
-        if "after" in arguments:
-            arguments["after"] = numberOf(arguments["after"])
-        after, limit = page(arguments, int, 0)
-        return jsonReply(
-            listing(
-                "clients", self._broker.clients, lambda each: each.id, after, limit, partial(clientRow, self._broker)
-            )
-        )
+        return jsonReply(_listed(visit, "clients", self._broker.clients, "id", partial(clientRow, self._broker), 0))
 
     async def topics(self, visit: PageRequest) -> HttpReply:
         """List the topics by name."""
-        return self._named(
-            visit, "topics", self._broker.topics, lambda topic: topic.name, partial(topicRow, self._broker)
-        )
+        seen = (each for each in self._broker.topics if visit.sees(each.name))
+        return jsonReply(_listed(visit, "topics", seen, "name", partial(topicRow, self._broker)))
 
     async def queues(self, visit: PageRequest) -> HttpReply:
         """List the work queues by topic, including those of dead letters."""
@@ -139,15 +126,11 @@ class Api:
                 **_load(queue, queue.queue, queue.durable),
             }
 
-        return self._named(visit, "queues", self._broker.queues, lambda queue: queue.name, row)
+        seen = (each for each in self._broker.queues if visit.sees(each.name))
+        return jsonReply(_listed(visit, "queues", seen, "name", row))
 
     async def subscriptions(self, visit: PageRequest) -> HttpReply:
         """List the polled subscriptions by id; their owners are not shown."""
-        arguments = dict(visit.arguments)
-        if "after" in arguments:
-            arguments["after"] = numberOf(arguments["after"])
-        after, limit = page(arguments, int, 0)
-        seen = (each for each in self._broker.subscriptions if visit.sees(each.topic))
 
         def row(each: Any) -> dict[str, Any]:
             return {
@@ -158,12 +141,12 @@ class Api:
                 **_load(each, each.queue, each.durable),
             }
 
-        return jsonReply(listing("subscriptions", seen, lambda each: each.id, after, limit, row))
+        seen = (each for each in self._broker.subscriptions if visit.sees(each.topic))
+        return jsonReply(_listed(visit, "subscriptions", seen, "id", row, 0))
 
     async def groups(self, visit: PageRequest) -> HttpReply:
         """List the pipeline's consumer groups by name, with their lag."""
         broker = self._broker
-        after, limit = page(visit.arguments, str, "")
 
         def row(word: Any) -> dict[str, Any]:
             behind = broker.journal.backlogFrom(word.next)
@@ -177,24 +160,12 @@ class Api:
             }
 
         rows = broker.groups if broker.journal.onDisk else ()
-        found = listing("groups", rows, lambda word: word.group, after, limit, row)
+        found = _listed(visit, "groups", rows, "group", row)
         return jsonReply(found | {"end": broker.journal.end if broker.journal.onDisk else None})
 
     async def settings(self, visit: PageRequest) -> HttpReply:
         """Return the current settings by option name, without secrets."""
         return jsonReply({"settings": shownSettings(self._settings())})
-
-    def _named(
-        self,
-        visit: PageRequest,
-        title: str,
-        rows: Iterable[Any],
-        name: Callable[[Any], str],
-        show: Callable[[Any], Any],
-    ) -> HttpReply:
-        after, limit = page(visit.arguments, str, "")
-        seen = (each for each in rows if visit.sees(name(each)))
-        return jsonReply(listing(title, seen, name, after, limit, show))
 
     # -- acting ------------------------------------------------------------------------------------
 
@@ -231,9 +202,7 @@ class Api:
         return jsonReply({"purged": gone, "reason": reason})
 
     async def returnDeadLetters(self, visit: PageRequest) -> HttpReply:
-        """Publish at most ``limit`` dead letters of a ``topic`` to that topic again, and remove them from the dead
-        letters.
-        """
+        """Move at most ``limit`` dead letters of a ``topic`` back: publish them to that topic again."""
         name = text(visit.arguments, "topic", TOPIC_BYTES + len(DEAD)).removeprefix(DEAD)
         most = number(visit.arguments, "limit", LETTERS)
         if not visit.sees(name) and not visit.sees(DEAD + name):
@@ -243,6 +212,17 @@ class Api:
         _acted(visit, "gives dead letters of {name} back", name=name)
         given, reason = await done
         return jsonReply({"returned": given, "reason": reason})
+
+
+def _listed(
+    visit: PageRequest, title: str, rows: Iterable[Any], key: str, show: Callable[[Any], Any], start: int | str = ""
+) -> dict[str, Any]:
+    """Return one page of rows with keys larger than ``start``, or the argument ``after`` of the same type."""
+    arguments = dict(visit.arguments)
+    if isinstance(start, int) and "after" in arguments:
+        arguments["after"] = numberOf(arguments["after"])
+    after, limit = page(arguments, type(start), start)
+    return listing(title, rows, attrgetter(key), after, limit, show)
 
 
 def _load(queue: Any, inner: Queue, kept: bool) -> Mapping[str, Any]:

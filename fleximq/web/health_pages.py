@@ -22,10 +22,7 @@ Look = Callable[[], Check]
 
 
 class HealthPage:
-    """One of the two pages.
-
-    :param looks: the checks, called for each request; a list that may grow.
-    """
+    """One of the two pages. ``looks``: the checks, called for each request; a list that may grow."""
 
     def __init__(self, looks: Sequence[Look]) -> None:
         self._looks = looks

@@ -7,13 +7,13 @@ names, and reasons and events are limited to :data:`MAX_REASONS` each.
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import twisted
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
 
 from fleximq import __version__
 from fleximq.broker.broker import Broker
@@ -80,9 +80,8 @@ class Metrics:
         """Answer with all metrics, in the format of the request's ``Accept`` header."""
         survey = await self._surveyor.survey(self._top, visit.sees)
         encode, kind = choose_encoder(visit.accept)
-        registry = CollectorRegistry()
-        registry.register(_CollectedFamilies([*self.families(survey), *self._process.collect()]))
-        return HttpReply(encode(registry), kind)
+        families: Any = SimpleNamespace(collect=lambda: [*self.families(survey), *self._process.collect()])
+        return HttpReply(encode(families), kind)
 
     def families(self, survey: QueueSurvey) -> Iterator[Metric]:
         """Yield every metric of the table with its current values."""
@@ -150,17 +149,6 @@ class Metrics:
             "consumer_group_lag_messages": {(group,): lags[group].records for group in farthest},
             "consumer_group_lag_bytes": {(group,): lags[group].bytes for group in farthest},
         }
-
-
-class _CollectedFamilies(Collector):
-    """A collector of ready families."""
-
-    def __init__(self, families: Sequence[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterable[Metric]:
-        """Return the families."""
-        return self._families
 
 
 def _labelled(counts: Mapping[str, int]) -> dict[tuple[str, ...], float]:

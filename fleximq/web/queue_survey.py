@@ -83,10 +83,7 @@ class QueueSurvey:
 
 
 class QueueSurveyor:
-    """Makes surveys, and stores the ages between them.
-
-    :param clock: schedules the slices.
-    """
+    """Makes surveys, and stores the ages between them. ``clock``: schedules the slices."""
 
     def __init__(self, broker: Broker, clock: IReactorTime) -> None:
         self._broker = broker

@@ -59,6 +59,7 @@ class Interrupting:
         if name == sys.argv[1]:
             signal.raise_signal(signal.SIGINT)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job starts with SIGINT ignored
 sys.meta_path.insert(0, Interrupting())
 sys.exit(main(["serve", "/time", "date"]))
 """

@@ -5,6 +5,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import create_autospec
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -16,6 +17,7 @@ from fleximq.client.blipmq import twisted as blipmqOnTwisted
 from fleximq.client.loops.loop_client import LoopClient
 from fleximq.client.minimq import blocking as minimq
 from fleximq.client.minimq import twisted as minimqOnTwisted
+from fleximq.client.wrapper import Wrapper
 from tests.client.scripted import Peer, Scripted
 
 #: The documented names of each module.
@@ -132,9 +134,12 @@ class RefusalTests(SynchronousTestCase):
 
     def test_publish(self) -> None:
         """A misspelled key is refused, not sent."""
-        for each in (blocking.Client.publish, LoopClient.publish, onTwisted.Client.publish):
-            unbound: Any = each
-            error = self.assertRaises(TypeError, unbound, None, "a", 1, messageid="m")
+        inner = create_autospec(LoopClient, instance=True)
+        clients: Any = (inner, Wrapper.__new__(blocking.Client), Wrapper.__new__(onTwisted.Client))
+        for client in clients:
+            if client is not inner:
+                Wrapper.__init__(client, inner)
+            error = self.assertRaises(TypeError, client.publish, "a", 1, messageid="m")
             self.assertIn("messageid", str(error))
 
 

@@ -297,7 +297,7 @@ class CrowdTests(BrokerCase):
         self.assertEqual([each.value for each in alone], expected)
         for level in "ab":
             self.assertEqual([each.value for each in both if each.topic.endswith(level)], expected)
-        self.assertEqual(client._clientState.inbox.bufferedBytes, 0)
+        self.assertEqual(client._inner._clientState.inbox.bufferedBytes, 0)
 
 
 class JournalTests(BrokerCase):

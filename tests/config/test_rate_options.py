@@ -5,7 +5,8 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cli.check_config import asToml
-from fleximq.config.rate_options import OverRate, Rate, byteRate, formattedByteRate, overRate, rate
+from fleximq.config.option_values import oneOf
+from fleximq.config.rate_options import OverRate, Rate, byteRate, formattedByteRate, rate
 from fleximq.config.settings import Settings
 from fleximq.errors import SettingError
 
@@ -64,8 +65,10 @@ class RateTests(SynchronousTestCase):
 
     def test_overRate(self) -> None:
         """What happens over the rate is one of two words."""
-        self.assertEqual([overRate("x", word) for word in ("pause", "refuse")], [OverRate.PAUSE, OverRate.REFUSE])
-        error = self.assertRaises(SettingError, overRate, "over-rate", "kill")
+        self.assertEqual(
+            [oneOf(OverRate)("x", word) for word in ("pause", "refuse")], [OverRate.PAUSE, OverRate.REFUSE]
+        )
+        error = self.assertRaises(SettingError, oneOf(OverRate), "over-rate", "kill")
         self.assertEqual(str(error), "over-rate is 'kill', but must be one of pause, refuse")
 
     def test_shown(self) -> None:

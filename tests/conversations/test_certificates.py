@@ -2,12 +2,15 @@
 
 import socket
 import ssl
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.client.blocking import connect
+from fleximq.client.settings import Tls
 from tests.broker_process import BrokerProcess
 from tests.certificates import Made, makeCertificate
 from tests.conversations.clients import (
@@ -27,7 +30,7 @@ SETTINGS = """\
 auth = ["certificate:"]
 
 [principals.alice]
-read = ["broker/clients"]
+read = ["broker/about", "broker/clients"]
 """
 
 
@@ -81,6 +84,21 @@ class CertificateTests(SynchronousTestCase):
         client = FlexiClient(Stream(self.connect(self.alice))).join()
         known = client.ask("/broker/clients")["clients"]
         self.assertEqual({each["principal"] for each in known}, {"alice"})
+
+    def test_ended(self) -> None:
+        """The end of TLS is counted as a client that has closed, not as a lost connection."""
+        watching = FlexiClient(Stream(self.connect(self.alice))).join()
+        stream = self.connect(self.alice)
+        FlexiClient(Stream(stream)).join()
+        stream.unwrap().close()
+        files = Tls(str(self.server.certificate), str(self.alice.certificate), str(self.alice.key))
+        connect(f"tls://localhost:{self.broker.port(0)}", tls=files).close()
+        left: dict[str, int] = {}
+        deadline = time.monotonic() + PATIENCE
+        while sum(left.values()) < 2 and time.monotonic() < deadline:
+            counts = watching.ask("/broker/about")["counts"]
+            left = {name: count for name, count in counts.items() if name.startswith("left: ")}
+        self.assertEqual(left, {"left: client closed": 2})
 
     def test_notShown(self) -> None:
         """None lets in who shows none."""

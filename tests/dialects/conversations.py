@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from twisted.internet.address import IPv4Address
-from twisted.internet.error import ConnectionDone
+from twisted.internet.error import ConnectionLost
 from twisted.internet.interfaces import IAddress, IProtocolFactory
 from twisted.internet.protocol import Factory
 from twisted.internet.task import Clock
@@ -127,7 +127,7 @@ class Peer:
     def leave(self) -> None:
         """Lose the connection."""
         self.transport.connected = False
-        self.protocol.connectionLost(Failure(ConnectionDone()))
+        self.protocol.connectionLost(Failure(ConnectionLost()))
 
 
 class ConversationCase(SynchronousTestCase):

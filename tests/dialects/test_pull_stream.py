@@ -7,9 +7,10 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.blipmq import BlipFactory
+from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.minimq import MiniFactory
 from fleximq.dialects.pull_session import PullState
-from fleximq.dialects.pull_stream import CHUNK_BYTES, READ_TIMEOUT, PullPause, PullStreamProtocol
+from fleximq.dialects.pull_stream import CHUNK_BYTES, READ_TIMEOUT, PullStreamProtocol
 from fleximq.limits import Limits
 from tests.dialects.blipmq.case import auth, hello, ping, poll, pong, publish, subscribe
 from tests.dialects.conversations import ConversationCase, Peer, makeContext
@@ -213,22 +214,22 @@ class ReasonTests(SynchronousTestCase):
 
     def test_all(self) -> None:
         """Reading goes on when every reason was taken back."""
-        self.protocol.readPauses.pause(PullPause.UNREAD)
-        self.protocol.readPauses.pause(PullPause.UNANSWERED)
-        self.protocol.readPauses.resume(PullPause.UNREAD)
+        self.protocol.readPauses.pause(ReadPause.UNREAD)
+        self.protocol.readPauses.pause(ReadPause.UNANSWERED)
+        self.protocol.readPauses.resume(ReadPause.UNREAD)
         self.assertTrue(self.peer.paused)
-        self.protocol.readPauses.resume(PullPause.UNANSWERED)
+        self.protocol.readPauses.resume(ReadPause.UNANSWERED)
         self.assertFalse(self.peer.paused)
 
     def test_once(self) -> None:
         """A reason given twice is taken back once."""
-        self.protocol.readPauses.pause(PullPause.UNREAD)
-        self.protocol.readPauses.pause(PullPause.UNREAD)
-        self.protocol.readPauses.resume(PullPause.UNREAD)
+        self.protocol.readPauses.pause(ReadPause.UNREAD)
+        self.protocol.readPauses.pause(ReadPause.UNREAD)
+        self.protocol.readPauses.resume(ReadPause.UNREAD)
         self.assertFalse(self.peer.paused)
 
     def test_needless(self) -> None:
         """Taking back what was not given changes nothing."""
-        self.protocol.readPauses.pause(PullPause.UNREAD)
-        self.protocol.readPauses.resume(PullPause.UNANSWERED)
+        self.protocol.readPauses.pause(ReadPause.UNREAD)
+        self.protocol.readPauses.resume(ReadPause.UNANSWERED)
         self.assertTrue(self.peer.paused)

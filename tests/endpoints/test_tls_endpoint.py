@@ -149,10 +149,10 @@ class RenewalTests(SynchronousTestCase):
     def test_reload(self) -> None:
         """It can be asked to read at once, and says what is wrong."""
         self.show(self.second)
-        self.certificate.reload()
+        self.certificate.prepare()()
         self.assertEqual(self.client().nameShown(), "second")
         os.remove(self.files.certificate)
-        error = self.assertRaises(SettingError, self.certificate.reload)
+        error = self.assertRaises(SettingError, self.certificate.prepare)
         self.assertEqual(str(error), f"{self.files.certificate} cannot be read: no such file or directory")
         self.assertEqual(self.client().nameShown(), "second")
 
@@ -164,7 +164,3 @@ class RenewalTests(SynchronousTestCase):
         self.assertEqual((self.client().nameShown(), self.shown()), ("second", "second"))
         self.second.both.write_bytes(self.first.both.read_bytes())
         self.assertEqual(self.shown(), "first")
-
-    def test_expires(self) -> None:
-        """When it ends is known."""
-        self.assertEqual(self.certificate.expires, self.first.parsed.not_valid_after_utc.timestamp())

@@ -6,7 +6,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.disk_journal import DiskJournal
+from fleximq.journal.disk_journal import DiskJournal, State
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.recovery.recovered_state import RecoveredJournal
 from fleximq.values.records import StoredBatch
@@ -76,8 +76,8 @@ class JournalCase(SynchronousTestCase):
     def crash(self, journal: DiskJournal | None = None) -> None:
         """Let go of everything as the end of a process does."""
         journal = journal or self.journal
-        if not journal._closed:
-            journal._closed = True
+        if journal._state is not State.CLOSED:
+            journal._state = State.CLOSED
             journal._reader.stop()
             journal._log.close()
             journal._durableEnd.close()

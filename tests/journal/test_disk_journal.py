@@ -117,7 +117,8 @@ class RestartTests(JournalCase):
     def test_clientIds(self) -> None:
         """The first client id that was never given out is known again, however often it was restarted since."""
         safe: list[int] = []
-        self.journal.noteClientIds(2000, lambda: safe.append(2000))
+        self.journal.appendState(ClientIdsReserved(2000))
+        self.journal.whenCommitted(lambda: safe.append(2000))
         self.assertEqual(safe, [])
         self.steps.all()
         self.assertEqual(safe, [2000])

@@ -9,6 +9,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 import fleximq
+from fleximq.pipeline.command.job import Job
 from fleximq.pipeline.main import JOBS, jobOf
 from tests.pipeline.installed import missing
 
@@ -65,7 +66,8 @@ class HelpTests(SynchronousTestCase):
 
     def test_jobs(self) -> None:
         """Every job of the table is there under its name."""
-        self.assertEqual([jobOf(name).name for name in JOBS], list(JOBS))
+        for name in JOBS:
+            self.assertIsInstance(jobOf(name), Job)
 
     def test_jobsHelp(self) -> None:
         """The help of a job needs no Spark."""
@@ -154,7 +156,7 @@ class EndTests(SynchronousTestCase):
             "    for number in map(int, sys.argv[1:]): os.kill(os.getpid(), number)\n"
             "    assert run.stopping.wait(10)\n"
             "    print('in order')\n"
-            "main.jobOf = lambda name: Job('sql', '', lambda parser: None, run)\n"
+            "main.jobOf = lambda name: Job(lambda parser: None, run)\n"
             "sys.exit(main.main(['sql']))\n"
         )
         for numbers, expected in ((["2"], (0, "in order\n")), (["15"], (0, "in order\n")), (["15", "2"], (130, ""))):
@@ -177,7 +179,7 @@ class EndTests(SynchronousTestCase):
             "from fleximq.pipeline.command.job import Job\n"
             "def run(chosen, run):\n"
             "    raise ValueError('[X.Y] no such thing. SQLSTATE: 1\\nmore')\n"
-            "main.jobOf = lambda name: Job('sql', '', lambda parser: None, run)\n"
+            "main.jobOf = lambda name: Job(lambda parser: None, run)\n"
             "sys.exit(main.main(['sql', *sys.argv[1:]]))\n"
         )
         for words in ([], ["--verbose"]):

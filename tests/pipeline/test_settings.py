@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.config import option_values
 from fleximq.config.argument_parser import CommandParser
 from fleximq.errors import SettingError
-from fleximq.pipeline.command.job import addSource, option, sourceOptions
+from fleximq.pipeline.command.job import addSource, flag, option, sourceOptions
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.main import _addCommon, mergeSettings
 
@@ -23,7 +23,7 @@ class SettingsCase(SynchronousTestCase):
         option(parser, "--most", read=option_values.size, default=7)
         option(parser, "--table", read=option_values.text, action="append")
         option(parser, "--kind", read=option_values.text, choices=("a", "b", "c"))
-        option(parser, "--once", action="store_true")
+        flag(parser, "--once", "no value")
         _addCommon(parser)
         return parser
 

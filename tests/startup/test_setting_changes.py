@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.config.settings import OPTIONS, TABLES, Settings
+from fleximq.config.option_table import OPTIONS, TABLES
+from fleximq.config.settings import Settings
 from fleximq.startup.setting_changes import LIVE, Difference, difference, lostProtections, merged
 
 TOKENS = {"auth": ["tokens:/etc/tokens"]}

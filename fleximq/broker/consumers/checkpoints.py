@@ -1,8 +1,8 @@
 """Checkpoints of durable queues: snapshots for the journal, and recovery from a snapshot and the later log.
 
-On start the journal passes the last checkpoint's snapshot, then all later records and state records in log order. A
-queue counts records from the offset at which it was opened, although the state record of the opening may have been
-written after them. Recovery therefore remembers recent records, so that queues opened late receive them.
+On start the journal passes the last checkpoint's snapshot, then all later records and state records in log order. The
+state record of a queue's opening may have been written after the records from which on it counts, so recovery
+remembers recent records for it.
 """
 
 from array import array
@@ -143,8 +143,7 @@ class Checkpointer:
     def snapshot(self) -> dict[str, Any]:
         """Return the state that a restart cannot derive from the later log, as MessagePack values."""
         self.flush()
-        states = [self._stateOfSubscription(each) for each in self._subscriptions if each.durable]
-        states += [self._stateOfQueue(each) for each in self._queues if each.durable]
+        states = [self._stateOf(each) for each in (*self._subscriptions, *self._queues) if each.durable]
         return {
             "lastId": max(self._subscriptions.lastId, self._openingLog.lastId),
             "queues": [state.dump() for state in states],
@@ -152,18 +151,15 @@ class Checkpointer:
             "groups": self._groups.snapshot(),
         }
 
-    def _stateOfSubscription(self, each: PolledSubscription) -> QueueState:
-        idle = each.idleSince
-        used = 0 if idle is None else round(idle * 1_000_000)
-        return self._described(QueueState(keyOf(each.id), each.topic, each.qos, each.id, each.owner, 0), each, used)
-
-    def _stateOfQueue(self, each: WorkQueue) -> QueueState:
-        state = QueueState(keyOfQueue(each.name), each.name, 1, 0, None, 0, consumed=each.everConsumed)
-        return self._described(state, each, round(each.lastUsed * 1_000_000))
-
-    def _described(self, state: QueueState, each: PolledSubscription | WorkQueue, used: int) -> QueueState:
-        state.seen = self._stateLog.journal.end
-        state.used = used
+    def _stateOf(self, each: PolledSubscription | WorkQueue) -> QueueState:
+        seen = self._stateLog.journal.end
+        if isinstance(each, PolledSubscription):
+            state = QueueState(keyOf(each.id), each.topic, each.qos, each.id, each.owner, seen)
+            used = each.idleSince or 0.0
+        else:
+            state = QueueState(keyOfQueue(each.name), each.name, 1, 0, None, seen, consumed=each.everConsumed)
+            used = each.lastUsed
+        state.used = round(used * 1_000_000)
         if isinstance(each.queue, DurableQueue):
             each.queue.describe(state)
         return state

@@ -5,7 +5,7 @@ single message costs one dict entry, and only duplicates have an order.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -33,10 +33,6 @@ class _Namesakes:
         self.inFlight: OrderedDict[DeliveryIndex, None] = OrderedDict()
         self.returned: OrderedDict[DeliveryIndex, None] = OrderedDict()
 
-    def first(self, most: int) -> Iterable[DeliveryIndex]:
-        """Return so many of them, those in flight first."""
-        return islice(chain(self.inFlight, self.returned), most)
-
 
 class DeliveredIds:
     """Finds delivered messages by id, over all queues, in O(1) for any number of duplicates."""
@@ -45,7 +41,6 @@ class DeliveredIds:
         self._places: dict[str, DeliveryIndex | _Namesakes] = {}
 
     def __len__(self) -> int:
-        """Return the number of different ids."""
         return len(self._places)
 
     def delivered(self, id: str, place: DeliveryIndex) -> None:
@@ -54,7 +49,9 @@ class DeliveredIds:
         if isinstance(known, DeliveryIndex):
             if known == place:
                 return
-            known = self._places[id] = self._withNamesakes(known)
+            first, known = known, _Namesakes()
+            (known.inFlight if first.queue.isInFlight(first.tag) else known.returned)[first] = None
+            self._places[id] = known
         known.returned.pop(place, None)
         known.inFlight[place] = None
 
@@ -92,14 +89,10 @@ class DeliveredIds:
         """
         known = self._places.get(id)
         if may is not None:
-            places = (known,) if isinstance(known, DeliveryIndex) else known.first(_LOOK) if known else ()
-            return next((place for place in places if may(place.queue.name)), None)
+            places = (
+                chain(known.inFlight, known.returned) if isinstance(known, _Namesakes) else (known,) if known else ()
+            )
+            return next((place for place in islice(places, _LOOK) if may(place.queue.name)), None)
         if isinstance(known, _Namesakes):
             return next(iter(known.inFlight or known.returned))
         return known
-
-    def _withNamesakes(self, first: DeliveryIndex) -> _Namesakes:
-        namesakes = _Namesakes()
-        kind = namesakes.inFlight if first.queue.isInFlight(first.tag) else namesakes.returned
-        kind[first] = None
-        return namesakes

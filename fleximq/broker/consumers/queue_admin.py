@@ -108,19 +108,19 @@ class _DeadLetterReturn:
         self._left = number
         self._deadlines = deadlines
         self._done = done
-        self._given = self._untold = 0
+        self._given = self._undecided = 0
         self._patience = MAX_READS
         self._reason: str | None = None
 
     def goOn(self) -> None:
         """Publish the next few."""
-        deliveries = self._queue.takeForOperator(self, min(self._left, LETTERS)) if self._left else []
+        deliveries = self._queue.queue.takeMany(self, min(self._left, LETTERS)) if self._left else []
         if not deliveries and self._left and self._queue.loading and self._patience:
             self._patience -= 1
             self._queue.whenLoaded(self.goOn)
             return
         self._left = self._left - len(deliveries) if deliveries else 0
-        self._untold = len(deliveries) + 1
+        self._undecided = len(deliveries) + 1
         for delivery in deliveries:
             self._publish(delivery)
         self._oneDecided()
@@ -130,12 +130,11 @@ class _DeadLetterReturn:
             self._oneDecided()
             return
         try:
-            self._admin.publishAgain(self._topic, delivery, self._queue.durable, partial(self._kept, delivery))
+            self._admin.publishAgain(self._topic, delivery, self._queue.durable, partial(self._decided, delivery))
         except BrokerError as error:
-            self._reason = str(error)
-            self._oneDecided()
+            self._decided(delivery, str(error))
 
-    def _kept(self, delivery: QueueDelivery, reason: str | None) -> None:
+    def _decided(self, delivery: QueueDelivery, reason: str | None) -> None:
         if reason is None:
             self._queue.forgetDelivery(delivery)
             self._given += 1
@@ -144,11 +143,11 @@ class _DeadLetterReturn:
         self._oneDecided()
 
     def _oneDecided(self) -> None:
-        self._untold -= 1
-        if self._untold:
+        self._undecided -= 1
+        if self._undecided:
             return
         if self._left and self._reason is None:
             self._deadlines.call(0, self.goOn)
         else:
-            self._queue.returnAll(self)
+            self._queue.queue.release(self)
             self._done(self._given, self._reason)

@@ -98,22 +98,14 @@ class WorkQueue(QueueOwner):
         """See :meth:`fleximq.broker.queues.queue.Queue.whenReady`; the queue does not expire while a consumer waits."""
         return self.queue.whenReady(callback)
 
-    def takeForOperator(self, holder: object, number: int) -> list[QueueDelivery]:
-        """Deliver up to ``number`` loaded messages to an operator; the queue does not count as used."""
-        return self.queue.takeMany(holder, number)
-
     def forgetDelivery(self, delivery: QueueDelivery) -> None:
         """Remove a message delivered to an operator."""
         self._moved(delivery, True)
         self.queue.acknowledge(delivery.tag)
 
-    def returnAll(self, holder: object) -> None:
-        """Return an operator's remaining messages to the queue."""
-        self.queue.release(holder)
-
     def discard(self, number: int) -> int:
         """See :meth:`QueueOwner.discard`."""
-        deliveries = self.takeForOperator(None, number)
+        deliveries = self.queue.takeMany(None, number)
         for delivery in deliveries:
             self.forgetDelivery(delivery)
         return len(deliveries)
@@ -221,8 +213,8 @@ class WorkQueues:
             early, self._early = self._early, []
             for id, may in early:
                 self.acknowledge(id, may)
-            afterwards, self._afterwards = self._afterwards, []
-            for call in afterwards:
+            calls, self._afterwards = self._afterwards, []
+            for call in calls:
                 call()
             return
         offsets = sorted(delivery.message.offset for _, delivery in portion)

@@ -96,41 +96,41 @@ class RecentIds:
         """
         now = self._now()
         self._expire(now - self._window)
-        claim = PublicationKeys(topic, ids, now)
+        keys = PublicationKeys(topic, ids, now)
         entries = self._entries
         number = 0
         for place, id in enumerate(ids):
             found = entries.get((topic, id))
             if found is None:
-                claim.places.append(place)
-                self._add((topic, id), claim)
+                keys.places.append(place)
+                self._add((topic, id), keys)
             elif isinstance(found, PublicationKeys):
                 found.wait(id, onDecided, place)
                 number = max(number, found.number)
-        if len(claim.places) < len(ids):
-            self._counted(REPEATED, len(ids) - len(claim.places))
-        return claim, number
+        if len(keys.places) < len(ids):
+            self._counted(REPEATED, len(ids) - len(keys.places))
+        return keys, number
 
-    def committed(self, claim: PublicationKeys) -> None:
+    def committed(self, keys: PublicationKeys) -> None:
         """Remember the ids of a stored run."""
-        for place in claim.places:
-            key = claim.topic, claim.ids[place]
-            if self._entries.get(key) is claim:
-                self._entries[key] = claim.time
-            claim.report(key[1], None)
+        for place in keys.places:
+            key = keys.topic, keys.ids[place]
+            if self._entries.get(key) is keys:
+                self._entries[key] = keys.time
+            keys.report(key[1], None)
 
-    def refused(self, claim: PublicationKeys, places: Sequence[int], reason: str) -> None:
+    def refused(self, keys: PublicationKeys, places: Sequence[int], reason: str) -> None:
         """Forget the ids of refused messages, so that repeats of them are stored."""
         for place in reversed(places):
-            key = claim.topic, claim.ids[place]
-            if self._entries.get(key) is claim:
+            key = keys.topic, keys.ids[place]
+            if self._entries.get(key) is keys:
                 self._remove(key)
                 if self._order and self._order[-1] == key:
                     self._order.pop()
         gone = set(places)
-        claim.places = [place for place in claim.places if place not in gone]
+        keys.places = [place for place in keys.places if place not in gone]
         for place in places:
-            claim.report(claim.ids[place], reason)
+            keys.report(keys.ids[place], reason)
 
     def remember(self, topic: str, id: str, time: int) -> None:
         """Add the id of a message stored at this time (microseconds since 1970); times must ascend."""
@@ -233,28 +233,28 @@ class Deduplication:
             publish(envelope, body, len(ids), onDecided)
             return
         publisher = envelope.publisher
-        claim, number = self._idempotence.register(envelope.topic.name, ids, onDecided)
+        keys, number = self._idempotence.register(envelope.topic.name, ids, onDecided)
         publisher.lastRun = max(publisher.lastRun, number)
-        places = claim.places
+        places = keys.places
         if not places:
             return
         if len(places) < len(ids):
             body = envelope.source.pick(body, places)
         try:
-            publish(envelope, body, len(places), partial(self._decided, claim, places, onDecided))
+            publish(envelope, body, len(places), partial(self._decided, keys, places, onDecided))
         except NotKept as error:
             refused = [places[place] for place in error.refused]
-            self._idempotence.refused(claim, refused, error.reason)
+            self._idempotence.refused(keys, refused, error.reason)
             raise type(error)(error.reason, refused) from error
         except BrokerError as error:
-            self._idempotence.refused(claim, places, str(error))
+            self._idempotence.refused(keys, places, str(error))
             raise
         finally:
-            claim.number = publisher.lastRun
+            keys.number = publisher.lastRun
 
     def _decided(
         self,
-        claim: PublicationKeys,
+        keys: PublicationKeys,
         places: Sequence[int],
         onDecided: OnDecided | None,
         reason: str | None,
@@ -264,6 +264,6 @@ class Deduplication:
         if onDecided is not None:
             onDecided(reason, [places[place] for place in decided])
         if reason is None:
-            self._idempotence.committed(claim)
+            self._idempotence.committed(keys)
         else:
-            self._idempotence.refused(claim, list(claim.places), reason)
+            self._idempotence.refused(keys, list(keys.places), reason)

@@ -88,7 +88,7 @@ class DurableQueue(Queue):
         self._noted = 0
         self._volatile = 0
         self._used = False
-        self._telling = False
+        self._willNote = False
         self._again = array("Q")
         self._acknowledged = array("Q")
 
@@ -197,7 +197,7 @@ class DurableQueue(Queue):
         if self._deadline is None:
             self._arm(self._retryAfter)
         self._used = True
-        self._tell()
+        self._noteSoon()
 
     def _placesOf(self, deliveries: list[QueueDelivery]) -> list[QueueDelivery]:
         """Return the deliveries with only the offsets of those messages that can be read again."""
@@ -213,11 +213,11 @@ class DurableQueue(Queue):
     def use(self) -> None:
         """Record that a consumer asked for a message, even if the queue is empty."""
         self._used = True
-        self._tell()
+        self._noteSoon()
 
-    def _tell(self) -> None:
-        if not self._telling:
-            self._telling = True
+    def _noteSoon(self) -> None:
+        if not self._willNote:
+            self._willNote = True
             self._queueLog.changed(self)
 
     def acknowledge(self, tag: int) -> bool:
@@ -233,7 +233,7 @@ class DurableQueue(Queue):
     def _forget(self, offset: int) -> None:
         if offset:
             self._acknowledged.append(offset)
-        self._tell()
+        self._noteSoon()
 
     def close(self) -> int:
         """Drop all messages and waiting consumers, and refuse new ones."""
@@ -347,16 +347,16 @@ class DurableQueue(Queue):
             self._reading = True
             places = [each for each in self._returned.firsts(READ_MESSAGES) if each.message.payload is _ELSEWHERE]
             offsets = [each.message.offset for each in places]
-            self._queueLog.journal.fetch(offsets, READ_BYTES, partial(self._returnedCame, places))
+            self._queueLog.journal.fetch(offsets, READ_BYTES, partial(self._returnedRead, places))
         elif self._backlog.isShort:
             wanted = self._backlog.wanted(READ_MESSAGES)
             if wanted:
                 self._reading = True
-                self._queueLog.journal.fetch(wanted, READ_BYTES, partial(self._backlogCame, wanted))
+                self._queueLog.journal.fetch(wanted, READ_BYTES, partial(self._backlogRead, wanted))
             else:
                 self._loaded()
 
-    def _returnedCame(self, places: Sequence[QueueDelivery], messages: list[Message]) -> None:
+    def _returnedRead(self, places: Sequence[QueueDelivery], messages: list[Message]) -> None:
         self._reading = False
         if self._closed:
             return
@@ -374,7 +374,7 @@ class DurableQueue(Queue):
                 self._lost([place.message.offset])
         self._loaded()
 
-    def _backlogCame(self, wanted: Sequence[int], messages: list[Message]) -> None:
+    def _backlogRead(self, wanted: Sequence[int], messages: list[Message]) -> None:
         self._reading = False
         if self._closed:
             return
@@ -412,7 +412,7 @@ class DurableQueue(Queue):
 
     def notes(self) -> list[StateRecord]:
         """Return the state records since the last call."""
-        self._telling = False
+        self._willNote = False
         if self._closed:
             return []
         notes: list[StateRecord] = []

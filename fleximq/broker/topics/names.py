@@ -25,7 +25,7 @@ def isBrokerTopic(name: str) -> bool:
 
 
 def checkName(name: str) -> None:
-    """Refuse a name that no topic can have. The prefix of a dead-letter topic does not count.
+    """Check the name of a topic; the prefix of a dead-letter topic does not count.
 
     :raises InvalidTopic: it is empty, or longer than 1,024 bytes of UTF-8.
     """
@@ -44,7 +44,7 @@ def isPattern(name: str) -> bool:
 
 
 def checkPattern(pattern: str) -> None:
-    """Refuse a pattern that is not valid for subscriptions.
+    """Check the pattern of a subscription.
 
     :raises InvalidTopic: it is empty or too long, or has more than :data:`PATTERN_LEVELS` levels.
     """

@@ -10,6 +10,7 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 from urllib.parse import urlencode
 
 from fleximq.cli.bench.plan import BenchClientFactory, Plan
@@ -27,6 +28,8 @@ from fleximq.wire.websocket_client import WebSocketClientStream
 
 _READ = 1 << 18
 _BARRIER = "bench-barrier"
+#: The socket is not ready now.
+_RETRY = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class IdentityBenchClient:
@@ -98,7 +101,7 @@ class IdentityBenchClient:
             if waiting <= 0:
                 raise TimeoutError(f"the broker did not respond within {timeout:g} seconds")
             readable, writable, _ = select.select([self._socket], [self._socket] if left else [], [], waiting)
-            with suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            with suppress(*_RETRY):
                 if writable:
                     left = left[self._socket.send(left) :]
                     deadline = time.monotonic() + timeout
@@ -106,12 +109,12 @@ class IdentityBenchClient:
                 self._read()
 
     def _read(self) -> None:
-        with suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        with suppress(*_RETRY):
             while True:
                 try:
                     data = self._socket.recv(_READ)
                     texts = self._stream.pieces(data)
-                except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                except _RETRY:
                     raise
                 except (OSError, BrokerError) as error:
                     raise ConnectionLost(f"the connection ended: {error}") from error
@@ -143,13 +146,11 @@ def _path(url: Url, credentials: object) -> str:
 _TOGETHER, _TAKEN = 1000, 100
 
 
-class FlexiBenchClient:
-    """The FlexiMQ dialect with the client library; messages are MessagePack bin."""
+class _RunBenchClient:
+    """Publishes runs with a client of the library."""
 
-    def __init__(self, plan: Plan, subscribes: bool) -> None:
-        self._topic = plan.topic
-        self._client = plan.address.connect(reconnect=None)
-        self._subscription: Subscription[Delivery] | None = self._client.subscribe(plan.topic) if subscribes else None
+    _topic: str
+    _client: Any
 
     def publish(self, payloads: list[bytes]) -> None:
         """Send these messages as a run."""
@@ -158,6 +159,19 @@ class FlexiBenchClient:
     def flush(self) -> None:
         """Wait for the PONG."""
         self._client.flush()
+
+    def close(self) -> None:
+        """End the connection."""
+        self._client.close()
+
+
+class FlexiBenchClient(_RunBenchClient):
+    """The FlexiMQ dialect; messages are MessagePack bin."""
+
+    def __init__(self, plan: Plan, subscribes: bool) -> None:
+        self._topic = plan.topic
+        self._client = plan.address.connect(reconnect=None)
+        self._subscription: Subscription[Delivery] | None = self._client.subscribe(plan.topic) if subscribes else None
 
     def receive(self, timeout: float) -> list[bytes]:
         """Return the messages received."""
@@ -170,12 +184,8 @@ class FlexiBenchClient:
                 found.append(delivery)
         return [delivery.value for delivery in found]
 
-    def close(self) -> None:
-        """End the connection."""
-        self._client.close()
 
-
-class BlipBenchClient:
+class BlipBenchClient(_RunBenchClient):
     """The BlipMQ dialect with QoS 1; each subscriber has its own subscription."""
 
     def __init__(self, plan: Plan, subscribes: bool) -> None:
@@ -189,14 +199,6 @@ class BlipBenchClient:
         )
         self._subscription = self._client.subscribe(plan.topic, prefetch=_TOGETHER) if subscribes else None
 
-    def publish(self, payloads: list[bytes]) -> None:
-        """Send these messages as a run."""
-        self._client.publish_many(self._topic, payloads)
-
-    def flush(self) -> None:
-        """Wait for the PONG."""
-        self._client.flush()
-
     def receive(self, timeout: float) -> list[bytes]:
         """Receive the next messages and acknowledge the previous ones."""
         assert self._subscription is not None
@@ -206,7 +208,7 @@ class BlipBenchClient:
         """End the connection after all ACKs."""
         if self._subscription is not None:
             self._subscription.next(0)
-        self._client.close()
+        super().close()
 
 
 class MiniBenchClient:

@@ -66,10 +66,7 @@ class _Runner:
 
 
 def run(plan: Plan) -> BenchResults:
-    """Run a benchmark.
-
-    :raises ClientError: a client could not connect, or lost its connection.
-    """
+    """Run a benchmark; raises ClientError if a client could not connect, or lost its connection."""
     runners: list[_Runner] = []
     try:
         subscribers = [_Runner(subscriber, plan) for _ in range(plan.subscribers)]

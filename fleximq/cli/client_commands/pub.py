@@ -80,10 +80,7 @@ def _publish(
 
 
 def _chunks(arguments: Namespace) -> Iterator[list[Any]]:
-    """Yield chunks of values as they are read.
-
-    :raises SettingError: a value is invalid.
-    """
+    """Yield chunks of values as they are read; raises SettingError if a value is invalid."""
     read = parserOf(arguments.as_)
     if arguments.value is not None and arguments.file:
         raise SettingError("give a VALUE or --file, not both")

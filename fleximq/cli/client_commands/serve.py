@@ -44,10 +44,7 @@ class CommandService:
         self.over = threading.Event()
 
     def __call__(self, request: Request) -> Any:
-        """Return the answer.
-
-        :raises Answered: the command failed, took too long, or printed an invalid value.
-        """
+        """Return the answer; raises Answered if the command failed, took too long, or printed an invalid value."""
         status, words, value = self._answer(request)
         self._tell(request, status)
         if self._left is not None:

@@ -27,10 +27,7 @@ class Snapshot(NamedTuple):
 
 
 def snapshot(client: Client, timeout: float) -> Snapshot:
-    """Query a broker.
-
-    :raises RequestFailed: this client may not query it.
-    """
+    """Query a broker; raises RequestFailed if this client may not query it."""
     about = client.ask("/broker/about", timeout=timeout)
     clients = {row["client_id"]: row for row in _rows(client, "clients", timeout)}
     topics = {row["topic"]: row for row in _rows(client, "topics", timeout)}

@@ -14,10 +14,9 @@ from ssl import SSLContext
 
 from fleximq.client.backoff import Backoff
 from fleximq.client.blipmq.conversation import BlipDelivery
-from fleximq.client.blipmq.loop_client import PREFETCH, LoopBlipClient, LoopBlipSubscription
+from fleximq.client.blipmq.loop_client import LoopBlipClient, LoopBlipSubscription
 from fleximq.client.errors import Nacked
 from fleximq.client.queues.blocking import BlockingPulled, BlockingQueueClient, loopThread
-from fleximq.client.queues.reconnecting_link import IDLE
 from fleximq.client.settings import (
     BACKOFF,
     BUFFER_BYTES,
@@ -27,6 +26,7 @@ from fleximq.client.settings import (
     Tls,
     Watcher,
 )
+from fleximq.client.wrapper import called, waiting, wrapping
 from fleximq.values.urls import Url
 
 __all__ = ["BlipClient", "BlipDelivery", "BlipSubscription", "Nacked", "connect"]
@@ -59,52 +59,8 @@ def connect(
     )
     thread = loopThread()
     inner = LoopBlipClient(thread.loop, Url.parse(url), settings, key)
-    thread.run(inner.open)
+    thread.run(inner.open())
     return BlipClient(inner)
-
-
-class BlipClient(BlockingQueueClient[LoopBlipClient]):
-    """A connection to a broker, made by :func:`connect`; it reconnects by itself.
-
-    While the broker is unreachable, publications are buffered up to ``buffer`` bytes. Parameters and errors are those
-    of :class:`~fleximq.client.blipmq.loop_client.LoopBlipClient`.
-    """
-
-    def publish(self, topic: str, payload: bytes | str, qos: int = 1) -> int:
-        """Publish a message and return its number; :meth:`flush` waits until it is processed."""
-        return self._thread.run(self._inner.publish, topic, payload, qos)
-
-    def publish_many(self, topic: str, payloads: Iterable[bytes | str], qos: int = 1) -> range:
-        """Publish several messages at once, several times as fast as single ones; return their numbers."""
-        return self._thread.run(self._inner.publish_many, topic, list(payloads), qos)
-
-    def subscribe(
-        self,
-        topic: str,
-        qos: int = 1,
-        prefetch: int = PREFETCH,
-        idle: Backoff = IDLE,
-        timeout: float | None = TIMEOUT,
-    ) -> "BlipSubscription":
-        """Subscribe to a topic, and wait until the broker has confirmed it."""
-        return BlipSubscription(self._thread.run(self._inner.subscribe, topic, qos, prefetch, idle, timeout))
-
-    def resume(self, id: int, prefetch: int = PREFETCH, idle: Backoff = IDLE) -> "BlipSubscription":
-        """Continue a subscription by its ``id``; it may be of an earlier client with the same key."""
-        return BlipSubscription(self._thread.call(self._inner.resume, id, prefetch, idle))
-
-    def ack(self, delivery: BlipDelivery) -> None:
-        """Acknowledge a delivery now instead of on the next :meth:`BlipSubscription.next`."""
-        self._thread.call(self._inner.ack, delivery)
-
-    def flush(self, timeout: float | None = TIMEOUT) -> None:
-        """Wait until the broker has processed everything sent so far; with QoS 1 on durable topics, written to disk.
-
-        :raises Nacked: a message sent since the last flush was refused; raised by one of concurrent flushes.
-        :raises ConnectionLost: the connection was lost since the last flush, so messages may be lost.
-        :raises TimeoutError: it took longer than ``timeout`` seconds.
-        """
-        self._thread.run(self._inner.flush, timeout)
 
 
 class BlipSubscription(BlockingPulled[LoopBlipSubscription, BlipDelivery]):
@@ -113,9 +69,6 @@ class BlipSubscription(BlockingPulled[LoopBlipSubscription, BlipDelivery]):
     A delivery is acknowledged when the next one is requested, so after the body of the loop. If the loop ends early,
     its last delivery is not acknowledged, and the broker delivers it again.
     """
-
-    def __repr__(self) -> str:
-        return repr(self._inner)
 
     @property
     def id(self) -> int:
@@ -127,10 +80,26 @@ class BlipSubscription(BlockingPulled[LoopBlipSubscription, BlipDelivery]):
         """The topic; None if the subscription was resumed."""
         return self._inner.topic
 
-    def ack(self, delivery: BlipDelivery) -> None:
-        """Acknowledge a delivery now instead of on the next :meth:`next`."""
-        self._thread.call(self._inner.ack, delivery)
+    ack = called(LoopBlipSubscription.ack)
+    leave = called(LoopBlipSubscription.leave)
 
-    def leave(self, delivery: BlipDelivery) -> None:
-        """Do not acknowledge a delivery; the broker delivers it again."""
-        self._thread.call(self._inner.leave, delivery)
+
+class BlipClient(BlockingQueueClient[LoopBlipClient]):
+    """A connection to a broker, made by :func:`connect`; it reconnects by itself.
+
+    While the broker is unreachable, publications are buffered up to ``buffer`` bytes. Parameters and errors are those
+    of :class:`~fleximq.client.blipmq.loop_client.LoopBlipClient`.
+    """
+
+    publish = waiting(LoopBlipClient.publish)
+    subscribe = wrapping(BlipSubscription, waiting(LoopBlipClient.subscribe))
+    resume = wrapping(BlipSubscription, called(LoopBlipClient.resume))
+    ack = called(LoopBlipClient.ack)
+    flush = waiting(LoopBlipClient.flush)
+
+    def publish_many(self, topic: str, payloads: Iterable[bytes | str], qos: int = 1) -> range:
+        """Publish several messages at once, several times as fast as single ones; return their numbers.
+
+        Errors as :meth:`publish`; if the buffer becomes full, earlier chunks may have been sent.
+        """
+        return self._wait(self._inner.publish_many(topic, list(payloads), qos))

@@ -266,7 +266,7 @@ class LoopBlipClient(ReconnectingLink):
 
     # -- the connection ----------------------------------------------------------------------------
 
-    async def _handshake(self) -> None:
+    async def _greet(self) -> None:
         self._conversation = BlipConversation(self._nacked)
         data, hello, auth = self._conversation.hello(self._key)
         self.connection.send(data)
@@ -366,9 +366,13 @@ class LoopBlipSubscription(Pulled[BlipDelivery]):
         """Expect that the broker may have forgotten or redelivered the unacknowledged deliveries."""
         self._client.ignoreUnknown(each.tag for each in self._delivered)
 
-    def close(self) -> None:
-        """Fetch no more; deliveries already fetched can still be read. The broker forgets the subscription later."""
-        super().close()
+    def ack(self, delivery: BlipDelivery) -> None:
+        """Acknowledge a delivery now instead of on the next :meth:`next`."""
+        super().ack(delivery)
+
+    def leave(self, delivery: BlipDelivery) -> None:
+        """Do not acknowledge a delivery; the broker delivers it again."""
+        super().leave(delivery)
 
 
 def _chunks(messages: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:

@@ -1,7 +1,7 @@
 """One connection shared by several threads: complete messages are sent, and a waiting thread reads for all.
 
-There are two locks. The sending thread holds ``_sending`` from the first to the last byte of a message. ``_changed``
-guards everything else and is never held during a wait. A thread that holds ``_changed`` never acquires ``_sending``.
+There are two locks. The sending thread holds ``_sending`` from the first to the last byte of a message. ``lock``
+guards everything else and is never held during a wait. A thread that holds ``lock`` never acquires ``_sending``.
 """
 
 import math
@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from enum import Enum
 from typing import TypeVar
 
 from fleximq.client.errors import ConnectionLost
@@ -21,6 +22,7 @@ from fleximq.client.protocol.conversation import Conversation
 from fleximq.client.sockets import PipeSocket, asConnectionLost
 from fleximq.errors import BrokerError
 from fleximq.limits import KIBIBYTE, MEBIBYTE
+from fleximq.values.transitions import Transitions
 
 _READ_BYTES = _WRITE_BYTES = 256 * KIBIBYTE
 #: A sending thread reads available bytes each time it has sent this much.
@@ -39,6 +41,43 @@ _BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 T = TypeVar("T")
 
 
+class WireState(Enum):
+    """The state of the socket."""
+
+    UNCONNECTED = "unconnected"
+    CONNECTED = "connected"
+    PEER_ENDED = "peer ended"
+    """The end was read together with the last bytes, which are dispatched first."""
+    RECONNECTING = "reconnecting"
+    """Lost; waiting threads wait for the next connection."""
+    LOST = "lost"
+    CLOSED = "closed"
+
+
+class WireEvent(Enum):
+    """Events of the socket."""
+
+    ATTACHED = "attached"
+    END_SEEN = "end seen"
+    LOST = "lost"
+    LOST_FOR_NOW = "lost, but the client reconnects"
+    CLOSED = "closed"
+
+
+TRANSITIONS = Transitions(
+    {
+        (WireState.UNCONNECTED, WireEvent.ATTACHED): WireState.CONNECTED,
+        (WireState.RECONNECTING, WireEvent.ATTACHED): WireState.CONNECTED,
+        (WireState.CONNECTED, WireEvent.END_SEEN): WireState.PEER_ENDED,
+        (WireState.CONNECTED, WireEvent.LOST): WireState.LOST,
+        (WireState.PEER_ENDED, WireEvent.LOST): WireState.LOST,
+        (WireState.CONNECTED, WireEvent.LOST_FOR_NOW): WireState.RECONNECTING,
+        (WireState.PEER_ENDED, WireEvent.LOST_FOR_NOW): WireState.RECONNECTING,
+        **{(state, WireEvent.CLOSED): WireState.CLOSED for state in WireState},
+    }
+)
+
+
 class SharedConnection:
     """Sends for any thread, and reads while a thread waits.
 
@@ -47,13 +86,13 @@ class SharedConnection:
     for each other.
 
     ``lost`` is the reason for a missing connection, or None. ``onEvent``, ``onLost`` and ``ready`` are called under the
-    ``lock``. While ``reconnects`` is true, a lost connection will be replaced by :meth:`attach`, and waiting threads
-    continue to wait.
+    ``lock``.
 
     :param connected: a connected socket, owned by this object from now on; None if one is attached later.
     :param onEvent: called with each event except PINGs, which are answered here; it must not wait.
     :param isFull: returns whether threads that wait for deliveries should stop reading.
-    :param onLost: called with the reason when the connection has ended.
+    :param onLost: called with the reason when the connection has ended; returns whether :meth:`attach` will replace
+        it, so that waiting threads continue to wait.
     :param onDeliveries: called with consecutive deliveries, instead of ``onEvent`` with each.
     """
 
@@ -63,7 +102,7 @@ class SharedConnection:
         conversation: Conversation,
         onEvent: Callable[[Event], None],
         isFull: Callable[[], bool] = lambda: False,
-        onLost: Callable[[ConnectionLost], None] = lambda lost: None,
+        onLost: Callable[[ConnectionLost], bool] = lambda lost: False,
         onDeliveries: Callable[[list[Delivery]], None] | None = None,
     ) -> None:
         self._socket: socket.socket | PipeSocket | None = None
@@ -74,14 +113,14 @@ class SharedConnection:
         self._isFull = isFull
         self._sending = threading.Lock()
         self.lock = threading.RLock()
+        # `with self.lock`, not `with self._changed`: Control-C between two steps of the latter would leave it locked.
         self._changed = threading.Condition(self.lock)
-        self._reading = False
+        #: Which thread reads; 0: none.
+        self._reader = 0
         self._pendingOutput: deque[bytes | memoryview] = deque()
         self._sentSinceRead = 0
-        self._endPending = False
         self._poll: _Polls | None = None
-        self._closed = False
-        self.reconnects = False
+        self._state = WireState.UNCONNECTED
         self.lost: ConnectionLost | None = None
         if connected is None:
             self.lost = ConnectionLost("there is no connection yet")
@@ -98,7 +137,7 @@ class SharedConnection:
         self._poll = _Polls(connected)
         self._pendingOutput.clear()
         self._pendingOutput.extend(self._takeDue())
-        self._endPending = False
+        self._state = TRANSITIONS[self._state, WireEvent.ATTACHED]
         self.lost = None
 
     def _takeDue(self) -> list[bytes]:
@@ -112,10 +151,10 @@ class SharedConnection:
         :raises ConnectionLost: this was closed meanwhile; the new connection is closed, too.
         """
         with self._sending:
-            with self._changed:
-                while self._reading:
+            with self.lock:
+                while self._reader:
                     self._changed.wait()
-                if self._closed:
+                if self._state is WireState.CLOSED:
                     connected.close()
                     self._check()
                 if self._socket is not None:
@@ -163,7 +202,7 @@ class SharedConnection:
 
     def fail(self, lost: ConnectionLost) -> None:
         """End the connection for this reason."""
-        with self._changed:
+        with self.lock:
             self._endWith(lost)
 
     def waitFor(self, ready: Callable[[], T], timeout: float | None, needed: bool = True) -> T:
@@ -180,18 +219,18 @@ class SharedConnection:
         while True:
             reads = False
             try:
-                with self._changed:
+                with self.lock:
                     found = ready()
                     if found:
                         return found
-                    if not self.reconnects:
+                    if self._state is not WireState.RECONNECTING:
                         self._check()
                     if late:
                         return found
-                    reads = self.lost is None and not self._reading and (needed or waitExpired or not self._isFull())
+                    reads = self.lost is None and not self._reader and (needed or waitExpired or not self._isFull())
                     waitExpired = False
                     if reads:
-                        self._reading = True
+                        self._reader = threading.get_ident()
                     else:
                         waitExpired = not self._changed.wait(
                             _FULL_CHECK_SECONDS if left is None else min(left, _FULL_CHECK_SECONDS)
@@ -211,13 +250,17 @@ class SharedConnection:
 
     def close(self) -> None:
         """End the connection for good; waiting threads raise the reason."""
-        with self._changed:
-            self._closed = True
-            self.reconnects = False
+        with self.lock:
+            if self.lost is None and isinstance(self._socket, ssl.SSLSocket):
+                with suppress(OSError):
+                    self._socket.unwrap()  # sends the end of TLS, without which the broker assumes a lost connection
             self._end("the client was closed")
-            while self._reading:  # the number of a closed descriptor may be reused at once
+            self._state = TRANSITIONS[self._state, WireEvent.CLOSED]
+            self._changed.notify_all()
+            # The number of a closed descriptor may be reused at once. An interrupted thread may still be the reader.
+            while self._reader not in (0, threading.get_ident()):
                 self._changed.wait()
-        with self._sending, self._changed:
+        with self._sending, self.lock:
             if self._socket is not None:
                 self._socket.close()
                 self._socket = None
@@ -225,7 +268,8 @@ class SharedConnection:
     def abandon(self, lost: ConnectionLost) -> None:
         """Close the descriptor in a forked child without ending the connection."""
         self._sending = threading.Lock()
-        self._closed, self.reconnects, self._reading = True, False, False
+        self._state = TRANSITIONS[self._state, WireEvent.CLOSED]
+        self._reader = 0
         self.lost = lost
         self._pendingOutput.clear()
         if self._socket is not None:
@@ -243,8 +287,8 @@ class SharedConnection:
         )
 
     def _readOnce(self) -> None:
-        with self._changed:
-            self._reading = False
+        with self.lock:
+            self._reader = 0
             try:
                 self._readAvailable()
             finally:
@@ -254,8 +298,8 @@ class SharedConnection:
 
     def _readIfIdle(self) -> None:
         """Read available bytes if no other thread reads."""
-        with self._changed:
-            if not self._reading and not self._isFull():
+        with self.lock:
+            if not self._reader and not self._isFull():
                 self._readAvailable()
                 self._changed.notify_all()
 
@@ -274,10 +318,7 @@ class SharedConnection:
             self._end("the broker closed the connection")
             return False
         self._dispatch(data)
-        if self._endPending:
-            self._endPending = False
-            return self._readAvailable()
-        return True
+        return self._readAvailable() if self._state is WireState.PEER_ENDED else True
 
     def _receive(self) -> bytes:
         assert self._socket is not None
@@ -295,8 +336,9 @@ class SharedConnection:
             return b"".join(chunks)
         except OSError:
             data = b""
-        # The end was read as well, and poll() does not report it: the caller must read once more.
-        self._endPending = not data
+        if not data:
+            # The end was read as well, and poll() does not report it: the caller must read once more.
+            self._state = TRANSITIONS[self._state, WireEvent.END_SEEN]
         return b"".join(chunks)
 
     def _dispatch(self, data: bytes) -> None:
@@ -322,14 +364,14 @@ class SharedConnection:
         view = memoryview(data)
         try:
             while view:
-                with self._changed:
+                with self.lock:
                     self._check()
                     sent = self._sendSome(view)
                 view = view[sent:]
                 if not sent:
                     self._waitToSend()
         except BaseException:
-            with self._changed:
+            with self.lock:
                 self._end("sending was interrupted")
             raise
 
@@ -347,12 +389,12 @@ class SharedConnection:
 
     def _waitToSend(self) -> None:
         """Wait until more can be sent; read meanwhile, since the broker may wait as well."""
-        with self._changed:
-            reads = not self._reading
+        with self.lock:
+            reads = not self._reader
         assert self._poll is not None
         if self._poll.toSend(reads, _SEND_CHECK_MILLISECONDS):
-            with self._changed:
-                if not self._reading:
+            with self.lock:
+                if not self._reader:
                     self._readAvailable()
                     self._changed.notify_all()
 
@@ -361,7 +403,7 @@ class SharedConnection:
         if not self._sending.acquire(blocking=False):
             return
         try:
-            with self._changed:
+            with self.lock:
                 while self._pendingOutput and self.lost is None:
                     first = self._pendingOutput[0]
                     sent = self._sendSome(first)
@@ -387,7 +429,8 @@ class SharedConnection:
                 self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # already shut down
-        self._onLost(lost)
+        event = WireEvent.LOST_FOR_NOW if self._onLost(lost) else WireEvent.LOST
+        self._state = TRANSITIONS[self._state, event]
 
     def _check(self) -> None:
         if self.lost is not None:

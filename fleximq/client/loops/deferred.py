@@ -1,49 +1,48 @@
 """Wrappers that return Deferreds, shared by all clients for Twisted; each wraps a client for any event loop."""
 
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import update_wrapper
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from twisted.internet.defer import Deferred
 
 from fleximq.client.contexts import AsyncClosedOnExit, MessageIterator
-from fleximq.client.settings import TIMEOUT, State
+from fleximq.client.wrapper import ClientWrapper, InnerClient, Wrapper, resultOf, returning
 
-
-class Inner(Protocol):
-    """The wrapped client; any dialect."""
-
-    @property
-    def url(self) -> str:
-        """The broker's URL without its query."""
-
-    @property
-    def state(self) -> State:
-        """The state of the connection."""
-
-    def ping(self, timeout: float | None = TIMEOUT) -> Coroutine[Any, Any, float]:
-        """Return the round-trip time in seconds."""
-
-    def close(self, timeout: float | None = TIMEOUT) -> Coroutine[Any, Any, None]:
-        """Flush, and end the connection."""
-
-    def hang_up(self) -> None:
-        """End the connection at once."""
-
-
-C = TypeVar("C", bound=Inner)
-S = TypeVar("S", bound=MessageIterator[Any])
+P = ParamSpec("P")
 T = TypeVar("T")
+R = TypeVar("R")
+C = TypeVar("C", bound=InnerClient)
+S = TypeVar("S", bound=MessageIterator[Any])
 
 
-class DeferredClient(Generic[C]):
+def fired(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], "Deferred[T]"]:
+    """Return a method of a :class:`Wrapper` with a Deferred for the inner object's coroutine of this name."""
+    name = method.__name__
+
+    def call(self: Any, /, *arguments: P.args, **more: P.kwargs) -> "Deferred[T]":
+        return Deferred.fromCoroutine(getattr(self._inner, name)(*arguments, **more))
+
+    return returning(f"Deferred[{resultOf(method)}]", update_wrapper(call, method))
+
+
+def firedWrapping(
+    kind: Callable[[T], R], method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
+) -> Callable[Concatenate[Any, P], "Deferred[R]"]:
+    """Like :func:`fired`, but wrap the result."""
+    plain = fired(method)
+
+    def call(self: Any, /, *arguments: P.args, **more: P.kwargs) -> "Deferred[R]":
+        return plain(self, *arguments, **more).addCallback(kind)
+
+    return returning(f"Deferred[{kind.__name__}]", update_wrapper(call, method))
+
+
+class DeferredClient(ClientWrapper[C]):
     """A connection to a broker; errors are in the Deferreds."""
-
-    def __init__(self, inner: C) -> None:
-        self._inner = inner
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} at {self.url}, {self.state.value}>"
 
     async def __aenter__(self) -> Self:
         return self
@@ -57,37 +56,12 @@ class DeferredClient(Generic[C]):
         else:
             self._inner.hang_up()
 
-    @property
-    def url(self) -> str:
-        """The broker's URL without its query, which may contain a secret."""
-        return self._inner.url
-
-    @property
-    def state(self) -> State:
-        """The state of the connection."""
-        return self._inner.state
-
-    def ping(self, timeout: float | None = TIMEOUT) -> "Deferred[float]":
-        """Fire with the round-trip time in seconds, which includes processing everything sent before."""
-        return Deferred.fromCoroutine(self._inner.ping(timeout))
-
-    def close(self, timeout: float | None = TIMEOUT) -> "Deferred[None]":
-        """Flush messages and ACKs, and end the connection; iterations end.
-
-        The connection ends even if the flush fails. Closing again has no effect. Errors as those of the wrapped client.
-        """
-        return Deferred.fromCoroutine(self._inner.close(timeout))
-
-    def hang_up(self) -> None:
-        """End the connection at once, without a flush."""
-        self._inner.hang_up()
+    ping = fired(InnerClient.ping)
+    close = fired(InnerClient.close)
 
 
-class DeferredSubscription(AsyncClosedOnExit, Generic[S, T]):
+class DeferredSubscription(Wrapper[S], AsyncClosedOnExit, Generic[S, T]):
     """A source of messages, read by iterating or by calling :meth:`next`."""
-
-    def __init__(self, inner: S) -> None:
-        self._inner = inner
 
     @property
     def waiting(self) -> int:

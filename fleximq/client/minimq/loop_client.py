@@ -292,7 +292,7 @@ class LoopMiniClient(ReconnectingLink):
 
     # -- the connection ----------------------------------------------------------------------------
 
-    async def _handshake(self) -> None:
+    async def _greet(self) -> None:
         self._conversation = MiniConversation()
         data, pending = self._conversation.ping()
         self.connection.send(data)

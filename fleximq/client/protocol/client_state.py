@@ -16,7 +16,6 @@ from fleximq.client.errors import (
     JoinRefused,
     RequestFailed,
     SubscribeFailed,
-    Untrusted,
 )
 from fleximq.client.events import (
     Delivery,
@@ -43,8 +42,6 @@ from fleximq.status import FIRST_ERROR, Status
 FrameMaker = Callable[[Conversation], bytes]
 #: Publications are joined to chunks of about this size, so that the number of messages costs little.
 _CHUNK_BYTES = MEBIBYTE
-#: Another attempt to join would get the same answer.
-_PERMANENT = frozenset({Status.BAD_REQUEST, Status.UNAUTHORIZED, Status.FORBIDDEN, Status.AUTHENTICATION_FAILED})
 #: The connection is given up after this many silent intervals.
 _MAX_SILENT_INTERVALS = 3
 #: Memory for a buffered publication, in addition to its payload.
@@ -520,8 +517,3 @@ def chunksOf(
 
 def _publications(topic: str, payloads: list[bytes], areBinary: bool) -> FrameMaker:
     return lambda conversation: conversation.publications(topic, payloads, areBinary)
-
-
-def isTransient(error: Exception) -> bool:
-    """Return whether another attempt to connect may succeed after this error."""
-    return not isinstance(error, Untrusted) and not (isinstance(error, JoinRefused) and error.status in _PERMANENT)

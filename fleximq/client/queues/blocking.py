@@ -11,13 +11,12 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
-from fleximq.client.contexts import ClosedOnExit
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.loops.asyncio_loop import AsyncioLoop
 from fleximq.client.loops.interfaces import Loop
 from fleximq.client.queues.prefetch import Pulled
 from fleximq.client.queues.reconnecting_link import ReconnectingLink
-from fleximq.client.settings import TIMEOUT, State
+from fleximq.client.wrapper import BlockingClient, Wrapper, called
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -38,22 +37,19 @@ class LoopThread:
         """Whether it runs in this process, not in the parent of a fork."""
         return self._pid == os.getpid()
 
-    def run(
-        self,
-        function: Callable[Arguments, Coroutine[Any, Any, Result]],
-        *arguments: Arguments.args,
-        **more: Arguments.kwargs,
-    ) -> Result:
-        """Run a coroutine function in the loop, and return its result; an interrupt cancels it.
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine in the loop, and return its result; an interrupt cancels it.
 
         :raises ConnectionLost: the client was made by the parent of this process.
         :raises RuntimeError: called in the loop's own thread, where callbacks run.
         """
         if not self.isMine:
+            work.close()
             raise ConnectionLost("the client belongs to the parent of this process: connect again")
         if threading.current_thread() is self._thread:
+            work.close()
             raise RuntimeError("a callback must not wait for the client; use another thread")
-        future = asyncio.run_coroutine_threadsafe(function(*arguments, **more), self._loop)
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
         except BaseException:
@@ -68,7 +64,7 @@ class LoopThread:
         async def called() -> Result:
             return function(*arguments, **more)
 
-        return self.run(called)
+        return self.run(called())
 
 
 _lock = threading.Lock()
@@ -104,50 +100,32 @@ async def inThread(function: Callable[[Any], Result], argument: Any) -> Result:
     return await future
 
 
+C = TypeVar("C")
 L = TypeVar("L", bound=ReconnectingLink)
 P = TypeVar("P", bound=Pulled[Any])
 T = TypeVar("T")
 
 
-class BlockingQueueClient(ClosedOnExit, Generic[L]):
+class _InThread(Wrapper[C]):
+    """A wrapper with methods that run in the loop's thread."""
+
+    def __init__(self, inner: C) -> None:
+        super().__init__(inner)
+        self._thread = loopThread()
+
+    def _call(self, method: Callable[..., Result], *arguments: Any, **more: Any) -> Result:
+        return self._thread.call(method, *arguments, **more)
+
+    def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return self._thread.run(work)
+
+
+class BlockingQueueClient(_InThread[L], BlockingClient[L]):
     """A connection to a broker."""
 
-    def __init__(self, inner: L) -> None:
-        self._inner = inner
-        self._thread = loopThread()
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} at {self.url}, {self.state.value}>"
-
-    @property
-    def url(self) -> str:
-        """The broker's URL without its query, which may contain a secret."""
-        return self._inner.url
-
-    @property
-    def state(self) -> State:
-        """The state of the connection."""
-        return self._inner.state
-
-    def ping(self, timeout: float | None = TIMEOUT) -> float:
-        """Return the round-trip time in seconds, which includes processing everything sent before."""
-        return self._thread.run(self._inner.ping, timeout)
-
-    def close(self, timeout: float | None = TIMEOUT) -> None:
-        """Flush messages and ACKs, and end the connection; iterations end."""
-        self._thread.run(self._inner.close, timeout)
-
-    def hang_up(self) -> None:
-        """End the connection at once, without a flush."""
-        self._thread.call(self._inner.hang_up)
-
-
-class BlockingPulled(Generic[P, T]):
+class BlockingPulled(_InThread[P], Generic[P, T]):
     """The messages of a queue: iterate over it, or call :meth:`next`."""
-
-    def __init__(self, inner: P) -> None:
-        self._inner = inner
-        self._thread = loopThread()
 
     @property
     def waiting(self) -> int:
@@ -182,13 +160,11 @@ class BlockingPulled(Generic[P, T]):
         :raises ConnectionLost: the connection ended, and the client will not reconnect.
         :raises SubscribeFailed: or ConsumeFailed: the broker refuses, or does not know the subscription.
         """
-        found: T | None = self._thread.run(self._inner.next, timeout)
+        found: T | None = self._wait(self._inner.next(timeout))
         return found
 
     def next_many(self, most: int, timeout: float | None = None) -> list[T]:
         """Return 1 to ``most`` messages, which are acknowledged together. Otherwise as :meth:`next`."""
-        return self._thread.run(self._inner.next_many, most, timeout)
+        return self._wait(self._inner.next_many(most, timeout))
 
-    def close(self) -> None:
-        """Fetch no more messages; those already fetched can still be read."""
-        self._thread.call(self._inner.close)
+    close = called(Pulled.close)

@@ -1,90 +1,53 @@
-"""A connection on any event loop that reconnects by itself; each dialect adds its messages.
-
-A link is used from the loop's own thread. Bytes sent in one turn of the loop are written together at its end.
-"""
+"""A BlipMQ or MiniMQ connection on any event loop that reconnects by itself; each dialect adds its messages."""
 
 import logging
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from contextlib import suppress
-from typing import Self
 
 from fleximq.client.backoff import Backoff
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused
-from fleximq.client.loops.connection import Callbacks, Connection
-from fleximq.client.loops.interfaces import Cancellable, Loop
-from fleximq.client.protocol.client_state import isTransient
+from fleximq.client.loops.interfaces import Loop
+from fleximq.client.loops.link import LoopLink
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.settings import TIMEOUT, ClientSettings, State
-from fleximq.client.sockets import checkTls
-from fleximq.errors import BrokerError, SettingError
+from fleximq.errors import SettingError
 from fleximq.values.urls import Url
 
 #: The delays between polls of an empty queue.
 IDLE = Backoff(first=0.005, most=0.5, factor=2.0, jitter=0.25)
 _SCHEMES = ("tcp", "tls", "ipc")
-
-
-def checkUrl(url: Url, settings: ClientSettings) -> None:
-    """Check that these dialects support the URL.
-
-    :raises SettingError: they do not.
-    """
-    if url.scheme not in _SCHEMES:
-        raise SettingError(f"the URL is {url}, but this dialect supports only tcp://, tls:// and ipc://")
-    checkTls(url, settings)
-
-
 _log = logging.getLogger("fleximq.client.queues.link")
 #: The connection is given up after this many unanswered PINGs.
 _MAX_UNANSWERED = 3
 
 
-class ReconnectingLink(ABC):
+class ReconnectingLink(LoopLink):
     """A connection to a broker.
 
     :raises SettingError: the dialect does not support the URL.
     """
 
+    _dialect = "of this dialect"
+
     def __init__(self, loop: Loop, url: Url, settings: ClientSettings) -> None:
-        checkUrl(url, settings)
+        if url.scheme not in _SCHEMES:
+            raise SettingError(f"the URL is {url}, but this dialect supports only tcp://, tls:// and ipc://")
+        super().__init__(loop, url, settings, _log)
         self.loop = loop
         self.settings = settings
-        self._url = url
+        self.connection = self._connection
         self._state: State | None = None
         self._why: Exception | None = None
-        self.connection = Connection(loop, Callbacks(self._connected, self._received, self._lose))
         self._joinWaiters: list[Pending[None]] = []
-        self._keepAliveTimer: Cancellable | None = None
-        self._reconnecting: Cancellable | None = None
         self._unanswered = 0
 
-    async def open(self) -> Self:
-        """Connect for the first time.
-
-        :raises ConnectionLost: no broker of this dialect answers there.
-        :raises Untrusted: one side does not trust the other's certificate.
-        :raises JoinRefused: the broker refused to admit the client.
-        """
-        try:
-            await self._join()
-        except BaseException as error:
-            self._end(error if isinstance(error, Exception) else None)
-            raise
-        return self
-
-    @property
-    def url(self) -> str:
-        """The broker's URL."""
-        return self._url.withoutQuery
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__.removeprefix('Loop')} at {self.url}, {self.state.value}>"
 
     @property
     def state(self) -> State:
         """The state of the connection."""
         return self._state or State.AWAY
-
-    def hang_up(self) -> None:
-        """End the connection at once, without a flush."""
-        self._end(None)
 
     # -- what a dialect does -----------------------------------------------------------------------
 
@@ -97,12 +60,8 @@ class ReconnectingLink(ABC):
         """Flush, and end the connection; iterations end."""
 
     @abstractmethod
-    async def _handshake(self) -> None:
+    async def _greet(self) -> None:
         """Send the first messages of a connection, and wait for the answers."""
-
-    @abstractmethod
-    def _parse(self, data: bytes) -> None:
-        """Handle received bytes; raise BrokerError if they are invalid."""
 
     @abstractmethod
     def _failPending(self, lost: ConnectionLost) -> None:
@@ -148,92 +107,40 @@ class ReconnectingLink(ABC):
             return type(self._why)(str(self._why))
         return ConnectionLost("the client is closed" + (f": {self._why}" if self._why else ""))
 
-    # -- the line ----------------------------------------------------------------------------------
+    # -- the connection ----------------------------------------------------------------------------
 
-    async def _join(self) -> None:
-        isJoined = False
-        try:
-            await self.loop.dial(self._url, self.settings, self.connection.listen())
-            if self.connection.transport is None:
-                raise ConnectionLost("the connection ended at once")
-            await self._handshake()
-            isJoined = self.connection.transport is not None and self._state is not State.CLOSED
-            if not isJoined:
-                raise ConnectionLost("the connection ended at once")
-        except TimeoutError:
-            raise ConnectionLost(f"the broker did not answer within {self.settings.timeout:g} seconds") from None
-        finally:
-            if not isJoined:
-                self.connection.drop()
+    async def _handshake(self) -> None:
+        if self._connection.transport is not None:
+            await self._greet()
+        if self._connection.transport is None or self._state is State.CLOSED:
+            raise ConnectionLost("the connection ended at once")
+
+    def _joined(self) -> None:
         self._enter(State.JOINED, None)
         self._onJoined()
         self._resolveJoinWaiters(None)
-        if self._keepAliveTimer is None and self.settings.keep_alive is not None:
-            self._keepAliveTimer = self.loop.later(self.settings.keep_alive, self._onKeepAlive)
 
-    def _onKeepAlive(self) -> None:
-        assert self.settings.keep_alive is not None
-        self._keepAliveTimer = self.loop.later(self.settings.keep_alive, self._onKeepAlive)
-        if self._state is not State.JOINED:
-            return
-        if self._unanswered >= _MAX_UNANSWERED:
-            self._lose(ConnectionLost("the broker was silent for too long"))
-            return
-        self._unanswered += 1
-        self._sendPing()
+    def _tick(self) -> bool:
+        if self._state is State.JOINED:
+            if self._unanswered >= _MAX_UNANSWERED:
+                return False
+            self._unanswered += 1
+            self._sendPing()
+        return True
 
     def _connected(self) -> None:
-        """Reset the keep-alive counter."""
         self._unanswered = 0
 
     def _received(self, data: bytes) -> None:
-        """Handle received bytes."""
         self._unanswered = 0
-        try:
-            self._parse(data)
-        except BrokerError as error:
-            self._lose(ConnectionLost(f"the received bytes are not of this dialect: {error}"))
+        super()._received(data)
 
-    def _lose(self, lost: ConnectionLost) -> None:
-        """Drop the connection, and reconnect unless that is disabled."""
-        if self._state is State.CLOSED:
-            return
-        wasJoined = self._state is State.JOINED
-        self.connection.drop()
-        if wasJoined and self.settings.reconnect is None:
-            self._end(lost)
-            return
-        if wasJoined:
+    def _lost(self, lost: ConnectionLost) -> None:
+        if self._state is State.JOINED:
             self._enter(State.AWAY, lost)
         self._failPending(lost)
-        if wasJoined and self._state is State.AWAY:
-            self._reconnecting = self.loop.start(self._reconnect(lost))
 
-    async def _reconnect(self, why: Exception) -> None:
-        assert self.settings.reconnect is not None
-        for pause in self.settings.reconnect.pauses():
-            await self.loop.sleep(pause)
-            if self._state is not State.AWAY:
-                return
-            try:
-                await self._join()
-                return
-            except (ConnectionLost, JoinRefused) as error:
-                why = error
-                if not isTransient(error):
-                    break
-        self._end(why)
-
-    def _end(self, why: Exception | None) -> None:
-        """Close for good."""
-        if self._state is State.CLOSED:
-            return
-        for each in (self._keepAliveTimer, self._reconnecting if why is None else None):
-            if each is not None:
-                with suppress(Exception):
-                    each.cancel()
-        self._keepAliveTimer = self._reconnecting = None
-        self.connection.end()
+    def _closed(self, why: Exception | None) -> None:
         self._why = why
         self._enter(State.CLOSED, why)
         self._failPending(self._closedError())
@@ -249,11 +156,7 @@ class ReconnectingLink(ABC):
 
     def _enter(self, state: State, why: Exception | None) -> None:
         self._state = state
-        if self.settings.on_state is not None:
-            try:
-                self.settings.on_state(state, why)
-            except Exception:
-                _log.exception("The callback on_state failed")
+        self._report(state, why)
 
 
 def refusedJoin(error: Answered) -> JoinRefused:

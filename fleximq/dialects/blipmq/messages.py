@@ -79,9 +79,7 @@ def renderDeliveries(topic: str, deliveries: Sequence[QueueDelivery], polls: Seq
     """Return the PUBLISH frames for POLLs, each delivery answering the POLL at its index.
 
     A delivery with a tag has QoS1 and the tag as correlation id; one without has QoS0 and the correlation id of its
-    POLL.
-
-    :param polls: the correlation ids of the POLLs, at least as many as deliveries.
+    POLL in ``polls``.
     """
     tags = [tag for tag, _, _ in deliveries]
     payloads = [message.payload if message.content is _BYTES else toBytes(message) for _, message, _ in deliveries]
@@ -104,5 +102,4 @@ def exceedsFrame(topic: str, delivery: QueueDelivery) -> bool:
 
 @lru_cache(maxsize=1024)
 def _head(topic: str, qos: int) -> bytes:
-    """Return the first part of the payload of all deliveries with this topic and QoS."""
     return encodePublish(topic, qos)

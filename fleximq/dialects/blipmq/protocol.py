@@ -14,26 +14,27 @@ from twisted.internet.interfaces import ISystemHandle, ITCPTransport
 from twisted.protocols.policies import ProtocolWrapper
 
 from fleximq.dialects.blipmq.session import BlipSession
+from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.context import Context
 from fleximq.dialects.pull_session import PullState
-from fleximq.dialects.pull_stream import PullPause, PullStreamProtocol
+from fleximq.dialects.pull_stream import PullStreamProtocol
 from fleximq.dialects.stream import StreamFactory
 
 _OPTION: int | None = getattr(socket, "TCP_QUICKACK", None)
 
 
 def quickAcks(transport: Any) -> Callable[[], None]:
-    """Return a function that requests immediate acknowledgements on this transport's socket once.
+    """Return a function that requests immediate acknowledgements on this socket once.
 
-    Looks through TLS. Does nothing for transports without TCP: UNIX sockets, pipes, test transports.
+    Looks through TLS. It does nothing for transports without TCP.
     """
     while isinstance(transport, ProtocolWrapper):
         transport = transport.transport
     if _OPTION is None or not ITCPTransport.providedBy(transport):
-        return _nothing
+        return lambda: None
     handle: Any = ISystemHandle(transport).getHandle()
     if not isinstance(handle, socket.socket) or handle.family not in (socket.AF_INET, socket.AF_INET6):
-        return _nothing
+        return lambda: None
     setOption, option = handle.setsockopt, _OPTION
 
     def ask() -> None:
@@ -43,10 +44,6 @@ def quickAcks(transport: Any) -> Callable[[], None]:
             return  # the socket was closed while processing the read
 
     return ask
-
-
-def _nothing() -> None:
-    """Do nothing: the transport has no such option."""
 
 
 class BlipProtocol(PullStreamProtocol):
@@ -83,12 +80,12 @@ class BlipProtocol(PullStreamProtocol):
     def _stopWhereStuck(self) -> None:
         state = self.session.pullState
         if state is PullState.LOADING:
-            self.readPauses.pause(PullPause.UNANSWERED)
+            self.readPauses.pause(ReadPause.UNANSWERED)
         elif state is PullState.AWAITING_READER:
             self.waitForReader()
 
     def _loaded(self) -> None:
-        self.readPauses.resume(PullPause.UNANSWERED)
+        self.readPauses.resume(ReadPause.UNANSWERED)
         self._continue()
 
 

@@ -186,7 +186,7 @@ class BlipSession(PullSession):
         self._acknowledge(correlations[0], _NO_SUBSCRIPTION)
 
     def _wrong(self, correlations: list[int], error: BrokerError) -> None:
-        """Refuse an AUTH in the document's words; the client may try again unless policy forbids it."""
+        """Refuse an AUTH; the client may try again unless policy forbids it."""
         if isinstance(error, Unauthorized | AuthenticationFailed):
             error = Unauthorized("invalid API key")
         elif isinstance(error, JoinRejected):
@@ -272,11 +272,7 @@ class BlipSession(PullSession):
                     self.step(PullEvent.OUTBOX_FULL)
 
     def _waitFor(self, subscription: PolledSubscription | None, head: bytes, correlations: list[int]) -> None:
-        """Delay these POLLs and all later frames until a message is read from disk or this client's publications are
-        committed.
-
-        Without either, POLLs remain unanswered.
-        """
+        """Delay these POLLs until a message is read or publications are committed, else leave them unanswered."""
         if subscription is None and self.broker.arePublicationsDecided(self._me):
             return
         self.step(PullEvent.LOAD)
@@ -387,10 +383,7 @@ _STEPS: dict[Phase, dict[FrameType, _Step]] = {
 
 
 def ownerOf(admitted: Admitted, key: str) -> str:
-    """Return the owner key of a client's subscriptions across connections: its principal, else the hash of its API key.
-
-    The API key itself is never stored.
-    """
+    """Return the owner of a client's subscriptions across connections: its principal, else the hash of its API key."""
     if admitted.principal is not None:
         return f"principal:{admitted.principal.name}"
     return hashlib.sha256(key.encode()).hexdigest()

@@ -1,9 +1,8 @@
 """Applies rate limits to one connection: pauses reading, or refuses messages over the limit.
 
-When pausing, each read is charged once, using the connection's own counters. One read can therefore exceed the burst,
-so reads are made small where bursts are small. When refusing, the session filters each run through the functions below,
-which pass on admitted messages and have the others answered. Messages that end a subscription (ACK, UNSUB), answer
-another client or serve keep-alive are charged but never refused.
+When pausing, each read is charged once; it can exceed the burst, so reads are made small where bursts are small. When
+refusing, the functions below pass on admitted messages and have the others answered. Messages that end a subscription
+(ACK, UNSUB), answer another client or serve keep-alive are charged but never refused.
 """
 
 import sys
@@ -40,13 +39,7 @@ def overRate() -> TooManyRequests:
 
 
 class ConnectionRate:
-    """The rate limits of one connection.
-
-    :param meter: the allowance of this client.
-    :param traffic: the connection's counters.
-    :param clock: schedules the end of a pause.
-    :param counted: called with :data:`PAUSED` and 1 at each pause.
-    """
+    """The rate limits of one connection; ``counted`` is called with :data:`PAUSED` and 1 at each pause."""
 
     __slots__ = ("_clock", "_counted", "_messages", "_reading", "_size", "_timer", "_traffic", "meter")
 
@@ -116,10 +109,7 @@ def maxReadBytes(rules: RateRules) -> int:
 
 
 def admittedSpans(meter: Meter, spans: Iterable[Span], refuse: Callable[[bytes, int], None]) -> Iterator[Span]:
-    """Yield the admitted part of the runs of a FlexiMQ connection.
-
-    :param refuse: called with an envelope and the number of its refused messages.
-    """
+    """Yield the admitted part of FlexiMQ runs; ``refuse`` gets the envelope and number of refused messages."""
     for span in spans:
         envelope, source, start, end, count = span
         if envelope[1] not in _FLEXI:
@@ -137,10 +127,7 @@ def admittedSpans(meter: Meter, spans: Iterable[Span], refuse: Callable[[bytes, 
 
 
 def admittedRuns(meter: Meter, runs: Iterable[BlipRun], refuse: Callable[[list[int]], None]) -> Iterator[BlipRun]:
-    """Yield the admitted part of the runs of a BlipMQ connection.
-
-    :param refuse: called with the correlation ids of refused frames.
-    """
+    """Yield the admitted part of BlipMQ runs; ``refuse`` gets the correlation ids of refused frames."""
     for run in runs:
         kind, head, correlations, messages = run
         size = len(correlations) * len(head) + sum(map(len, messages))
@@ -160,11 +147,7 @@ def admittedRuns(meter: Meter, runs: Iterable[BlipRun], refuse: Callable[[list[i
 def admittedMessages(
     limited: tuple[bytes, ...], meter: Meter, messages: Iterable[bytes], refuse: Callable[[], None]
 ) -> Iterator[bytes]:
-    """Yield the admitted messages of a MiniMQ or Identity connection.
-
-    :param limited: the beginnings of messages that may be refused.
-    :param refuse: called for each refused message.
-    """
+    """Yield the admitted messages; call ``refuse`` for each other one that begins with one of ``limited``."""
     for message in messages:
         if not message.startswith(limited):
             meter.spend(1, len(message))

@@ -5,7 +5,6 @@ of one. Protocols buffer them unparsed.
 """
 
 from collections.abc import Callable
-from enum import Enum
 from typing import Any
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -17,12 +16,7 @@ CHECK_SECONDS = 3600.0
 
 
 class CredentialExpiry:
-    """Calls a function at a given time, or in the next reactor turn if the time is past.
-
-    :param clock: counts seconds since 1970, as the reactor does.
-    :param moment: the time, in the same unit.
-    :param expired: called at that time, never from the constructor.
-    """
+    """Calls ``expired`` at a time in seconds since 1970, in the next reactor turn if it is past."""
 
     def __init__(self, clock: IReactorTime, moment: float, expired: Callable[[], None]) -> None:
         self._clock = clock
@@ -49,17 +43,8 @@ class CredentialExpiry:
             self._expired()
 
 
-class CredentialWait(Enum):
-    """A reason to pause reading."""
-
-    CHECKED = "its credentials are being checked"
-
-
 def certificateOf(transport: Any) -> Certificate | None:
-    """Return the client certificate of a TLS transport, None without one.
-
-    It is known only after the TLS handshake, that is, from the first received byte on.
-    """
+    """Return the client certificate of a TLS transport, known from the first received byte on; None without one."""
     peerCertificate = getattr(transport, "getPeerCertificate", None)
     found = None if peerCertificate is None else peerCertificate()
     return None if found is None else Certificate(found.to_cryptography())

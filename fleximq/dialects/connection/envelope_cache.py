@@ -27,10 +27,7 @@ class CacheBudget:
 
 
 class EnvelopeCache(dict[bytes, Envelope]):
-    """A dict from envelope bytes to parsed envelopes; drops the oldest when full.
-
-    :param budget: charged for each entry; :meth:`clear` releases everything.
-    """
+    """Parsed envelopes by their bytes, charged to ``budget`` until :meth:`clear`; drops the oldest when full."""
 
     def __init__(self, budget: CacheBudget, entries: int = MAX_ENTRIES, size: int = MAX_BYTES) -> None:
         super().__init__()

@@ -18,9 +18,8 @@ from zope.interface import implementer
 class Handover(Protocol):
     """A protocol that inspects a connection before passing it on.
 
-    ``connectedAt`` is the clock's time when the connection was made; it is copied to a new protocol with an attribute
-    of this name, so that the handshake deadline counts from there. ``whenLost``, if set, is called when the connection
-    is lost after the handover.
+    ``connectedAt``, the clock's time when the connection was made, is copied to a protocol with this attribute, so that
+    the handshake deadline counts from there. ``whenLost``, if set, is called when the connection is lost afterwards.
     """
 
     connectedAt: float = 0.0
@@ -32,8 +31,7 @@ class Handover(Protocol):
     def handOver(self, inner: IProtocol | None, received: bytes) -> None:
         """Pass the connection and the bytes read so far to another protocol, permanently.
 
-        A protocol that closes the connection at once receives no bytes. None, from a factory that accepts no more
-        connections, closes it.
+        A protocol that closes the connection at once receives no bytes. None, from a full factory, closes it.
         """
         transport: Any = self.transport
         if inner is None:
@@ -55,7 +53,7 @@ class Handover(Protocol):
         bound.dataReceived = inner.dataReceived
         bound.connectionLost = inner.connectionLost if self.whenLost is None else self._lostThen(inner)
         bound.readConnectionLost = half.readConnectionLost if half else self._endAll
-        bound.writeConnectionLost = half.writeConnectionLost if half else _nothing
+        bound.writeConnectionLost = half.writeConnectionLost if half else (lambda: None)
         if self._outer is not None:
             self._outer._follow(inner)
 
@@ -106,7 +104,3 @@ class HandoverFactory(Factory[Protocol]):
         """Stop the factories."""
         for factory in self._handedTo:
             factory.doStop()
-
-
-def _nothing() -> None:
-    """Ignore a half-closed connection, as Twisted does for protocols without support for it."""

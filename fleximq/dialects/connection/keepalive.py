@@ -15,12 +15,9 @@ MIN_INTERVAL, MAX_INTERVAL = 5, 300
 
 
 class KeepAlive:
-    """The keep-alive timer of one connection.
+    """The keep-alive timer of one connection: calls ``ping`` after ``interval`` seconds of silence, later ``silent``.
 
-    :param interval: seconds of silence before a PING.
-    :param heard: returns the time of the last read, in the clock's seconds.
-    :param ping: sends a PING.
-    :param silent: closes the connection.
+    ``heard`` returns the time of the last read, in the clock's seconds.
     """
 
     def __init__(

@@ -16,10 +16,7 @@ class LogLimit:
         self._suppressed = 0
 
     def passes(self, now: float) -> int | None:
-        """Return the number of lines suppressed since the last passed one, None if this one is suppressed too.
-
-        :param now: the clock's seconds.
-        """
+        """Return the number of lines suppressed since the last passed one, None if this one is suppressed too."""
         if not self._until - 1.0 <= now < self._until:
             self._until = now + 1.0
             self._left = self._maximum

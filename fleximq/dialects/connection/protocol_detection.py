@@ -1,7 +1,6 @@
 """Detects the dialect of a connection from its first bytes (docs/dialects.rst, "One port").
 
-:func:`decide` is the rule; plug-ins may claim beginnings that it leaves free. :class:`SniffingProtocol` feeds it until
-    the dialect is known, then passes the connection and all its bytes to the dialect's protocol.
+:func:`decide` is the rule; plug-ins may claim beginnings that it leaves free.
 """
 
 import re
@@ -162,12 +161,9 @@ class SniffingProtocol(Handover):
 class SniffingFactory(HandoverFactory):
     """Builds the protocols of a port that several dialects share.
 
-    :param streams: the factories of the stream dialects, by name.
-    :param http: receives HTTP and WebSocket connections; None if they are not served.
-    :param clock: the reactor's time.
-    :param deadline: seconds within which the dialect must be known.
-    :param counted: called with the reason and 1 for every refused connection.
-    :param claims: beginnings that belong to the stream dialects of plug-ins.
+    Without ``http``, HTTP and WebSocket connections are not served. The dialect must be known within ``deadline``
+    seconds. ``counted`` is called with the reason and 1 for every refused connection. ``claims`` are the beginnings of
+    plug-ins' dialects.
     """
 
     def __init__(

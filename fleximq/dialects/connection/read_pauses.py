@@ -1,14 +1,22 @@
 """Pauses reading from a connection for as long as at least one reason exists."""
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 
-class ReadPauses:
-    """Pauses and resumes one transport.
+class ReadPause(Enum):
+    """A reason to pause reading."""
 
-    :param changed: called with False when reading stops, and with True when it resumes.
-    """
+    CHECKED = "its credentials are being checked"
+    UNREAD = "its answers wait to be read"
+    UNANSWERED = "a command waits for its answer"
+    OVERLOADED = "too much waits for the disk, or for a transaction"
+    UNSENT = "its own answers that wait for the disk are too many"
+
+
+class ReadPauses:
+    """Pauses and resumes one transport; ``changed`` is called with whether it is read, at each change."""
 
     __slots__ = ("_changed", "_reasons", "_transport")
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from fleximq.config.settings import SlowConsumer
+from fleximq.config.option_values import SlowConsumer
 from fleximq.dialects.connection.read_pauses import ReadPauses
 from fleximq.values.counted_event import CountedEvent, EventFamily
 
@@ -81,10 +81,7 @@ DISCONNECT = Disconnect()
 
 
 class Drop:
-    """Drops the newest deliveries.
-
-    :param counted: called with :data:`DROPPED` and the number of dropped messages.
-    """
+    """Drops the newest deliveries; ``counted`` is called with :data:`DROPPED` and their number."""
 
     answerFactor = 2
 
@@ -105,10 +102,7 @@ class Drop:
 
 
 class Block:
-    """Pauses the publishers instead.
-
-    :param longest: the maximum pause caused by one consumer, in seconds.
-    """
+    """Pauses the publishers instead, for at most ``longest`` seconds because of one consumer."""
 
     answerFactor = 2
 

@@ -31,10 +31,7 @@ class TurnWriter(Protocol):
 
 
 class WriteTurn:
-    """The objects with pending output.
-
-    Set ``open`` while a read is processed, and ``reader`` to its connection; call :meth:`flush` at its end.
-    """
+    """The objects with pending output. While a read is processed, ``open`` is set and ``reader`` is its connection."""
 
     __slots__ = ("_clock", "_later", "_waiting", "open", "reader")
 

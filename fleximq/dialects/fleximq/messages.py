@@ -91,7 +91,6 @@ class FlexiMessages(FlexiReplies):
             raise
 
     def _answered(self, path: str, id: str | None, value: Any) -> None:
-        """Send the broker's answer or error; may be called some time after the request."""
         self._requests -= 1
         if isinstance(value, BrokerError):
             self.counted(value)
@@ -202,7 +201,6 @@ class FlexiMessages(FlexiReplies):
         return self._replaying(form, recordsWith)
 
     def _passing(self) -> ReplayOutlet:
-        """Return an outlet for earlier messages that the client did not request."""
         form = PASSING_B if self.form is LAYOUT_B_FORM else PASSING
         return self._replaying(form, recordsWithout)
 

@@ -109,7 +109,6 @@ class FlexiReplies(StreamSession):
             say(self._error(error.status, words(str(error)), topic))
 
     def _reportLost(self, header: Header, entry: RoutingEntry) -> None:
-        """Report an unknown target by a NOTIF, unless the message itself reports an error."""
         if not reportsError(header.fields):
             fields = {"status": int(Status.CLIENT_NOT_FOUND), "routing": self._routing(entry.asSent())}
             self._send(MessageType.NOTIF, fields, words(f"there is no client {entry.client_id}"))

@@ -31,10 +31,7 @@ _FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\
 
 
 class HttpError(Exception):
-    """A request is answered with ``code`` and the text as sentence, then closed.
-
-    ``challenges`` are the values of ``WWW-Authenticate`` in the response.
-    """
+    """A request is answered with ``code``, the text and ``challenges`` (``WWW-Authenticate``), then closed."""
 
     def __init__(self, code: int, sentence: str, challenges: Sequence[str] = ()) -> None:
         super().__init__(sentence)
@@ -46,7 +43,7 @@ class HttpError(Exception):
 class RequestHead:
     """Request line and header fields; field names are in lower case, values in order of arrival.
 
-    Its ``repr`` shows only the method, because all other parts may contain credentials.
+    Its ``repr`` shows only the method: all other parts may contain credentials.
     """
 
     method: str
@@ -142,8 +139,7 @@ class UnreadableCredentials:
 class ShownCredentials(NamedTuple):
     """The credentials in a request.
 
-    ``knownToPage`` means that the web page itself knew them: browsers add those of ``Authorization`` automatically, for
-    any page.
+    ``knownToPage``: the web page itself knew them; browsers add those of ``Authorization`` for any page.
     """
 
     credentials: ICredentials | None

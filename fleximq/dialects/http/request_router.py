@@ -1,9 +1,8 @@
 """Routes HTTP connections: WebSockets to their dialect, all other requests to the web site.
 
-Reads the head of the first request within a size limit and a deadline, refuses peers without access (remote peers,
-pages of foreign origins, wrong credentials), and passes on the connection and all its bytes except credentials. The
-next protocol receives the result in ``admitted`` and the rule in ``admission``, if it has these attributes.
-docs/dialects.rst, "Credentials", "Identity" and "One port".
+Reads the head of the first request within a size limit and a deadline, refuses peers without access, and passes on the
+connection and all its bytes except credentials. The next protocol receives the result in ``admitted`` and the rule in
+``admission``, if it has these attributes. docs/dialects.rst, "Credentials", "Identity" and "One port".
 """
 
 from collections.abc import Callable, Mapping
@@ -102,7 +101,6 @@ class RequestRouter(Handover):
             self._ask(request, inner)
 
     def _ask(self, request: "UpgradeRequest", inner: Any) -> None:
-        """Check the credentials; pause reading meanwhile."""
         transport: Any = self.transport
         credentials = request.shown.credentials or certificateOf(transport)
         outcome: list[Admitted | Failure] = []
@@ -183,12 +181,8 @@ class UpgradeRequest(NamedTuple):
 class RequestRouterFactory(HandoverFactory):
     """Builds the routers of a listener.
 
-    :param webSockets: the factory of each dialect served over WebSocket, by name.
-    :param site: receives all requests that are not for a WebSocket.
-    :param admission: decides who may connect.
-    :param behindProxy: the same for requests through a proxy.
-    :param origins: decides which web pages may connect.
-    :param clock: the reactor's time.
+    :param webSockets: the factory of each dialect served over WebSocket, by name; ``site`` receives other requests.
+    :param behindProxy: replaces ``admission`` for requests through a proxy.
     :param deadline: seconds from the start of the connection to the end of the request head.
     :param counted: called with the reason and 1 for every refused request.
     :param path: the only path of WebSockets, "" for all.

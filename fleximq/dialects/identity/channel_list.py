@@ -17,9 +17,9 @@ _FRAMES = 256
 class ChannelList:
     """The CHANNELS frame, encoded only after changes, and its subscribers.
 
-    Names that the dialect cannot represent are omitted. If the list exceeds the maximum size of a text, its last names
-    in alphabetical order are omitted too. Restricted clients see only channels that they may subscribe to, publish to
-    or consume from; clients with the same rights share one frame.
+    Omitted are names that the dialect cannot represent, the last names in alphabetical order if the list exceeds the
+    maximum size of a text, and channels that a restricted client may not use. Clients with the same rights share one
+    frame.
     """
 
     def __init__(self, context: Context) -> None:
@@ -66,10 +66,7 @@ class ChannelList:
             self._turn.add(self)
 
     def flush(self) -> None:
-        """Send the list to all clients with an older one; called at the end of a turn, after its answers.
-
-        A change may be invisible to a client: of a name that the dialect cannot represent, or undone in the same turn.
-        """
+        """Send the list to clients with an older one, after the answers of the turn."""
         self._scheduled = False
         for outbox, (client, known) in self._listeners.items():
             frame = self.frame(client)

@@ -23,10 +23,7 @@ _CONTENT = contentOf(Message(b"", Content.TEXT))
 
 
 class IdentitySource(MessageSource):
-    """The source of one client's publications to one channel; a body is a list of UTF-8 texts.
-
-    ``prefix`` precedes each text on delivery.
-    """
+    """The source of one client's publications to one channel; a body is a list of UTF-8 texts."""
 
     __slots__ = ("prefix",)
 

@@ -9,13 +9,10 @@ from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 
 
 class WaitingConsume:
-    """Waits until a topic's queue has a message for this client or the timeout ends; then calls ``done`` once.
+    """Waits up to ``seconds`` for a message for this client, then calls ``done`` once: with it, or with None.
 
     It is one of the queue's waiting consumers. A message is taken only when ``done`` is called with it, so giving up
     loses none.
-
-    :param seconds: the timeout.
-    :param done: called with the message, None after the timeout.
     """
 
     def __init__(

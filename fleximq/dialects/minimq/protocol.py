@@ -12,11 +12,12 @@ from twisted.internet.protocol import connectionDone
 from twisted.protocols.basic import LineReceiver
 from twisted.python.failure import Failure
 
+from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.context import Context
 from fleximq.dialects.minimq.session import MiniSession
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.pull_session import PullState
-from fleximq.dialects.pull_stream import PullPause, PullStreamProtocol
+from fleximq.dialects.pull_stream import PullStreamProtocol
 from fleximq.dialects.stream import StreamFactory
 from fleximq.wire.minimq_line import LineScanner
 from fleximq.wire.ulids import newUlid
@@ -86,18 +87,15 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
                 self._lines = iter(session.admittedOf(self._scanner.feed(self._reads.popleft())))
         session.readProcessed()
         if self._reads:
-            self.readPauses.pause(PullPause.UNANSWERED)
+            self.readPauses.pause(ReadPause.UNANSWERED)
         else:
-            self.readPauses.resume(PullPause.UNANSWERED)
+            self.readPauses.resume(ReadPause.UNANSWERED)
         if session.pullState is PullState.AWAITING_READER:
             self.waitForReader()
 
 
 class MiniFactory(StreamFactory):
-    """Builds MiniMQ connections on streams.
-
-    :param newId: returns the ids of v1.0 messages.
-    """
+    """Builds MiniMQ connections on streams; ``newId`` returns the ids of v1.0 messages."""
 
     protocolClass = MiniProtocol
 

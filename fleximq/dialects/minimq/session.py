@@ -39,11 +39,9 @@ _READY, _AWAITING_READER = PullState.READY, PullState.AWAITING_READER
 
 
 class MiniSession(PullSession):
-    """One MiniMQ client's conversation.
+    """One MiniMQ client's conversation; ``newId`` returns the ids of v1.0 messages.
 
     Lines may be passed to :meth:`received` while ``pullState`` is READY; then :meth:`readProcessed` is called.
-
-    :param newId: returns the ids of v1.0 messages.
     """
 
     _log = NamedLogger("fleximq.dialects.minimq_session.MiniSession")
@@ -111,12 +109,7 @@ class MiniSession(PullSession):
     def readerCaughtUp(self) -> None:
         """Continue after the peer has read its answers, or after a message was loaded."""
         self.step(PullEvent.RESUME)
-        topic, count = self._unanswered
-        try:
-            self._take(topic, count)
-        except BrokerError as error:
-            for _ in range(count):
-                self.failed(error)
+        self._tryTake(*self._unanswered)
         line = self._pendingLine
         if line is not None and self.pullState is _READY:
             self._pendingLine = None
@@ -139,7 +132,6 @@ class MiniSession(PullSession):
         self._me = self.letIn(admitted)
 
     def _joinFailed(self, error: BrokerError) -> None:
-        """Answer the first line with the reason why the client may not join, and close."""
         self.failed(error)
         self.end("no capacity" if isinstance(error, NoCapacity) else f"error {int(error.status)}")
 
@@ -162,10 +154,7 @@ class MiniSession(PullSession):
         self._run.append(message)
 
     def _publish(self) -> None:
-        """Publish the run of consecutive PRODUCEs, and answer each with its id or an error.
-
-        If the journal refuses a message before the answers are sent, its error replaces the id.
-        """
+        """Publish the run of PRODUCEs, and answer each with its id or an error, even a later one."""
         run, self._run = self._run, []
         if not run or self._envelope is None:
             return
@@ -202,7 +191,6 @@ class MiniSession(PullSession):
             batch[first + index] = line
 
     def _publishSingly(self, run: list[MiniMessage]) -> None:
-        """Publish the messages of a run one by one, after the run was refused as a whole."""
         for message in run:
             self._run = [message]
             self._publish()
@@ -221,10 +209,12 @@ class MiniSession(PullSession):
 
     def _answerConsumes(self) -> None:
         count, self._consumes, self._repeated = self._consumes, 0, None
-        if not count:
-            return
+        if count:
+            self._tryTake(self._topic, count)
+
+    def _tryTake(self, topic: str, count: int) -> None:
         try:
-            self._take(self._topic, count)
+            self._take(topic, count)
         except BrokerError as error:
             for _ in range(count):
                 self.failed(error)
@@ -233,18 +223,12 @@ class MiniSession(PullSession):
         """Process a CONSUME that awaited the commit of this connection's messages."""
         if self.state is not ConnectionState.OPEN:
             return
-        try:
-            self._take(topic, 1)
-        except BrokerError as error:
-            self.failed(error)
+        self._tryTake(topic, 1)
         if self._wait is None and self.pullState is not PullState.LOADING:
             self._continueSoon()
 
     def _take(self, topic: str, count: int) -> None:
-        """Answer this number of CONSUMEs, or wait for a message: only single ones wait.
-
-        They are answered in batches. When the outbox is full, the session is suspended.
-        """
+        """Answer CONSUMEs in batches until the outbox is full, or wait for a message: only single ones wait."""
         while count and self.pullState is not _AWAITING_READER:
             deliveries = self._deliveries(topic, count)
             if not deliveries:

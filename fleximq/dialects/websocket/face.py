@@ -1,8 +1,7 @@
 """The protocol of a session on a WebSocket.
 
-:mod:`fleximq.dialects.websocket.protocol` parses; this module connects it to a session, its outbox and the turn. A
-    session ends with a close frame after its last answer. Then the peer's close frame is awaited, for at most
-    :data:`fleximq.dialects.session.LINGER` seconds; not after a protocol violation.
+A session ends with a close frame after its last answer. Then the peer's close frame is awaited, for at most
+:data:`fleximq.dialects.session.LINGER` seconds; not after a protocol violation.
 """
 
 from abc import abstractmethod
@@ -18,7 +17,7 @@ from twisted.internet.protocol import connectionDone
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from fleximq.dialects.connection.credential_check import CredentialWait
+from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.context import Context
 from fleximq.dialects.publisher_backpressure import pausePublisher
 from fleximq.dialects.session import STOPPED, ConnectionState, Session
@@ -61,10 +60,10 @@ def closeCode(reason: str) -> int:
 
 @implementer(IHalfCloseableProtocol)
 class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignore[misc]  # Autobahn's own bases disagree
-    """Passes messages to one session; subclasses implement :meth:`messagesReceived`.
+    """Passes messages to one session.
 
     ``admitted`` is the result for the credentials in the request, if it was checked, and ``admission`` the rule that
-    applied. ``joinsLater`` means that a request may lack credentials, because the session asks for them later.
+    applied. ``joinsLater`` means that the session asks for credentials after the request.
     """
 
     factory: "WebSocketFactory"
@@ -157,14 +156,14 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignor
     def _checking(self, waits: bool) -> None:
         self.halted = waits
         if waits:
-            self.readPauses.pause(CredentialWait.CHECKED)
+            self.readPauses.pause(ReadPause.CHECKED)
             return
         if self.session.state in (ConnectionState.WAITING, ConnectionState.OPEN):
             self.session.attempt(self.session.resume)
             self.deliverMessages()
             self.work(b"")
         if not self.halted:
-            self.readPauses.resume(CredentialWait.CHECKED)
+            self.readPauses.resume(ReadPause.CHECKED)
             if self._inputOver:
                 self.readConnectionLost()
 
@@ -198,11 +197,7 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignor
 
 
 class WebSocketFactory(WebSocketServerFactory):
-    """Builds the WebSockets of one dialect for one listener.
-
-    :param makeSession: returns a session for a context, outbox and address.
-    :param limit: returns the maximum size of a message, after inflation; called for each connection.
-    """
+    """Builds the WebSockets of one dialect; ``limit`` returns the maximum size of a message, after inflation."""
 
     noisy = False
     protocolClass: ClassVar[type[WebSocketSessionProtocol]]

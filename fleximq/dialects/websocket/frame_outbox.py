@@ -18,8 +18,7 @@ MESSAGE_BYTES = 1 << 19
 class WebSocketOutbox(Outbox):
     """Collects complete frames.
 
-    :param farewell: called once before closing; queues the close frame and returns whether the peer's close frame is to
-        be awaited. Then :meth:`finish` closes the connection.
+    :param farewell: called once before closing; queues the close frame and returns whether to await the peer's.
     """
 
     __slots__ = ("_farewell",)
@@ -46,10 +45,10 @@ class WebSocketOutbox(Outbox):
 
 
 class FramingOutbox(WebSocketOutbox):
-    """Collects bytes of a stream; the output of one turn is one binary message, however many deliveries it contains.
+    """Collects bytes of a stream; the output of one turn is one binary message.
 
-    So a delivery is rendered once for all clients of its dialect, on every transport. Measured one to ten with 100
-    bytes, this is as fast as plain streams, and the heads are 0.004 % of the output.
+    So a delivery is rendered once for all clients of its dialect. Measured one to ten with 100 bytes, this is as fast
+    as plain streams, and the heads are 0.004 % of the output.
     """
 
     __slots__ = ("_framed",)
@@ -82,7 +81,7 @@ class FramingOutbox(WebSocketOutbox):
 
 
 def _messages(chunks: Sequence[Chunk]) -> list[Chunk]:
-    """Return heads and bodies of the messages that carry these bytes; an empty list without bytes."""
+    """Return heads and bodies of the messages that carry these bytes."""
     size = sum(map(len, chunks))
     if size <= MESSAGE_BYTES:
         return [frameHead(BINARY, size), *chunks] if size else []

@@ -1,9 +1,8 @@
 """Inflates compressed WebSocket messages within a limit (permessage-deflate, RFC 7692).
 
-Autobahn negotiates the extension and reports the bounds of messages. This class replaces its inflater, which counts
-inexactly (it refuses an incompressible message at the limit) and buffers input after the end of a finished stream. Each
-message is inflated separately, so an idle connection holds no window. Output is never compressed: one encoded frame
-serves all subscribers.
+Autobahn negotiates the extension. Its inflater, which this class replaces, refuses an incompressible message at the
+limit and buffers input after the end of a stream. Each message is inflated separately, so an idle connection holds no
+window. Output is never compressed: one encoded frame serves all subscribers.
 """
 
 import zlib
@@ -28,10 +27,7 @@ def acceptDeflate(offers: Sequence[object]) -> PerMessageDeflateOfferAccept | No
 
 
 class Inflation:
-    """Inflates messages one after another.
-
-    :param limit: the maximum inflated size of a message.
-    """
+    """Inflates messages of at most ``limit`` bytes one after another."""
 
     EXTENSION_NAME = "permessage-deflate"
 

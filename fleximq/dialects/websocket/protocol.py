@@ -38,15 +38,11 @@ _CONTROL = 8
 
 
 class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
-    """Parses input within limits.
+    """Parses input; a message has at most ``limit`` bytes after inflation.
 
-    Subclasses define :meth:`send`, :meth:`opened`, :meth:`deliverMessages`, :meth:`fail`, :meth:`refused` and
-    :meth:`closed`. ``messages`` holds complete messages that were not processed yet. ``kinds`` are the first bytes of
-    frames that may bypass Autobahn; if :data:`TEXT` is one of them, binary messages are read as text too. ``violated``
-    is set after a protocol violation. While subclasses set ``halted``, input is buffered; the next :meth:`feed`, even
-    of b"", continues.
-
-    :param limit: the maximum size of a message, after inflation.
+    ``messages`` holds complete messages that were not processed yet. ``kinds`` are the first bytes of frames that may
+    bypass Autobahn; if :data:`TEXT` is one of them, binary messages are read as text too. ``violated`` is set after a
+    protocol violation. While subclasses set ``halted``, input is buffered; the next :meth:`feed` continues.
     """
 
     kinds: ClassVar[frozenset[int]]
@@ -225,7 +221,6 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
         self.send(data)
 
     def _max_message_size_exceeded(self, size: int, limit: int, reason: str) -> None:
-        """Close because of the inflated size; Autobahn's own limit is unused."""
         self._tooBig()
 
     def _tooBig(self) -> None:

@@ -11,6 +11,7 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from fleximq.journal.format.body import FrameFields, frameOf, isInteger, isNumber, readBody
+from fleximq.journal.format.column_builder import littleEndian
 from fleximq.journal.format.frame import HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind
 from fleximq.values.state_records import (
     ClientIdsReserved,
@@ -57,12 +58,7 @@ def _note(fields: Any) -> StateRecord:
 
 def _packed(value: Any) -> Any:
     """Return a value for MessagePack: offsets as bytes, eight for each."""
-    if isinstance(value, (str, int)) or value is None:
-        return value
-    offsets = array("Q", value)
-    if _BIG_ENDIAN:
-        offsets.byteswap()
-    return offsets.tobytes()
+    return value if isinstance(value, (str, int)) or value is None else littleEndian(array("Q", value))
 
 
 def _offsets(packed: bytes) -> "array[int]":
@@ -106,7 +102,6 @@ _CODES: Mapping[type, int] = {kind: code for code, (kind, _) in enumerate(NOTES)
 _until = Struct("<Q")
 #: The size of a REMOVED frame: no frame is smaller.
 REMOVED_BYTES = HEADER_BYTES + _until.size
-_COMMITTED = "'committed' must be of queries, each with batch, base and count"
 
 
 class SegmentStart(NamedTuple):
@@ -218,10 +213,9 @@ def decodeCheckpoint(header: FrameHeader, frame: Any) -> Checkpoint:
     fields = FrameFields(header, frame, FrameKind.CHECKPOINT)
     committed = fields.get("committed", list)
     for each in committed:
-        if not isinstance(each, list) or len(each) != 4 or not isinstance(each[0], str):
-            raise FrameError(_COMMITTED)
-        if not isInteger(each[1]) or not isNumber(each[2]) or not isNumber(each[3]):
-            raise FrameError(_COMMITTED)
+        isBatch = isinstance(each, list) and len(each) == 4 and isinstance(each[0], str) and isInteger(each[1])
+        if not isBatch or not isNumber(each[2]) or not isNumber(each[3]):
+            raise FrameError("'committed' must be of queries, each with batch, base and count")
     return Checkpoint(
         fields.number("replay"),
         fields.get("clean", bool),

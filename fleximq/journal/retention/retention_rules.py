@@ -27,13 +27,16 @@ class RetentionPolicy(NamedTuple):
 
     ``durable`` and ``retained`` tell whether a topic's messages are stored, and whether its latest one always remains.
     Of ``retentions``, and of ``timesToLive`` (pattern and seconds), the first matching one applies; without any,
-    durable messages remain.
+    durable messages remain. ``patterns`` are those of ``durable``. ``former`` has patterns that were durable up to an
+    offset (exclusive): earlier records of their topics count as durable.
     """
 
     durable: Callable[[str], bool]
     retained: Callable[[str], bool] = lambda topic: False
     retentions: Sequence[RetentionRule] = ()
     timesToLive: Sequence[tuple[str, float]] = ()
+    patterns: Sequence[str] = ()
+    former: Sequence[tuple[str, int]] = ()
 
 
 class Verdict(Enum):
@@ -68,7 +71,9 @@ class ExpiryDecision:
         self._now = now
         self._retentions = [(anyOf([each.pattern]), each) for each in rules.retentions]
         self._timesToLive = [(anyOf([pattern]), seconds) for pattern, seconds in rules.timesToLive]
-        self._limits: dict[str, _Limit] = {}
+        self._former = [(anyOf([pattern]), until) for pattern, until in rules.former]
+        self._durableUntil: dict[str, int] = {}
+        self._limits: dict[tuple[str, bool], _Limit] = {}
         self._last: dict[str, int] = {}
         self._excess: dict[tuple[int, str], int] = {}
         self._measure(segments, rules.retained)
@@ -92,12 +97,21 @@ class ExpiryDecision:
     def _retention(self, topic: str) -> RetentionRule:
         return next((each for matches, each in self._retentions if matches(topic)), RetentionRule("", 0, 0))
 
-    def limit(self, topic: str) -> _Limit:
-        """Return the remaining records of a topic, without the limit of bytes."""
-        limit = self._limits.get(topic)
+    def limit(self, topic: str, offset: int) -> _Limit:
+        """Return the remaining records of a topic near this offset, without the limit of bytes.
+
+        A start begins a segment, so no segment has records from before and after a change of options.
+        """
+        until = self._durableUntil.get(topic)
+        if until is None:
+            untils = [_NEVER * self._durable(topic), *(until for matches, until in self._former if matches(topic))]
+            until = self._durableUntil[topic] = max(untils)
+        isDurable = offset < until
+        limit = self._limits.get((topic, isDurable))
         if limit is None:
-            time = self._timeOf(topic) if self._durable(topic) else _NEVER
-            limit = self._limits[topic] = _Limit(self._needed.get(topic, _NEVER), time, self._last.get(topic, -1))
+            time = self._timeOf(topic) if isDurable else _NEVER
+            limit = _Limit(self._needed.get(topic, _NEVER), time, self._last.get(topic, -1))
+            self._limits[topic, isDurable] = limit
         return limit
 
     def _timeOf(self, topic: str) -> int:
@@ -116,7 +130,7 @@ class ExpiryDecision:
         :param excess: the result of :meth:`excess` for their segment.
         :param before: the bytes of earlier records of this topic in the segment.
         """
-        need, time, last = self.limit(topic)
+        need, time, last = self.limit(topic, bounds.first)
         young = bounds.firstTime >= time and bounds.lastTime >= time
         old = bounds.firstTime < time and bounds.lastTime < time
         if bounds.first >= need or (young and before >= excess):
@@ -169,7 +183,7 @@ class ExpiryDecision:
 
     def _part(self, topic: str, bounds: TopicBounds, excess: int) -> float:
         """Return the approximate remaining share of a topic's records, as if evenly distributed."""
-        need, time, _ = self.limit(topic)
+        need, time, _ = self.limit(topic, bounds.first)
         needed = _behind(bounds.first, bounds.last + 1, need)
         young = _behind(bounds.firstTime, bounds.lastTime + 1, time)
         return max(needed, min(young, 1 - excess / bounds.bytes if bounds.bytes else 1.0))
@@ -214,7 +228,7 @@ class RecordFilter:
             before = starts[topic]
             starts[topic] = before + len(header) + len(payload)
             if verdicts[topic] is Verdict.SOME:
-                need, time, last = self._expiry.limit(topic)
+                need, time, last = self._expiry.limit(topic, offset)
                 excess = self._expiry.excess(self._segment, topic)
                 if offset >= need or offset == last or (timestamp >= time and before >= excess):
                     staying.append(index)

@@ -13,7 +13,7 @@ from fleximq.errors import NotKept
 from fleximq.journal.format.column_builder import AppendedRun
 from fleximq.journal.writing.commit import Commit, CommitPart, MergedStateRecords, RecordsPart, SegmentOpening, Snapshot
 from fleximq.journal.writing.writer_thread import CommitWriter, Worker, reasonOf
-from fleximq.values.records import DIALECTS, OTHER_DIALECT, Run
+from fleximq.values.records import DIALECTS, OTHER_DIALECT, OnCommitted, Run
 from fleximq.values.state_records import StateRecord
 
 #: State records wait this many seconds for a commit with messages.
@@ -76,15 +76,7 @@ class GroupCommit:
 
     # -- appending ---------------------------------------------------------------------------------
 
-    def append(
-        self,
-        topic: str,
-        publisher: int,
-        name: str,
-        dialect: str,
-        run: Run,
-        committed: Callable[[int, str | None], None],
-    ) -> int:
+    def append(self, topic: str, publisher: int, name: str, dialect: str, run: Run, committed: OnCommitted) -> int:
         """See :class:`fleximq.interfaces.IJournal`."""
         count = len(run.payloads)
         if self.readOnly is not None:
@@ -100,9 +92,7 @@ class GroupCommit:
         self.next = offset + count
         return self._took(committed, offset, count, sizeOf(each))
 
-    def add(
-        self, part: CommitPart, offset: int, count: int, size: int, committed: Callable[[int, str | None], None]
-    ) -> int:
+    def add(self, part: CommitPart, offset: int, count: int, size: int, committed: OnCommitted) -> int:
         """Append a part other than a run, with ``count`` messages from this offset.
 
         :raises NotKept: the journal accepts nothing at present.
@@ -113,7 +103,7 @@ class GroupCommit:
         self.next = max(self.next, offset + count)
         return self._took(committed, offset, count, size)
 
-    def _took(self, committed: Callable[[int, str | None], None], offset: int, count: int, size: int) -> int:
+    def _took(self, committed: OnCommitted, offset: int, count: int, size: int) -> int:
         pending = self._pending
         self.appended = pending.last = self.appended + 1
         pending.calls.append((committed, offset, count))

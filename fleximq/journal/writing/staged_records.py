@@ -8,7 +8,7 @@ from fleximq.journal.files.segment_table import SegmentTable
 from fleximq.journal.format.control_frames import CommittedBatch, Transaction
 from fleximq.journal.writing.commit import Commit, StagedRecords, TransactionPart
 from fleximq.journal.writing.group_commit import GroupCommit, appendedOf, sizeOf
-from fleximq.values.records import PublishedRun
+from fleximq.values.records import OnCommitted, OnStaged, PublishedRun
 
 #: Staged records expire after this time, in microseconds.
 STAGED_LIFE = 24 * 3600 * 1_000_000
@@ -45,14 +45,7 @@ class StagingArea:
         """The committed batches for a checkpoint."""
         return tuple(self._committed.values())
 
-    def stage(
-        self,
-        query: str,
-        batch: int,
-        part: str,
-        runs: Sequence[PublishedRun],
-        found: Callable[[str | None, str | None], None],
-    ) -> None:
+    def stage(self, query: str, batch: int, part: str, runs: Sequence[PublishedRun], found: OnStaged) -> None:
         """See :class:`fleximq.interfaces.IJournal`."""
         self.expire()
         now = self._now()
@@ -70,9 +63,7 @@ class StagingArea:
         except NotKept as error:
             found(None, error.reason)
 
-    def commit(
-        self, query: str, batch: int, tokens: Sequence[str], committed: Callable[[int, str | None], None]
-    ) -> None:
+    def commit(self, query: str, batch: int, tokens: Sequence[str], committed: OnCommitted) -> None:
         """See :class:`fleximq.interfaces.IJournal`.
 
         :raises NotKept: the journal accepts nothing at present.
@@ -103,7 +94,7 @@ class StagingArea:
         part = TransactionPart(transaction, offset, count, self._now())
         self._group.add(part, offset, count, _POSITION_BYTES * len(frames), told)
 
-    def _repeat(self, last: CommittedBatch, batch: int, committed: Callable[[int, str | None], None]) -> None:
+    def _repeat(self, last: CommittedBatch, batch: int, committed: OnCommitted) -> None:
         if batch < last.batch:
             committed(0, f"batch {batch} comes before batch {last.batch}, which was committed")
             return

@@ -45,10 +45,7 @@ class Java(NamedTuple):
 
 
 def find(environment: Mapping[str, str] = os.environ) -> Java:
-    """Return the first Java that can run Spark.
-
-    :raises NoJava: none can; the sentence names those found, and the extra to install.
-    """
+    """Return the first Java that can run Spark; raises NoJava, which names those found and the extra to install."""
     seen: list[str] = []
     for program in _programs(environment):
         version = versionOf(program)
@@ -64,10 +61,8 @@ def find(environment: Mapping[str, str] = os.environ) -> Java:
 
 @contextmanager
 def utf8FileNames(environment: MutableMapping[str, str] = os.environ) -> Iterator[None]:
-    """Make a Java that is started in this block find files of any name.
-
-    It decodes file names by the locale, and with ``C`` silently ignores those that are not ASCII: a lake would lack
-    topics with these names.
+    """Make a Java that is started in this block find files of any name. With the locale ``C`` it silently ignores names
+    that are not ASCII: a lake would lack topics.
     """
     before = environment.get("LC_ALL")
     chosen = before or environment.get("LC_CTYPE") or environment.get("LANG") or ""
@@ -85,7 +80,6 @@ def utf8FileNames(environment: MutableMapping[str, str] = os.environ) -> Iterato
 
 
 def _programs(environment: Mapping[str, str]) -> list[str]:
-    """Return the programs to try, in order."""
     home = environment.get("JAVA_HOME")
     found = [shutil.which("java", path=f"{home}/bin") if home else None]
     found.append(shutil.which("java", path=environment.get("PATH", os.defpath)))
@@ -111,10 +105,7 @@ def versionOf(program: str) -> int | None:
 
 
 def javaHome(java: Java, folder: str) -> str:
-    """Fill a folder so that JAVA_HOME can name it, and return it.
-
-    :raises OSError: it cannot be written.
-    """
+    """Fill a folder so that JAVA_HOME can name it, and return it; raises OSError if it cannot be written."""
     script = Path(folder, "bin", "java")
     script.parent.mkdir(parents=True, exist_ok=True)
     unwanted = "|".join(_LEFT_OUT)
@@ -155,9 +146,7 @@ def cacheFolder(environment: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def _mark(path: str) -> str:
-    """Return the path and modification time of a file: they change with its version, and Java would refuse the old
-    archive.
-    """
+    """Return the path and time of a file: they change with its version, and Java would refuse the old archive."""
     real = os.path.realpath(path)
     try:
         return f"{real} {os.stat(real).st_mtime_ns}"
@@ -166,10 +155,7 @@ def _mark(path: str) -> str:
 
 
 class ClassArchive:
-    """The archive for one Java and one Spark.
-
-    :param spark: the folder of Spark.
-    """
+    """The archive for one Java and one Spark, given by its folder."""
 
     def __init__(self, folder: Path, java: Java, spark: str) -> None:
         marks = [_mark(java.program), str(java.version), _mark(f"{spark}/jars")]
@@ -180,10 +166,7 @@ class ClassArchive:
         self._new = folder / f"spark-{named}.{os.getpid()}.new"
 
     def options(self, record: bool) -> str:
-        """Return Java's options to use the archive, or to record the classes for it.
-
-        :param record: whether to record if the archive is missing.
-        """
+        """Return Java's options to use the archive; if it is missing, those to record the classes, if desired."""
         self._tidy()
         if self.path.exists():
             with suppress(OSError):
@@ -196,10 +179,7 @@ class ClassArchive:
         return f"-XX:ArchiveClassesAtExit={self._new} {_SILENT}"
 
     def keep(self, java: "subprocess.Popen[bytes]", arguments: Sequence[str]) -> bool:
-        """Wait for the end of Java, and store the archive that it recorded or wrote; tell whether it exists now.
-
-        :param arguments: those of that Java, including the class path.
-        """
+        """Wait for the end of Java, which had these arguments, and store its archive; tell whether it exists now."""
         try:
             java.wait(_ARCHIVE_TIMEOUT)
             if self._learns:
@@ -212,10 +192,7 @@ class ClassArchive:
         return True
 
     def _make(self, arguments: Sequence[str]) -> None:
-        """Run another Java to make the archive from the recorded classes.
-
-        :raises OSError: or SubprocessError, it was not made.
-        """
+        """Run another Java to make the archive from the recorded classes; raises OSError or SubprocessError."""
         noted = self._new.with_suffix(".noted")
         os.replace(self._new, noted)
         kept = [word for word in arguments if not word.startswith(("-XX:AOT", "-Xlog"))]
@@ -233,7 +210,6 @@ class ClassArchive:
                 noted.unlink()
 
     def _tidy(self) -> None:
-        """Remove archives that were not used for long, and unfinished ones."""
         now = time.time()
         for each in self.path.parent.glob("spark-*"):
             with suppress(OSError):

@@ -7,25 +7,22 @@ Durations are written ``500ms``, ``10s``, ``5m``, ``1h``, ``7d``.
 """
 
 import json
-import os
 import re
-from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from threading import Event
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO
+from functools import partial
+from typing import Any, NamedTuple
 
 from fleximq.config import option_values
 from fleximq.errors import SettingError
+from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 
 
 def checkSource(options: Mapping[str, str]) -> None:
-    """Check the source's options and its folders, without connecting to a broker.
-
-    :raises OptionRefused: an option has an invalid value, or a named folder has no journal.
-    :raises JournalError: a named folder is no journal.
-    :raises PipelineError: Spark is not installed.
+    """Check the source's options and its folders, without connecting to a broker. Raises OptionRefused for an invalid
+    value or a folder without journals, JournalError for a folder that is no journal, and PipelineError without Spark.
     """
     try:
         from fleximq.pipeline.reader.journals import Journals
@@ -39,26 +36,12 @@ def checkSource(options: Mapping[str, str]) -> None:
         Journals(arguments).find()
 
 
-def checkLake(lake: str) -> None:
-    """Check that the folder of a lake exists.
-
-    :raises OptionRefused: it cannot be read.
-    """
-    try:
-        os.listdir(lake)
-    except OSError as error:
-        raise OptionRefused(f"the lake {lake} cannot be read: {(error.strerror or str(error)).lower()}") from error
-
-
 _UNITS = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _WRITTEN = re.compile(r"(\d{1,9})(ms|s|m|h|d)")
 
 
 def duration(name: str, value: object) -> int:
-    """Parse a duration to microseconds: a number of seconds, or text with a unit.
-
-    :raises SettingError: it is no duration, or zero.
-    """
+    """Parse a duration to microseconds: seconds as a number, or text with a unit; raises SettingError."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**9:
         return value * 1_000_000
     found = _WRITTEN.fullmatch(value) if isinstance(value, str) else None
@@ -72,74 +55,52 @@ def interval(microseconds: int) -> str:
     return f"{microseconds} microseconds"
 
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 #: The table of the settings file for the options of :func:`addSource`.
 SOURCE = "source"
 #: Options that exclude each other: one on the command line overrides the other in the file.
 INSTEAD = (("journal", "url"), ("subscribe", "topics"))
+#: The options of the source for the connection to a broker.
+BROKER = ("url", "token", "caFile", "certFile", "keyFile")
 #: Schemes of URLs that :mod:`fleximq.client` accepts.
 _SCHEMES = ("tcp", "tls", "ipc")
 
 
-class JobContext(Protocol):
-    """The context of one run of a job.
-
-    ``out`` is for the result. ``stopping`` is set by SIGINT or SIGTERM: the job then ends in order, with 0.
-    """
-
-    out: TextIO
-    stopping: Event
-
-    def session(self) -> "SparkSession":
-        """Return the session, made by the first call with the selected master and settings; it ends with the run.
-
-        :raises PipelineError: Spark or a Java for it is missing.
-        """
-
-    def writeLine(self, text: str) -> None:
-        """Write one line about the job's progress to standard error."""
-
-    def progress(self, name: str, done: float, total: float | None, unit: str) -> None:
-        """Show the job's progress: on a terminal in one line that is overwritten, else in a line every ten seconds.
-
-        :param total: None if unknown.
-        """
-
-
 class Job(NamedTuple):
-    """One job of the command ``fleximq-pipeline``.
-
-    ``words`` is its help text, ``prepare`` adds its options to a parser, and ``run`` does the work; a
-    :class:`~fleximq.pipeline.errors.PipelineError` or a :class:`~fleximq.errors.SettingError` from it is printed as its
+    """One job: ``prepare`` adds its options to a parser, ``run`` does the work. A
+    :class:`~fleximq.pipeline.errors.PipelineError` or :class:`~fleximq.errors.SettingError` from it is printed as its
     sentence, with exit code 1. ``brief``: it ends by itself, usually soon.
     """
 
-    name: str
-    words: str
     prepare: Callable[[ArgumentParser], object]
-    run: Callable[[Namespace, JobContext], object]
+    run: Callable[[Namespace, JobRun], object]
     brief: bool = False
 
 
 def option(
-    parser: Any, name: str, *, read: Callable[[str, Any], Any] | None = None, section: str | None = None, **more: Any
-) -> Action:
-    """Add an option that may be in the settings file as well, and return it.
+    parser: Any,
+    name: str,
+    metavar: str | None = None,
+    words: str | None = None,
+    read: Callable[[str, Any], Any] | None = option_values.text,
+    section: str | None = None,
+    **more: Any,
+) -> None:
+    """Add an option, which may be in the settings file as well, to a parser or a group.
 
-    :param parser: or a group of one.
+    :param words: the help text.
     :param read: a parser such as those of :mod:`fleximq.config.option_values`: takes the option's name, and its text or
-        its value in the file. It is called for each element of a list in the file if the option may be repeated.
+        its value in the file; called for each element of a list in the file if the option may be repeated.
     :param section: the table of the settings file; that of the job if None.
-    :param more: arguments of ``add_argument``.
     """
     if read is not None:
-        more["type"] = _typed(name.lstrip("-"), read)
-    action: Action = parser.add_argument(name, **more)
-    action.read = read  # type: ignore[attr-defined]
-    action.section = section  # type: ignore[attr-defined]
-    return action
+        more |= {"type": _typed(name.lstrip("-"), read), "metavar": metavar}
+    action = parser.add_argument(name, help=words, **more)
+    action.read, action.section = read, section
+
+
+def flag(parser: Any, name: str, words: str, section: str | None = None) -> None:
+    """Add an option without a value that may be in the settings file as well."""
+    option(parser, name, None, words, None, section, action="store_true")
 
 
 def _typed(name: str, read: Callable[[str, Any], Any]) -> Callable[[str], Any]:
@@ -154,10 +115,7 @@ def _typed(name: str, read: Callable[[str, Any], Any]) -> Callable[[str], Any]:
 
 
 def place(name: str, value: object) -> str:
-    """Parse the URL of a broker, or several separated by commas, for ``option``.
-
-    :raises SettingError: a client cannot use it.
-    """
+    """Parse the URL of a broker, or several separated by commas; raises SettingError if a client cannot use it."""
     written = option_values.text(name, value)
     for each in written.split(","):
         scheme, colon, rest = each.strip().partition("://")
@@ -166,11 +124,13 @@ def place(name: str, value: object) -> str:
     return written
 
 
-def positiveNumber(name: str, value: object) -> int:
-    """Parse a whole number of at least 1, for ``option``.
+def lowered(name: str, value: object) -> str:
+    """Parse a word regardless of its case."""
+    return option_values.text(name, value).lower()
 
-    :raises SettingError: it is none.
-    """
+
+def positiveNumber(name: str, value: object) -> int:
+    """Parse a whole number of at least 1; raises SettingError if it is none."""
     with suppress(SettingError):
         number = option_values.count(name, value)
         if number > 0:
@@ -179,10 +139,7 @@ def positiveNumber(name: str, value: object) -> int:
 
 
 def streamStart(name: str, value: object) -> str:
-    """Parse the start of a new stream, for ``option``, as the source's ``startingOffsets``.
-
-    :raises SettingError: it is neither earliest, latest nor an offset.
-    """
+    """Parse the start of a new stream: earliest, latest or an offset; raises SettingError for others."""
     from fleximq.pipeline.reader.offsets import EARLIEST, pointsOf
 
     written = str(value)
@@ -196,17 +153,14 @@ def streamStart(name: str, value: object) -> str:
 def addSource(parser: ArgumentParser) -> None:
     """Add the options of the source: journals or brokers, and topics."""
     group = parser.add_argument_group("source")
-
-    def add(name: str, metavar: str, words: str, **more: Any) -> None:
-        option(group, name, metavar=metavar, help=words, section=SOURCE, **{"read": option_values.text, **more})
-
-    add("--journal", "FOLDER", "the folder of a journal, or a glob of several; may be repeated", action="append")
+    add = partial(option, group, section=SOURCE)
+    addJournal(group)
     add(
         "--url",
         "URL",
         "a broker to read from instead, e.g. tcp://localhost:7890; may be repeated",
+        place,
         action="append",
-        read=place,
     )
     add("--token", "TOKEN", "a token for the broker")
     add("--ca-file", "FILE", "the certificates of the broker's authority, as PEM")
@@ -216,10 +170,15 @@ def addSource(parser: ArgumentParser) -> None:
     add("--topics", "PATTERN", "only topics that match, e.g. news.*; may be repeated", action="append")
 
 
-def sourceOptions(arguments: Namespace) -> dict[str, str]:
-    """Return the arguments for the options of :func:`addSource`, as options of Spark's source ``fleximq``.
+def addJournal(group: Any) -> None:
+    """Add the option for the folders of journals."""
+    words = "the folder of a journal, or a glob of several; may be repeated"
+    option(group, "--journal", "FOLDER", words, section=SOURCE, action="append")
 
-    :raises OptionRefused: neither a journal nor a broker was named, or arguments exclude each other.
+
+def sourceOptions(arguments: Namespace) -> dict[str, str]:
+    """Return the arguments for :func:`addSource` as options of Spark's source ``fleximq``; raises OptionRefused if no
+    source was named, or arguments exclude each other.
     """
     for one, other in INSTEAD:
         if getattr(arguments, one) and getattr(arguments, other):
@@ -235,30 +194,34 @@ def sourceOptions(arguments: Namespace) -> dict[str, str]:
     return options
 
 
+def sourceAlone(arguments: Namespace) -> dict[str, str]:
+    """Return the same; credentials beside a folder are for another broker, and left out."""
+    options = sourceOptions(arguments)
+    return options if "url" in options else {name: value for name, value in options.items() if name not in BROKER}
+
+
 def brokerOptions(arguments: Namespace) -> dict[str, str]:
     """Return the arguments for a broker's connection, as options of Spark's source and sink; empty without a broker."""
+    given = (arguments.token, arguments.ca_file, arguments.cert_file, arguments.key_file)
     options = {"url": ",".join(arguments.url)} if arguments.url else {}
-    for name, written in (
-        ("token", arguments.token),
-        ("caFile", arguments.ca_file),
-        ("certFile", arguments.cert_file),
-        ("keyFile", arguments.key_file),
-    ):
-        if written is not None:
-            options[name] = written
-    return options
+    return options | {name: value for name, value in zip(BROKER[1:], given, strict=True) if value is not None}
+
+
+def addStream(group: Any, checkpoint: str, trigger: int) -> None:
+    """Add the options of a query; they have a default folder for the checkpoint and interval in microseconds."""
+    option(group, "--checkpoint", "FOLDER", f"the folder of Spark's checkpoint ({checkpoint})")
+    words = f"how often it looks for messages ({trigger // 1_000_000}s)"
+    option(group, "--trigger", "TIME", words, duration, default=trigger)
+    flag(group, "--once", "end after the messages that exist now")
+
+
+def addStart(group: Any) -> None:
+    """Add the option for the start of a stream."""
+    words = "the start of a new query: earliest, latest or an offset (earliest)"
+    option(group, "--starting", "WHERE", words, streamStart, default="earliest")
 
 
 def addTables(parser: ArgumentParser) -> None:
     """Add the options that name a lake and its tables."""
-    option(
-        parser, "--lake", read=option_values.text, metavar="FOLDER", help="the folder in which each table has its own"
-    )
-    option(
-        parser,
-        "--table",
-        read=option_values.text,
-        metavar="NAME",
-        action="append",
-        help="only this table; may be repeated",
-    )
+    option(parser, "--lake", "FOLDER", "the folder in which each table has its own")
+    option(parser, "--table", "NAME", "only this table; may be repeated", action="append")

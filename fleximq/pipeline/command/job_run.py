@@ -18,9 +18,7 @@ PAUSE, QUICK = 10.0, 0.2
 
 class ProgressLine:
     """Shows progress on one stream: on a terminal in one line that is overwritten, else in a line now and then.
-    Thread-safe.
-
-    :param now: the clock, in seconds.
+    Thread-safe. ``now`` is the clock, in seconds.
     """
 
     def __init__(self, stream: TextIO, now: Callable[[], float] = time.monotonic) -> None:
@@ -99,15 +97,11 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class JobRun:
-    """A :class:`~fleximq.pipeline.command.job.JobContext` of this process; use it in a ``with`` statement, in the main
-    thread.
+    """One run of a job in this process; use it in a ``with`` statement, in the main thread.
 
-    The first SIGINT or SIGTERM stops the job in order, the second ends the process.
-
-    ``failed``: the job has failed, so the end is kept short.
-
-    :param chosen: has the arguments for ``--master``, ``--conf``, ``--no-cache`` and ``--verbose``.
-    :param brief: whether the job ends soon by itself, so that the class archive may be made at its end.
+    ``out`` is for the result. The first SIGINT or SIGTERM sets ``stopping``: the job then ends in order, with 0; the
+    second ends the process. ``failed``: the job has failed, so the end is kept short. After a ``brief`` job, which ends
+    soon by itself, the class archive may be made.
     """
 
     def __init__(self, arguments: Namespace, brief: bool) -> None:
@@ -140,7 +134,7 @@ class JobRun:
                 signal.signal(number, before)
 
     def session(self) -> "SparkSession":
-        """Return the session, made by the first call."""
+        """Return the session, made by the first call, for the whole run; raises PipelineError without Spark or Java."""
         if self._session is None:
             try:
                 from fleximq.pipeline.command.spark_session import SparkLauncher
@@ -162,11 +156,11 @@ class JobRun:
         return self._session.spark
 
     def writeLine(self, text: str) -> None:
-        """Write one line to standard error."""
+        """Write one line about the job's progress to standard error."""
         self._progress.writeLine(text)
 
     def progress(self, name: str, done: float, total: float | None, unit: str) -> None:
-        """Show the job's progress."""
+        """Show the job's progress; ``total`` is None if unknown."""
         self._progress.show(name, done, total, unit)
 
     def _asked(self, number: int, frame: FrameType | None) -> None:

@@ -47,14 +47,12 @@ _GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
 
 
 class SparkLauncher:
-    """A running Spark; ended by :meth:`end`.
+    """A running Spark; ended by :meth:`end`. Raises PipelineError if no Java was found, or Spark does not start.
 
-    :param master: Spark's master; if None, :data:`LOCAL` or that of ``spark-submit``.
+    :param master: if None, :data:`LOCAL` or that of ``spark-submit``.
     :param conf: settings of Spark, which override those of the pipeline.
     :param verbose: whether Spark's own log is shown.
-    :param archive: whether the archive of classes is used.
-    :param record: whether it may be made.
-    :raises PipelineError: no Java was found, or Spark does not start.
+    :param archive: whether the archive of classes is used; ``record``: whether it may be made.
     """
 
     def __init__(
@@ -157,17 +155,13 @@ class SparkLauncher:
         return self._archive is not None
 
     def end(self, keep: bool = False) -> None:
-        """Stop Spark, end its Java, and remove temporary files.
-
-        :param keep: whether to make the archive of classes, if :attr:`isRecording`.
-        """
+        """Stop Spark, end its Java, and remove temporary files; make the archive of classes if ``keep``."""
         with suppress(Exception):
             # Spark may be gone already.
             self._stop(keep)
         self._restore()
 
     def _restore(self) -> None:
-        """Remove temporary files, and restore the environment."""
         shutil.rmtree(self._folder, ignore_errors=True)
         for name, value in self._before.items():
             if value is None:
@@ -214,10 +208,7 @@ LOOPBACK: dict[str, str] = {
 
 
 def driverMemory(limits: Sequence[str] = ("/sys/fs/cgroup/memory.max",)) -> int:
-    """Return the memory for the objects of Spark's Java in bytes.
-
-    :param limits: files with a memory limit of this process, for example of its control group.
-    """
+    """Return the memory for the objects of Spark's Java in bytes; ``limits`` are files with limits of this process."""
     ours = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for file in limits:
         with suppress(OSError, ValueError):

@@ -37,31 +37,23 @@ class Extent(NamedTuple):
 
 
 class Folder:
-    """The folder of one journal; ``id`` is the journal's. Used by one thread.
-
-    :raises JournalError: it is no journal, or cannot be read.
-    """
+    """The folder of the journal ``id``; for one thread. Raises JournalError if it is none or unreadable."""
 
     def __init__(self, path: str, files: Files | None = None, sleep: Callable[[float], None] = time.sleep) -> None:
         self.path = path
-        self._files = files or Files()
+        self.files = files or Files()
         self._sleep = sleep
         self._open: dict[int, tuple[int, int]] = {}
         try:
-            self.id = readIdentity(self._files, path)
+            self.id = readIdentity(self.files, path)
         except FileNotFoundError:
             raise JournalError(f"{path} is no journal: it has no file {IDENTITY}") from None
         except OSError as error:
             raise JournalError(f"the journal in {path} cannot be read: {errorText(error)}") from error
 
-    @property
-    def files(self) -> Files:
-        """The file system to read with."""
-        return self._files
-
     def bases(self) -> list[int]:
         """Return the first positions of all existing segments, in order."""
-        names = self._files.names(self.path)
+        names = self.files.names(self.path)
         return [int(name[:20]) for name in names if name.endswith(_SUFFIX) and len(name) == 24 and name[:20].isdigit()]
 
     def extents(self, end: int) -> list[Extent]:
@@ -77,7 +69,7 @@ class Folder:
         """
         for _ in range(_LOOKS):
             try:
-                content = readFile(self._files, f"{self.path}/{END}")
+                content = readFile(self.files, f"{self.path}/{END}")
             except FileNotFoundError:
                 break
             found = readEnd(content)
@@ -116,16 +108,16 @@ class Folder:
         known = self._open.get(base)
         if known is None:
             try:
-                descriptor = self._files.open(f"{self.path}/{segmentName(base)}")
+                descriptor = self.files.open(f"{self.path}/{segmentName(base)}")
             except FileNotFoundError:
                 return None
-            known = self._open[base] = descriptor, self._files.size(descriptor)
+            known = self._open[base] = descriptor, self.files.size(descriptor)
         descriptor, length = known
         if base + length < end:
             # It may have grown.
-            length = self._files.size(descriptor)
+            length = self.files.size(descriptor)
             self._open[base] = descriptor, length
-        return Window(self._files, descriptor, base, min(base + length, end), size)
+        return Window(self.files, descriptor, base, min(base + length, end), size)
 
     def windowAt(self, position: int, end: int, size: int) -> Window | None:
         """Return a view of the segment that contains a position, None without one."""
@@ -147,4 +139,4 @@ class Folder:
         """Close all files; later reads open them again."""
         while self._open:
             _, (descriptor, _) = self._open.popitem()
-            self._files.close(descriptor)
+            self.files.close(descriptor)

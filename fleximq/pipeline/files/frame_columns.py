@@ -50,14 +50,12 @@ class PlacedFrame(NamedTuple):
 def decodeFrames(
     buffer: Any, places: Iterable[PlacedFrame], columns: Sequence[str], journal: str, selection: Selection
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the selected records of frames, in order, as batches of at most 4 MiB and 40,000 records.
-
-    A frame is never divided, so a larger one is a batch by itself. There are no empty batches.
+    """Yield the selected records of frames, in order, as batches of at most 4 MiB and 40,000 records, never empty. A
+    frame is never divided, so a larger one is a batch by itself. Raises FrameError if a frame contradicts itself, or
+    has no records.
 
     :param buffer: bytes, referenced by the batches; frames begin in it at multiples of 8.
     :param columns: names from :data:`fleximq.pipeline.files.schema.ALL_COLUMNS`, in the order of the result.
-    :param journal: the journal's id.
-    :raises FrameError: a frame contradicts itself, or has no records.
     """
     views = _Views(buffer)
     schema = schemaOf(columns)
@@ -134,32 +132,16 @@ class _FrameBatch:
         self.times = self._column(views.i64, 8, self._timesAt)
 
     def _layOut(self, shape: Numbers, offsetsSize: Numbers, end: Numbers) -> None:
-        """Find the start of each column of each frame."""
         views, counts = self._views, self._counts
         if (shape + _SHAPE_BYTES > end).any():
             raise FrameError("the frame is too short for its content")
         numbers = [views.u32[shape // 4 + place].astype(np.int64) for place in range(4)]
         self._topics, topicBytes, self._publishers, publisherBytes = numbers
         headerBytes, payloadBytes = views.i64[shape // 8 + 2], views.i64[shape // 8 + 3]
-        sizes = np.array(
-            [
-                offsetsSize,
-                8 * counts,
-                4 * counts,
-                4 * counts,
-                2 * counts,
-                2 * counts,
-                4 * (counts + 1),
-                4 * (counts + 1),
-                4 * (self._topics + 1),
-                topicBytes,
-                4 * self._publishers,
-                4 * (self._publishers + 1),
-                publisherBytes,
-                headerBytes,
-                payloadBytes,
-            ]
-        )
+        numbers = [offsetsSize, *(width * counts for width in (8, 4, 4, 2, 2))]
+        numbers += [4 * (counts + 1), 4 * (counts + 1), 4 * (self._topics + 1), topicBytes]
+        numbers += [4 * self._publishers, 4 * (self._publishers + 1), publisherBytes, headerBytes, payloadBytes]
+        sizes = np.array(numbers)
         # None exceeds the size of a frame, so their sums cannot overflow.
         if sizes.min() < 0 or sizes.max() > MAX_FRAME_BYTES:
             raise FrameError("a column is larger than a frame")
@@ -175,7 +157,6 @@ class _FrameBatch:
         self._headerBytes, self._payloadBytes = headerBytes, payloadBytes
 
     def _column(self, view: Numbers, size: int, at: Numbers) -> Numbers:
-        """Return a column of numbers, concatenated over all frames."""
         return _concatenated(view, at // size, self._counts, self._starts)
 
     # -- selection ---------------------------------------------------------------------------------
@@ -204,7 +185,6 @@ class _FrameBatch:
     # -- columns -----------------------------------------------------------------------------------
 
     def columns(self, names: Sequence[str], journal: str, rows: Numbers | None) -> list[pa.Array]:
-        """Return these columns of the records with these indexes."""
         number = self._number if rows is None else len(rows)
         headers: pa.Array | None = None
         found = []
@@ -237,7 +217,6 @@ class _FrameBatch:
         return found
 
     def _topicNames(self) -> pa.DictionaryArray:
-        """Return the topics of all frames' lists."""
         return self._names(self._topicEndsAt, self._topicNamesAt, self._topicBytes, self._topics)
 
     def _publisherIds(self) -> Numbers:
@@ -263,10 +242,7 @@ class _FrameBatch:
         return pa.array(names, pa.string()).take(pa.array(_at(which, rows)))
 
     def _entries(self, at: Numbers, number: Numbers) -> Numbers:
-        """Return the list entry of each record, as an index into the concatenated lists of all frames.
-
-        :param at: the starts of the columns with the entries; ``number``: the length of each list.
-        """
+        """Return the list entry of each record, as an index into the concatenated lists, which have these lengths."""
         of = self._column(self._views.u32, 4, at)
         ends = np.cumsum(number)
         entries: Numbers = np.repeat(ends - number, self._counts) + of
@@ -275,7 +251,6 @@ class _FrameBatch:
         return entries
 
     def _names(self, endsAt: Numbers, namesAt: Numbers, size: Numbers, number: Numbers) -> pa.DictionaryArray:
-        """Return the names of all frames' lists, concatenated."""
         starts, ends = _spans(self._views.i32, endsAt, namesAt, size, number)
         encoded = _cut(self._views.arrow, starts, ends).dictionary_encode()
         names = [name.decode("utf-8", "replace") for name in encoded.dictionary.to_pylist()]
@@ -308,10 +283,7 @@ class _FrameBatch:
 
 
 def _concatenated(view: Numbers, at: Numbers, counts: Numbers, starts: Numbers) -> Numbers:
-    """Return the concatenation of slices of a view: so many numbers from each of these indexes.
-
-    :param starts: where each slice begins in the result.
-    """
+    """Return slices of a view, so many numbers from each index, concatenated; each begins there in the result."""
     total = int(starts[-1] + counts[-1])
     if total >= _LONG * len(at):
         pieces = [view[start : start + count] for start, count in zip(at.tolist(), counts.tolist(), strict=True)]
@@ -331,7 +303,6 @@ def _at(column: Numbers, rows: Numbers | None) -> Numbers:
 
 
 def _same(text: str, number: int) -> pa.Array:
-    """Return a column with the same text for every record."""
     if number <= _SAME and len(text) <= _SHORT:
         return _repeated(text).slice(0, number)
     return pa.repeat(pa.scalar(text, pa.string()), number)
@@ -343,7 +314,6 @@ def _repeated(text: str) -> pa.Array:
 
 
 def _named(names: pa.DictionaryArray, entries: Numbers) -> pa.Array:
-    """Return the name of each record's entry."""
     if len(names.dictionary) == 1:
         return _same(names.dictionary[0].as_py(), len(entries))
     return names.dictionary_decode().take(pa.array(entries))

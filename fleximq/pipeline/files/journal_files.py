@@ -33,11 +33,8 @@ class TopicBounds(NamedTuple):
 
 
 class JournalFiles:
-    """The journal in one folder; ``id`` is the journal's. Used by one thread.
-
-    Every method raises :class:`OSError` if a file cannot be read.
-
-    :raises JournalError: the folder is no journal.
+    """The journal in one folder, which has the ``id``; for one thread. Raises JournalError if the folder is no journal;
+    every method raises OSError if a file cannot be read.
     """
 
     def __init__(self, path: str, files: Files | None = None) -> None:
@@ -89,11 +86,8 @@ class JournalFiles:
             self._folder.close()
 
     def advance(self, start: int, end: int, records: int | None, size: int | None) -> Distance:
-        """Return the offset after so many records and so many bytes of frames from ``start`` on, at least one record.
-
-        Counts records of all topics. Of a transaction, the bytes of all its staged frames count.
-
-        :param end: maximum offset of the result.
+        """Return the offset, at most ``end``, after so many records and bytes of frames from ``start`` on, at least one
+        record. Counts records of all topics; of a transaction, the bytes of all its staged frames.
         """
         limit = self.end().position
         counter = DistanceCounter(start, end, records, size)
@@ -118,21 +112,13 @@ class JournalFiles:
 
     def _length(self, found: CompleteFrame, limit: int) -> int:
         """Return the number of bytes to read for a frame's records."""
-        header = found.header
-        if header.kind != FrameKind.TRANSACTION:
-            return header.length
-        return header.length + sum(self._stagedLength(each, limit) for each in decodeTransaction(*found).staged)
-
-    def _stagedLength(self, position: int, limit: int) -> int:
-        header = self._folder.header(position, limit)
-        return 0 if header is None else header.length
+        staged = decodeTransaction(*found).staged if found.header.kind == FrameKind.TRANSACTION else ()
+        headers = [found.header, *(self._folder.header(each, limit) for each in staged)]
+        return sum(header.length for header in headers if header is not None)
 
     def segments(self, unfinished: bool = False) -> list[Slice]:
-        """Return a slice for each finished segment, in order: all but the last one.
-
-        Neighbouring segments have consecutive offsets.
-
-        :param unfinished: whether the committed part of the last segment is returned too, if it has records.
+        """Return a slice for each finished segment, in order and with consecutive offsets: all but the last one. With
+        ``unfinished`` the committed part of that is returned too, if it has records.
         """
         last = self.end()
         try:
@@ -177,12 +163,9 @@ class JournalFiles:
         since: int = NEVER,
         sliceBytes: int = SLICE_BYTES,
     ) -> list[Slice]:
-        """Divide the records with offsets from ``start`` up to before ``end`` among tasks, balanced by bytes.
-
-        Skips segments that have none of these topics or are older than ``since`` (microseconds since 1970).
-
-        :param parts: minimum number of slices, as far as the journal can be divided (64 KiB).
-        :param sliceBytes: approximate maximum bytes of a slice.
+        """Divide the records with offsets from ``start`` up to before ``end`` among tasks, balanced by bytes: into at
+        least so many ``parts`` of 64 KiB or more, and about ``sliceBytes`` at most. Skips segments that have none of
+        these topics or are older than ``since`` (microseconds since 1970).
         """
         if start >= end:
             return []
@@ -216,11 +199,8 @@ def _without(lookup: SegmentLookup, topics: Topics | None) -> bool:
 
 
 def _spans(segments: list[tuple[Extent, SegmentLookup]], end: int) -> list[tuple[int, int]]:
-    """Return the first offset of each segment, and the offset after its last.
-
+    """Return the first offset of each segment, and the offset after its last; ``end`` is the journal's next offset.
     Without an index the frames at either end may be damaged; then the neighbours delimit the segment.
-
-    :param end: the next offset of the journal.
     """
     behind, nexts = end, []
     for _, lookup in reversed(segments):
@@ -256,11 +236,8 @@ def readSlice(
     missing: Callable[[Missing], None],
     files: Files | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the selected records of a slice as batches of columns, ordered by offset.
-
-    :param missing: called with missing records; its exceptions end the read.
-    :raises JournalError: the journal is gone, or is another one.
-    :raises OSError: a file cannot be read.
+    """Yield the selected records of a slice as batches of columns, ordered by offset. Exceptions of ``missing`` end the
+    read. Raises JournalError if the journal is gone, or is another one, and OSError if a file cannot be read.
     """
     folder = Folder(slice.path, files)
     if folder.id != slice.journal:

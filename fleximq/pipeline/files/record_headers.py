@@ -37,7 +37,6 @@ def keyColumn(headers: pa.Array) -> pa.Array:
 
 
 def _size(headers: pa.Array) -> int:
-    """Return the total size in bytes."""
     ends = np.frombuffer(headers.buffers()[1], np.int32)
     return int(ends[headers.offset + len(headers)] - ends[headers.offset])
 

@@ -5,7 +5,9 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
-#: All default columns in order, for Arrow.
+from fleximq.pipeline.payloads.ddl import typeWritten
+
+#: The default columns in order.
 SCHEMA = pa.schema(
     [
         ("journal", pa.string()),
@@ -19,33 +21,19 @@ SCHEMA = pa.schema(
         ("value", pa.binary()),
     ]
 )
-#: The same for Spark.
-DDL = {
-    "journal": "STRING",
-    "topic": "STRING",
-    "offset": "BIGINT",
-    "timestamp": "TIMESTAMP",
-    "publisher": "BIGINT",
-    "dialect": "STRING",
-    "headers": "MAP<STRING, STRING>",
-    "key": "BINARY",
-    "value": "BINARY",
-}
-COLUMNS = tuple(DDL)
-#: Columns that are read only if named, for Arrow and for Spark.
-_NAMED = pa.schema([("content", pa.int32())])
-_NAMED_DDL = {"content": "INT"}
-#: All columns that can be named.
-ALL_COLUMNS = (*COLUMNS, *_NAMED_DDL)
+COLUMNS = tuple(SCHEMA.names)
+#: All columns, those at the end only if they are named.
+_ALL = SCHEMA.append(pa.field("content", pa.int32()))
+ALL_COLUMNS = tuple(_ALL.names)
 _NO_MORE: Mapping[str, str] = MappingProxyType({})
 
 
 def schemaOf(columns: Sequence[str]) -> pa.Schema:
     """Return the Arrow schema of these columns, in this order."""
-    return pa.schema([(SCHEMA if name in DDL else _NAMED).field(name) for name in columns])
+    return pa.schema([_ALL.field(name) for name in columns])
 
 
 def ddlOf(columns: Sequence[str], made: Mapping[str, str] = _NO_MORE) -> str:
     """Return the schema of these columns as Spark's DDL; ``made``: types of additional columns."""
-    types = {**DDL, **_NAMED_DDL, **made}
+    types = {**{field.name: typeWritten(field.type) for field in _ALL}, **made}
     return ", ".join(f"{name} {types[name]}" for name in columns)

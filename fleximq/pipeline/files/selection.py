@@ -26,9 +26,8 @@ class SegmentRange(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """The part of a journal that one task reads: offsets from ``start`` up to before ``end`` in these pieces.
-
-    ``limit`` is the durable end when the slice was made, as a position.
+    """The part of a journal that one task reads: offsets from ``start`` up to before ``end`` in these pieces. ``limit``
+    is the durable end when the slice was made, as a position.
     """
 
     path: str
@@ -47,9 +46,8 @@ class Slice(NamedTuple):
 def divided(
     pieces: Iterable[tuple[SegmentRange, Sequence[tuple[int, int]]]], parts: int
 ) -> list[tuple[SegmentRange, ...]]:
-    """Divide segment ranges into this many groups of about equal size, or fewer if they cannot be cut so small.
-
-    :param pieces: each with the positions at which it may be cut, and the offsets that begin there.
+    """Divide segment ranges into so many groups of about equal size, or fewer if they cannot be cut so small. Each has
+    the positions at which it may be cut, and the offsets that begin there.
     """
     pieces = list(pieces)
     total = sum(piece.until - piece.position for piece, _ in pieces)
@@ -132,9 +130,8 @@ def _matching(levels: tuple[str, ...]) -> Callable[[str], bool]:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Records of some topics, with offsets from ``start`` and times from ``since`` on, up to but without the ends.
-
-    Times are microseconds since 1970.
+    """Records of some topics, with offsets from ``start`` and times from ``since`` (microseconds since 1970) on, up to
+    but without the ends.
     """
 
     topics: Topics = Topics()

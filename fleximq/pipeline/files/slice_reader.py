@@ -32,10 +32,8 @@ class FrameBlock(NamedTuple):
 def frameBlocks(
     window: Window, start: int, until: int, damaged: Callable[[str], None], size: int = BLOCK_BYTES
 ) -> Iterator[FrameBlock]:
-    """Yield the frames from one position, where a frame begins, up to another.
-
-    :param damaged: called with the reason why the bytes after the last complete frame are not a frame.
-    :raises OSError: the file cannot be read.
+    """Yield the frames from one position, where a frame begins, up to another; raises OSError. ``damaged`` is called
+    with the reason why the bytes after the last complete frame are not a frame.
     """
     position, until = start, min(until, window.end)
     segment: int | None = None
@@ -81,16 +79,14 @@ def _headerAt(buffer: memoryview, at: int, position: int, segment: int | None) -
 
 
 def _nextPosition(header: FrameHeader, frame: memoryview) -> int:
-    """Return the position of the next frame."""
     if header.kind != FrameKind.REMOVED:
         return header.position + header.length
     return decodeRemoved(header, frame)
 
 
 def frameFrom(window: Window, position: int, until: int) -> int:
-    """Return the position of the first frame from a former frame's position on, ``until`` if there are no more.
-
-    If the segment was rewritten since, the frame may have been removed.
+    """Return the position of the first frame from a former frame's position on, ``until`` if there are no more: if the
+    segment was rewritten since, the frame may have been removed.
     """
     try:
         _headerAt(window.at(position, HEADER_BYTES), 0, position, None)
@@ -113,9 +109,8 @@ _RECORDS = (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS)
 
 
 class Missing(NamedTuple):
-    """A range of offsets, from ``first`` up to before ``next``, with possibly missing records; ``why`` is a clause.
-
-    ``lost`` is True for damage, False for removal by retention.
+    """Offsets from ``first`` up to before ``next`` with possibly missing records; ``why`` is a clause. ``lost`` is True
+    for damage, False for removal by retention.
     """
 
     first: int
@@ -128,10 +123,7 @@ class Missing(NamedTuple):
 
 
 class SliceReader:
-    """Reads a slice, once.
-
-    :param missing: called with missing records.
-    """
+    """Reads a slice, once; calls ``missing`` with missing records."""
 
     def __init__(self, folder: Folder, slice: Slice, missing: Callable[[Missing], None]) -> None:
         self._folder = folder
@@ -141,11 +133,7 @@ class SliceReader:
         self._why = ""
 
     def batches(self, columns: Sequence[str], selection: Selection) -> Iterator[pa.RecordBatch]:
-        """Yield the selected records of the slice as batches of columns, ordered by offset.
-
-        :raises JournalError: raised by ``missing``.
-        :raises OSError: a file cannot be read.
-        """
+        """Yield the selected records as batches of columns, ordered by offset; raises OSError and as ``missing``."""
         selection = selection.within(self._slice.start, self._slice.end)
         for buffer, places in self._frames():
             yield from decodeFrames(buffer, places, columns, self._slice.journal, selection)
@@ -258,9 +246,7 @@ class SliceReader:
     # -- missing records ---------------------------------------------------------------------------
 
     def _noteDamage(self, why: str) -> None:
-        """Remember why the bytes after the last complete frame are not a frame; the next frame delimits the missing
-        records.
-        """
+        """Remember why no frame follows the last complete one; the next frame delimits the missing records."""
         self._why = self._why or why
 
     def _continueAt(self, offset: int) -> None:
@@ -274,19 +260,14 @@ class SliceReader:
         self._why = ""
         if joined:
             self._thinned(first, next)
-            self._next = max(self._next, next)
-            return
-        first, end = max(self._next, self._slice.start), min(next, self._slice.end)
-        if first < end:
-            self._missing(Missing(first, end, "retention has removed them while they were being read"))
+        else:
+            self._lost(self._next, next, "retention has removed them while they were being read")
         self._next = max(self._next, next)
 
     def _thinned(self, first: int, next: int) -> None:
-        first, next = max(first, self._slice.start), min(next, self._slice.end)
-        if first < next:
-            self._missing(Missing(first, next, "retention has taken some of them out", lost=False))
+        self._lost(first, next, "retention has taken some of them out", lost=False)
 
-    def _lost(self, first: int, next: int, why: str) -> None:
+    def _lost(self, first: int, next: int, why: str, lost: bool = True) -> None:
         first, next = max(first, self._slice.start), min(next, self._slice.end)
         if first < next:
-            self._missing(Missing(first, next, why))
+            self._missing(Missing(first, next, why, lost))

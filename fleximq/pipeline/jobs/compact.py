@@ -5,43 +5,23 @@ without Spark.
 from argparse import ArgumentParser, Namespace
 
 from fleximq.config import option_values
-from fleximq.pipeline.command.job import Job, JobContext, addTables, duration, option, positiveNumber
+from fleximq.pipeline.command.job import Job, addTables, duration, option, positiveNumber
+from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.lake.table.file_names import tablesOf
 
 
 def _prepare(parser: ArgumentParser) -> None:
     addTables(parser)
-    option(
-        parser,
-        "--target-bytes",
-        read=option_values.size,
-        metavar="SIZE",
-        default=128 << 20,
-        help="approximate size of merged files; files of less than half of it are merged (128MiB)",
-    )
-    option(
-        parser,
-        "--older-than",
-        read=duration,
-        metavar="AGE",
-        default=3_600_000_000,
-        help="skip partitions that changed more recently, e.g. 1h (the default)",
-    )
-    option(
-        parser,
-        "--many",
-        read=positiveNumber,
-        metavar="NUMBER",
-        default=100,
-        help="... unless they have so many small files (100)",
-    )
+    words = "approximate size of merged files; files of less than half of it are merged (128MiB)"
+    option(parser, "--target-bytes", "SIZE", words, option_values.size, default=128 << 20)
+    words = "skip partitions that changed more recently, e.g. 1h (the default)"
+    option(parser, "--older-than", "AGE", words, duration, default=3_600_000_000)
+    words = "... unless they have so many small files (100)"
+    option(parser, "--many", "NUMBER", words, positiveNumber, default=100)
 
 
-def _run(arguments: Namespace, run: JobContext) -> None:
-    """Compact the tables.
-
-    :raises PipelineError: a table cannot be written, or is of a format that compacts itself.
-    """
+def _run(arguments: Namespace, run: JobRun) -> None:
+    """Compact the tables; raises PipelineError if a table cannot be written, or is of a format that compacts itself."""
     # Imports of pyarrow are not needed for --help.
     from fleximq.pipeline.lake.compaction import compact
     from fleximq.pipeline.lake.table.table_log import CompactionGoal
@@ -59,4 +39,4 @@ def _run(arguments: Namespace, run: JobContext) -> None:
             break
 
 
-COMPACT = Job("compact", "Merge the small files of lake tables into large ones.", _prepare, _run)
+COMPACT = Job(_prepare, _run)

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from fleximq.config import option_values
-from fleximq.pipeline.command.job import Job, JobContext, addSource, option, sourceOptions
-from fleximq.pipeline.errors import OptionRefused, PipelineError
+from fleximq.pipeline.command.job import Job, addSource, lowered, option, sourceOptions
+from fleximq.pipeline.command.job_run import JobRun
+from fleximq.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from fleximq.pipeline.files.selection import Selection
@@ -26,15 +26,11 @@ _FORMATS = ("table", "json")
 
 def _prepare(parser: ArgumentParser) -> None:
     addSource(parser)
-    option(parser, "--lake", read=option_values.text, metavar="FOLDER", help="lake tables, described as well")
-    option(parser, "--format", read=_lower, choices=_FORMATS, default="table", help="the output format")
+    option(parser, "--lake", "FOLDER", "lake tables, described as well")
+    option(parser, "--format", None, "the output format", lowered, choices=_FORMATS, default="table")
 
 
-def _lower(name: str, value: object) -> str:
-    return option_values.text(name, value).lower()
-
-
-def _run(arguments: Namespace, run: JobContext) -> None:
+def _run(arguments: Namespace, run: JobRun) -> None:
     try:
         import numpy  # noqa: F401
         import pyarrow  # noqa: F401
@@ -55,7 +51,7 @@ def _run(arguments: Namespace, run: JobContext) -> None:
         _write(facts, run)
 
 
-def _journals(given: dict[str, str], run: JobContext) -> Facts:
+def _journals(given: dict[str, str], run: JobRun) -> Facts:
     """Return the journals and the summaries of their topics; damaged records are reported and skipped."""
     from dataclasses import replace
 
@@ -83,7 +79,7 @@ def _journals(given: dict[str, str], run: JobContext) -> Facts:
     return {"journals": found, "topics": topics}
 
 
-def _batches(parts: "Sequence[SlicePartition]", wanted: "Selection", words: str, run: JobContext) -> Iterator[Any]:
+def _batches(parts: "Sequence[SlicePartition]", wanted: "Selection", words: str, run: JobRun) -> Iterator[Any]:
     """Yield all records of some partitions, and show the progress; ends early if the run is stopped."""
     from fleximq.pipeline.query.journal_sample import COLUMNS
     from fleximq.pipeline.reader.journals import read
@@ -113,7 +109,6 @@ def _facts(journal: str, name: str, topic: "TopicSummary") -> Facts:
 
 
 def _groups(options: dict[str, str]) -> list[Facts]:
-    """Return the progress of the brokers' consumer groups."""
     from fleximq.pipeline.broker_link import Place
     from fleximq.pipeline.lag import groups
 
@@ -124,18 +119,13 @@ def _groups(options: dict[str, str]) -> list[Facts]:
 
 
 def _tables(lake: str) -> Iterator[Facts]:
-    """Yield the contents of each lake table by journal."""
     from fleximq.pipeline.lake.completeness import ranges
     from fleximq.pipeline.lake.table.columns import readColumns
-    from fleximq.pipeline.lake.table.file_names import OWN
+    from fleximq.pipeline.lake.table.file_names import tableNames
     from fleximq.pipeline.lake.table.format import formatOf
     from fleximq.pipeline.payloads.ddl import written
 
-    try:
-        names = sorted(name for name in os.listdir(lake) if os.path.isdir(f"{lake}/{name}/{OWN}"))
-    except OSError as error:
-        raise OptionRefused(f"the lake {lake} cannot be read: {(error.strerror or str(error)).lower()}") from error
-    for name in names:
+    for name in tableNames(lake):
         table = f"{lake}/{name}"
         columns = readColumns(table)
         yield {
@@ -161,8 +151,7 @@ def _time(microseconds: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _write(facts: Facts, run: JobContext) -> None:
-    """Write the facts as one table for each kind of them."""
+def _write(facts: Facts, run: JobRun) -> None:
     if "journals" in facts:
         _section(run, "Journals", ("journal", "at", "first", "next"), facts["journals"])
         several = len(facts["journals"]) > 1
@@ -178,7 +167,7 @@ def _write(facts: Facts, run: JobContext) -> None:
         _section(run, "Their columns", ("table", "schema"), facts["tables"])
 
 
-def _section(run: JobContext, title: str, names: Sequence[str], rows: Sequence[Facts]) -> None:
+def _section(run: JobRun, title: str, names: Sequence[str], rows: Sequence[Facts]) -> None:
     from fleximq.pipeline.query.query_output import aligned
 
     run.out.write(f"{title}\n\n")
@@ -191,7 +180,4 @@ def _section(run: JobContext, title: str, names: Sequence[str], rows: Sequence[F
     run.out.write("\n")
 
 
-#: The job.
-DESCRIBE = Job(
-    "describe", "Show journals, topics, the shape of their payloads, and the progress of readers.", _prepare, _run, True
-)
+DESCRIBE = Job(_prepare, _run, True)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fleximq.config import option_values
 from fleximq.errors import SettingError
-from fleximq.pipeline.command.job import Job, JobContext, addTables, duration, option
+from fleximq.pipeline.command.job import Job, addTables, duration, option
+from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.lake.table.file_names import tablesOf
 from fleximq.values.patterns import anyOf
@@ -41,22 +42,15 @@ def keep(name: str, value: object) -> Keep:
 
 def _prepare(parser: ArgumentParser) -> None:
     addTables(parser)
-    option(
-        parser,
-        "--keep",
-        read=keep,
-        metavar="[PATTERN=]AGE",
-        action="append",
-        help="keep the topics that match for so long, or all others: 90d, news.*=30d; may be repeated, the first "
-        "pattern that matches counts",
+    words = (
+        "keep the topics that match for so long, or all others: 90d, news.*=30d; may be repeated, the first pattern "
+        "that matches counts"
     )
+    option(parser, "--keep", "[PATTERN=]AGE", words, keep, action="append")
 
 
-def _run(arguments: Namespace, run: JobContext) -> None:
-    """Remove old days from the tables.
-
-    :raises PipelineError: a table cannot be written.
-    """
+def _run(arguments: Namespace, run: JobRun) -> None:
+    """Remove old days from the tables; raises PipelineError if a table cannot be written."""
     # Imports of pyarrow are not needed for --help.
     from fleximq.pipeline.lake.expiration import expireDays
 
@@ -73,7 +67,7 @@ def _run(arguments: Namespace, run: JobContext) -> None:
             break
 
 
-def _sayUnmatched(rules: "Sequence[Rule]", tables: Sequence[str], run: JobContext) -> None:
+def _sayUnmatched(rules: "Sequence[Rule]", tables: Sequence[str], run: JobRun) -> None:
     """Report patterns that match no topic of the tables: they may be misspelled, so that the rule has no effect."""
     from fleximq.pipeline.lake.expiration import topicsOf
 
@@ -86,4 +80,4 @@ def _sayUnmatched(rules: "Sequence[Rule]", tables: Sequence[str], run: JobContex
             run.writeLine(f"--keep {pattern}=... matches no topic of {', '.join(tables)}")
 
 
-EXPIRE = Job("expire", "Remove old days from lake tables.", _prepare, _run)
+EXPIRE = Job(_prepare, _run)

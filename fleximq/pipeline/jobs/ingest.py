@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any
 from fleximq.config import option_values
 from fleximq.pipeline.command.job import (
     Job,
-    JobContext,
     addSource,
+    addStart,
+    addStream,
     checkSource,
-    duration,
+    flag,
     interval,
     option,
     place,
     positiveNumber,
-    sourceOptions,
-    streamStart,
+    sourceAlone,
 )
+from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 FORMATS = ("parquet", "delta", "iceberg")
 #: Default approximate size of a batch in bytes of journals, and of a task.
 BATCH_BYTES, TASK_BYTES = 1 << 30, 32 << 20
-_BROKER = ("url", "token", "caFile", "certFile", "keyFile")
 
 
 def prepare(parser: ArgumentParser) -> None:
@@ -45,78 +45,31 @@ def prepare(parser: ArgumentParser) -> None:
 
 
 def _addTables(group: Any) -> None:
-    text = option_values.text
-    option(group, "--lake", read=text, metavar="FOLDER", help="the folder in which each table has its own")
-    option(
-        group,
-        "--table",
-        read=_table,
-        action="append",
-        metavar="NAME=PATTERN[,PATTERN][:FORMAT]",
-        help="a table of the topics that match, payloads read as messagepack, json, text or raw (raw); may be "
-        "repeated; without any, all topics become the table 'messages'",
+    option(group, "--lake", "FOLDER", "the folder in which each table has its own")
+    words = (
+        "a table of the topics that match, payloads read as messagepack, json, text or raw (raw); may be repeated; "
+        "without any, all topics become the table 'messages'"
     )
-    option(group, "--decode", read=text, metavar="FORMAT", help="the format of payloads, for tables without one")
-    option(
-        group,
-        "--schema",
-        read=text,
-        metavar="DDL",
-        help="the columns of payloads, for tables without a schema, e.g. 'at TIMESTAMP, celsius DOUBLE'; by "
-        "default they are inferred",
+    option(group, "--table", "NAME=PATTERN[,PATTERN][:FORMAT]", words, _table, action="append")
+    option(group, "--decode", "FORMAT", "the format of payloads, for tables without one")
+    words = (
+        "the columns of payloads, for tables without a schema, e.g. 'at TIMESTAMP, celsius DOUBLE'; by default they "
+        "are inferred"
     )
-    option(group, "--format", read=_format, default="parquet", metavar="FORMAT", help=f"{', '.join(FORMATS)} (parquet)")
+    option(group, "--schema", "DDL", words)
+    option(group, "--format", "FORMAT", f"{', '.join(FORMATS)} (parquet)", _format, default="parquet")
 
 
 def _addPace(group: Any) -> None:
-    text = option_values.text
-    option(
-        group,
-        "--checkpoint",
-        read=text,
-        metavar="FOLDER",
-        help="the folder of Spark's checkpoint (_fleximq/checkpoint in the lake)",
-    )
-    option(
-        group,
-        "--trigger",
-        read=duration,
-        default=1_000_000,
-        metavar="TIME",
-        help="how often it looks for messages (1s)",
-    )
-    option(group, "--once", action="store_true", help="end after the messages that exist now")
-    option(group, "--max-offsets", read=positiveNumber, metavar="NUMBER", help="the most messages of a batch")
-    option(
-        group,
-        "--max-bytes",
-        read=option_values.size,
-        default=BATCH_BYTES,
-        metavar="SIZE",
-        help="about the most bytes of journals of a batch (1GiB)",
-    )
-    option(
-        group,
-        "--starting",
-        read=streamStart,
-        default="earliest",
-        metavar="WHERE",
-        help="the start of a new query: earliest, latest or an offset (earliest)",
-    )
-    option(
-        group,
-        "--allow-data-loss",
-        action="store_true",
-        help="continue after messages that are damaged or removed before they were read, and record gaps",
-    )
-    option(group, "--consumer-group", read=text, metavar="NAME", help="report progress to the brokers as group NAME")
-    option(
-        group,
-        "--lag-url",
-        read=place,
-        metavar="URL",
-        help="the broker to report to, if its journal is read as a folder",
-    )
+    addStream(group, "_fleximq/checkpoint in the lake", 1_000_000)
+    addStart(group)
+    option(group, "--max-offsets", "NUMBER", "the most messages of a batch", positiveNumber)
+    words = "about the most bytes of journals of a batch (1GiB)"
+    option(group, "--max-bytes", "SIZE", words, option_values.size, default=BATCH_BYTES)
+    words = "continue after messages that are damaged or removed before they were read, and record gaps"
+    flag(group, "--allow-data-loss", words)
+    option(group, "--consumer-group", "NAME", "report progress to the brokers as group NAME")
+    option(group, "--lag-url", "URL", "the broker to report to, if its journal is read as a folder", place)
 
 
 def _table(name: str, written: object) -> "TableSpec":
@@ -132,12 +85,8 @@ def _format(name: str, written: object) -> str:
     return text
 
 
-def run(arguments: Namespace, run: JobContext) -> None:
-    """Ingest until stopped, or until all messages are ingested.
-
-    :raises OptionRefused: an option is missing or invalid.
-    :raises LakeRefused: a table cannot be written, or is damaged.
-    """
+def run(arguments: Namespace, run: JobRun) -> None:
+    """Ingest until stopped, or all is ingested; raises OptionRefused or LakeRefused."""
     if not arguments.lake:
         raise OptionRefused("--lake FOLDER is needed: it says where the tables go")
     from fleximq.pipeline.lake.ingest_driver import TableIngest
@@ -162,7 +111,6 @@ def run(arguments: Namespace, run: JobContext) -> None:
 
 @contextmanager
 def _ownCheckpoint(lake: str) -> Iterator[str]:
-    """Hold the lake's own checkpoint for one query."""
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.lake.table.lock import writerLock
 
@@ -203,10 +151,9 @@ def _completed(spec: "TableSpec", decode: str | None, schema: str | None) -> "Ta
 
 
 def _source(arguments: Namespace, specs: "list[TableSpec]") -> dict[str, str]:
-    """Return the options of the source of the stream."""
     from fleximq.pipeline.lake.table.table_spec import topicPatterns
 
-    options = sourceOptions(arguments)
+    options = sourceAlone(arguments)
     patterns = topicPatterns(specs)
     if patterns and not {"subscribe", "topics"} & set(options):
         options["topics"] = ",".join(patterns)
@@ -218,13 +165,10 @@ def _source(arguments: Namespace, specs: "list[TableSpec]") -> dict[str, str]:
     }
     if arguments.max_offsets:
         options["maxOffsetsPerTrigger"] = str(arguments.max_offsets)
-    if "path" in options:
-        options = {name: value for name, value in options.items() if name not in _BROKER}
     return options
 
 
 def _reporter(arguments: Namespace, options: Mapping[str, str]) -> "Reporter | None":
-    """Return the reporter of the ingest's progress to brokers."""
     if arguments.consumer_group is None:
         return None
     from fleximq.pipeline.broker_link import Place
@@ -238,4 +182,4 @@ def _reporter(arguments: Namespace, options: Mapping[str, str]) -> "Reporter | N
     return Reporter(arguments.consumer_group, [Place.of(brokers, url) for url in urls])
 
 
-INGEST = Job("ingest", "Write topics to lake tables, once or continuously.", prepare, run)
+INGEST = Job(prepare, run)

@@ -12,21 +12,14 @@ import re
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fleximq.config import option_values
 from fleximq.errors import SettingError
 from fleximq.pipeline.broker_link import BrokerLink, Place
-from fleximq.pipeline.command.job import (
-    Job,
-    JobContext,
-    addSource,
-    brokerOptions,
-    checkSource,
-    option,
-    place,
-    sourceOptions,
-)
+from fleximq.pipeline.command.job import BROKER, Job, addSource, brokerOptions, checkSource, option, place, sourceAlone
+from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.jobs.replay_schedule import ReplaySchedule
 from fleximq.pipeline.jobs.replay_source import Origin, ReplayFilter, ReplaySlice, ofJournals, ofLake
@@ -37,7 +30,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-_BROKERS = ("url", "token", "caFile", "certFile", "keyFile")
 _NAMED = re.compile(r"\{\w+\}")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
@@ -45,37 +37,27 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 def prepare(parser: ArgumentParser) -> None:
     """Add the options."""
     addSource(parser)
-    add = option
-    group = parser.add_argument_group("source")
-    text = option_values.text
-    add(
-        group,
-        "--lake",
-        read=text,
-        metavar="TABLE",
-        help="the folder of a table that ingest has made, to read instead",
-    )
-    add(group, "--sealed", read=text, metavar="FOLDER", help="sealed history, read together with the journal")
-    add(group, "--from", read=_point, metavar="WHERE", help="the first: an offset, or a time as in ISO 8601 (earliest)")
-    add(group, "--to", read=_point, metavar="WHERE", help="before this offset or time (the present end)")
-    add(group, "--where", read=text, metavar="SQL", help='only rows for which this holds, e.g. "publisher = 1004"')
-    group = parser.add_argument_group("destination and schedule")
-    add(group, "--into", read=place, metavar="URL", help="the broker to publish at; required")
-    add(group, "--into-token", read=text, metavar="TOKEN", help="a token for that broker")
-    add(group, "--into-ca-file", read=text, metavar="FILE", help="the certificates of its authority, as PEM")
-    add(group, "--into-cert-file", read=text, metavar="FILE", help="the client certificate for it, as PEM")
-    add(group, "--into-key-file", read=text, metavar="FILE", help="the key of that certificate, as PEM")
-    add(group, "--to-topic", read=text, default="{topic}", metavar="TOPIC",
-        help="the topic to publish to; {topic} is the original one ({topic})")  # fmt: skip
-    add(group, "--rate", read=_number, metavar="N", help="messages a second; as fast as possible by default")
-    add(group, "--speed", read=_number, metavar="N", help="in the original rhythm, 1, or N times as fast")
-    add(group, "--name", read=text, metavar="NAME", help="of the replay (derived from its options)")
-    add(group, "--state", read=text, metavar="FOLDER",
-        help="the folder of its progress (fleximq/replay in $XDG_STATE_HOME, or in ~/.local/state)")  # fmt: skip
+    add = partial(option, parser.add_argument_group("source"))
+    add("--lake", "TABLE", "the folder of a table that ingest has made, to read instead")
+    add("--sealed", "FOLDER", "sealed history, read together with the journal")
+    add("--from", "WHERE", "the first: an offset, or a time as in ISO 8601 (earliest)", _point)
+    add("--to", "WHERE", "before this offset or time (the present end)", _point)
+    add("--where", "SQL", 'only rows for which this holds, e.g. "publisher = 1004"')
+    add = partial(option, parser.add_argument_group("destination and schedule"))
+    add("--into", "URL", "the broker to publish at; required", place)
+    add("--into-token", "TOKEN", "a token for that broker")
+    add("--into-ca-file", "FILE", "the certificates of its authority, as PEM")
+    add("--into-cert-file", "FILE", "the client certificate for it, as PEM")
+    add("--into-key-file", "FILE", "the key of that certificate, as PEM")
+    add("--to-topic", "TOPIC", "the topic to publish to; {topic} is the original one ({topic})", default="{topic}")
+    add("--rate", "N", "messages a second; as fast as possible by default", _number)
+    add("--speed", "N", "in the original rhythm, 1, or N times as fast", _number)
+    add("--name", "NAME", "of the replay (derived from its options)")
+    words = "the folder of its progress (fleximq/replay in $XDG_STATE_HOME, or in ~/.local/state)"
+    add("--state", "FOLDER", words)
 
 
 def _point(name: str, written: object) -> Point:
-    """Read an offset or a time."""
     text = str(written)
     read = pointsOf if text.isdigit() or text in ("earliest", "latest") else timesOf
     try:
@@ -91,11 +73,8 @@ def _number(name: str, written: object) -> float:
     return number
 
 
-def run(arguments: Namespace, run: JobContext) -> None:
-    """Publish the remaining rows.
-
-    :raises OptionRefused: an option is missing or invalid.
-    """
+def run(arguments: Namespace, run: JobRun) -> None:
+    """Publish the remaining rows; raises OptionRefused if an option is missing or invalid."""
     if not arguments.into:
         raise OptionRefused("--into URL is needed: the broker to publish at")
     if arguments.rate and arguments.speed:
@@ -104,7 +83,7 @@ def run(arguments: Namespace, run: JobContext) -> None:
         raise OptionRefused("--to-topic is empty")
     if unknown := _NAMED.search(arguments.to_topic.replace("{topic}", "")):
         raise OptionRefused(f"--to-topic has {unknown[0]}, but only {{topic}} is replaced")
-    source = {} if arguments.lake else _source(arguments)
+    source = {} if arguments.lake else sourceAlone(arguments)
     if arguments.lake and (arguments.journal or arguments.url or arguments.sealed):
         raise OptionRefused("--lake excludes --journal, --url and --sealed")
     start, end = getattr(arguments, "from") or EARLIEST, arguments.to or LATEST
@@ -112,7 +91,7 @@ def run(arguments: Namespace, run: JobContext) -> None:
         raise OptionRefused("--from is not before --to: no message is between them")
     into = _into(arguments)
     what = {
-        "source": {name: value for name, value in source.items() if name not in _BROKERS[1:]} or arguments.lake,
+        "source": {name: value for name, value in source.items() if name not in BROKER[1:]} or arguments.lake,
         "sealed": arguments.sealed,
         "topics": [arguments.subscribe, arguments.topics],
         "from": [start.kind.value, start.value],
@@ -147,17 +126,10 @@ def run(arguments: Namespace, run: JobContext) -> None:
         replay.all(ReplaySchedule(arguments.rate, arguments.speed))
 
 
-def _source(arguments: Namespace) -> dict[str, str]:
-    source = sourceOptions(arguments)
-    if "path" in source:
-        source = {name: value for name, value in source.items() if name not in _BROKERS}
-    return source
-
-
 def _into(arguments: Namespace) -> dict[str, str]:
     """Return the options of the sink; credentials of the source apply here too, unless others are given."""
     given = (arguments.into_token, arguments.into_ca_file, arguments.into_cert_file, arguments.into_key_file)
-    options = {name: value for name, value in zip(_BROKERS[1:], given, strict=True) if value is not None}
+    options = {name: value for name, value in zip(BROKER[1:], given, strict=True) if value is not None}
     return {**brokerOptions(arguments), **options, "url": arguments.into, "valueFormat": "original"}
 
 
@@ -165,11 +137,8 @@ def _stateFolder() -> str:
     return f"{os.environ.get('XDG_STATE_HOME') or os.path.expanduser('~/.local/state')}/fleximq/replay"
 
 
-def _look(into: Mapping[str, str], run: JobContext) -> None:
-    """Report the delivery guarantee.
-
-    :raises PipelineError: the broker is away, or refuses the login.
-    """
+def _look(into: Mapping[str, str], run: JobRun) -> None:
+    """Report the delivery guarantee; raises PipelineError if the broker is away, or refuses the login."""
     with BrokerLink(Place.of(into)) as link:
         if link.ask("/broker/about")["journal"] is None:
             run.writeLine(
@@ -178,13 +147,10 @@ def _look(into: Mapping[str, str], run: JobContext) -> None:
 
 
 class Replay:
-    """One replay, from its present progress to its end.
-
-    :param progress: written to ``state`` before each transaction.
-    """
+    """One replay, from its present progress to its end; writes the progress before each transaction."""
 
     def __init__(
-        self, origin: Origin, into: Mapping[str, str], state: ReplayState, progress: ReplayProgress, run: JobContext
+        self, origin: Origin, into: Mapping[str, str], state: ReplayState, progress: ReplayProgress, run: JobRun
     ) -> None:
         self._origin = origin
         self._into = into
@@ -249,4 +215,4 @@ class Replay:
         sink.commit([sink.write(iter(table.to_batches()))])
 
 
-REPLAY = Job("replay", "Publish the messages of a lake or a journal again.", prepare, run)
+REPLAY = Job(prepare, run)

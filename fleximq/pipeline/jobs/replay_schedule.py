@@ -25,10 +25,8 @@ class ScheduledSlice(NamedTuple):
 
 
 class ReplaySchedule:
-    """Computes when rows are due; call it once for all rows, block by block.
-
-    :param rate: rows per second.
-    :param speed: factor to the original rhythm, 1.0 for the same. Without both, all rows are due at once.
+    """Computes when rows are due, at a rate in rows per second or by a factor to the original rhythm; without both all
+    are due at once. Call it once for all rows, block by block.
     """
 
     def __init__(self, rate: float | None = None, speed: float | None = None) -> None:
@@ -39,10 +37,8 @@ class ReplaySchedule:
         self._latest = 0
 
     def slices(self, times: Numbers) -> Iterator[ScheduledSlice]:
-        """Yield the slices of the next rows.
-
-        :param times: their original times, in microseconds. A clock that was set back makes no pause: a row that seems
-            earlier than the one before is due with it.
+        """Yield the slices of the next rows by their original times, in microseconds. A clock that was set back makes
+        no pause: a row that seems earlier than the one before is due with it.
         """
         if not len(times):
             return
@@ -57,7 +53,6 @@ class ReplaySchedule:
             start = stop
 
     def _ticks(self, times: Numbers) -> Numbers:
-        """Return the number of the tick in which each row is due."""
         if self._rate is not None:
             places = self._done + np.arange(len(times))
             self._done += len(times)

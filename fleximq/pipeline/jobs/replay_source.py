@@ -34,21 +34,16 @@ class ReplaySlice(NamedTuple):
 
 
 class ReplayFilter(NamedTuple):
-    """The rows to publish, and their topics.
-
-    ``where`` is a condition in SQL over the source's columns; ``topic`` is the topic to publish to, with ``{topic}``
-    for the original one.
+    """The rows to publish, by a condition in SQL over the source's columns, and their topics, with ``{topic}`` for the
+    original one.
     """
 
     where: str | None = None
     topic: str = "{topic}"
 
     def of(self, rows: "DataFrame") -> "DataFrame":
-        """Return the selected rows for the sink, with their journals, offsets and times.
-
-        Rows for topics where only the broker publishes are left out.
-
-        :raises OptionRefused: the condition is invalid.
+        """Return the selected rows for the sink, with their journals, offsets and times, without those for topics where
+        only the broker publishes. Raises OptionRefused if the condition is invalid.
         """
         from pyspark.errors import PySparkException
         from pyspark.sql import functions as F
@@ -72,10 +67,7 @@ class ReplayFilter(NamedTuple):
 
 
 class Origin:
-    """The source of the rows.
-
-    :param span: returns all rows of some journals in ranges of offsets, or simply all for None.
-    """
+    """The source of the rows; ``span`` returns all rows of some journals in ranges of offsets, or all for None."""
 
     def __init__(
         self, span: "Callable[[Mapping[str, tuple[int, int]] | None], DataFrame]", rowFilter: ReplayFilter
@@ -148,10 +140,7 @@ def _divided(piece: ReplaySlice) -> Iterator[ReplaySlice]:
 def ofJournals(
     spark: "SparkSession", options: Mapping[str, str], start: Point, end: Point, sealed: str | None = None
 ) -> "Callable[[Mapping[str, tuple[int, int]] | None], DataFrame]":
-    """Return a reader of journals, or brokers, by the options of the source.
-
-    :param sealed: the folder of sealed history, which is read together with them.
-    """
+    """Return a reader of journals, or brokers, by the source's options, together with a folder of sealed history."""
     columns = ",".join(ALL_COLUMNS)
     known: list[str] = []
 
@@ -178,7 +167,6 @@ def ofJournals(
 
 
 def _journals(options: Mapping[str, str], sealed: str | None) -> list[str]:
-    """Return the ids of all journals that are read."""
     from fleximq.pipeline.lake.sealed_segments import journalsIn
     from fleximq.pipeline.reader.journals import Journals
     from fleximq.pipeline.reader.source_options import SourceOptions
@@ -202,10 +190,8 @@ def _bound(which: str, point: Point) -> dict[str, str]:
 def ofLake(
     spark: "SparkSession", table: str, topics: Mapping[str, Sequence[str]], start: Point, end: Point
 ) -> "Callable[[Mapping[str, tuple[int, int]] | None], DataFrame]":
-    """Return a reader of a lake table.
-
-    :param topics: names under ``subscribe``, or patterns under ``topics``; all topics without either.
-    :raises OptionRefused: the table does not exist.
+    """Return a reader of a lake table, of topics with names under ``subscribe`` or patterns under ``topics``, or else
+    all; raises OptionRefused if the table does not exist.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F

@@ -10,7 +10,6 @@ import os
 import uuid
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from fleximq.journal.files.file_system import Files, replaceFile
@@ -44,10 +43,8 @@ class ReplayProgress:
 
 
 class ReplayState:
-    """The file of one replay, locked in a ``with`` statement.
-
-    :param folder: the folder of the files of replays.
-    :raises OptionRefused: another process has locked it, it belongs to another replay, or it cannot be read.
+    """The file of one replay, locked in a ``with`` statement; raises OptionRefused if another process has locked it, it
+    belongs to another replay, or it cannot be read.
     """
 
     def __init__(self, folder: str, name: str, what: dict[str, Any]) -> None:
@@ -72,9 +69,7 @@ class ReplayState:
             os.close(self._lock)
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         os.close(self._lock)
 
     def _read(self) -> ReplayProgress:
@@ -90,10 +85,7 @@ class ReplayState:
         return found
 
     def write(self, progress: ReplayProgress) -> None:
-        """Write the progress durably.
-
-        :raises PipelineError: the file cannot be written.
-        """
+        """Write the progress durably; raises PipelineError if the file cannot be written."""
         try:
             replaceFile(Files(), str(self._folder), f"{self._name}.json", json.dumps(asdict(progress)).encode())
         except OSError as error:

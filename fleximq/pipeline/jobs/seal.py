@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from fleximq.config import option_values
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files
 from fleximq.limits import MEBIBYTE
-from fleximq.pipeline.command.job import SOURCE, Job, JobContext, option
+from fleximq.pipeline.command.job import Job, addJournal, flag, option
+from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.pipeline.files.selection import Slice
 
@@ -27,41 +27,15 @@ FILE_BYTES = 256 * MEBIBYTE
 
 
 def _prepare(parser: ArgumentParser) -> None:
-    option(
-        parser,
-        "--journal",
-        metavar="FOLDER",
-        help="the folder of a journal, or a glob of several; may be repeated",
-        action="append",
-        section=SOURCE,
-        read=option_values.text,
-    )
-    option(
-        parser,
-        "--sealed",
-        metavar="FOLDER",
-        help="the folder of sealed segments, with a folder for each journal",
-        read=option_values.text,
-    )
-    option(
-        parser,
-        "--unfinished",
-        action="store_true",
-        help="also seal the present records of the last segment; later ones become another file",
-    )
-    option(
-        parser,
-        "--damaged",
-        action="store_true",
-        help="also seal damaged segments, without the damaged part; else they are skipped",
-    )
+    addJournal(parser)
+    option(parser, "--sealed", "FOLDER", "the folder of sealed segments, with a folder for each journal")
+    words = "also seal the present records of the last segment; later ones become another file"
+    flag(parser, "--unfinished", words)
+    flag(parser, "--damaged", "also seal damaged segments, without the damaged part; else they are skipped")
 
 
-def _run(arguments: Namespace, run: JobContext) -> None:
-    """Seal the remaining segments.
-
-    :raises PipelineError: a segment could not be sealed; the others are.
-    """
+def _run(arguments: Namespace, run: JobRun) -> None:
+    """Seal the remaining segments; raises PipelineError if a segment could not be sealed; the others are."""
     # The parts that need pyarrow are not needed for --help.
     from fleximq.pipeline.lake.sealed_segments import sealedFiles
 
@@ -107,7 +81,7 @@ def _unsealed(journal: "JournalFiles", sealed: Sequence["SealedFile"], unfinishe
     return found
 
 
-def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: JobContext) -> tuple[int, int]:
+def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: JobRun) -> tuple[int, int]:
     """Seal segments, those of a file in one task; return the numbers of sealed and of failed ones."""
     from fleximq.pipeline.lake.segment_export import sealSegments
 
@@ -135,9 +109,8 @@ def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: JobContext) ->
 
 
 def neighbours(segments: Sequence[Slice], files: int) -> list[list[Slice]]:
-    """Return segments in about so many groups of about equal size, each with consecutive offsets.
-
-    A gap in the offsets adds a group; fewer segments make fewer groups.
+    """Return segments in about so many groups of about equal size, each with consecutive offsets; a gap in the offsets
+    adds a group.
     """
     groups: list[list[Slice]] = []
     total = sum(each.bytes for each in segments)
@@ -175,4 +148,4 @@ def _sealing(folder: str) -> Iterator[None]:
         files.close(descriptor)
 
 
-SEAL = Job("seal", "Write the finished segments of a journal to Parquet.", _prepare, _run)
+SEAL = Job(_prepare, _run)

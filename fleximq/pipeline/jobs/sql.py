@@ -5,18 +5,10 @@ from argparse import ArgumentParser, Namespace
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from fleximq.config import option_values
-from fleximq.pipeline.command.job import (
-    Job,
-    JobContext,
-    addSource,
-    checkLake,
-    checkSource,
-    option,
-    positiveNumber,
-    sourceOptions,
-)
+from fleximq.pipeline.command.job import Job, addSource, checkSource, lowered, option, positiveNumber, sourceOptions
+from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
+from fleximq.pipeline.lake.table.file_names import tableNames
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,25 +23,15 @@ _DECODED = ("messagepack", "json", "text", "raw")
 def _prepare(parser: ArgumentParser) -> None:
     parser.add_argument("query", metavar="QUERY", help="e.g. 'select topic, count(*) from messages group by topic'")
     addSource(parser)
-    option(parser, "--sealed", read=option_values.text, metavar="FOLDER", help="sealed history, read with the journal")
-    option(parser, "--lake", read=option_values.text, metavar="FOLDER", help="lake tables, by their names")
-    option(parser, "--decode", read=_lower, choices=_DECODED, help="decode payloads into columns; text by default")
-    option(parser, "--schema", read=option_values.text, metavar="DDL", help="their columns; inferred by default")
-    option(parser, "--format", read=_lower, choices=_FORMATS, default="table", help="the output format")
-    option(
-        parser,
-        "--limit",
-        read=positiveNumber,
-        metavar="ROWS",
-        help=f"the most rows that are written; {LIMIT} for a table by default",
-    )
+    option(parser, "--sealed", "FOLDER", "sealed history, read with the journal")
+    option(parser, "--lake", "FOLDER", "lake tables, by their names")
+    option(parser, "--decode", None, "decode payloads into columns; text by default", lowered, choices=_DECODED)
+    option(parser, "--schema", "DDL", "their columns; inferred by default")
+    option(parser, "--format", None, "the output format", lowered, choices=_FORMATS, default="table")
+    option(parser, "--limit", "ROWS", f"the most rows that are written; {LIMIT} for a table by default", positiveNumber)
 
 
-def _lower(name: str, value: object) -> str:
-    return option_values.text(name, value).lower()
-
-
-def _run(arguments: Namespace, run: JobContext) -> None:
+def _run(arguments: Namespace, run: JobRun) -> None:
     options = _source(arguments)
     if options is not None and arguments.sealed is None:
         # Sealed history may have outlived its journal, and decoding without a schema has to sample payloads.
@@ -57,7 +39,7 @@ def _run(arguments: Namespace, run: JobContext) -> None:
             {name: value for name, value in options.items() if name != "decode" or arguments.schema is not None}
         )
     if arguments.lake is not None:
-        checkLake(_path(arguments.lake) or "")
+        tableNames(_path(arguments.lake) or "")
     # A session of its own isolates settings and tables.
     spark = run.session().newSession()
 
@@ -85,10 +67,7 @@ def _run(arguments: Namespace, run: JobContext) -> None:
 
 
 def _source(arguments: Namespace) -> dict[str, str] | None:
-    """Return the options of the source; None if only a lake is queried.
-
-    :raises OptionRefused: no source is named, or options contradict each other.
-    """
+    """Return the options of the source, None if only a lake is queried; raises OptionRefused."""
     if arguments.schema is not None and arguments.decode is None:
         raise OptionRefused("--schema belongs to --decode, which is missing")
     if arguments.lake is not None and not arguments.journal and not arguments.url:
@@ -122,5 +101,4 @@ def _cancelled(spark: "SparkSession", stopping: Event) -> Event:
     return finished
 
 
-#: The job.
-SQL = Job("sql", "Query topics in SQL, and print the result.", _prepare, _run, brief=True)
+SQL = Job(_prepare, _run, brief=True)

@@ -6,30 +6,29 @@ and later messages of the window are ignored. :mod:`fleximq.pipeline.jobs.topic_
 
 import time
 from argparse import ArgumentParser, Namespace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from fleximq.config import option_values
 from fleximq.pipeline.command.job import (
     Job,
-    JobContext,
     addSource,
+    addStart,
+    addStream,
     brokerOptions,
     checkSource,
     duration,
     interval,
     option,
     place,
-    sourceOptions,
-    streamStart,
+    sourceAlone,
 )
+from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-#: The options for the connection to a broker; a source that reads a folder has none of them.
-_BROKERS = ("url", "token", "caFile", "certFile", "keyFile")
 #: Seconds between two checks of the query's state.
 _LOOK = 0.5
 #: Seconds to wait for the current batch when the job is stopped.
@@ -39,73 +38,23 @@ _STOP_TIMEOUT = 10.0
 def prepare(parser: ArgumentParser) -> None:
     """Add the options."""
     addSource(parser)
-    group = parser.add_argument_group("source")
-    add = option
-    add(group, "--window", read=duration, default=60_000_000, metavar="TIME", help="the length of a window (1m)")
-    add(
-        group,
-        "--late",
-        read=duration,
-        default=10_000_000,
-        metavar="TIME",
-        help="the allowed lateness of messages (10s)",
-    )
-    add(
-        group,
-        "--gap",
-        read=duration,
-        default=10_000_000,
-        metavar="TIME",
-        help="a silence of so many seconds or more is a gap (10s)",
-    )
-    add(
-        group,
-        "--sent-at",
-        read=option_values.text,
-        metavar="KEY",
-        help="the header key with the time when a message was sent: milliseconds since 1970, or ISO 8601",
-    )
-    add(
-        group,
-        "--starting",
-        read=streamStart,
-        default="earliest",
-        metavar="WHERE",
-        help="the start of a new query: earliest, latest or an offset (earliest)",
-    )
+    source = parser.add_argument_group("source")
+    add = partial(option, source)
+    add("--window", "TIME", "the length of a window (1m)", duration, default=60_000_000)
+    add("--late", "TIME", "the allowed lateness of messages (10s)", duration, default=10_000_000)
+    add("--gap", "TIME", "a silence of so many seconds or more is a gap (10s)", duration, default=10_000_000)
+    words = "the header key with the time when a message was sent: milliseconds since 1970, or ISO 8601"
+    add("--sent-at", "KEY", words)
+    addStart(source)
     group = parser.add_argument_group("destination")
-    add(group, "--table", read=option_values.text, metavar="FOLDER", help="the table, a folder of Parquet files")
-    add(
-        group,
-        "--publish",
-        read=place,
-        metavar="URL",
-        help="the broker to publish each row at, to $stats/ and the topic's name",
-    )
-    add(
-        group,
-        "--checkpoint",
-        read=option_values.text,
-        metavar="FOLDER",
-        help="the folder of Spark's checkpoint (_checkpoint in the table's folder)",
-    )
-    add(
-        group,
-        "--trigger",
-        read=duration,
-        default=10_000_000,
-        metavar="TIME",
-        help="how often it looks for messages (10s)",
-    )
-    add(group, "--once", action="store_true", help="end after the messages that exist now")
+    option(group, "--table", "FOLDER", "the table, a folder of Parquet files")
+    option(group, "--publish", "URL", "the broker to publish each row at, to $stats/ and the topic's name", place)
+    addStream(group, "_checkpoint in the table's folder", 10_000_000)
 
 
-def run(arguments: Namespace, run: JobContext) -> None:
-    """Count until stopped, or until all is counted.
-
-    :raises OptionRefused: an option is missing or invalid.
-    """
-    source = sourceOptions(arguments)
+def run(arguments: Namespace, run: JobRun) -> None:
+    """Count until stopped, or until all is counted; raises OptionRefused if an option is missing or invalid."""
+    source = sourceAlone(arguments)
     checkpoint = arguments.checkpoint or (arguments.table and f"{arguments.table.rstrip('/')}/_checkpoint")
     if not (arguments.table or arguments.publish):
         raise OptionRefused("--table FOLDER or --publish URL is needed: it says where the numbers go")
@@ -113,12 +62,9 @@ def run(arguments: Namespace, run: JobContext) -> None:
         raise OptionRefused("--checkpoint FOLDER is needed where there is no --table")
     if arguments.gap % 1_000_000:
         raise OptionRefused("--gap must be whole seconds")
-    brokers = brokerOptions(arguments)
-    if "path" in source:
-        source = {name: value for name, value in source.items() if name not in _BROKERS}
     source |= {"startingOffsets": arguments.starting}
     checkSource(source)
-    publish = {**brokers, "url": arguments.publish} if arguments.publish else None
+    publish = {**brokerOptions(arguments), "url": arguments.publish} if arguments.publish else None
     query = start(run.session(), arguments, source, checkpoint, publish)
     run.writeLine(f"counting into {' and '.join(filter(None, (arguments.table, arguments.publish)))}")
     follow(query, run)
@@ -156,11 +102,8 @@ def start(
     return writer.start()
 
 
-def follow(query: "StreamingQuery", run: JobContext) -> None:
-    """Report progress until the query has ended or the job is stopped.
-
-    :raises StreamingQueryException: it has failed.
-    """
+def follow(query: "StreamingQuery", run: JobRun) -> None:
+    """Report progress until the query ends or the job is stopped; raises StreamingQueryException if it has failed."""
     done, last = 0, ""
     try:
         while query.isActive and not run.stopping.wait(_LOOK):
@@ -183,4 +126,4 @@ def _awaitBatch(query: "StreamingQuery") -> None:
         time.sleep(_LOOK / 10)
 
 
-STATS = Job("stats", "Count the messages of each topic in windows of time.", prepare, run)
+STATS = Job(prepare, run)

@@ -12,14 +12,15 @@ and latency. Windows longer than an hour have silences in steps of a 3,600th of 
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from fleximq.journal.files.file_system import Files
 from fleximq.limits import TOPIC_BYTES
 from fleximq.pipeline.command.job import interval
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+from fleximq.pipeline.lake.table.parquet_writer import synced
 
 #: Where rows are published.
 STATS = "$stats/"
@@ -30,7 +31,7 @@ _SECOND = 1_000_000
 _ACCURACY = 1000
 
 
-def windowStatistics(rows: "DataFrame", window: int, late: int, gap: int, sentAt: str | None = None) -> "DataFrame":
+def windowStatistics(rows: DataFrame, window: int, late: int, gap: int, sentAt: str | None = None) -> DataFrame:
     """Return one row for each topic and window, as a stream that appends those of windows that are over.
 
     :param rows: as the source reads them: journal, topic, timestamp, publisher, value, and headers if ``sentAt`` names
@@ -38,8 +39,6 @@ def windowStatistics(rows: "DataFrame", window: int, late: int, gap: int, sentAt
     :param window: its length, ``late`` the allowed lateness of messages, ``gap`` the minimum length of a counted
         silence, all in microseconds.
     """
-    from pyspark.sql import functions as F
-
     step = _step(window)
     latency = F.lit(None).cast("double") if sentAt is None else _latency(F.col("headers")[sentAt])
     counted = (
@@ -84,43 +83,27 @@ def _step(window: int) -> int:
     return seconds * _SECOND
 
 
-def _latency(sent: "Column") -> "Column":
+def _latency(sent: Column) -> Column:
     """Return the milliseconds since a time that was sent as text."""
-    from pyspark.sql import functions as F
-
     moment = F.coalesce(sent.try_cast("double"), F.unix_micros(F.try_to_timestamp(sent)) / 1000)
     return F.unix_micros("timestamp") / 1000 - moment
 
 
-def written(rows: "DataFrame", table: str, name: str) -> None:
-    """Write rows as one file of a table; a repeated write replaces it.
-
-    :param name: of the file, unique.
-    """
-    import pyarrow.parquet as pq
-
+def written(rows: DataFrame, table: str, name: str) -> None:
+    """Write rows as one file of this name to a table; a repeated write replaces it."""
     found = rows.toArrow()
-    if not found.num_rows:
-        return
-    folder = Path(table)
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f"_{name}.draft"
-    with open(draft, "wb") as file:
-        pq.write_table(found, file, compression="zstd")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, folder / f"{name}.parquet")
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    if found.num_rows:
+        os.makedirs(table, exist_ok=True)
+        draft = f"{table}/_{name}.draft"
+        with open(draft, "wb") as file:
+            pq.write_table(found, file, compression="zstd")
+        synced(draft)
+        os.replace(draft, f"{table}/{name}.parquet")
+        Files().syncFolder(table)
 
 
-def published(rows: "DataFrame", options: Mapping[str, str]) -> None:
+def published(rows: DataFrame, options: Mapping[str, str]) -> None:
     """Publish rows, each as a map to the topic that :func:`topicOf` names."""
-    from pyspark.sql import functions as F
-
     names = F.concat(F.lit(STATS), F.col("topic"))
     # A name that would be too long becomes its hash; the map itself has the full name.
     short = F.when(F.octet_length(names) > TOPIC_BYTES, F.concat(F.lit(STATS), F.sha2("topic", 256))).otherwise(names)

@@ -8,7 +8,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
@@ -45,11 +44,7 @@ def report(
 
 
 class LagListener(StreamingQueryListener):
-    """The listener that :func:`fleximq.pipeline.lag.report` returns.
-
-    :param group: the name of the group, None: that of each query.
-    :param query: the name or id of the only query to report.
-    """
+    """The listener that :func:`fleximq.pipeline.lag.report` returns."""
 
     def __init__(self, spark: SparkSession, places: Sequence[Place], group: str | None, query: str | None) -> None:
         self._spark = spark
@@ -72,12 +67,10 @@ class LagListener(StreamingQueryListener):
             reporter.close(seconds)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Remember the query, whose end will be reported."""
         with self._changed:
             self._running.add(str(event.runId))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Report the query's progress after a micro-batch."""
         progress = event.progress
         names = (progress.name, str(progress.id))
         offsets = sourceOffsets([source.endOffset for source in progress.sources])
@@ -92,20 +85,15 @@ class LagListener(StreamingQueryListener):
                     reporter = self._reporters[group] = Reporter(group, self._places)
                 reporter.report(offsets)
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """No-op."""
-
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Forget the query; it sends no more reports."""
         with self._changed:
             self._running.discard(str(event.runId))
             self._changed.notify_all()
 
 
 def sourceOffsets(ends: Sequence[Any]) -> dict[str, int]:
-    """Return the offsets of a query's sources, each given as JSON; the lower one of a journal that is read twice.
-
-    Ignores sources of another kind.
+    """Return the offsets of a query's sources ``fleximq``, given as JSON; the lower one of a journal that is read
+    twice.
     """
     found: dict[str, int] = {}
     for end in ends:

@@ -1,20 +1,22 @@
 """Consumer groups: reports to brokers how far the readers of their journals are, and reads their backlogs.
 
-A stream with the option ``consumerGroup`` reports by itself. Other readers use :class:`Reporter`, and
-:func:`fleximq.pipeline.lag.report` reports all streaming queries of a session. docs/reference/pipeline.rst, "Consumer
-groups".
+A stream with the option ``consumerGroup`` reports by itself (:class:`StreamProgress`), when its progress has changed
+and periodically. Other readers use :class:`Reporter`, and :func:`fleximq.pipeline.lag.report` reports all streaming
+queries of a session. docs/reference/pipeline.rst, "Consumer groups".
 """
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 from threading import Condition, Thread
 from typing import Any, NamedTuple
 
 from fleximq.pipeline.broker_link import BrokerLink, Place
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.values.state_records import MAX_GROUP_NAME_BYTES
+from fleximq.values.transitions import Transitions
 
 _log = logging.getLogger("fleximq.pipeline")
 #: Seconds of one connection attempt, and until the next attempt after a failure.
@@ -50,23 +52,11 @@ def groups(place: Place) -> list[Group]:
     with BrokerLink(place) as link:
         while after is not None:
             answer = link.ask("/pipeline/groups", {"after": after, "limit": 1000})
-            found += [_group(row, answer["journal"], answer["end"]) for row in answer["groups"]]
+            for row in answer["groups"]:
+                same = {name: row[name] for name in ("next", "records", "bytes", "seconds", "lost")}
+                found.append(Group(row["group"], answer["journal"], end=answer["end"], told=row["time"], **same))
             after = answer["next"]
     return found
-
-
-def _group(row: Mapping[str, Any], journal: str, end: int) -> Group:
-    return Group(
-        row["group"],
-        journal,
-        row["next"],
-        end,
-        row["records"],
-        row["bytes"],
-        row["seconds"],
-        row["lost"],
-        row["time"],
-    )
 
 
 def forget(place: Place, name: str) -> bool:
@@ -79,10 +69,7 @@ def forget(place: Place, name: str) -> bool:
 
 
 def groupName(written: str) -> str:
-    """Return the name of a group, checked.
-
-    :raises OptionRefused: it is empty or too long.
-    """
+    """Return the checked name of a group; raises OptionRefused if it is empty or too long."""
     if not 0 < len(written.encode()) <= MAX_GROUP_NAME_BYTES:
         raise OptionRefused(f"the name of a consumer group must have 1 to {MAX_GROUP_NAME_BYTES} bytes")
     return written
@@ -124,10 +111,47 @@ class Reporter:
     def close(self, seconds: float = 5.0) -> None:
         """Send the remaining reports within this time, and stop."""
         for reporter in self._reporters:
-            reporter.retryNow()
+            reporter.on(SendEvent.HURRY)
         self.flush(seconds)
         for reporter in self._reporters:
-            reporter.close()
+            reporter.on(SendEvent.CLOSE)
+
+
+class SendState(Enum):
+    """The state of the reports to one broker; RETRYING from a failed attempt until one succeeds."""
+
+    IDLE = "idle"
+    SENDING = "sending"
+    RETRYING = "retrying"
+    CLOSED = "closed"
+
+
+class SendEvent(Enum):
+    """An event of the reports to one broker; HURRY ends the pause before the next attempt."""
+
+    PROGRESS = "progress"
+    SENT = "sent"
+    FAILED = "failed"
+    HURRY = "hurry"
+    CLOSE = "close"
+
+
+TRANSITIONS = Transitions(
+    {
+        (SendState.IDLE, SendEvent.PROGRESS): SendState.SENDING,
+        (SendState.IDLE, SendEvent.HURRY): SendState.IDLE,
+        (SendState.SENDING, SendEvent.PROGRESS): SendState.SENDING,
+        (SendState.SENDING, SendEvent.SENT): SendState.IDLE,
+        (SendState.SENDING, SendEvent.FAILED): SendState.RETRYING,
+        (SendState.SENDING, SendEvent.HURRY): SendState.SENDING,
+        (SendState.RETRYING, SendEvent.PROGRESS): SendState.RETRYING,
+        (SendState.RETRYING, SendEvent.SENT): SendState.IDLE,
+        (SendState.RETRYING, SendEvent.FAILED): SendState.RETRYING,
+        (SendState.RETRYING, SendEvent.HURRY): SendState.SENDING,
+        **{(state, SendEvent.CLOSE): SendState.CLOSED for state in SendState},
+        **{(SendState.CLOSED, event): SendState.CLOSED for event in SendEvent},
+    }
+)
 
 
 class _BrokerReporter:
@@ -137,58 +161,45 @@ class _BrokerReporter:
         self._place = replace(place, timeout=_TIMEOUT)
         self._changed = Condition()
         self._pending: list[dict[str, Any]] | None = None
-        self._isSending = self._isUnreachable = self._closed = self._retriesNow = self._warned = False
+        self._state = SendState.IDLE
+        self._warned = False
         self._thread: Thread | None = None
 
     def report(self, words: list[dict[str, Any]]) -> None:
         with self._changed:
-            if self._closed:
-                return
             self._pending = words
-            if self._thread is None:
+            self.on(SendEvent.PROGRESS)
+            if self._thread is None and self._state is SendState.SENDING:
                 self._thread = Thread(target=self._work, name="fleximq consumer group", daemon=True)
                 self._thread.start()
-            self._changed.notify_all()
 
     def flush(self, seconds: float) -> bool:
         with self._changed:
-            return (
-                self._changed.wait_for(lambda: self._isUnreachable or self._isIdle, seconds) and not self._isUnreachable
-            )
+            self._changed.wait_for(lambda: self._state is not SendState.SENDING, seconds)
+            return self._state is SendState.IDLE
 
-    @property
-    def _isIdle(self) -> bool:
-        return not self._isSending and self._pending is None
-
-    def retryNow(self) -> None:
-        """Retry at once."""
+    def on(self, event: SendEvent) -> None:
         with self._changed:
-            if self._isUnreachable:
-                self._isUnreachable, self._retriesNow = False, True
-            self._changed.notify_all()
-
-    def close(self) -> None:
-        with self._changed:
-            self._closed = True
+            self._state = TRANSITIONS[self._state, event]
             self._changed.notify_all()
 
     def _work(self) -> None:
         with BrokerLink(self._place) as link:
-            while True:
-                with self._changed:
-                    self._changed.wait_for(lambda: self._closed or self._pending)
-                    words, self._pending = self._pending, None
-                    if not words or self._closed:
-                        return
-                    self._isSending = True
+            while words := self._next():
                 isSent = self._send(link, words)
                 with self._changed:
-                    self._isSending, self._isUnreachable = False, not isSent
-                    self._changed.notify_all()
-                    if not isSent:
-                        self._pending = self._pending or words
-                        self._changed.wait_for(lambda: self._closed or self._retriesNow, _PAUSE)
-                        self._retriesNow = False
+                    self._pending = self._pending or (None if isSent else words)
+                    self.on(SendEvent.SENT if isSent else SendEvent.FAILED)
+                    if isSent and self._pending:
+                        self.on(SendEvent.PROGRESS)
+                    self._changed.wait_for(lambda: self._state is not SendState.RETRYING, _PAUSE)
+
+    def _next(self) -> list[dict[str, Any]] | None:
+        """Wait for a report and return it, None once closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._pending or self._state is SendState.CLOSED)
+            words, self._pending = self._pending, None
+            return None if self._state is SendState.CLOSED else words
 
     def _send(self, link: BrokerLink, words: list[dict[str, Any]]) -> bool:
         try:
@@ -204,7 +215,53 @@ class _BrokerReporter:
         return True
 
     def _warn(self, sentence: str) -> None:
-        """Log a sentence once per failure."""
         if not self._warned:
             self._warned = True
             _log.warning("%s", sentence)
+
+
+#: Seconds after which an unchanged report is repeated.
+REPEAT_AFTER = 10.0
+#: Seconds to wait for delivery of a report, since the process may end next; and until the next wait after a failed one.
+_DELIVERY_TIMEOUT, _WAIT_PAUSE = 1.0, 30.0
+#: After an unclean stop, a journal continues its offsets at the next multiple of this.
+_LEAP = 1_000_000_000
+
+
+class StreamProgress:
+    """The progress of one stream; ``report`` makes the reporter, ``now`` is a clock in seconds."""
+
+    def __init__(
+        self,
+        group: str,
+        places: Sequence[Place],
+        report: Callable[[str, Sequence[Place]], Reporter] = Reporter,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._reporter = report(group, places)
+        self._now = now
+        self._reported: tuple[dict[str, int], dict[str, int]] = {}, {}
+        self._nextReport = self._nextWait = float("-inf")
+        self._lost: dict[str, int] = {}
+
+    def report(self, offsets: Mapping[str, int]) -> None:
+        """Report that everything before these offsets is processed; wait a moment for its delivery."""
+        words = dict(offsets), dict(self._lost)
+        if not offsets or (words == self._reported and self._now() < self._nextReport):
+            return
+        self._reported, self._nextReport = words, self._now() + REPEAT_AFTER
+        self._reporter.report(offsets, words[1])
+        if self._now() >= self._nextWait and not self._reporter.flush(_DELIVERY_TIMEOUT):
+            self._nextWait = self._now() + _WAIT_PAUSE
+
+    def countLost(self, journal: str, start: int, begin: int) -> None:
+        """Count the removed records between two offsets, as a lower bound: if the offsets continue at a multiple of a
+        billion after an unclean stop, only records after it count.
+        """
+        if begin > start:
+            first = start if start // _LEAP == begin // _LEAP else begin // _LEAP * _LEAP
+            self._lost[journal] = self._lost.get(journal, 0) + max(1, begin - first)
+
+    def close(self) -> None:
+        """Deliver the last report."""
+        self._reporter.close(_DELIVERY_TIMEOUT)

@@ -6,12 +6,12 @@ it by renaming the remaining staged files, writing the ledger and removing the r
 are rubbish.
 
 A staged file is renamed, not copied: repeating :func:`finish` cannot bring back a file that compaction or expiry has
-removed since. Every change of a table's files calls
-:func:`finish` first, under the same lock.
+removed since. Every change of a table's files calls :func:`finish` first, under the same lock.
 """
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -22,7 +22,7 @@ from fleximq.pipeline.lake.day_removal import finishRemoval
 from fleximq.pipeline.lake.table.file_names import OWN, fileOf, partitionOf
 from fleximq.pipeline.lake.table.ledger import LEDGER, Gap, Ledger, readLedger, writeLedger
 from fleximq.pipeline.lake.table.lock import changeLock
-from fleximq.pipeline.lake.table.table_log import BatchRange, PlacedFile, StagedFile
+from fleximq.pipeline.lake.table.table_log import BatchRange, TableFile
 from fleximq.pipeline.lake.table_logs import logOf
 
 STAGED = "staged"
@@ -31,10 +31,7 @@ _KEYS = {"batch", "start", "end", "rows", "gaps", "files"}
 
 
 class BatchCommit:
-    """Commits the batches of one ingest to one table, while the ingest holds the table's writer lock.
-
-    :param table: the table's folder, created by :meth:`prepare`.
-    """
+    """Commits the batches of one ingest to one table, while the ingest holds the table's writer lock."""
 
     def __init__(self, table: str, files: Files | None = None) -> None:
         self.table = table
@@ -42,28 +39,20 @@ class BatchCommit:
         self._staged = f"{table}/{OWN}/{STAGED}"
 
     def makeFolders(self) -> None:
-        """Create the table's folders.
-
-        :raises LakeRefused: they cannot be created.
-        """
-        try:
+        """Create the table's folders; raises LakeRefused if they cannot be created."""
+        with writing(self.table):
             _makeFolders(self._files, self._staged)
-        except OSError as error:
-            raise writeRefusal(self.table, error) from error
 
     def prepare(self) -> Ledger:
         """Create the table's folders, complete an interrupted change, delete staged files, and return the ledger.
-
-        :raises LakeRefused: the table cannot be written, is damaged, or has files but no ledger, so that its messages
-            would be ingested twice.
+        Raises LakeRefused if the table cannot be written, or has files but no ledger: its messages would be ingested
+        twice.
         """
         self.makeFolders()
-        try:
+        with writing(self.table):
             with exclusive(self.table, self._files):
                 pass
             self.removeStaged()
-        except OSError as error:
-            raise writeRefusal(self.table, error) from error
         ledger = readLedger(self.table, self._files)
         if ledger == Ledger() and _hasFiles(self.table):
             raise LakeRefused(
@@ -75,17 +64,17 @@ class BatchCommit:
     def publish(
         self,
         batch: BatchRange,
-        staged: Iterable[StagedFile],
+        staged: Iterable[TableFile],
         gaps: Mapping[str, Iterable[Gap]],
         lossAllowed: bool = False,
     ) -> bool:
-        """Make the files of a batch visible; False if the batch is already committed and its files are rubbish.
+        """Make the files of a batch visible; False if the batch is already committed and its files are rubbish. Raises
+        LakeRefused if the table cannot be written, or the batch does not follow the last one.
 
         :param gaps: records that the journals had lost in the batch.
         :param lossAllowed: whether skipped offsets are recorded as a gap instead of being an error.
-        :raises LakeRefused: the table cannot be written, or the batch does not follow the last one.
         """
-        try:
+        with writing(self.table):
             with exclusive(self.table, self._files):
                 ledger = readLedger(self.table, self._files)
                 isNew = self._follows(ledger, batch, lossAllowed)
@@ -93,8 +82,6 @@ class BatchCommit:
                     self._writeIntent(ledger, batch, sorted(staged, key=_order), gaps)
                     finish(self.table, self._files)
             self.removeStaged()
-        except OSError as error:
-            raise writeRefusal(self.table, error) from error
         return isNew
 
     def _follows(self, ledger: Ledger, batch: BatchRange, lossAllowed: bool) -> bool:
@@ -118,21 +105,20 @@ class BatchCommit:
         return True
 
     def _writeIntent(
-        self, ledger: Ledger, batch: BatchRange, staged: Sequence[StagedFile], gaps: Mapping[str, Iterable[Gap]]
+        self, ledger: Ledger, batch: BatchRange, staged: Sequence[TableFile], gaps: Mapping[str, Iterable[Gap]]
     ) -> None:
-        """Write the record of intent, which commits the batch."""
         files = self._files
         placed = [
-            PlacedFile(f"{partitionOf(each.topic, each.date)}/{fileOf(each.journal, batch.number, part)}", *each[1:])
+            TableFile(f"{partitionOf(each.topic, each.date)}/{fileOf(each.journal, batch.number, part)}", *each[1:])
             for part, each in enumerate(staged)
         ]
         for folder in dict.fromkeys(os.path.dirname(each.path) for each in placed):
             _makeFolders(files, f"{self.table}/{folder}")
         if staged:
             files.syncFolder(self._staged)
-        rows: dict[str, int] = {}
+        rows: Counter[str] = Counter()
         for each in staged:
-            rows[each.journal] = rows.get(each.journal, 0) + each.rows
+            rows[each.journal] += each.rows
         told = {journal: list(found) for journal, found in gaps.items()}
         for journal, start in batch.start.items():
             had = ledger.journals.get(journal)
@@ -144,7 +130,7 @@ class BatchCommit:
             "end": dict(batch.end),
             "rows": rows,
             "gaps": told,
-            "files": [[each.name, *to] for each, to in zip(staged, placed, strict=True)],
+            "files": [[each.path, *to] for each, to in zip(staged, placed, strict=True)],
         }
         replaceFile(files, f"{self.table}/{OWN}", RECORD, json.dumps(record).encode())
 
@@ -157,10 +143,8 @@ class BatchCommit:
 
 @contextmanager
 def exclusive(table: str, files: Files | None = None) -> Iterator[None]:
-    """Hold the table's lock, with every interrupted change completed.
-
-    :raises LakeRefused: the table is damaged, or locked for too long by another process.
-    :raises OSError: it cannot be written.
+    """Hold the table's lock, with every interrupted change completed; raises LakeRefused if the table is damaged or
+    locked for too long by another process, and OSError.
     """
     with changeLock(table, files):
         finish(table, files)
@@ -168,12 +152,8 @@ def exclusive(table: str, files: Files | None = None) -> Iterator[None]:
 
 
 def finish(table: str, files: Files | None = None) -> None:
-    """Complete the batch that the record of intent names, if any.
-
-    The caller holds the table's lock (:func:`fleximq.pipeline.lake.table.lock.changeLock`).
-
-    :raises LakeRefused: the table is damaged.
-    :raises OSError: it cannot be written; the next call completes it.
+    """Complete the batch that the record of intent names, if any; the caller holds the table's lock. Raises LakeRefused
+    if the table is damaged, OSError if it cannot be written: the next call completes it.
     """
     files = files or Files()
     finishRemoval(table, files)
@@ -198,11 +178,11 @@ def finish(table: str, files: Files | None = None) -> None:
     files.remove(f"{own}/{RECORD}")
 
 
-def _move(table: str, files: Files, wanted: Iterable[Sequence[Any]]) -> list[PlacedFile]:
+def _move(table: str, files: Files, wanted: Iterable[Sequence[Any]]) -> list[TableFile]:
     """Move staged files to their final paths durably; idempotent."""
     placed = []
     for name, *rest in wanted:
-        to = PlacedFile(*rest)
+        to = TableFile(*rest)
         placed.append(to)
         try:
             files.rename(f"{table}/{OWN}/{STAGED}/{name}", f"{table}/{to.path}")
@@ -215,7 +195,6 @@ def _move(table: str, files: Files, wanted: Iterable[Sequence[Any]]) -> list[Pla
 
 
 def _hasFiles(table: str) -> bool:
-    """Tell whether a table has files of data."""
     return any(
         name.endswith(".parquet")
         for entry in os.scandir(table)
@@ -237,15 +216,19 @@ def _makeFolders(files: Files, folder: str) -> None:
     files.syncFolder(parent or ".")
 
 
-def _order(staged: StagedFile) -> tuple[Any, ...]:
-    return staged.journal, staged.first, staged.topic, staged.date, staged.name
+def _order(staged: TableFile) -> tuple[Any, ...]:
+    return staged.journal, staged.first, staged.topic, staged.date, staged.path
 
 
 def _formatted(offsets: Mapping[str, int]) -> str:
     return ", ".join(f"offset {next} of journal {journal}" for journal, next in offsets.items()) or "nothing"
 
 
-def writeRefusal(table: str, error: OSError) -> LakeRefused:
-    """Return the error sentence for a table that cannot be written."""
-    why = os.strerror(error.errno) if error.errno else str(error)
-    return LakeRefused(f"the table {table} cannot be written: {why[:1].lower()}{why[1:]}")
+@contextmanager
+def writing(table: str) -> Iterator[None]:
+    """Turn an OSError of the block into a LakeRefused whose sentence says that the table cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise LakeRefused(f"the table {table} cannot be written: {why[:1].lower()}{why[1:]}") from error

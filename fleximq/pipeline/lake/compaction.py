@@ -16,7 +16,7 @@ from functools import partial
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.batch_commit import exclusive, writeRefusal
+from fleximq.pipeline.lake.batch_commit import exclusive, writing
 from fleximq.pipeline.lake.table.columns import readColumns
 from fleximq.pipeline.lake.table.file_merge import MergePart, groupsOf, lastListed, merge, partsOf
 from fleximq.pipeline.lake.table.file_names import OWN
@@ -29,10 +29,7 @@ _RENAME_EXCHANGE = 2
 
 
 def exchange(one: str, other: str) -> None:
-    """Exchange two names of one file system.
-
-    :raises OSError: it failed; ``ENOTSUP`` if the system or the file system does not support it.
-    """
+    """Exchange two names of one file system; raises OSError, with ``ENOTSUP`` if that is not supported."""
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if call is None:
         raise OSError(errno.ENOTSUP, "this system cannot exchange folders")
@@ -48,10 +45,7 @@ _ASIDE = "compacting"
 
 
 def partitionsOf(table: str) -> list[str]:
-    """Return the folders of a table that have files, relative to the table.
-
-    :raises OSError: they cannot be listed.
-    """
+    """Return the folders of a table that have files, relative to the table; raises OSError if they cannot be listed."""
     found = []
     for folder, folders, names in os.walk(table):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
@@ -60,15 +54,19 @@ def partitionsOf(table: str) -> list[str]:
     return found
 
 
+def partsIn(table: str, partition: str) -> list[MergePart]:
+    """Return the files of a partition; raises LakeRefused if one was not written by this pipeline."""
+    try:
+        return partsOf(f"{table}/{partition}")
+    except (KeyError, ValueError) as error:
+        raise LakeRefused(f"the table {table} has a file of another origin in {partition}: {error}") from error
+
+
 def compact(
     table: str, goal: CompactionGoal, files: Files | None = None, now: float | None = None
 ) -> Iterator[Compacted]:
-    """Compact the partitions of a table one by one; yield the result for each that changed.
-
-    A table with a log is compacted through its log.
-
-    :param now: the time, in seconds since 1970.
-    :raises LakeRefused: the table cannot be written, is damaged, or another run compacts it.
+    """Compact the partitions of a table one by one, or through its log; yield the result for each that changed. ``now``
+    is in seconds since 1970. Raises LakeRefused if the table cannot be written, is damaged, or another run compacts it.
     """
     files = files or Files()
     now = time.time() if now is None else now
@@ -78,16 +76,15 @@ def compact(
         if log is not None:
             yield from log.compact(goal, aside, files, now, partial(exclusive, table, files))
             return
-        try:
-            shutil.rmtree(aside, ignore_errors=True)
-            for partition in partitionsOf(table):
-                found = _compacted(table, partition, goal, files, aside, now)
-                if found is not None:
-                    yield found
-        except OSError as error:
-            raise writeRefusal(table, error) from error
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+        with writing(table):
+            try:
+                shutil.rmtree(aside, ignore_errors=True)
+                for partition in partitionsOf(table):
+                    found = _compacted(table, partition, goal, files, aside, now)
+                    if found is not None:
+                        yield found
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
 
 
 def _compacted(
@@ -95,13 +92,11 @@ def _compacted(
 ) -> Compacted | None:
     folder = f"{table}/{partition}"
     try:
-        parts = partsOf(folder)
+        parts = partsIn(table, partition)
         changed = max((os.stat(f"{folder}/{part.name}").st_mtime for part in parts), default=now)
     except FileNotFoundError:
         # It has expired in the meantime.
         return None
-    except (KeyError, ValueError) as error:
-        raise LakeRefused(f"the table {table} has a file of another origin in {partition}: {error}") from error
     groups = groupsOf(parts, goal.target)
     merged = sum(map(len, groups))
     if goal.skips(merged, now - changed):
@@ -121,10 +116,7 @@ def _compacted(
 
 
 def _exchanged(folder: str, aside: str, groups: Sequence[Sequence[MergePart]], files: Files) -> bool:
-    """Replace the files of a partition; False if a merged file has changed in the meantime.
-
-    :raises OSError: it failed, and the partition is unchanged.
-    """
+    """Replace the files of a partition; False, or OSError, if it is unchanged."""
     gone = {part.name: part for group in groups for part in group}
     try:
         with os.scandir(folder) as entries:

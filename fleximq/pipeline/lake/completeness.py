@@ -23,20 +23,14 @@ class DataFile(NamedTuple):
 
 
 def ranges(table: str) -> Mapping[str, Covered]:
-    """Return the range and row count of each journal in a table, by journal id.
-
-    :raises LakeRefused: it is no table, or its ledger is damaged.
-    """
+    """Return the range and row count of each journal in a table; raises LakeRefused if it is none, or is damaged."""
     if not os.path.isdir(f"{table}/{OWN}"):
         raise LakeRefused(f"{table} is no table of a lake: it has no folder {OWN}")
     return readLedger(table).journals
 
 
 def dataFiles(table: str) -> Iterator[DataFile]:
-    """Yield the files that a reader sees, ordered by path.
-
-    :raises LakeRefused: one is damaged, or not written by this pipeline.
-    """
+    """Yield the files that a reader sees, ordered by path; raises LakeRefused for damage or another origin."""
     for folder, folders, names in os.walk(table):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
         for name in sorted(names):
@@ -55,9 +49,7 @@ def dataFiles(table: str) -> Iterator[DataFile]:
 def audit(table: str) -> list[str]:
     """Compare the files of a table with its ledger; return a sentence for each difference, none if it is complete.
 
-    Interrupted changes are completed first. Only file metadata is read.
-
-    :raises LakeRefused: the table is damaged.
+    Interrupted changes are completed first. Only file metadata is read. Raises LakeRefused if the table is damaged.
     """
     sentences = []
     with exclusive(table):

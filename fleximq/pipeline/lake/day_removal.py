@@ -31,13 +31,9 @@ class RemovedDay(NamedTuple):
 def removeDays(
     table: str, leaving: Sequence[RemovedDay], files: Files | None = None, days: Sequence[tuple[str, str]] = ()
 ) -> None:
-    """Remove folders from a plain table, or topics with their days from a table with a log.
-
-    The caller holds the table's lock (:func:`fleximq.pipeline.lake.batch_commit.exclusive`), since the rows were
-    counted too.
-
-    :raises LakeRefused: the table is damaged.
-    :raises OSError: it cannot be written; the next process completes it.
+    """Remove folders from a plain table, or topics with their days from a table with a log. The caller has held the
+    table's lock (:func:`fleximq.pipeline.lake.batch_commit.exclusive`) since before the rows were counted. Raises as
+    :func:`finishRemoval`.
     """
     files = files or Files()
     journals = readLedger(table, files).journals
@@ -54,10 +50,8 @@ def removeDays(
 
 
 def finishRemoval(table: str, files: Files) -> None:
-    """Complete the removal that a record of intent names, if any. The caller holds the table's lock.
-
-    :raises LakeRefused: the table is damaged.
-    :raises OSError: it cannot be written; the next process completes it.
+    """Complete the removal that a record of intent names, if any. The caller holds the table's lock. Raises LakeRefused
+    if the table is damaged, OSError if it cannot be written: the next process completes it.
     """
     own = f"{table}/{OWN}"
     try:

@@ -7,15 +7,14 @@ from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction, create_table_with_add_actions
 
 from fleximq.journal.files.file_system import Files
-from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.table.columns import requiredColumns
-from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, Exclusive, PlacedFile, TableLog
+from fleximq.pipeline.lake.table.parquet_writer import rowsByJournal
+from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, Exclusive, TableFile, TableLog, logErrors
 
 #: The application id of Delta transactions; batch numbers belong to it.
 APPLICATION = "fleximq-ingest"
@@ -28,7 +27,7 @@ class DeltaLog(TableLog):
 
     system = "Delta Lake"
 
-    def _commit(self, batch: int, files: Sequence[PlacedFile]) -> None:
+    def _commit(self, batch: int, files: Sequence[TableFile]) -> None:
         schema = self._schema()
         properties = CommitProperties(app_transactions=[Transaction(APPLICATION, batch)])
         added = [_added(self._table, each) for each in files]
@@ -54,16 +53,12 @@ class DeltaLog(TableLog):
         return Schema.from_arrow(requiredColumns(self._table).schema.append(pa.field("date", pa.date32())))
 
     def days(self) -> list[tuple[str, str]]:
-        """Return the topics and days of the table."""
         return self._with(lambda found: [(each["topic"], str(each["date"])) for each in found.partitions()], [])
 
     def rows(self, days: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, int]]:
-        """Return the number of rows of each journal for each of these topics and days."""
-        return {day: self._with(partial(_rowsOf, *day), {}) for day in days}
+        return {day: rowsByJournal(self._with(partial(_files, *day), [])) for day in days}
 
     def deleteDays(self, days: Sequence[Sequence[str]]) -> None:
-        """Remove topics with their days from the table."""
-
         def delete(found: DeltaTable) -> None:
             for topic, day in days:
                 quoted = topic.replace("'", "''")
@@ -91,23 +86,18 @@ class DeltaLog(TableLog):
 
     def _with(self, work: Callable[[DeltaTable], _Result], otherwise: _Result) -> _Result:
         """Return the result of ``work`` on the table, ``otherwise`` before its first batch."""
-        try:
-            return work(DeltaTable(self._table))
-        except TableNotFoundError:
-            return otherwise
-        except Exception as error:
-            raise LakeRefused(f"the table {self._table} cannot be changed by Delta Lake: {error}") from error
+        with logErrors(self._table, "changed by Delta Lake"):
+            try:
+                return work(DeltaTable(self._table))
+            except TableNotFoundError:
+                return otherwise
 
 
-def _rowsOf(topic: str, day: str, found: DeltaTable) -> dict[str, int]:
-    rows: dict[str, int] = {}
-    for path in found.file_uris([("topic", "=", topic), ("date", "=", day)]):
-        for each in pq.ParquetFile(path).read(["journal"]).column("journal").value_counts().to_pylist():
-            rows[each["values"]] = rows.get(each["values"], 0) + each["counts"]
-    return rows
+def _files(topic: str, day: str, found: DeltaTable) -> list[str]:
+    return found.file_uris([("topic", "=", topic), ("date", "=", day)])
 
 
-def _added(table: str, file: PlacedFile) -> AddAction:
+def _added(table: str, file: TableFile) -> AddAction:
     status = os.stat(f"{table}/{file.path}")
     statistics = {
         "numRecords": file.rows,

@@ -1,6 +1,7 @@
 """Selects the days of a table that are past their retention, and removes them."""
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -8,10 +9,10 @@ from functools import partial
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.batch_commit import exclusive, writeRefusal
-from fleximq.pipeline.lake.compaction import partitionsOf
+from fleximq.pipeline.lake.batch_commit import exclusive, writing
+from fleximq.pipeline.lake.compaction import partitionsOf, partsIn
 from fleximq.pipeline.lake.day_removal import RemovedDay, removeDays
-from fleximq.pipeline.lake.table.file_merge import MergePart, partsOf
+from fleximq.pipeline.lake.table.file_merge import MergePart
 from fleximq.pipeline.lake.table.file_names import partitionOf
 from fleximq.pipeline.lake.table.table_log import TableLog
 from fleximq.pipeline.lake.table_logs import logOf
@@ -23,16 +24,13 @@ _DATE = "date="
 
 
 def expireDays(table: str, rules: Sequence[Rule], now: float, files: Files | None = None) -> list[RemovedDay]:
-    """Remove the days of a table that lie completely before the retention of their topic; return them.
-
-    :param rules: the first matching pattern counts, else the last rule without a pattern; a topic without a rule never
-        expires.
-    :param now: in seconds since 1970.
-    :raises LakeRefused: the table is damaged, or cannot be written.
+    """Remove the days of a table that lie completely before the retention of their topic; return them. The first
+    matching pattern counts, else the last rule without a pattern; a topic without a rule never expires. ``now`` is in
+    seconds since 1970. Raises LakeRefused if the table is damaged, or cannot be written.
     """
     files = files or Files()
     log = logOf(table, files)
-    try:
+    with writing(table):
         with exclusive(table, files):
             if log is not None:
                 leaving = _expireInLog(table, log, rules, now, files)
@@ -45,15 +43,10 @@ def expireDays(table: str, rules: Sequence[Rule], now: float, files: Files | Non
         if log is not None:
             log.cleanUp(now, files, partial(exclusive, table, files))
         return leaving
-    except OSError as error:
-        raise writeRefusal(table, error) from error
 
 
 def topicsOf(table: str) -> set[str]:
-    """Return the topics of a table.
-
-    :raises LakeRefused: the table is damaged, or cannot be read.
-    """
+    """Return the topics of a table; raises LakeRefused if the table is damaged, or cannot be read."""
     log = logOf(table)
     if log is not None:
         return {topic for topic, _ in log.days()}
@@ -64,15 +57,8 @@ def topicsOf(table: str) -> set[str]:
     found: set[str] = set()
     for partition in ofFolders.values():
         with suppress(FileNotFoundError):  # it is being compacted, or has expired
-            found.update(part.topic for part in _partsOf(table, partition)[:1])
+            found.update(part.topic for part in partsIn(table, partition)[:1])
     return found
-
-
-def _partsOf(table: str, partition: str) -> list[MergePart]:
-    try:
-        return partsOf(f"{table}/{partition}")
-    except (KeyError, ValueError) as error:
-        raise LakeRefused(f"the table {table} has a file of another origin in {partition}: {error}") from error
 
 
 def _expireInLog(table: str, log: TableLog, rules: Sequence[Rule], now: float, files: Files) -> list[RemovedDay]:
@@ -90,10 +76,7 @@ def _expireInLog(table: str, log: TableLog, rules: Sequence[Rule], now: float, f
 
 
 def _age(day: str, now: float) -> float:
-    """Return how many seconds ago a day (``YYYY-MM-DD``) ended.
-
-    :raises ValueError: the text is no day.
-    """
+    """Return how many seconds ago a day (``YYYY-MM-DD``) ended; raises ValueError if the text is no day."""
     begun = datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC)
     return now - (begun + timedelta(days=1)).timestamp()
 
@@ -107,7 +90,7 @@ def _expired(table: str, partition: str, rules: Sequence[Rule], now: float) -> R
     # Skip reading the files of young days, which are most of them.
     if all(age < seconds for _, seconds in rules):
         return None
-    parts = _partsOf(table, partition)
+    parts = partsIn(table, partition)
     seconds = _retention(parts[0].topic, rules)
     return RemovedDay(partition, _rows(parts)) if seconds is not None and age >= seconds else None
 
@@ -122,8 +105,7 @@ def _retention(topic: str, rules: Sequence[Rule]) -> float | None:
 
 
 def _rows(parts: Sequence[MergePart]) -> dict[str, int]:
-    rows: dict[str, int] = {}
-    for part in parts:
-        for span in part.spans:
-            rows[span.journal] = rows.get(span.journal, 0) + span.rows
+    rows: Counter[str] = Counter()
+    for span in (span for part in parts for span in part.spans):
+        rows[span.journal] += span.rows
     return rows

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.batch_commit import BatchCommit, writeRefusal
+from fleximq.pipeline.lake.batch_commit import BatchCommit, writing
 from fleximq.pipeline.lake.table.columns import TableColumns, added, readColumns, requiredColumns, writeColumns
 from fleximq.pipeline.lake.table.format import setFormat
 from fleximq.pipeline.lake.table.ledger import Gap
 from fleximq.pipeline.lake.table.lock import writerLock
-from fleximq.pipeline.lake.table.table_log import BatchRange, StagedFile
+from fleximq.pipeline.lake.table.table_log import BatchRange, TableFile
 from fleximq.pipeline.lake.table.table_spec import TableSpec
 from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.schema_inference import unionSchema
@@ -32,7 +32,7 @@ class TaskReports:
     start: dict[str, int] = field(default_factory=dict)
     end: dict[str, int] = field(default_factory=dict)
     gaps: dict[str, list[Gap]] = field(default_factory=dict)
-    staged: dict[str, list[StagedFile]] = field(default_factory=dict)
+    staged: dict[str, list[TableFile]] = field(default_factory=dict)
     fields: dict[str, list[pa.Schema]] = field(default_factory=dict)
 
     @classmethod
@@ -46,7 +46,7 @@ class TaskReports:
             for journal, gaps in found.get("gaps", {}).items():
                 reports.gaps.setdefault(journal, []).extend(Gap(*gap) for gap in gaps)
             if "staged" in found:
-                reports.staged.setdefault(found["table"], []).append(StagedFile(*found["staged"]))
+                reports.staged.setdefault(found["table"], []).append(TableFile(*found["staged"]))
             if "fields" in found:
                 reports.fields.setdefault(found["table"], []).append(ddl.parsed(found["fields"]))
         return reports
@@ -55,7 +55,6 @@ class TaskReports:
 class TableIngest:
     """Writes to the tables of one lake; use it in a ``with`` statement, which holds their writer locks.
 
-    :param lake: the folder of the lake, with one folder for each table.
     :param form: the table format, for :func:`fleximq.pipeline.lake.table.format.setFormat`.
     :param lossAllowed: whether missing records are recorded as gaps instead of being an error.
     """
@@ -82,11 +81,9 @@ class TableIngest:
                 publishing = self._tables[spec.name]
                 publishing.makeFolders()
                 locks.enter_context(writerLock(publishing.table, self._files))
-                try:
+                with writing(publishing.table):
                     setFormat(publishing.table, self._form, self._files)
                     self._setColumns(spec, publishing.table)
-                except OSError as error:
-                    raise writeRefusal(publishing.table, error) from error
                 publishing.prepare()
             self._locks = locks.pop_all()
         return self
@@ -111,27 +108,19 @@ class TableIngest:
             writeColumns(table, wanted, self._files)
 
     def evolve(self, reports: TaskReports) -> bool:
-        """Add the columns that tasks found; True if there were any, and the batch must be staged again.
-
-        :raises LakeRefused: they cannot be recorded.
-        """
+        """Add the columns that tasks found; True if there were any, and the batch must be staged again."""
         for name, found in reports.fields.items():
             table = self._tables[name].table
             had = requiredColumns(table, self._files)
             fields = had.fields
             for each in found:
                 fields = unionSchema(fields, each)
-            try:
+            with writing(table):
                 writeColumns(table, had._replace(fields=fields), self._files)
-            except OSError as error:
-                raise writeRefusal(table, error) from error
         return bool(reports.fields)
 
     def publish(self, number: int, reports: TaskReports) -> int:
-        """Commit a batch to all tables and return its rows, 0 if it was committed before.
-
-        :raises LakeRefused: a table cannot be written, or the batch does not follow the last one.
-        """
+        """Commit a batch to all tables and return its rows, 0 if it was committed before; raises LakeRefused."""
         rows = 0
         batch = BatchRange(number, reports.start, reports.end)
         for name, publishing in self._tables.items():
@@ -142,10 +131,8 @@ class TableIngest:
 
 
 def syncOffsets(checkpoint: str, number: int) -> None:
-    """Sync the offsets that Spark wrote for a batch to disk, before the batch is committed.
-
-    Otherwise, after a power loss, Spark could plan the batch with other offsets. Does nothing if the checkpoint is not
-    in a local folder.
+    """Sync the offsets that Spark wrote for a batch, if in a local folder, to disk before the batch is committed:
+    otherwise, after a power loss, Spark could plan the batch with other offsets.
     """
     for path in (f"{checkpoint}/offsets/{number}", f"{checkpoint}/offsets"):
         try:

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from fleximq.pipeline.broker_link import Place
-from fleximq.pipeline.command.job import JobContext
+from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.journal_files import readSlice
 from fleximq.pipeline.files.schema import ALL_COLUMNS
@@ -57,18 +57,12 @@ class IngestSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for ``format``."""
         return NAME
 
     def schema(self) -> str:
-        """Return the one column."""
         return "told STRING"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the reader that plans and stages batches.
-
-        :raises OptionRefused: an option is wrong.
-        """
         options = dict(self.options)
         lake, tables = options.pop(LAKE), options.pop(TABLES)
         return IngestReader(SourceOptions.of(options), lake, unpacked(tables))
@@ -83,11 +77,8 @@ class IngestReader(StreamReader):
         self._specs = tuple(specs)
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
-        """Return the slices between two offsets; the first one also reports these offsets.
-
-        :raises RecordsMissing: retention has removed some of the records.
-        """
-        journals = self._find()
+        """Return the slices between two offsets; the first one also reports these offsets."""
+        journals = self._journals.find()
         begins, gaps = {}, {}
         for id, until in end.items():
             first = journals[id].bounds().first if id in journals else until
@@ -105,11 +96,7 @@ class IngestReader(StreamReader):
         return [IngestPartition(None if place else told, each.slice, each.broker) for place, each in enumerate(found)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Stage one slice and yield its report.
-
-        :raises RecordsMissing: records are missing, and ``failOnDataLoss`` is set.
-        :raises LakeRefused: a file cannot be written.
-        """
+        """Stage one slice and yield its report; raises RecordsMissing as ``failOnDataLoss`` says, or LakeRefused."""
         if not isinstance(partition, IngestPartition):
             return
         told = [partition.told] if partition.told is not None else []
@@ -144,7 +131,7 @@ _TRIES = 20
 class Ingest:
     """One ingest query, from its start to its end."""
 
-    def __init__(self, feeding: TableIngest, checkpoint: str, run: JobContext, reporter: Reporter | None) -> None:
+    def __init__(self, feeding: TableIngest, checkpoint: str, run: JobRun, reporter: Reporter | None) -> None:
         self._feeding = feeding
         self._checkpoint = checkpoint
         self._run = run
@@ -155,10 +142,8 @@ class Ingest:
         self._began = time.monotonic()
 
     def start(self, options: Mapping[str, str], interval: str | None) -> None:
-        """Start the query.
-
-        :param options: those of the source.
-        :param interval: the trigger interval in Spark's format; None: until all messages present now are ingested.
+        """Start the query with these options of the source and this interval in Spark's format; None: until all present
+        messages are ingested.
         """
         spark = self._run.session()
         spark.dataSource.register(IngestSource)
@@ -188,10 +173,7 @@ class Ingest:
         raise LakeRefused(f"the columns of {', '.join(told.fields)} keep growing: give the table a schema")
 
     def follow(self) -> None:
-        """Report progress until the query has ended or the job is stopped.
-
-        :raises StreamingQueryException: it has failed.
-        """
+        """Report progress until the query ends or the job is stopped; raises StreamingQueryException if it failed."""
         query, last = self._query, ""
         if query is None:
             return
@@ -199,16 +181,12 @@ class Ingest:
             progress = query.lastProgress
             if progress is not None and progress["timestamp"] != last:
                 last = progress["timestamp"]
-                self._show(progress)
+                done = self._rows
+                self._run.progress("ingested", done, done + _waiting(progress), "rows")
         if not self._run.stopping.is_set():
             query.awaitTermination()
             rate = self._rows / max(1e-9, time.monotonic() - self._began)
             self._run.writeLine(f"{self._rows} rows are in, {rate:,.0f} rows/s")
-
-    def _show(self, progress: Any) -> None:
-        """Show the number of ingested rows and of waiting messages."""
-        done = self._rows
-        self._run.progress("ingested", done, done + _waiting(progress), "rows")
 
     def end(self) -> None:
         """Stop the query after the batch that is being committed."""

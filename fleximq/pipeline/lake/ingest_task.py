@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.slice_reader import Missing
-from fleximq.pipeline.lake.batch_commit import STAGED, writeRefusal
+from fleximq.pipeline.lake.batch_commit import STAGED, writing
 from fleximq.pipeline.lake.table.columns import BASE, TableColumns, readColumns
 from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
@@ -35,11 +35,8 @@ def stage(
     batches: Iterable[pa.RecordBatch],
     missing: Sequence[Missing],
 ) -> Iterator[str]:
-    """Stage records, which have the columns of the source and ``content``, and yield the report.
-
-    :param number: that of the micro-batch.
-    :param missing: the missing records; read after the last batch.
-    :raises LakeRefused: a file cannot be written.
+    """Stage records of a micro-batch, which have the columns of the source and ``content``, and yield the report;
+    raises LakeRefused if a file cannot be written. ``missing`` is read after the last batch.
     """
     stages = [_Stage(lake, spec, journal, number) for spec in specs]
     try:
@@ -72,7 +69,6 @@ class _Stage:
         self._writer = StagingWriter(f"{self._table}/{OWN}/{STAGED}", self._schema, journal, number)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add the rows of this table's topics."""
         rows = self._wanted(batch)
         if not rows.num_rows:
             return
@@ -80,10 +76,8 @@ class _Stage:
             self._infer(rows)
             if not self._isKnown:
                 return
-        try:
+        with writing(self._table):
             self._writer.add(self._decoded(rows))
-        except OSError as error:
-            raise writeRefusal(self._table, error) from error
 
     @property
     def _isKnown(self) -> bool:
@@ -132,15 +126,12 @@ class _Stage:
             self._writer.abandon()
             yield json.dumps({"table": self._spec.name, "fields": ddl.written(self._found)})
             return
-        try:
+        with writing(self._table):
             found = self._writer.close()
-        except OSError as error:
-            raise writeRefusal(self._table, error) from error
         for each in found:
             yield json.dumps({"table": self._spec.name, "staged": each})
 
     def abandon(self) -> None:
-        """Delete the staged files."""
         self._writer.abandon()
 
 

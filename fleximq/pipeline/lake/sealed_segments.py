@@ -5,11 +5,10 @@ reused, so names within a journal are unique. A file is renamed to its name when
 that begin with ``_``.
 """
 
-import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 
 from fleximq.pipeline.errors import PipelineError
 
+_MOMENT = pa.timestamp("us", tz="UTC")
 _NAME = re.compile(r"([0-9]{20})-([0-9]{20})\.parquet")
 #: The metadata keys of each file.
 JOURNAL, SEGMENTS, MISSING = b"fleximq.journal", b"fleximq.segments", b"fleximq.missing"
@@ -30,27 +30,13 @@ class SealedFile(NamedTuple):
     next: int
 
 
-class MissingThere(NamedTuple):
-    """A range of a sealed segment that was damaged or removed by retention when it was sealed; see
-    :class:`fleximq.pipeline.files.slice_reader.Missing`.
-    """
-
-    first: int
-    next: int
-    why: str
-    lost: bool
-
-
 def sealedName(first: int, next: int) -> str:
     """Return the name of the file with these offsets of a journal."""
     return f"{first:020d}-{next:020d}.parquet"
 
 
 def journalsIn(folder: str) -> list[str]:
-    """Return the ids of the journals with sealed segments.
-
-    :raises PipelineError: the folder is missing or cannot be read.
-    """
+    """Return the ids of the journals with sealed segments; raises PipelineError if the folder cannot be read."""
     try:
         with os.scandir(folder) as entries:
             return sorted(entry.name for entry in entries if entry.name[0] not in "._" and entry.is_dir())
@@ -59,10 +45,7 @@ def journalsIn(folder: str) -> list[str]:
 
 
 def sealedFiles(folder: str, journal: str) -> list[SealedFile]:
-    """Return the sealed files of a journal in order, without overlaps.
-
-    :raises PipelineError: the folder cannot be read.
-    """
+    """Return the sealed files of a journal in order, without overlaps; raises PipelineError."""
     path = f"{folder}/{journal}"
     try:
         names = os.listdir(path)
@@ -81,9 +64,7 @@ def sealedFiles(folder: str, journal: str) -> list[SealedFile]:
 
 
 def unsealedRanges(files: Iterable[SealedFile], start: int, end: int | None) -> list[tuple[int, int | None]]:
-    """Return the ranges of offsets from ``start`` up to before ``end`` that no file has; without an end, the last range
-    has none either.
-    """
+    """Return the ranges of offsets from ``start`` up to before ``end``, if any, that no file has."""
     found: list[tuple[int, int | None]] = []
     for file in files:
         if end is not None and file.first >= end:
@@ -97,9 +78,8 @@ def unsealedRanges(files: Iterable[SealedFile], start: int, end: int | None) -> 
 
 
 def offsetIn(files: Sequence[SealedFile], time: int) -> int | None:
-    """Return the offset of the first record of this time or later (microseconds since 1970); None if there is none.
-
-    :raises PipelineError: a file cannot be read.
+    """Return the offset of the first record of this time or later (microseconds since 1970), if any; raises
+    PipelineError.
     """
     for file in files:
         try:
@@ -107,8 +87,9 @@ def offsetIn(files: Sequence[SealedFile], time: int) -> int | None:
             place = found.schema_arrow.get_field_index("timestamp")
             for number in range(found.num_row_groups):
                 statistics = found.metadata.row_group(number).column(place).statistics
-                if statistics is not None and statistics.has_min_max and _micros(statistics.max) < time:
-                    continue
+                if statistics is not None and statistics.has_min_max:
+                    if pa.scalar(statistics.max, _MOMENT).value < time:
+                        continue
                 rows = found.read_row_group(number, columns=["offset", "timestamp"])
                 late = pc.greater_equal(rows.column("timestamp").cast("int64"), time)
                 offsets = rows.column("offset").filter(late)
@@ -117,12 +98,3 @@ def offsetIn(files: Sequence[SealedFile], time: int) -> int | None:
         except (OSError, ValueError) as error:
             raise PipelineError(f"{file.path} cannot be read: {error}") from error
     return None
-
-
-def _micros(time: Any) -> int:
-    return int(pa.scalar(time, pa.timestamp("us", tz="UTC")).value)
-
-
-def missingIn(metadata: Mapping[bytes, bytes]) -> list[MissingThere]:
-    """Return the ranges that were missing when a segment was sealed, from the metadata of its file."""
-    return [MissingThere(*each) for each in json.loads(metadata.get(MISSING, b"[]"))]

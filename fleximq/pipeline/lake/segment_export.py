@@ -22,6 +22,7 @@ from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
 from fleximq.pipeline.files.selection import Selection, Slice
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lake.sealed_segments import JOURNAL, MISSING, SEGMENTS, sealedName
+from fleximq.pipeline.lake.table.parquet_writer import grouped, synced
 
 #: Approximate size of a row group in bytes, before compression.
 GROUP_BYTES = 32 << 20
@@ -38,10 +39,7 @@ _ENCODING: dict[str, Any] = {
 
 
 class SegmentExport(NamedTuple):
-    """The result for a group of segments: the rows and bytes of their file.
-
-    If they were not sealed, ``why`` is a sentence with the reason.
-    """
+    """The result for a group of segments: the rows and bytes of their file, or ``why`` they were not sealed."""
 
     first: int
     next: int
@@ -58,14 +56,10 @@ class _Lost(Exception):
 def sealSegments(
     segments: Sequence[Slice], folder: str, damaged: bool, files: Files | None = None
 ) -> list[SegmentExport]:
-    """Write the records of segments, and rename the file to its name when it is complete and on disk.
-
-    Where a segment is damaged or missing, the others get files of their own.
-
-    :param segments: complete segments with consecutive offsets.
-    :param folder: the journal's folder, which exists.
-    :param damaged: whether a damaged segment is sealed without its damaged part.
-    :raises PipelineError: the file cannot be written, or the journal cannot be read.
+    """Write the records of complete segments with consecutive offsets to the journal's folder, and rename the file to
+    its name when it is complete and on disk. Where a segment is damaged or missing, the others get files of their own;
+    if ``damaged``, it is sealed without its damaged part. Raises PipelineError if the file cannot be written, or the
+    journal cannot be read.
     """
     files = files or Files()
     first, last = segments[0], segments[-1]
@@ -90,7 +84,7 @@ def _sealed(slice: Slice, segments: int, folder: str, damaged: bool, files: File
 
     try:
         rows = _write(slice, staged, tell, missing, files)
-        size = _onDisk(staged)
+        size = synced(staged)
         files.rename(staged, final)
         files.syncFolder(folder)
     except JournalError as error:
@@ -104,19 +98,12 @@ def _sealed(slice: Slice, segments: int, folder: str, damaged: bool, files: File
 
 
 def _write(slice: Slice, path: str, tell: Any, missing: list[Missing], files: Files) -> int:
-    schema = schemaOf(ALL_COLUMNS)
-    held: list[pa.RecordBatch] = []
-    rows = size = 0
+    schema, rows = schemaOf(ALL_COLUMNS), 0
     with pq.ParquetWriter(path, schema, **_ENCODING) as writer:
-        for batch in readSlice(slice, ALL_COLUMNS, Selection(), tell, files):
-            held.append(batch)
-            rows += batch.num_rows
-            size += batch.nbytes
-            if size >= GROUP_BYTES:
-                _group(writer, held, schema)
-                held, size = [], 0
-        if held:
-            _group(writer, held, schema)
+        for batches in grouped(readSlice(slice, ALL_COLUMNS, Selection(), tell, files), GROUP_BYTES):
+            table = pa.Table.from_batches(batches, schema)
+            rows += table.num_rows
+            writer.write_table(table, row_group_size=table.num_rows)
         writer.add_key_value_metadata(
             {
                 JOURNAL: slice.journal.encode(),
@@ -125,17 +112,3 @@ def _write(slice: Slice, path: str, tell: Any, missing: list[Missing], files: Fi
             }
         )
     return rows
-
-
-def _group(writer: pq.ParquetWriter, held: list[pa.RecordBatch], schema: pa.Schema) -> None:
-    table = pa.Table.from_batches(held, schema)
-    writer.write_table(table, row_group_size=table.num_rows)
-
-
-def _onDisk(path: str) -> int:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-        return os.fstat(descriptor).st_size
-    finally:
-        os.close(descriptor)

@@ -42,11 +42,8 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def parsed(ddl: str) -> pa.Schema:
-    """Return the schema that a text of DDL describes.
-
-    Comments are ignored. Names must be unique regardless of case, as in Spark.
-
-    :raises OptionRefused: the text is not DDL, or has a type that payloads cannot have.
+    """Return the schema that DDL describes, without comments; raises OptionRefused if it is invalid, has a type that
+    payloads cannot have, or names that differ in case only.
     """
     tokens = _Tokens(ddl)
     fields = _fields(tokens, "", 0)
@@ -56,18 +53,12 @@ def parsed(ddl: str) -> pa.Schema:
 
 
 def written(schema: pa.Schema) -> str:
-    """Return a schema as DDL, which :func:`parsed` accepts.
-
-    :raises OptionRefused: a column has a type that payloads cannot have.
-    """
+    """Return a schema as DDL, which :func:`parsed` accepts; raises as :func:`typeWritten`."""
     return ", ".join(f"{_quoted(field.name)} {typeWritten(field.type)}" for field in schema)
 
 
 def typeWritten(type: pa.DataType) -> str:
-    """Return a type in DDL.
-
-    :raises OptionRefused: payloads cannot have it.
-    """
+    """Return a type in DDL; raises OptionRefused if payloads cannot have it."""
     word = _WRITTEN.get(type)
     if word is not None:
         return word
@@ -106,35 +97,25 @@ class _Tokens:
 
     @property
     def ended(self) -> bool:
-        """Whether no token is left."""
         return not self._left
 
     def take(self) -> _Token:
-        """Return the next token."""
         return self._left.pop() if self._left else _Token("", False)
 
     def name(self, what: str) -> _Token:
-        """Return the next token, a name.
-
-        :raises OptionRefused: it is no name.
-        """
+        """Return the next token, a name; raises OptionRefused if it is no name."""
         token = self.take()
         if not token.isName:
             raise OptionRefused(f"the schema has {_shown(token.text)} where {what} should stand")
         return token
 
     def skip(self, sign: str) -> bool:
-        """Skip the next token if it is this one."""
         if self.peek() != sign:
             return False
         self._left.pop()
         return True
 
     def expect(self, sign: str, where: str) -> None:
-        """Take this token.
-
-        :raises OptionRefused: the next one is another.
-        """
         if not self.skip(sign):
             raise OptionRefused(f"the schema has {_shown(self.take().text)} instead of {sign!r} {where}")
 

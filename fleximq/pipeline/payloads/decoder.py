@@ -4,7 +4,7 @@ Pure: Arrow in, Arrow out. A row that does not fit gets an error and nulls inste
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,26 +31,19 @@ _ONE = {"text": pa.string(), "raw": pa.binary()}
 
 
 class Decoded(NamedTuple):
-    """The decoded payloads. ``errors`` has a clause for each row that does not fit, and is None if all fit.
-
-    A row with an error, and one without a payload, is null in ``columns``, and in each column of it.
+    """The decoded payloads. ``errors`` has a clause for each row that does not fit, None if all fit. Such a row, and
+    one without a payload, is null in ``columns``, and in each column of it.
     """
 
     columns: pa.StructArray
     errors: pa.StringArray | None
 
 
-class _Columns(Protocol):
-    def columns(self, values: pa.Array, errors: dict[int, str]) -> list[pa.Array]: ...
-
-
 class Decoder:
-    """Decodes payloads.
+    """Decodes payloads of one of :data:`FORMATS`; messages of the dialect Identity are split before.
 
-    :param format: one of :data:`FORMATS`.
     :param schema: the columns, as :func:`fleximq.pipeline.payloads.ddl.parsed` makes them. ``text`` and ``raw`` need
         none: they have one column, called ``value`` unless the schema says otherwise.
-    :param identity: how messages of the dialect Identity are split before.
     :raises OptionRefused: the format and the schema contradict each other.
     """
 
@@ -62,11 +55,10 @@ class Decoder:
             raise OptionRefused("the column 'metadata' has the metadata of messages, so the schema cannot have one")
         #: The decoded columns in order; metadata are the last.
         self.schema: pa.Schema = body.append(METADATA) if identity.metadata else body
-        self._columns: _Columns = _columnsOf(format, body)
+        self._columns = _columnsOf(format, body)
         self._packed = Maps(MessagePack(), body) if format == "json" else None
 
     def __reduce__(self) -> Any:
-        """Pickle the arguments only."""
         schema = self.schema.remove(len(self.schema) - 1) if self._identity.metadata else self.schema
         return Decoder, (self.format, schema, self._identity)
 
@@ -75,7 +67,6 @@ class Decoder:
     ) -> Decoded:
         """Decode payloads.
 
-        :param values: payloads, as in the source's column ``value``.
         :param dialects: the column ``dialect``: with it, only messages of the dialect Identity are split.
         :param contents: the column ``content``, which marks payloads as MessagePack; without it, those of FlexiMQ's
             dialect count as MessagePack. The formats ``json`` and ``text`` decode them to the same values or texts.
@@ -115,7 +106,6 @@ class Decoder:
 
 
 def _without(column: pa.Array, errors: Iterable[int]) -> pa.Array:
-    """Return a column with nulls at the indexes of errors."""
     places: list[int | None] = list(range(len(column)))
     for place in errors:
         places[place] = None
@@ -138,7 +128,7 @@ def _bodySchema(format: str, schema: pa.Schema | None) -> pa.Schema:
     return schema
 
 
-def _columnsOf(format: str, schema: pa.Schema) -> _Columns:
+def _columnsOf(format: str, schema: pa.Schema) -> Maps | Text | Raw:
     if format == "messagepack":
         return Maps(MessagePack(), schema)
     if format == "json":

@@ -37,10 +37,7 @@ VERBATIM = Identity()
 
 
 def splitMetadata(values: pa.Array, where: Sequence[bool] | None, errors: dict[int, str]) -> tuple[pa.Array, pa.Array]:
-    """Return bodies and their metadata, null for bodies without any.
-
-    :param where: which rows may have metadata, None for all.
-    """
+    """Return bodies and their metadata, null without any; ``where``: which rows may have metadata, None for all."""
     marked = pc.fill_null(pc.match_substring(values, _MARK), False)
     if not pc.any(marked).as_py():
         return values, pa.nulls(len(values), METADATA.type)
@@ -61,8 +58,7 @@ def split(message: bytes) -> tuple[bytes, list[tuple[str, str]] | None]:
     """Return the body of a message and its metadata; of equal keys the last one counts.
 
     Parts after ``||`` are metadata, from the end on, as long as they are ``key=value``: a body may contain ``||``.
-
-    :raises UnicodeDecodeError: a value is not UTF-8.
+    Raises UnicodeDecodeError if a value is not UTF-8.
     """
     pairs: dict[str, str] = {}
     while True:
@@ -97,10 +93,7 @@ Payloads = list[bytes | None]
 
 
 class Divided(NamedTuple):
-    """Payloads of the requested format, and those that are MessagePack instead; None at the other indexes.
-
-    ``packed`` is None if no payload is MessagePack.
-    """
+    """Payloads of the requested format, and those that are MessagePack instead, if any; None at the other indexes."""
 
     own: Payloads
     packed: Payloads | None

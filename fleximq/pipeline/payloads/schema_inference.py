@@ -88,9 +88,8 @@ def inferred(
 
 
 def unionSchema(one: pa.Schema, other: pa.Schema) -> pa.Schema:
-    """Return the union of two inferred schemas, with the wider type for each common column.
-
-    Of names that differ only in case, the first schema's remain.
+    """Return the union of two inferred schemas, with the wider type for each common column. Of names that differ only
+    in case, the first schema's remain.
     """
     return pa.schema(_admitted(_merged(list(one), list(other), _nothing), one))
 
@@ -128,7 +127,6 @@ def _isMap(kind: Kind) -> bool:
 
 
 def _typeOf(kind: Kind) -> pa.DataType | None:
-    """Return the type of a kind, None if it is unknown."""
     if not isinstance(kind, tuple):
         return kind
     if _isMap(kind):
@@ -143,7 +141,6 @@ def _fieldsOf(kind: Kind) -> list[pa.Field]:
 
 
 def _merged(known: list[pa.Field], seen: list[pa.Field], stays: _Stays) -> list[pa.Field]:
-    """Return the known fields with those that were seen."""
     fields = {field.name: field for field in known}
     for field in seen:
         old = fields.get(field.name)
@@ -166,7 +163,6 @@ def _admitted(fields: Iterable[pa.Field], known: Iterable[pa.Field]) -> list[pa.
 
 
 def _admittedType(type: pa.DataType, known: pa.DataType | None) -> pa.DataType | None:
-    """Return the same for a type, None if all its fields are refused."""
     if pa.types.is_struct(type):
         fields = _admitted(type, known if known is not None and pa.types.is_struct(known) else ())
         return pa.struct(fields) if fields else None
@@ -186,7 +182,6 @@ def _isName(name: str) -> bool:
 
 
 def _common(known: pa.DataType, seen: pa.DataType, stays: _Stays) -> pa.DataType:
-    """Return the common type of a known and a newly seen type."""
     if known == seen:
         return known
     if pa.types.is_struct(known) and pa.types.is_struct(seen):

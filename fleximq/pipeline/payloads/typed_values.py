@@ -7,15 +7,15 @@ Decoding is strict: values are neither rounded, guessed nor converted, except as
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from decimal import Context, Decimal, Inexact, InvalidOperation
-from typing import Annotated, Any, Protocol, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 import pyarrow as pa
 
 #: Exceptions that decoding hostile bytes can raise.
 FAULTS = (ValueError, TypeError, OverflowError, RecursionError, MemoryError, ArithmeticError)
-
-_LARGEST_FLOAT = 3.4028234663852886e38
+#: The largest FLOAT.
+LARGEST_FLOAT = 3.4028234663852886e38
 _PLAIN: dict[pa.DataType, Any] = {
     pa.string(): str,
     pa.bool_(): bool,
@@ -24,7 +24,7 @@ _PLAIN: dict[pa.DataType, Any] = {
         for type, bits in ((pa.int8(), 8), (pa.int16(), 16), (pa.int32(), 32), (pa.int64(), 64))
     },
     # Excludes NaN and the infinities, which are checked one by one.
-    pa.float32(): Annotated[float, msgspec.Meta(ge=-_LARGEST_FLOAT, le=_LARGEST_FLOAT)],
+    pa.float32(): Annotated[float, msgspec.Meta(ge=-LARGEST_FLOAT, le=LARGEST_FLOAT)],
     pa.float64(): float,
     pa.binary(): bytes,
     pa.date32(): date,
@@ -32,33 +32,6 @@ _PLAIN: dict[pa.DataType, Any] = {
 }
 
 Convert = Callable[[Any], Any]
-
-
-class Format(Protocol):
-    """A serialisation of maps."""
-
-    @property
-    def name(self) -> str:
-        """Its name in errors."""
-
-    @property
-    def empty(self) -> bytes:
-        """An empty map."""
-
-    def decoder(self, type: Any) -> Callable[[Any], Any]:
-        """Return a decoder for a value of a type, which raises one of :data:`FAULTS` for other bytes."""
-
-    def isMap(self, packed: bytes) -> bool:
-        """Return whether bytes begin like a map."""
-
-    def isNull(self, packed: bytes) -> bool:
-        """Return whether a value is null."""
-
-    def text(self, packed: bytes) -> str:
-        """Return the text for any value: a text as it is, others as JSON."""
-
-    def binary(self, packed: bytes) -> bytes:
-        """Return the bytes of a value."""
 
 
 def annotation(type: pa.DataType) -> Any:

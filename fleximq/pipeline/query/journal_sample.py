@@ -23,11 +23,8 @@ SAMPLE = 2000
 
 
 def batches(options: SourceOptions, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the columns of all records that these options select, for each journal in order.
-
-    Damaged records are skipped.
-
-    :raises PipelineError: or JournalError, OSError: a journal cannot be read.
+    """Yield the columns of all intact records that these options select, for each journal in order; raises
+    PipelineError, JournalError or OSError if a journal cannot be read.
     """
     journals = Journals(options)
     wanted = Selection(topics=options.topics)
@@ -41,10 +38,7 @@ def batches(options: SourceOptions, columns: Sequence[str]) -> Iterator[pa.Recor
 
 
 def sealedBatches(folder: str, topics: Topics, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the columns of all sealed records of these topics, for each journal in order.
-
-    :raises PipelineError: they cannot be read.
-    """
+    """Yield the columns of all sealed records of these topics, for each journal in order; raises PipelineError."""
     for id in journalsIn(folder):
         for file in sealedFiles(folder, id):
             try:
@@ -69,10 +63,7 @@ def _looks(options: SourceOptions, columns: Sequence[str], sealed: str | None) -
 
 
 def isThere(options: SourceOptions, topic: str, sealed: str | None = None) -> bool:
-    """Tell whether a topic has any record.
-
-    :param sealed: the folder of sealed history, which counts too.
-    """
+    """Tell whether a topic has any record in the journals or in the folder of sealed history."""
     only = replace(options, topics=options.topics.only([topic]))
     return any(len(batch) for each in _looks(only, ["offset"], sealed) for batch in each)
 
@@ -87,9 +78,8 @@ def topicsOf(options: SourceOptions, sealed: str | None = None) -> list[str]:
 
 
 def schemaOf(options: SourceOptions, format: str, topic: str | None = None, sealed: str | None = None) -> pa.Schema:
-    """Return the columns of the first payloads of a topic, or of all, in this format; none without payloads.
-
-    The first ones of both the journal and sealed history are used, so that one schema fits both.
+    """Return the columns of the first payloads of a topic, or of all, in this format; none without payloads. Both the
+    journal's and the sealed ones are used, so that one schema fits both.
     """
     only = options if topic is None else replace(options, topics=options.topics.only([topic]))
     schema = pa.schema([])
@@ -166,10 +156,7 @@ COLUMNS = ("topic", "offset", "timestamp", "value", "dialect", "content")
 
 
 def overview(batches: Iterable[pa.RecordBatch]) -> dict[str, TopicSummary]:
-    """Return the summary of each topic, sorted by name.
-
-    :param batches: of all records, with :data:`COLUMNS`.
-    """
+    """Return the summary of each topic, sorted by name, from batches of all records, with :data:`COLUMNS`."""
     topics: dict[str, TopicSummary] = {}
     for batch in batches:
         encoded = pc.dictionary_encode(batch.column("topic"))

@@ -21,11 +21,7 @@ FORMATS = ("table", "csv", "json")
 #: Maximum terminal columns of one value in a table.
 WIDEST = 80
 _NULL = "NULL"
-_NUMBERS: tuple[Callable[[pa.DataType], bool], ...] = (
-    pa.types.is_integer,
-    pa.types.is_floating,
-    pa.types.is_decimal,
-)
+_NUMBERS: tuple[Callable[[pa.DataType], bool], ...] = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 
 def show(rows: pa.Table, format: str, out: TextIO) -> None:
@@ -34,10 +30,7 @@ def show(rows: pa.Table, format: str, out: TextIO) -> None:
 
 
 def textOf(written: bytes, packed: bool = False) -> str:
-    """Return bytes as text.
-
-    :param packed: whether MessagePack is more likely than text.
-    """
+    """Return bytes as text; ``packed``: MessagePack is more likely than text."""
     for attempt in (_packed, _utf8) if packed else (_utf8, _packed):
         found = attempt(written)
         if found is not None:
@@ -100,10 +93,7 @@ def _plain(type: pa.DataType) -> pa.DataType:
 
 
 def _value(value: Any, type: pa.DataType | None) -> Any:
-    """Return a value with all nested values as JSON values."""
-    if value is None or isinstance(value, bool | int | str | Decimal):
-        return value
-    if isinstance(value, float):
+    if value is None or isinstance(value, bool | int | float | str | Decimal):
         return value
     if isinstance(value, bytes):
         return textOf(value)

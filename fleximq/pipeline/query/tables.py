@@ -33,19 +33,12 @@ _NAMED = 20
 
 
 class Tables:
-    """The tables that a query can name.
-
-    :param options: those of the source; None if only a lake is queried.
-    :param sealed: the folder of sealed history, which is read with the journals.
-    :param lake: the folder of lake tables.
+    """The tables that a query can name: of the source, with the folder of sealed history, and of the folder of a lake.
+    Without ``options`` only the lake is queried.
     """
 
     def __init__(
-        self,
-        spark: SparkSession,
-        options: Mapping[str, str] | None,
-        sealed: str | None = None,
-        lake: str | None = None,
+        self, spark: SparkSession, options: Mapping[str, str] | None, sealed: str | None = None, lake: str | None = None
     ) -> None:
         self._spark = spark
         self._options = options
@@ -53,9 +46,8 @@ class Tables:
         self._lake = lake
 
     def ask(self, query: str) -> DataFrame:
-        """Return the result of a query.
-
-        :raises PipelineError: it names an unknown table, is invalid, or a journal cannot be read.
+        """Return the result of a query; raises PipelineError if it is invalid or names an unknown table, and on
+        failure.
         """
         columns = columnsIn(query)
         opened: list[str] = []
@@ -79,10 +71,7 @@ class Tables:
             self._close(opened)
 
     def _checkTwins(self, name: str, query: str) -> None:
-        """Check that a query does not name a second topic that Spark would take for the same.
-
-        :raises OptionRefused: it does.
-        """
+        """Raise OptionRefused if a query names a second topic that Spark would take for the same."""
         if self._options is None or name == ALL:
             return
         # Listing all topics would need a pass over the whole journal.
@@ -100,10 +89,6 @@ class Tables:
             self._spark.catalog.dropTempView(_quoted(opened.pop()))
 
     def _open(self, name: str, columns: list[str] | None) -> DataFrame:
-        """Return the table of this name.
-
-        :raises OptionRefused: the name is unknown.
-        """
         if self._lake is not None and Path(self._lake, name, OWN).is_dir():
             return lakeTable(self._spark, f"{self._lake}/{name}")
         if self._options is None:
@@ -133,7 +118,6 @@ class Tables:
         return self._load(options)
 
     def _load(self, options: Mapping[str, str]) -> DataFrame:
-        """Return the records of the source, with sealed history if given."""
         if self._sealed is None:
             return self._spark.read.format("fleximq").options(**options).load()
         from fleximq.pipeline import history
@@ -171,15 +155,11 @@ def _canBeListed(topic: str) -> bool:
 
 
 def _plain(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options without those that decode payloads."""
     return {name: value for name, value in options.items() if name not in ("decode", "decodeSchema")}
 
 
 def lakeTable(spark: SparkSession, table: str) -> DataFrame:
-    """Return the current state of a lake table.
-
-    :raises PipelineError: it cannot be read.
-    """
+    """Return the current state of a lake table; raises PipelineError if it cannot be read."""
     form = formatOf(table)
     if form["format"] == PARQUET:
         return spark.read.parquet(table)
@@ -203,7 +183,7 @@ def _deltaFiles(table: str) -> list[str]:
 
 def _icebergFiles(table: str, catalog: str | None) -> list[str]:
     from fleximq.pipeline.lake.iceberg import catalogOf
-    from fleximq.pipeline.lake.iceberg.iceberg_catalog import NAMESPACE
+    from fleximq.pipeline.lake.iceberg.snapshots import NAMESPACE
 
     found = catalogOf(str(Path(table).parent), catalog).load_table((NAMESPACE, Path(table).name))
     return [task.file.file_path for task in found.scan().plan_files()]
@@ -219,7 +199,6 @@ def columnsIn(query: str) -> list[str] | None:
 
 
 def _missing(error: AnalysisException) -> str | None:
-    """Return the name of the missing table if the error reports one."""
     if error.getCondition() not in ("TABLE_OR_VIEW_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND.WITHOUT_SUGGESTION"):
         return None
     parts = _PART.findall((error.getMessageParameters() or {}).get("relationName", ""))

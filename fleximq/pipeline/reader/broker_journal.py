@@ -47,10 +47,8 @@ class Answer(NamedTuple):
 
 
 def ask(link: BrokerLink, journal: str, position: int, maxBytes: int = RESPONSE_BYTES) -> Answer:
-    """Request the complete frames from a position on, at most so many bytes, or one frame; none at the end.
-
-    :param journal: the id of the expected journal.
-    :raises PipelineError: the broker is away, refuses, has no journal or another one, or its answer is malformed.
+    """Request the complete frames from a position on, at most so many bytes, or one frame; none at the end. Raises
+    PipelineError if the broker is away, refuses, has no journal or another one, or its answer is malformed.
     """
     answer = link.askLarge("/journal/read", {"position": position, "most": maxBytes})
     _check(link, journal, answer["journal"])
@@ -69,19 +67,14 @@ def ask(link: BrokerLink, journal: str, position: int, maxBytes: int = RESPONSE_
 
 
 def _check(link: BrokerLink, journal: str, found: str) -> None:
-    """Check that a broker, which may have been restarted, still has the same journal.
-
-    :raises BrokerRefused: it has another one.
-    """
+    """Raise BrokerRefused unless a broker, which may have been restarted, still has the same journal."""
     if found != journal:
         raise BrokerRefused(f"the broker at {link.place.url} has the journal {found} now, not {journal} any more")
 
 
 class RemoteJournal:
-    """The journal of one broker; ``id`` is the journal's, ``path`` the broker's URL. Used by one thread.
-
-    Every method raises :class:`fleximq.pipeline.errors.PipelineError` if the broker is away for too long, refuses the
-    login, or has no journal.
+    """The journal of one broker; ``id`` is the journal's, ``path`` the broker's URL; for one thread. Every method
+    raises PipelineError if the broker is away for too long, refuses the login, or has no journal.
     """
 
     def __init__(self, place: Place) -> None:
@@ -119,7 +112,6 @@ class RemoteJournal:
 
     def offsetAt(self, time: int) -> int:
         """Return the offset of the first record of this time or later (microseconds since 1970), or else the next.
-
         Records of a transaction count with the time of the transaction.
         """
         end = self.end()
@@ -139,12 +131,7 @@ class RemoteJournal:
             position = answer.next
 
     def advance(self, start: int, end: int, records: int | None, size: int | None) -> Distance:
-        """Return the offset after so many records and so many bytes of frames from ``start`` on, at least one record.
-
-        Counts records of all topics. Of a transaction, the bytes of all its staged frames count.
-
-        :param end: maximum offset of the result.
-        """
+        """Do as :meth:`fleximq.pipeline.files.journal_files.JournalFiles.advance`."""
         counted = Distance(start, 0, 0)
         while counted.offset < end:
             limits = {
@@ -172,12 +159,8 @@ class RemoteJournal:
         since: int = NEVER,
         sliceBytes: int = SLICE_BYTES,
     ) -> list[Slice]:
-        """Divide the records with offsets from ``start`` up to before ``end`` among tasks, balanced by bytes.
-
-        Topics and times skip no part here, since the broker gives no index.
-
-        :param parts: minimum number of slices, as far as the journal can be divided (a frame).
-        :param sliceBytes: approximate maximum bytes of a slice.
+        """Do as :meth:`fleximq.pipeline.files.journal_files.JournalFiles.split`, but topics and times skip no part,
+        since the broker gives no index, and parts are a frame or more.
         """
         if start >= end:
             return []
@@ -208,9 +191,8 @@ class RemoteJournal:
     # -- bisection ---------------------------------------------------------------------------------
 
     def _search(self, holds: Callable[[FrameHeader], bool], end: int) -> tuple[int, int]:
-        """Return two positions, about a step apart, between which the condition becomes true.
-
-        :param holds: false for all frames before some position, true from there on.
+        """Return two positions, about a step apart, between which the condition becomes true: it is false for all
+        frames before some position, true from there on.
         """
         low, high = 0, end
         while high - low > STEP:
@@ -240,11 +222,8 @@ class RemoteJournal:
 def readRemote(
     slice: Slice, place: Place, columns: Sequence[str], selection: Selection, missing: Callable[[Missing], None]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the selected records of a slice as batches of columns, ordered by offset.
-
-    :param place: the broker; its URL is the slice's ``path``.
-    :param missing: called with missing records; its exceptions end the read.
-    :raises PipelineError: as :class:`RemoteJournal`; or the broker has another journal now.
+    """Yield the selected records of a slice as batches of columns, ordered by offset. Exceptions of ``missing`` end the
+    read. Raises PipelineError as :class:`RemoteJournal`, or if the broker has another journal now.
     """
     selection = selection.within(slice.start, slice.end)
     with BrokerLink(place) as link, ThreadPoolExecutor(1) as pool:
@@ -328,7 +307,6 @@ class _RemoteReader:
     # -- transactions ------------------------------------------------------------------------------
 
     def _published(self, header: FrameHeader, frame: memoryview) -> Iterator[tuple[memoryview, list[PlacedFrame]]]:
-        """Yield the staged frames that a transaction published."""
         transaction = decodeTransaction(header, frame)
         if transaction.aborted:
             return
@@ -361,9 +339,7 @@ class _RemoteReader:
             yield frame, [PlacedFrame(0, first)]
 
     def _staged(self, position: int, positions: Sequence[int]) -> Frame | None:
-        """Return the staged frame at a position, None if it is gone; further wanted frames are cached from the same
-        response.
-        """
+        """Return the staged frame at a position, None if it is gone; caches wanted ones from the same response."""
         if position not in self._held:
             near = any(position < each < position + RESPONSE_BYTES for each in positions)
             answer = self._pool.submit(
@@ -378,7 +354,6 @@ class _RemoteReader:
 
 
 def _nextOffset(header: FrameHeader, frame: memoryview) -> int | None:
-    """Return the expected offset of the next frame, None if unknown."""
     if header.kind in (FrameKind.SPARSE_RECORDS, FrameKind.REMOVED):
         return None
     if header.kind in (FrameKind.RECORDS, FrameKind.TRANSACTION):

@@ -29,10 +29,7 @@ class Decoding(NamedTuple):
 
     @classmethod
     def of(cls, options: Mapping[str, str], identity: Identity) -> "Decoding | None":
-        """Return the decoding that options select, None if payloads stay as they are.
-
-        :raises OptionRefused: the options contradict each other, or the schema is invalid.
-        """
+        """Return the decoding that options select, None without; raises OptionRefused if they are invalid."""
         if "decode" not in options:
             given = [name for name in OPTIONS if name in options]
             if given:
@@ -69,10 +66,7 @@ def needed(columns: Sequence[str]) -> list[str]:
 def decoded(
     batches: Iterable[pa.RecordBatch], columns: Sequence[str], decoding: Decoding | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches with exactly these columns, in this order.
-
-    :param batches: with the columns that are :func:`needed`.
-    """
+    """Yield batches with exactly these columns, in this order, from batches with the :func:`needed` ones."""
     if decoding is None or not any(name in MADE for name in columns):
         yield from batches
         return

@@ -2,19 +2,14 @@
 
 Globs are expanded again at each call, since later they may match more folders.
 
-Also tunes Spark's Python processes, which serve many tasks. They collect garbage after each task, which takes 20 ms
-with Spark, pyarrow and numpy imported, none of it garbage. And glibc returns the memory of each block of frames to the
-system, which costs 16,000 page faults (30 ms of processor time) in a query over two million rows.
+Spark's Python processes serve many tasks and collect garbage after each, which takes 20 ms with Spark, pyarrow and
+numpy imported, none of it garbage; :func:`freezeImports` excludes the imports.
 """
 
-import ctypes
 import gc
 import glob
-import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from functools import cache
 from itertools import count
 
 import pyarrow as pa
@@ -23,7 +18,6 @@ from pyspark.sql.datasource import InputPartition
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files, errorText
 from fleximq.journal.files.folder_files import readIdentity
-from fleximq.limits import MEBIBYTE
 from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.files.journal_files import JournalFiles, readSlice
@@ -31,22 +25,18 @@ from fleximq.pipeline.files.selection import Selection, Slice
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.reader.broker_journal import RemoteJournal, readRemote
 from fleximq.pipeline.reader.decoded_columns import Decoding, decoded, needed
-from fleximq.pipeline.reader.offsets import RecordsMissing
+from fleximq.pipeline.reader.offsets import reportLoss
 from fleximq.pipeline.reader.source_options import SourceOptions
 
 #: Spark sets this environment variable in processes that serve more than one task.
 _SERVES_MANY = "SPARK_REUSE_WORKER"
-#: Parameters of glibc's mallopt: the free memory to retain, and the size below which blocks are taken from it.
-_MALLOC_OPTIONS = {-1: 64 * MEBIBYTE, -3: 32 * MEBIBYTE}
-#: If the user has set one of these, the allocator stays as it is.
-_ALLOCATOR_VARIABLES = ("ARROW_DEFAULT_MEMORY_POOL", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
 #: Number of calls that have an effect.
 _CALLS = 2
 _calls = count()
 
 
 def freezeImports() -> None:
-    """Exclude imports from garbage collection and retain memory, if this is one of Spark's processes.
+    """Exclude imports from garbage collection, if this is one of Spark's processes.
 
     Called at the start of a task. The second call excludes the imports of the first task: pyarrow imports pandas, if
     installed, on the first use of numpy's arrays.
@@ -55,21 +45,6 @@ def freezeImports() -> None:
         return
     gc.collect()
     gc.freeze()
-    _retainMemory()
-
-
-@cache
-def _retainMemory() -> None:
-    if any(name in os.environ for name in _ALLOCATOR_VARIABLES):
-        return
-    with suppress(AttributeError, OSError):  # another C library
-        mallopt = ctypes.CDLL(None).mallopt
-        for parameter, value in _MALLOC_OPTIONS.items():
-            mallopt(parameter, value)
-        pa.set_memory_pool(pa.system_memory_pool())
-
-
-_log = logging.getLogger("fleximq.pipeline")
 
 
 Journal = JournalFiles | RemoteJournal
@@ -93,11 +68,8 @@ class Journals:
         self._known: dict[str, Journal] = {}
 
     def find(self) -> dict[str, Journal]:
-        """Return the journals that exist now, by id.
-
-        :raises OptionRefused: none was found, or the same one twice.
-        :raises JournalError: a named folder is no journal.
-        :raises PipelineError: a broker is away, refuses, or has no journal.
+        """Return the journals that exist now, by id. Raises OptionRefused if none was found, or the same one twice,
+        JournalError if a named folder is no journal, PipelineError if a broker is away, refuses, or has no journal.
         """
         found: dict[str, Journal] = {}
         for path in [*self._brokers, *self._folders()]:
@@ -156,10 +128,8 @@ def read(
     failOnDataLoss: bool,
     decoding: Decoding | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a partition; none for the empty partition that Spark adds if there are no others.
-
-    :param decoding: how the columns from payloads are made, if requested.
-    :raises RecordsMissing: records are missing, and ``failOnDataLoss`` is set.
+    """Yield the records of a partition; none for the empty partition that Spark adds if there are no others. Raises
+    RecordsMissing if records are missing, and ``failOnDataLoss`` is set.
     """
     freezeImports()
     if not isinstance(partition, SlicePartition):
@@ -176,9 +146,6 @@ def missingReporter(journal: str, failOnDataLoss: bool) -> Callable[[Missing], N
     """Return a callback that raises or logs missing records."""
 
     def report(missing: Missing) -> None:
-        sentence = f"journal {journal}, {missing}"
-        if missing.lost and failOnDataLoss:
-            raise RecordsMissing(f"{sentence} (the option failOnDataLoss=false reads on)")
-        _log.warning("%s", sentence)
+        reportLoss(f"journal {journal}, {missing}", missing.lost and failOnDataLoss)
 
     return report

@@ -5,14 +5,17 @@ each journal, by journal id.
 """
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
+from fleximq.journal.files.record_distance import Distance
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 
+_log = logging.getLogger("fleximq.pipeline")
 #: The next offset of each journal, in the order of their ids.
 Offsets = dict[str, int]
 #: Kafka's numbers for the first and the next offset.
@@ -68,40 +71,30 @@ class Points:
 
 
 def pointsOf(name: str, written: str, others: Point) -> Points:
-    """Read ``startingOffsets`` and its companions: ``earliest``, ``latest``, an offset, or JSON with one for each
-    journal.
-
-    -2 is earliest and -1 latest, as for Kafka.
-
-    :param others: for journals that the JSON does not name.
-    :raises OptionRefused: the text is none of these.
+    """Read ``startingOffsets`` and its companions: ``earliest`` (or -2, as for Kafka), ``latest`` (-1), an offset, or
+    JSON with one for each journal; ``others`` is for journals that it does not name. Raises OptionRefused for another
+    text.
     """
-    text = written.strip()
-    if not text.startswith("{"):
-        return Points(_point(name, text))
-    return Points(others, {journal: _point(name, value) for journal, value in _fields(name, text).items()})
+    return _points(name, written.strip(), others, _point)
 
 
 def timesOf(name: str, written: str, others: Point) -> Points:
-    """Read ``startingTimestamp`` and its companions: milliseconds since 1970, ISO 8601, or JSON with one for each
-    journal.
-
-    :raises OptionRefused: the text is none of these.
+    """Read ``startingTimestamp`` and its companions likewise: milliseconds since 1970, ISO 8601, or JSON with one for
+    each journal.
     """
-    text = written.strip()
+    return _points(name, written.strip(), others, _time)
+
+
+def _points(name: str, text: str, others: Point, read: Callable[[str, Any], Point]) -> Points:
     if not text.startswith("{"):
-        return Points(_time(name, text))
-    return Points(others, {journal: _time(name, value) for journal, value in _fields(name, text).items()})
-
-
-def _fields(name: str, text: str) -> dict[str, Any]:
+        return Points(read(name, text))
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict) or not fields:
         raise OptionRefused(f"the option {name!r} is {text!r}, but must be JSON with a value for each journal's id")
-    return fields
+    return Points(others, {journal: read(name, value) for journal, value in fields.items()})
 
 
 def _isNumber(text: str) -> bool:
@@ -144,27 +137,29 @@ def resolved(point: Point, journal: OffsetSource) -> int:
     return point.value
 
 
-def checked(journal: str, start: int, bounds: Any, fail: bool, warn: Callable[[str], None]) -> int:
-    """Return the possible start of a read from an offset.
+def startOf(point: Point, journal: Any, fail: bool) -> int:
+    """Return the offset of a point that a read can start from; another one is reported by :func:`reportLoss`."""
+    start = resolved(point, journal)
+    return checked(journal.id, start, journal.bounds(), fail) if point.kind is StartKind.OFFSET else start
 
-    :param bounds: the retained offsets, ``first`` and ``next``.
-    :param warn: called with a sentence if the start differs and ``fail`` is off.
-    :raises RecordsMissing: the start differs, and ``fail`` is on.
-    """
-    if start < bounds.first:
-        sentence = (
-            f"journal {journal} has no offsets {start} to {bounds.first - 1} any more: retention has removed them"
+
+def checked(journal: str, start: int, bounds: Any, fail: bool) -> int:
+    """Return the retained offset nearest to a start; if it differs, that is reported by :func:`reportLoss`."""
+    reachable = int(min(max(start, bounds.first), bounds.next))
+    if start < reachable:
+        reportLoss(
+            f"journal {journal} has no offsets {start} to {bounds.first - 1} any more: retention has removed them", fail
         )
-        reachable = bounds.first
-    elif start > bounds.next:
-        sentence = f"journal {journal} has no offset {start} yet: the next one is {bounds.next}"
-        reachable = bounds.next
-    else:
-        return start
+    elif start > reachable:
+        reportLoss(f"journal {journal} has no offset {start} yet: the next one is {bounds.next}", fail)
+    return reachable
+
+
+def reportLoss(sentence: str, fail: bool) -> None:
+    """Raise RecordsMissing with a sentence about missing records, or log it unless ``fail``."""
     if fail:
         raise RecordsMissing(f"{sentence} (the option failOnDataLoss=false reads on)")
-    warn(sentence)
-    return int(reachable)
+    _log.warning("%s", sentence)
 
 
 def ordered(offsets: Mapping[str, int]) -> Offsets:
@@ -172,35 +167,17 @@ def ordered(offsets: Mapping[str, int]) -> Offsets:
     return {journal: offsets[journal] for journal in sorted(offsets)}
 
 
-class BatchLimit(Protocol):
-    """The end of a limited part of a journal: ``offset``, and its ``records`` and ``bytes``."""
-
-    @property
-    def offset(self) -> int:
-        """The first offset after it."""
-
-    @property
-    def records(self) -> int:
-        """The number of records."""
-
-    @property
-    def bytes(self) -> int:
-        """The number of bytes."""
-
-
 #: Advances from one offset of a journal up to another, by at most so many records and so many bytes.
-Advance = Callable[[str, int, int, int | None, int | None], BatchLimit]
+Advance = Callable[[str, int, int, int | None, int | None], Distance]
 
 
 def batchEnd(
     start: Mapping[str, int], end: Mapping[str, int], records: int | None, size: int | None, advance: Advance
 ) -> Offsets:
-    """Return the end of a micro-batch that begins at ``start`` and must not go beyond ``end``.
+    """Return the end of a micro-batch that begins at ``start`` and must not go beyond ``end``. Journals with long
+    backlogs share the rest of the limit evenly.
 
-    Journals with long backlogs share the rest of the limit evenly.
-
-    :param records: approximate maximum of records, None for unlimited.
-    :param size: approximate maximum of bytes, None for unlimited.
+    :param records: approximate maximum of records, ``size`` of bytes; None for unlimited.
     :param advance: goes at least one record forward, so that each batch makes progress.
     """
     if records is None and size is None:

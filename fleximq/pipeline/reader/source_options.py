@@ -24,27 +24,11 @@ _BROKER = ("url", "token", "credentials", "caFile", "certFile", "keyFile", "brok
 _KNOWN = {
     *_BROKER,
     *OPTIONS,
-    "path",
-    "paths",
-    "subscribe",
-    "subscribePattern",
-    "topics",
-    "columns",
-    "includeHeaders",
-    "startingOffsets",
-    "startingOffsetsByTimestamp",
-    "startingTimestamp",
-    "endingOffsets",
-    "endingOffsetsByTimestamp",
-    "endingTimestamp",
-    "maxOffsetsPerTrigger",
-    "maxBytesPerTrigger",
-    "minPartitions",
-    "partitionBytes",
-    "failOnDataLoss",
-    "pushFilters",
-    "consumerGroup",
-    "lagUrl",
+    *("path", "paths", "subscribe", "subscribePattern", "topics", "columns", "includeHeaders"),
+    *("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp"),
+    *("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"),
+    *("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minPartitions", "partitionBytes"),
+    *("failOnDataLoss", "pushFilters", "consumerGroup", "lagUrl"),
 }
 _CANONICAL = {name.lower(): name for name in _KNOWN}
 _TRUTH = {"true": True, "false": False}
@@ -77,10 +61,7 @@ class SourceOptions:
 
     @classmethod
     def of(cls, written: Mapping[str, str]) -> "SourceOptions":
-        """Return the checked options; names are case-insensitive, as everywhere in Spark.
-
-        :raises OptionRefused: an option is missing, unknown, or has an invalid value.
-        """
+        """Return the checked options; names are case-insensitive, as everywhere in Spark. Raises OptionRefused."""
         options: dict[str, str] = {}
         for name, value in written.items():
             # A name with a dot is a setting of Spark or of a catalog.

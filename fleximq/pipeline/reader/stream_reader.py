@@ -4,7 +4,6 @@ The offsets of the stream are the next offset of each journal. A journal that ap
 is read from its first record on.
 """
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,22 +18,10 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from fleximq.pipeline.files.selection import Selection
-from fleximq.pipeline.lag.stream_progress import StreamProgress
-from fleximq.pipeline.reader.journals import Journal, Journals, SlicePartition, read
-from fleximq.pipeline.reader.offsets import (
-    LATEST,
-    Offsets,
-    Points,
-    RecordsMissing,
-    StartKind,
-    batchEnd,
-    checked,
-    ordered,
-    resolved,
-)
+from fleximq.pipeline.lag.reporter import StreamProgress
+from fleximq.pipeline.reader.journals import Journals, SlicePartition, read
+from fleximq.pipeline.reader.offsets import LATEST, Offsets, Points, batchEnd, checked, ordered, reportLoss, startOf
 from fleximq.pipeline.reader.source_options import SourceOptions
-
-_log = logging.getLogger("fleximq.pipeline")
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -44,39 +31,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._columns = tuple(columns)
         self._selection = Selection(options.topics)
-        self._journals: Journals | None = None
+        self._journals = Journals(options)
         self._target: Offsets | None = None
         self._progress: StreamProgress | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tasks need only the options."""
-        return {**self.__dict__, "_journals": None, "_target": None, "_progress": None}
-
-    def _all(self) -> Journals:
-        if self._journals is None:
-            self._journals = Journals(self._options)
-        return self._journals
-
-    def _find(self) -> dict[str, Journal]:
-        return self._all().find()
+        return {**self.__dict__, "_journals": Journals(self._options), "_target": None, "_progress": None}
 
     def initialOffset(self) -> Offsets:
-        """Return the start of the first micro-batch of a new query.
-
-        :raises RecordsMissing: a named offset has been removed by retention.
-        """
-        points = self._options.start or Points(LATEST)
-        found = {}
-        for journal in self._find().values():
-            point = points.of(journal.id)
-            start = resolved(point, journal)
-            if point.kind is StartKind.OFFSET:
-                start = checked(journal.id, start, journal.bounds(), self._options.failOnDataLoss, _log.warning)
-            found[journal.id] = start
-        return ordered(found)
+        """Return the start of a new query; raises RecordsMissing if a named offset was removed by retention."""
+        points, fail = self._options.start or Points(LATEST), self._options.failOnDataLoss
+        return ordered({id: startOf(points.of(id), journal, fail) for id, journal in self._journals.find().items()})
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Stop at the present end of the journals."""
         self._target = self._ends()
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -88,16 +55,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def reportLatestOffset(self) -> Offsets:
-        """Return the ends of all journals, regardless of limits."""
         return self._ends()
 
     def latestOffset(self, start: Mapping[str, int], limit: ReadLimit) -> Offsets:
-        """Return the end of the next micro-batch; ``start`` again if no records are waiting.
-
-        :raises RecordsMissing: a journal of the stream is gone.
-        """
+        """Return the end of the next micro-batch; raises RecordsMissing if a journal of the stream is gone."""
         self._reportProgress(start)
-        journals = self._find()
+        journals = self._journals.find()
         begin = {journal: start.get(journal, -1) for journal in {*start, *journals}}
         for journal, offset in begin.items():
             if offset < 0:
@@ -105,7 +68,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = self._target if self._target is not None else self._ends()
         # After a power loss a journal without a broker can end before an offset that was read.
         end = {journal: max(offset, begin[journal]) for journal, offset in ends.items() if journal in begin}
-        self._checkGone(begin, journals)
+        for journal in begin:
+            if journal not in journals:
+                reportLoss(f"journal {journal} was read before and is not there any more", self._options.failOnDataLoss)
         records, size = self._limits(limit)
         return batchEnd(
             begin,
@@ -129,25 +94,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None, limit.max_bytes
         return None, None
 
-    def _checkGone(self, begin: Mapping[str, int], journals: Mapping[str, Journal]) -> None:
-        for journal in begin:
-            if journal not in journals:
-                self._gone(f"journal {journal} was read before and is not there any more")
-
-    def _gone(self, sentence: str) -> None:
-        if self._options.failOnDataLoss:
-            raise RecordsMissing(f"{sentence} (the option failOnDataLoss=false reads on)")
-        _log.warning("%s", sentence)
-
     def _ends(self) -> Offsets:
-        return {id: journal.end().offset for id, journal in self._find().items()}
+        return {id: journal.end().offset for id, journal in self._journals.find().items()}
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
-        """Return slices between two offsets, balanced by bytes.
-
-        :raises RecordsMissing: retention has removed some records, or a journal is gone.
-        """
-        journals = self._find()
+        """Return slices between two offsets, balanced by bytes; raises RecordsMissing if some records are gone."""
+        journals = self._journals.find()
         found: list[SlicePartition] = []
         for id, until in sorted(end.items()):
             journal = journals.get(id)
@@ -156,17 +108,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             if journal is None:
                 # A batch that a restart repeats is planned here first; without its rows it must not count as processed.
-                self._gone(f"journal {id} is not there any more, and with it the offsets {begin} to {until - 1}")
+                gone = f"journal {id} is not there any more, and with it the offsets {begin} to {until - 1}"
+                reportLoss(gone, self._options.failOnDataLoss)
                 continue
             if id in start:
-                begin = checked(id, begin, journal.bounds(), self._options.failOnDataLoss, _log.warning)
+                begin = checked(id, begin, journal.bounds(), self._options.failOnDataLoss)
                 if self._progress is not None:
                     self._progress.countLost(id, start[id], begin)
-            found += self._all().partitions(journal, begin, until, self._options, self._selection)
+            found += self._journals.partitions(journal, begin, until, self._options, self._selection)
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of one slice."""
         options = self._options
         return read(partition, self._columns, self._selection, options.failOnDataLoss, options.decoding)
 
@@ -174,8 +126,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """No-op: Spark's checkpoint stores the progress of the query."""
 
     def stop(self) -> None:
-        """Close the connections."""
-        if self._journals is not None:
-            self._journals.close()
+        self._journals.close()
         if self._progress is not None:
             self._progress.close()

@@ -42,13 +42,12 @@ _Convert = Callable[[Any], Any]
 
 
 class Rows:
-    """Converts rows to records.
+    """Converts rows to records, in groups of about ``portion`` bytes, at most one record more. ``topic`` is that of
+    rows without one.
 
-    :param topic: that of rows without one.
     :param packed: whether the bytes of ``value`` are MessagePack already.
     :param original: whether they are payloads as the source reads them, to publish unchanged; the column ``content``,
         or else ``dialect``, has their type.
-    :param portion: approximate bytes of a group, at most one record more.
     """
 
     def __init__(
@@ -62,9 +61,8 @@ class Rows:
     def portions(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Record]]:
         """Yield the rows of some batches as groups of records: maps with ``topic``, ``value`` and perhaps ``headers``.
 
-        In place of a value, an original one has its ``payload`` and the code of its ``content``.
-
-        :raises RowRefused: a row has no topic, or a value that should be MessagePack and is not.
+        In place of a value, an original one has its ``payload`` and the code of its ``content``. Raises RowRefused if a
+        row has no topic, or a value that should be MessagePack and is not.
         """
         held: list[Record] = []
         size = 0
@@ -87,7 +85,6 @@ class Rows:
             yield held
 
     def _records(self, batch: pa.RecordBatch) -> tuple[list[Record], npt.NDArray[np.int64]]:
-        """Return the records of a batch, and their approximate sizes in bytes."""
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         values, sizes = self._values(columns["value"])
         topics, topic = self._topics(columns.get("topic"), batch.num_rows)
@@ -105,21 +102,17 @@ class Rows:
         return records, sizes
 
     def _topics(self, column: pa.Array | None, number: int) -> tuple[list[str] | None, str]:
-        """Return the topic of each row, or one for all."""
-        if column is None or column.null_count == number:
+        if column is None or column.null_count:
             if self._topic is None:
                 raise RowRefused("a row has no topic: its column 'topic' is null, and there is no option 'topic'")
-            return None, self._topic
-        if column.null_count:
-            if self._topic is None:
-                raise RowRefused("a row has no topic: its column 'topic' is null, and there is no option 'topic'")
+            if column is None or column.null_count == number:
+                return None, self._topic
             column = pc.fill_null(column, self._topic)
         names: list[str] = column.to_pylist()
         first = names[0]
         return (None, first) if names.count(first) == number else (names, "")
 
     def _values(self, column: pa.Array) -> tuple[list[Any], npt.NDArray[np.int64]]:
-        """Return the values, and their approximate sizes as MessagePack."""
         values = valuesOf(column)
         if not _isBytes(column.type):
             return values, np.fromiter(map(_packedSize, values), np.int64, len(values)) + _AROUND
@@ -128,9 +121,8 @@ class Rows:
 
 
 def contentsOf(contents: pa.Array | None, dialects: pa.Array | None, number: int) -> list[int]:
-    """Return the content types of payloads, as the journal's codes: from a column, or else by their dialects.
-
-    Payloads of an unknown dialect are plain bytes.
+    """Return the content types of payloads, as the journal's codes: from a column, or else by their dialects; those of
+    an unknown dialect are plain bytes.
     """
     if dialects is None or dialects.null_count == number:
         guessed = pa.repeat(pa.scalar(_BYTES, pa.int32()), number)

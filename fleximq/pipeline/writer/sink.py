@@ -61,9 +61,8 @@ class _Sink:
         self._stages = self._check()
 
     def _check(self) -> bool | None:
-        """Tell whether rows are staged; None if the broker is away, for which the tasks wait.
-
-        Spark makes a sink for each commit and abort as well, and those must not fail for this check.
+        """Tell whether rows are staged; None if the broker is away, for which the tasks wait: Spark makes a sink for
+        each commit and abort as well, and those must not fail for this check.
         """
         try:
             with BrokerLink(replace(self._options.place, timeout=0)) as link:
@@ -72,10 +71,7 @@ class _Sink:
             return None
 
     def _isJournalled(self, link: BrokerLink) -> bool:
-        """Tell whether rows are staged, and log the consequences.
-
-        :raises NotJournalled: exactly once was requested, and the broker has no journal.
-        """
+        """Tell whether rows are staged, and log it; raises NotJournalled if exactly once was requested in vain."""
         url = self._options.place.url
         journalled = link.ask("/broker/about")["journal"] is not None
         if self._options.exactlyOnce and not journalled:
@@ -104,7 +100,6 @@ class _Sink:
             return StagedRows(query, batch, partition, rows, tuple(tokens))
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Publish the staged rows; idempotent."""
         parts = sorted(_staged(messages), key=lambda part: part.partition)
         tokens = [token for part in parts for token in part.tokens]
         if not tokens:
@@ -137,19 +132,15 @@ class _Sink:
 
 
 class StreamSink(DataSourceStreamArrowWriter):
-    """Writes the batches of a streaming query; Spark repeats a batch until its commit has succeeded.
-
-    :param options: as the user wrote them; names are case-insensitive.
-    :raises OptionRefused: an option or a column is invalid.
-    :raises NotJournalled: exactly once was requested, and the broker has no journal.
-    :raises BrokerRefused: the broker refuses the login.
+    """Writes the batches of a streaming query; Spark repeats a batch until its commit has succeeded. Raises
+    OptionRefused for an invalid option or column, NotJournalled if exactly once was requested and the broker has no
+    journal, and BrokerRefused.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._sink = _Sink(options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
-        """Stage the rows of one task."""
         context = TaskContext.get()
         query = None if context is None else context.getLocalProperty("sql.streaming.queryId")
         batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
@@ -158,19 +149,15 @@ class StreamSink(DataSourceStreamArrowWriter):
         return self._sink._write(query, int(batch), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Publish the rows that the tasks staged."""
         self._sink._commit(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Discard the rows that the tasks staged."""
         self._sink._abort(messages)
 
 
 class BatchSink(DataSourceArrowWriter):
-    """Writes a table; publishes all of it at once when it is complete.
-
-    :param overwrite: whether a topic should be replaced, which is refused.
-    :raises OptionRefused: and others, as :class:`StreamSink`.
+    """Writes a table; publishes all of it at once when it is complete. To overwrite a topic is refused; raises as
+    :class:`StreamSink`.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool = False) -> None:
@@ -181,15 +168,12 @@ class BatchSink(DataSourceArrowWriter):
         self._query, self._batch = asked.query or f"batch-{uuid.uuid4()}", asked.batch
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
-        """Stage the rows of one task."""
         return self._sink._write(self._query, self._batch, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Publish the rows that the tasks staged."""
         self._sink._commit(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Discard the rows that the tasks staged."""
         self._sink._abort(messages)
 
 

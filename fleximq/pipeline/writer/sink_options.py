@@ -38,10 +38,7 @@ class SinkOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "SinkOptions":
-        """Return the checked options.
-
-        :raises OptionRefused: an option is missing, or has an invalid value.
-        """
+        """Return the checked options; raises OptionRefused if an option is missing, or has an invalid value."""
         if "," in options.get("url", ""):
             raise OptionRefused("the option 'url' names several brokers, but rows are written to one")
         topic = options.get("topic")
@@ -80,11 +77,8 @@ def _number(options: Mapping[str, str], name: str, otherwise: int, least: int, m
 
 
 def checkColumns(types: Mapping[str, str], topic: str | None, packed: bool = False, original: bool = False) -> None:
-    """Check that rows of these columns can be written; further columns are ignored.
-
-    :param types: Spark's names of the columns' types, e.g. ``string``, by the names of the columns.
-    :param topic: that of rows without one.
-    :raises OptionRefused: a column is missing or of another type.
+    """Check that rows of columns with these names and types of Spark can be written; further columns are ignored.
+    Raises OptionRefused if one is missing or of another type.
     """
     if "value" not in types:
         raise OptionRefused(f"a column 'value' is needed to publish rows, but there are only {', '.join(types)}")

@@ -119,10 +119,7 @@ class _Place:
             self.held.popleft()
 
     def refuseIfCrowded(self) -> None:
-        """Check the limit of concurrent attempts.
-
-        :raises NoCapacity: it is reached.
-        """
+        """Check the limit of concurrent attempts; raises NoCapacity if it is reached."""
         if self.checking + len(self.held) >= MAX_CONCURRENT:
             raise NoCapacity(_CROWDED)
 

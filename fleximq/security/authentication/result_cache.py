@@ -46,10 +46,7 @@ class ResultCache(Generic[T]):
         return None
 
     def put(self, value: T, *shown: str, lasting: float | None = None) -> None:
-        """Store a value for these texts.
-
-        :param lasting: its lifetime in seconds, if shorter than that of the cache.
-        """
+        """Store a value for these texts. ``lasting``: its lifetime in seconds, if shorter than that of the cache."""
         lasting = self._lasting if lasting is None else min(lasting, self._lasting)
         key = self._hash(shown)
         self._kept.pop(key, None)

@@ -43,10 +43,7 @@ PLACES: dict[str, Callable[[x509.Certificate], list[Any]]] = {
 
 @implementer(ICredentialsChecker, IUnguessable)
 class CertificateChecker:
-    """Reads the name from a certificate.
-
-    :param place: its field, one of :data:`PLACES`.
-    """
+    """Reads the name from a certificate. ``place``: its field, one of :data:`PLACES`."""
 
     credentialInterfaces = (ICertificate,)
 

@@ -133,10 +133,7 @@ class Meter:
 
 
 class Rates:
-    """Creates meters.
-
-    :param seconds: the clock.
-    """
+    """Creates meters. ``seconds``: the clock."""
 
     def __init__(self, rules: RateRules | None = None, seconds: Callable[[], float] = lambda: 0.0) -> None:
         self.rules = rules or RateRules()

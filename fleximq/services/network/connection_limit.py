@@ -13,16 +13,10 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any
 
-from twisted.internet.interfaces import (
-    IAddress,
-    ILoggingContext,
-    IProtocol,
-    IProtocolFactory,
-    IProtocolNegotiationFactory,
-    IReactorTime,
-)
-from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.internet.interfaces import IAddress, IProtocolFactory, IProtocolNegotiationFactory, IReactorTime
+from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
+from twisted.protocols.policies import WrappingFactory
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -159,14 +153,14 @@ class _Closed(Protocol):
         transport.abortConnection() if hasattr(transport, "abortConnection") else transport.loseConnection()
 
 
-@implementer(ILoggingContext, IProtocolNegotiationFactory)
-class _LimitedFactory(Factory[Any]):
+@implementer(IProtocolNegotiationFactory)
+class _LimitedFactory(WrappingFactory[Any]):
     """Builds the inner factory's protocols while the limits allow it."""
 
     noisy = False
 
     def __init__(self, inner: IProtocolFactory, connectionLimit: ConnectionLimit, proxied: bool) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._limit = connectionLimit
         self._proxied = proxied
 
@@ -182,27 +176,19 @@ class _LimitedFactory(Factory[Any]):
         """
         return [b"http/1.1"]
 
-    def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
+    def buildProtocol(self, addr: IAddress | None) -> Any:
         """Build a protocol whose end is reported to the limit, or one that closes at once."""
         leave = self._limit.enter(addr, self._proxied)
         if leave is None:
             return _Closed()
-        protocol: Any = self._inner.buildProtocol(addr)  # type: ignore[arg-type]  # a pipe has no address
+        protocol: Any = self.wrappedFactory.buildProtocol(addr)
         if protocol is None:
             leave()
             return None
         if isinstance(protocol, Handover):
             protocol.whenLost = leave
         protocol.connectionLost = partial(lostThen, protocol.connectionLost, leave)
-        return protocol  # type: ignore[no-any-return]
-
-    def startFactory(self) -> None:
-        """Start the inner factory with the first port."""
-        self._inner.doStart()
-
-    def stopFactory(self) -> None:
-        """Stop the inner factory with the last port."""
-        self._inner.doStop()
+        return protocol
 
 
 def lostThen(lost: Callable[[Failure], None], leave: Callable[[], None], reason: Failure = connectionDone) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 from weakref import WeakSet
 
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.interfaces import IAddress, IProtocol, IProtocolFactory, IReactorTime
-from twisted.internet.protocol import Factory
+from twisted.internet.interfaces import IAddress, IProtocolFactory, IReactorTime
 from twisted.logger import Logger
+from twisted.protocols.policies import WrappingFactory
 
 from fleximq.dialects.session import STOPPED, ConnectionState, Session
 from fleximq.services.network.listener_factory import ListenerDialects
@@ -110,26 +110,18 @@ class OpenConnections:
                 yield session
 
 
-class _RecordingFactory(Factory[Any]):
+class _RecordingFactory(WrappingFactory[Any]):
     """Builds the protocols of another factory."""
 
     noisy = False
 
     def __init__(self, inner: IProtocolFactory, connections: OpenConnections) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._connections = connections
 
-    def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
+    def buildProtocol(self, addr: IAddress | None) -> Any:
         """Build a protocol and add it."""
-        protocol = self._inner.buildProtocol(addr)  # type: ignore[arg-type]  # a pipe has no address
+        protocol = self.wrappedFactory.buildProtocol(addr)
         if protocol is not None:
             self._connections.add(protocol)
         return protocol
-
-    def startFactory(self) -> None:
-        """Start the inner factory with the first port."""
-        self._inner.doStart()
-
-    def stopFactory(self) -> None:
-        """Stop the inner factory with the last port."""
-        self._inner.doStop()

@@ -196,37 +196,21 @@ def _words(error: BaseException | None) -> str:
     return words[0].lower() + words[1:] if words.split()[0].istitle() else words
 
 
-class ListenerCertificates:
-    """The certificates of open listeners.
+def prepareCertificates(listeners: Sequence[ListenerService], settings: Settings | None = None) -> Callable[[], None]:
+    """Read all certificates, and return a function that applies them to new handshakes; no change is made before.
 
-    :param listeners: all listeners; those without a renewable certificate are ignored.
+    :param settings: new settings for ``tls://`` and ``wss://``; None if the file names are the same.
+    :raises SettingError: one cannot be used; all stay unchanged.
     """
+    files = None if settings is None or settings.tlsCertificate is None else ListenDefaults.of(settings).tlsFiles
+    ready = [
+        certificate.prepare(files if each.listen.url is not None else None)
+        for each in listeners
+        if (certificate := each.certificate) is not None
+    ]
 
-    def __init__(self, listeners: Sequence[ListenerService]) -> None:
-        self._listeners = tuple(listeners)
+    def use() -> None:
+        for each in ready:
+            each()
 
-    def prepare(self, settings: Settings | None = None) -> Callable[[], None]:
-        """Read all files, and return a function that applies them to new handshakes; no change is made before.
-
-        :param settings: new settings for ``tls://`` and ``wss://``; None if the file names are the same.
-        :raises SettingError: one cannot be used; all stay unchanged.
-        """
-        files = None if settings is None or settings.tlsCertificate is None else ListenDefaults.of(settings).tlsFiles
-        ready = [
-            certificate.prepare(files if each.listen.url is not None else None)
-            for each in self._listeners
-            if (certificate := each.certificate) is not None
-        ]
-
-        def use() -> None:
-            for each in ready:
-                each()
-
-        return use
-
-    def reload(self) -> None:
-        """Read all files again for new handshakes.
-
-        :raises SettingError: one cannot be used; all stay unchanged.
-        """
-        self.prepare()()
+    return use

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol, IProtocolFactory, IReactorTime, ITransport
-from twisted.internet.protocol import Factory, connectionDone
+from twisted.internet.protocol import connectionDone
 from twisted.logger import Logger
-from twisted.protocols.policies import ProtocolWrapper
+from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from twisted.python.failure import Failure
 from zope.interface import alsoProvides
 
@@ -54,7 +54,7 @@ class ProxiedProtocol(Handover):
         if self._timer is None or not self._admit():
             return
         self._stopClock()
-        inner = self.factory.inner.buildProtocol(self._peer())
+        inner = self.factory.wrappedFactory.buildProtocol(self._peer())
         if inner is not None:
             self._leaveLater()
         self.handOver(inner, data)
@@ -118,7 +118,7 @@ class ProxiedProtocol(Handover):
         self._endAll()
 
 
-class ProxiedFactory(Factory[ProxiedProtocol]):
+class ProxiedFactory(WrappingFactory[Any]):
     """Builds the protocols of a listener for a proxy.
 
     :param inner: builds the protocols of clients.
@@ -138,22 +138,14 @@ class ProxiedFactory(Factory[ProxiedProtocol]):
         deadline: float,
         counted: Callable[[str, int], object],
     ) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.enter = enter
         self.clock = clock
         self.deadline = deadline
         self.counted = counted
 
-    def buildProtocol(self, addr: IAddress | None) -> ProxiedProtocol:
+    def buildProtocol(self, addr: IAddress | None) -> Any:
         """Return a protocol for a connection of the proxy."""
         protocol = ProxiedProtocol()
         protocol.factory = self
         return protocol
-
-    def startFactory(self) -> None:
-        """Start the inner factory with the first port."""
-        self.inner.doStart()
-
-    def stopFactory(self) -> None:
-        """Stop the inner factory with the last port."""
-        self.inner.doStop()

@@ -48,9 +48,9 @@ class SpawnedAdmission:
 
     def admit(self, credentials: Any, address: Any) -> Deferred[Admitted]:
         """Return the program's principal."""
-        return succeed(Admitted(self._principal, self._rightsOf(self._principal)))
+        return succeed(self.renewed(None))
 
-    def renewed(self, admitted: Admitted) -> Admitted:
+    def renewed(self, admitted: Admitted | None) -> Admitted:
         """Return the program's principal with its current rights."""
         return Admitted(self._principal, self._rightsOf(self._principal))
 

@@ -19,31 +19,12 @@ error, all of it within the first 10,000 (with Python's thresholds: 60 and 59 Mi
 """
 
 import gc
-from typing import Protocol
+from typing import Any
 
 from twisted.application.service import Service
 
 #: New containers before the youngest generation is collected, and rounds before the older ones are.
 THRESHOLDS = (50_000, 5, 5)
-
-
-class Collector(Protocol):
-    """The part of the module :mod:`gc` in use."""
-
-    def collect(self) -> int:
-        """Run a full collection."""
-
-    def freeze(self) -> None:
-        """Exempt all current objects from collection."""
-
-    def unfreeze(self) -> None:
-        """Make them collectable again."""
-
-    def get_threshold(self) -> tuple[int, int, int]:
-        """Return the thresholds."""
-
-    def set_threshold(self, young: int, middle: int, old: int, /) -> None:
-        """Set the thresholds."""
 
 
 class GarbageService(Service):
@@ -52,7 +33,7 @@ class GarbageService(Service):
     :param collector: the module :mod:`gc`, or a test's fake.
     """
 
-    def __init__(self, collector: Collector = gc) -> None:
+    def __init__(self, collector: Any = gc) -> None:
         self._collector = collector
         self._before: tuple[int, int, int] | None = None
 

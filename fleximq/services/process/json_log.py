@@ -6,6 +6,7 @@ fields of the event: numbers, texts, true, false and null. Lines about connectio
 """
 
 import json
+import math
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -38,13 +39,9 @@ def formatLine(event: LogEvent) -> str:
 
 
 def _value(value: object) -> object:
-    return value if value is None or isinstance(value, bool | int | str) else _rounded(value)
-
-
-def _rounded(value: object) -> object:
-    if isinstance(value, float) and value - value == 0:
+    if isinstance(value, float) and math.isfinite(value):
         return round(value, 6)
-    return str(value)
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
 class LoggingService(MultiService):

@@ -23,10 +23,7 @@ TIMEOUT = 1.0
 
 
 class NotifySocket:
-    """Sends notifications; failures are logged.
-
-    :param environment: the variables of the process.
-    """
+    """Sends notifications; failures are logged. ``environment``: the variables of the process."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         name = environment.get("NOTIFY_SOCKET", "")
@@ -48,10 +45,6 @@ class NotifySocket:
     def stopping(self, status: str) -> None:
         """Report that the broker stops."""
         self.send(f"STOPPING=1\nSTATUS={status}")
-
-    def status(self, status: str) -> None:
-        """Send a line of status text; ``systemctl status`` shows it."""
-        self.send(f"STATUS={status}")
 
     def alive(self) -> None:
         """Feed the watchdog."""

@@ -44,10 +44,7 @@ class StartupFailure:
         raise SystemExit(1)
 
     def duringRun(self, sentence: str, reactor: Any) -> None:
-        """Report the reason, and exit with 1 after an orderly stop.
-
-        :param reactor: runs or is about to run.
-        """
+        """Report the reason, and exit with 1 after an orderly stop. ``reactor``: runs or is about to run."""
         self._report(sentence)
         atexit.register(_exitWithFailure)
         reactor.callWhenRunning(reactor.stop)
@@ -55,14 +52,11 @@ class StartupFailure:
     def _report(self, sentence: str) -> str:
         _log.critical("{sentence}", sentence=sentence)
         line = f"fleximq: {sentence}"
-        self._print(line)
-        return line
-
-    def _print(self, line: str) -> None:
         stderr = self._stderr or sys.__stderr__
         if stderr is not None:
             with suppress(OSError, ValueError):
                 print(line, file=stderr, flush=True)
+        return line
 
     def _notifyParent(self, line: str) -> None:
         pipe = self._configuration.get("statusPipe")

@@ -308,7 +308,7 @@ class SubscriptionTests(ScriptedCase):
         """A place that cannot be packed is refused, and nothing is kept for it."""
         client = self.talk(lambda peer: (peer.passBarrier(), peer.untilEnd()))
         self.assertRaises(TypeError, client.subscribe, "a", from_=object())
-        self.assertEqual(client._clientState.inbox._boxes, {})
+        self.assertEqual(client._inner._clientState.inbox._boxes, {})
 
     def test_timeout(self) -> None:
         """Nothing in time is None; nothing at all yet, with a time of 0, too."""
@@ -355,7 +355,7 @@ class SubscriptionTests(ScriptedCase):
         self.assertEqual((error.status, error.words, error.path), (603, "no", "a"))
         error = self.assertRaises(PublishFailed, client.flush)
         self.assertEqual([error.words, *(other.words for other in error.others)], ["old", "older", "journal"])
-        self.assertEqual(client._clientState.inbox.bufferedBytes, 0)
+        self.assertEqual(client._inner._clientState.inbox.bufferedBytes, 0)
 
     def test_from(self) -> None:
         """Where it begins is said as it was given; what comes has offsets."""
@@ -492,7 +492,7 @@ class SubscriptionTests(ScriptedCase):
             peer.untilEnd()
 
         client = self.talk(script)
-        client._clientState.inbox = Inbox(client._connection.wake, maximum=3000)
+        client._inner._clientState.inbox = Inbox(client._inner._connection.wake, maximum=3000)
         subscription = client.subscribe("a")
         client.flush()
         self.assertEqual(subscription.waiting, 3)
@@ -507,7 +507,7 @@ class RaceTests(ScriptedCase):
     def raced(self, script: Any, between: Any) -> Client:
         """Return a client that has published, and did something else between its first step and its sending."""
         client = self.talk(script, reconnect=Backoff(first=30))
-        said = client._clientState.conversation
+        said = client._inner._clientState.conversation
         publication = said.publication
 
         def made(*arguments: Any) -> bytes:
@@ -520,7 +520,7 @@ class RaceTests(ScriptedCase):
 
     def lostOf(self, client: Client) -> str:
         """Return what a flush says when the connection was lost."""
-        client._connection.waitFor(lambda: client.state is State.AWAY, PATIENCE)
+        client._inner._connection.waitFor(lambda: client.state is State.AWAY, PATIENCE)
         return str(self.assertRaises(ConnectionLost, client.flush, 1))
 
     def test_flushedBefore(self) -> None:
@@ -589,7 +589,7 @@ class RequestTests(ScriptedCase):
         client = self.talk(script)
         self.assertRaises(TimeoutError, client.request, 5, "/p", timeout=0.01)
         self.assertEqual(client.ask("/p"), "second")
-        self.assertEqual(client._clientState._replies, {})
+        self.assertEqual(client._inner._clientState._replies, {})
 
     def test_answeredAndLost(self) -> None:
         """An answer that came before the connection ended is given, though not all of the request was sent."""

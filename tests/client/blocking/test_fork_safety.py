@@ -74,6 +74,6 @@ class ForkTests(SynchronousTestCase):
     def test_busy(self) -> None:
         """It makes no difference that another thread was sending, and held its locks."""
         client = self.connected()
-        with client._connection._sending, client._subscribing:
+        with client._inner._connection._sending, client._inner._subscribing:
             self.assertEqual(inChild(client.hang_up), None)
         client.flush()

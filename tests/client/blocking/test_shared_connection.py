@@ -8,10 +8,11 @@ import time
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.blocking import shared_connection
-from fleximq.client.blocking.shared_connection import SharedConnection
+from fleximq.client.blocking.shared_connection import TRANSITIONS, SharedConnection, WireEvent, WireState
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.events import Delivery, Event
 from fleximq.client.protocol.conversation import Conversation
+from fleximq.values.transitions import UnexpectedEvent
 from tests.client.scripted import PATIENCE, InThread, Peer
 from tests.wire.flexi_frames import Heard
 
@@ -321,3 +322,25 @@ class OwedTests(WireSocketCase):
                 self.wire.sendLater(bytes(1 << 16))
         self.assertLessEqual(sum(map(len, self.wire._pendingOutput)), (1 << 20) + (1 << 16))
         self.wire._pendingOutput.clear()
+
+
+class TransitionTests(SynchronousTestCase):
+    """The table of the socket's states."""
+
+    def test_all(self) -> None:
+        """Each state and event: the next state, or an error in tests."""
+        unconnected, connected, ended, reconnecting, lost, closed = WireState
+        attached, endSeen, isLost, isLostForNow, isClosed = WireEvent
+        expected = {
+            attached: {unconnected: connected, reconnecting: connected},
+            endSeen: {connected: ended},
+            isLost: {connected: lost, ended: lost},
+            isLostForNow: {connected: reconnecting, ended: reconnecting},
+            isClosed: dict.fromkeys(WireState, closed),
+        }
+        for event in WireEvent:
+            for state in WireState:
+                if state in expected[event]:
+                    self.assertIs(TRANSITIONS[state, event], expected[event][state])
+                else:
+                    self.assertRaises(UnexpectedEvent, TRANSITIONS.__getitem__, (state, event))

@@ -5,10 +5,10 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.client.errors import BufferFull, ConnectionLost, JoinRefused, SubscribeFailed, Untrusted
+from fleximq.client.errors import BufferFull, ConnectionLost, JoinRefused, SubscribeFailed, Untrusted, isTransient
 from fleximq.client.events import Request
 from fleximq.client.payloads import Packed, packed
-from fleximq.client.protocol.client_state import ClientState, chunksOf, isTransient, publicationOf
+from fleximq.client.protocol.client_state import ClientState, chunksOf, publicationOf
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.protocol.conversation import Conversation
 from fleximq.client.settings import ClientSettings, State

@@ -20,8 +20,8 @@ class LoopThreadTests(SynchronousTestCase):
         """Results and errors come back, also those of a function in a thread of its own."""
         self.assertEqual(loopThread().call(divmod, 7, 2), (3, 1))
         self.assertRaises(ZeroDivisionError, loopThread().call, divmod, 7, 0)
-        self.assertEqual(loopThread().run(inThread, str.upper, "a"), "A")
-        self.assertRaises(TypeError, loopThread().run, inThread, str.upper, 1)
+        self.assertEqual(loopThread().run(inThread(str.upper, "a")), "A")
+        self.assertRaises(TypeError, loopThread().run, inThread(str.upper, 1))
 
     def test_callback(self) -> None:
         """A callback that waits for its own thread is told, and does not hang."""

@@ -6,7 +6,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.config.settings import SlowConsumer
+from fleximq.config.option_values import SlowConsumer
 from fleximq.dialects.connection.read_pauses import ReadPauses
 from fleximq.dialects.connection.slow_consumer import (
     DISCONNECT,

@@ -15,6 +15,7 @@ from fleximq.journal.files.survey import Finding, FolderSurvey
 from fleximq.journal.recovery.recovery import recover
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import FreedSpace, SegmentRemoval
+from fleximq.values.state_records import ClientIdsReserved
 from tests.journal.at_once import JournalAtOnce, published
 from tests.journal.recorder import Crash, Recorder, State
 from tests.nightly import nightly
@@ -236,7 +237,8 @@ class PartOfSegmentTests(RetentionCase):
     def test_notes(self) -> None:
         """Notes and checkpoints of before are gone; client ids are still remembered."""
         told: list[int] = []
-        self.journal.noteClientIds(5000, lambda: told.append(1))
+        self.journal.appendState(ClientIdsReserved(5000))
+        self.journal.whenCommitted(lambda: told.append(1))
         self.fill(("b", 1, 10), ("a", 100, 100))
         self.now += 11 * SECOND
         self.assertEqual((self.clean().rewritten, told), (1, [1]))

@@ -6,10 +6,11 @@ from typing import TextIO
 
 from pyspark.sql import SparkSession
 
+from fleximq.pipeline.command.job_run import JobRun
 from tests.pipeline.session import sharedSession
 
 
-class FakeRun:
+class FakeRun(JobRun):
     """A run in the session that all tests share.
 
     ``said`` has the lines that were said, ``done`` how far the job was by the names of its parts, and ``printed`` is

@@ -6,7 +6,7 @@ import os
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.argument_parser import CommandParser
-from fleximq.pipeline.errors import OptionRefused
+from fleximq.pipeline.errors import LakeRefused, OptionRefused
 from fleximq.pipeline.jobs.describe import DESCRIBE
 from tests.broker_process import BrokerProcess
 from tests.pipeline.installed import missing as skip
@@ -100,7 +100,7 @@ class DescribeTests(SynchronousTestCase):
     def test_refused(self) -> None:
         """Nothing to describe, and a lake that is not there."""
         self.assertRaises(OptionRefused, self.describe)
-        error = self.assertRaises(OptionRefused, self.describe, "--lake", "/not/there")
+        error = self.assertRaises(LakeRefused, self.describe, "--lake", "/not/there")
         self.assertEqual(str(error), "the lake /not/there cannot be read: no such file or directory")
 
     def test_broker(self) -> None:

@@ -18,12 +18,18 @@ if not skip:
     from fleximq.journal.files.file_system import Files
     from fleximq.pipeline.errors import OptionRefused, PipelineError
     from fleximq.pipeline.files.journal_files import JournalFiles
+    from fleximq.pipeline.files.slice_reader import Missing
     from fleximq.pipeline.jobs import seal
     from fleximq.pipeline.jobs.seal import SEAL, neighbours
-    from fleximq.pipeline.lake.sealed_segments import SEGMENTS, missingIn, sealedFiles
+    from fleximq.pipeline.lake.sealed_segments import MISSING, SEGMENTS, sealedFiles
     from fleximq.pipeline.lake.segment_export import STAGED, sealSegments
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.session import sharedSession
+
+
+def missingIn(metadata: Any) -> "list[Missing]":
+    """Return the ranges that were missing when a segment was sealed, from the metadata of its file."""
+    return [Missing(*each) for each in json.loads(metadata.get(MISSING, b"[]"))]
 
 
 class SealCase(SynchronousTestCase):

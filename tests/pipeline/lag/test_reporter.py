@@ -16,8 +16,8 @@ from fleximq.client.blocking import connect
 from fleximq.pipeline.broker_link import BrokerLink, Place
 from fleximq.pipeline.errors import NotJournalled, OptionRefused
 from fleximq.pipeline.lag import Reporter, forget, groups
-from fleximq.pipeline.lag.reporter import groupName
-from fleximq.pipeline.lag.stream_progress import REPEAT_AFTER, StreamProgress
+from fleximq.pipeline.lag.reporter import REPEAT_AFTER, TRANSITIONS, SendEvent, SendState, StreamProgress, groupName
+from fleximq.values.transitions import UnexpectedEvent
 from tests.broker_process import BrokerProcess
 
 OTHER = "0" * 32
@@ -130,6 +130,25 @@ class BrokerTests(SynchronousTestCase):
         reporter.report({self.journal: 3})
         reporter.close(20)
         self.assertEqual(asked, [3])
+
+
+class TransitionTests(SynchronousTestCase):
+    """The states of the reports to one broker."""
+
+    def test_pairs(self) -> None:
+        """Each event leads from each state to one state, except the end of an attempt that never began."""
+        expected = {
+            "idle": ("sending", None, None, "idle", "closed"),
+            "sending": ("sending", "idle", "retrying", "sending", "closed"),
+            "retrying": ("retrying", "idle", "retrying", "sending", "closed"),
+            "closed": ("closed",) * 5,
+        }
+        for state in SendState:
+            for event, next in zip(SendEvent, expected[state.value], strict=True):
+                if next is None:
+                    self.assertRaises(UnexpectedEvent, TRANSITIONS.__getitem__, (state, event))
+                else:
+                    self.assertEqual(TRANSITIONS[state, event].value, next, (state, event))
 
 
 class NoJournalTests(SynchronousTestCase):

@@ -13,7 +13,7 @@ from fleximq.pipeline.lake.completeness import dataFiles
 from fleximq.pipeline.lake.table.columns import BASE
 from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
-from fleximq.pipeline.lake.table.table_log import StagedFile
+from fleximq.pipeline.lake.table.table_log import TableFile
 
 JOURNAL = "0123456789abcdef0123456789abcdef"
 #: 2023-11-14, 22:13:20 UTC.
@@ -40,7 +40,7 @@ def rows(
     return pa.record_batch(found, schema=schema)
 
 
-def stage(table: str, *batches: pa.RecordBatch, batch: int = 0, schema: pa.Schema = BASE) -> list[StagedFile]:
+def stage(table: str, *batches: pa.RecordBatch, batch: int = 0, schema: pa.Schema = BASE) -> list[TableFile]:
     """Stage rows as a task does."""
     folder = f"{table}/{OWN}/{STAGED}"
     os.makedirs(folder, exist_ok=True)

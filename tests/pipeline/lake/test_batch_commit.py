@@ -247,7 +247,7 @@ class FailureTests(PublishingCase):
     def test_lost(self) -> None:
         """A staged file that is gone before it was moved is damage, and said so."""
         found = self.stage(1, 11)
-        os.unlink(f"{self.table}/_fleximq/staged/{found[0].name}")
+        os.unlink(f"{self.table}/_fleximq/staged/{found[0].path}")
         error = self.assertRaises(LakeRefused, self.publishing.publish, self.batch(0, 1, 11), found, {})
         self.assertIn("is damaged: its file topic=", str(error))
 

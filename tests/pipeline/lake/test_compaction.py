@@ -90,7 +90,7 @@ class CompactTests(CompactCase):
             found = os.fstat(descriptor)
             synced.add((found.st_ino, found.st_size))
 
-        self.patch(os, "fsync", sync)
+        self.patch(os, "fdatasync", sync)
         list(compact(self.table, AT_ONCE))
         self.assertLessEqual({(found.st_ino, found.st_size) for found in map(os.stat, self.files())}, synced)
 
@@ -127,7 +127,7 @@ class CompactTests(CompactCase):
         for number in range(3):
             batch = rows([number + 1], journal=[other])
             found = [each._replace(journal=other) for each in stage(self.table, batch, batch=self.batches)]
-            path = f"{self.table}/_fleximq/staged/{found[0].name}"
+            path = f"{self.table}/_fleximq/staged/{found[0].path}"
             table = pq.read_table(path)
             with pq.ParquetWriter(path, BASE) as writer:
                 writer.write_table(table)

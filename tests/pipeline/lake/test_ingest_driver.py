@@ -18,7 +18,7 @@ if not skip:
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
     from fleximq.pipeline.files.slice_reader import Missing
-    from fleximq.pipeline.lake.batch_commit import writeRefusal
+    from fleximq.pipeline.lake.batch_commit import writing
     from fleximq.pipeline.lake.ingest_driver import TableIngest, TaskReports, syncOffsets
     from fleximq.pipeline.lake.ingest_task import SAMPLE, stage
     from fleximq.pipeline.lake.table import parquet_writer
@@ -117,16 +117,11 @@ class StageTests(FeedCase):
 
     def test_full(self) -> None:
         """So is a disk that is full."""
-        try:
+        with self.assertRaises(LakeRefused) as raised, writing("/lake/s"):
             writer = pq.ParquetWriter("/dev/full", pa.schema([("a", pa.int64())]))
             writer.write_table(pa.table({"a": list(range(100_000))}))
             writer.close()
-        except OSError as error:
-            self.assertEqual(
-                str(writeRefusal("/lake/s", error)), "the table /lake/s cannot be written: no space left on device"
-            )
-        else:
-            self.fail("it was written")
+        self.assertEqual(str(raised.exception), "the table /lake/s cannot be written: no space left on device")
 
     def test_missing(self) -> None:
         """What was missing is a gap of every table."""

@@ -8,11 +8,11 @@ if not skip:
     import pyarrow as pa
     from hypothesis import given
     from hypothesis import strategies as st
+    from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import StructType
 
     from fleximq.pipeline.errors import OptionRefused
     from fleximq.pipeline.payloads.ddl import NESTING, parsed, typeWritten, written
-    from fleximq.pipeline.source import sparkType
     from tests.pipeline.session import sharedSession
 
     _SIMPLE = [
@@ -188,4 +188,4 @@ class SparkTests(SynchronousTestCase):
         schema = parsed(text)
         self.assertEqual(written(schema), text)
         self.assertIsNotNone(session)
-        self.assertEqual(StructType.fromDDL(text), sparkType(pa.struct(list(schema))))
+        self.assertEqual(StructType.fromDDL(text), from_arrow_type(pa.struct(list(schema))))

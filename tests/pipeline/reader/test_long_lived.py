@@ -1,12 +1,11 @@
 """What a process of Spark's keeps from task to task; in processes of their own, for it cannot be undone."""
 
 import os
-import platform
 import subprocess
 import sys
 from pathlib import Path
 
-from twisted.trial.unittest import SkipTest, SynchronousTestCase
+from twisted.trial.unittest import SynchronousTestCase
 
 from tests.pipeline.installed import missing as skip
 
@@ -22,23 +21,6 @@ _PLANNING = (
     "gc.disable(); before = gc.get_freeze_count();"
     "FlexiMQSource({'path': 'x'}).schema(); print(gc.get_freeze_count() - before)"
 )
-#: Page faults for fifty portions and fifty batches, one after the other, behind the first few.
-_MEMORY = """
-import resource
-import numpy as np, pyarrow as pa
-from fleximq.pipeline.reader.journals import freezeImports
-
-freezeImports()
-ones = np.ones(1 << 19)
-def some(number):
-    for _ in range(number):
-        bytes(bytearray(4 << 20))
-        pa.array(ones).cast(pa.int64())
-some(10)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-some(50)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-"""
 
 
 class LongLivedTests(SynchronousTestCase):
@@ -60,15 +42,6 @@ class LongLivedTests(SynchronousTestCase):
             check=True,
         )
         return [int(number) for number in said.stdout.split()]
-
-    def test_memory(self) -> None:
-        """What was given back is taken again without asking the system; a user's own choice is left alone."""
-        if platform.libc_ver()[0] != "glibc":
-            raise SkipTest("the C library is another one")
-        [kept] = self.said(_MEMORY, SPARK_REUSE_WORKER="1")
-        self.assertLess(kept, 10_000)
-        [chosen] = self.said(_MEMORY, SPARK_REUSE_WORKER="1", MALLOC_MMAP_THRESHOLD_="65536")
-        self.assertGreater(chosen, 50_000)
 
     def test_garbage(self) -> None:
         """The collector passes over what was there at the first two calls."""

@@ -10,11 +10,11 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.pipeline.installed import missing as skip
 
 if not skip:
+    from fleximq.journal.files.record_distance import Distance
     from fleximq.pipeline.errors import OptionRefused
     from fleximq.pipeline.reader.offsets import (
         EARLIEST,
         LATEST,
-        BatchLimit,
         Point,
         Points,
         RecordsMissing,
@@ -110,28 +110,20 @@ class CheckedTests(SynchronousTestCase):
     def test_inside(self) -> None:
         """From the first to the next offset it can."""
         for start in (10, 11, 99, 100):
-            self.assertEqual(checked("j", start, Bounds(10, 100), True, self.fail), start)
+            self.assertEqual(checked("j", start, Bounds(10, 100), True), start)
 
     def test_outside(self) -> None:
         """Outside it is an error that names the offsets, or a warning, and the nearest there is."""
         for start, nearest, words in [(9, 10, "offsets 9 to 9 any more"), (1, 10, "1 to 9"), (101, 100, "101 yet")]:
-            error = self.assertRaises(RecordsMissing, checked, "j", start, Bounds(10, 100), True, self.fail)
-            said: list[str] = []
-            self.assertEqual(checked("j", start, Bounds(10, 100), False, said.append), nearest)
-            for sentence in (str(error), *said):
+            error = self.assertRaises(RecordsMissing, checked, "j", start, Bounds(10, 100), True)
+            with self.assertLogs("fleximq.pipeline", "WARNING") as logged:
+                self.assertEqual(checked("j", start, Bounds(10, 100), False), nearest)
+            for sentence in (str(error), *logged.output):
                 self.assertIn(words, sentence)
                 self.assertIn("journal j", sentence)
 
 
-class Taken(NamedTuple):
-    """See Reached."""
-
-    offset: int
-    records: int
-    bytes: int
-
-
-def advance(journal: str, start: int, end: int, records: int | None, size: int | None) -> Taken:
+def advance(journal: str, start: int, end: int, records: int | None, size: int | None) -> Distance:
     """Go through a journal in which every record has 10 bytes; 1 to 9 are one frame, 10 to 19 and so on others."""
     offset = start
     while offset < end:
@@ -142,13 +134,13 @@ def advance(journal: str, start: int, end: int, records: int | None, size: int |
         if size is not None and offset > start and (offset - start + frame) * 10 > size:
             break
         offset += frame
-    return Taken(offset, offset - start, (offset - start) * 10)
+    return Distance(offset, offset - start, (offset - start) * 10)
 
 
 class AdmittedTests(SynchronousTestCase):
     """How much of what waits is taken at once."""
 
-    def notAsked(self, *arguments: object) -> BatchLimit:
+    def notAsked(self, *arguments: object) -> Distance:
         """Fail, as no journal is read without limits."""
         raise AssertionError(f"asked for {arguments}")
 

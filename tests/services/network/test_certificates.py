@@ -1,6 +1,7 @@
 """All certificates of a broker, read anew together."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.config.settings import Settings
 from fleximq.endpoints.listen import Listen, ListenDefaults
 from fleximq.errors import SettingError
-from fleximq.services.network.listeners import ListenerCertificates, ListenerService
+from fleximq.services.network.listeners import ListenerService, prepareCertificates
 from tests.certificates import makeCertificate
 from tests.endpoints.tls_peers import Echo, TlsPeer
 
@@ -37,7 +38,7 @@ class CertificatesTests(SynchronousTestCase):
         texts = ["tcp:1", f"fleximqtls:cert={quoteStringArgument(str(self.files[0]))}:inner=tcp\\:2", "tls://*:3"]
         ground = ListenDefaults(certificate=str(self.files[1]))
         self.services = [self.opened(Listen.parse(text, ground)) for text in texts]
-        self.certificates = ListenerCertificates(self.services)
+        self.prepare = partial(prepareCertificates, self.services)
 
     def opened(self, listen: Listen) -> ListenerService:
         """Return a listener that is open."""
@@ -62,7 +63,7 @@ class CertificatesTests(SynchronousTestCase):
         """They are read at once."""
         self.change(*self.files)
         self.assertEqual(self.shown(), ["first", "first"])
-        self.certificates.reload()
+        self.prepare()()
         self.assertEqual(self.shown(), ["second", "second"])
 
     def test_nothing(self) -> None:
@@ -70,14 +71,14 @@ class CertificatesTests(SynchronousTestCase):
         for wrong in self.files:
             self.change(*self.files)
             os.truncate(wrong, 500)
-            error = self.assertRaises(SettingError, self.certificates.reload)
+            error = self.assertRaises(SettingError, self.prepare)
             self.assertEqual(str(error), f"{wrong} breaks off in the middle")
             self.assertEqual(self.shown(), ["first", "first"])
 
     def test_prepared(self) -> None:
         """They are read when that is asked for, and used when that is said."""
         self.change(*self.files)
-        use = self.certificates.prepare()
+        use = self.prepare()
         for path in self.files:
             path.unlink()
         self.assertEqual(self.shown(), ["first", "first"])
@@ -86,11 +87,11 @@ class CertificatesTests(SynchronousTestCase):
 
     def test_otherFiles(self) -> None:
         """New settings may name other files for URLs; endpoint strings name their own."""
-        self.certificates.prepare(Settings(tlsCertificate=str(self.second.both)))()
+        self.prepare(Settings(tlsCertificate=str(self.second.both)))()
         self.assertEqual(self.shown(), ["first", "second"])
         wrong = Settings(tlsCertificate="/no")
-        self.assertRaises(SettingError, self.certificates.prepare, wrong)
+        self.assertRaises(SettingError, self.prepare, wrong)
 
     def test_none(self) -> None:
         """Without any there is nothing to read."""
-        ListenerCertificates(self.services[:1]).reload()
+        prepareCertificates(self.services[:1])()

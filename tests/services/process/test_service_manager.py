@@ -23,12 +23,11 @@ class NotifySocketTests(SynchronousTestCase):
         telling = NotifySocket({"NOTIFY_SOCKET": manager.name})
         self.assertTrue(telling.exists)
         telling.ready("serving")
-        telling.status("waiting")
         telling.alive()
         telling.stopping("ending")
         self.assertEqual(
             manager.look(),
-            ["READY=1", "STATUS=serving", "STATUS=waiting", "WATCHDOG=1", "STOPPING=1", "STATUS=ending"],
+            ["READY=1", "STATUS=serving", "WATCHDOG=1", "STOPPING=1", "STATUS=ending"],
         )
 
     def test_reloading(self) -> None:

@@ -21,7 +21,6 @@ from pyiceberg.table import Table
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.iceberg.iceberg_catalog import tableWithColumns
 from fleximq.pipeline.lake.iceberg.snapshots import (
     LiveFile,
     icebergErrors,
@@ -29,6 +28,7 @@ from fleximq.pipeline.lake.iceberg.snapshots import (
     openTable,
     replaceFiles,
     rowsAreDeleted,
+    tableWithColumns,
 )
 from fleximq.pipeline.lake.table.columns import readColumns
 from fleximq.pipeline.lake.table.file_merge import MergePart, groupsOf, merge, partOf
@@ -49,10 +49,8 @@ class MergedFiles(NamedTuple):
 def compactIceberg(
     table: str, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
 ) -> Iterator[Compacted]:
-    """Merge the small files of a table; yield the result for each partition that changed.
-
-    :param aside: a folder for merged files, used by this run only.
-    :raises LakeRefused: it failed.
+    """Merge the small files of a table; yield the result for each partition that changed, or raise LakeRefused. Only
+    this run uses the folder ``aside``.
     """
     with icebergErrors(table):
         shutil.rmtree(aside, ignore_errors=True)
@@ -72,10 +70,6 @@ def compactIceberg(
 
 
 def _partitions(table: str) -> list[tuple[str, list[LiveFile]]]:
-    """Return the folders of a table with their files in the current snapshot.
-
-    :raises LakeRefused: another engine marked single rows as deleted, which a merge would restore.
-    """
     found = openTable(table)
     if found is None:
         return []
@@ -131,7 +125,8 @@ def _commit(
         for each in fit:
             _move(each, aside, files, moved)
             before = [live[f"{each.folder}/{name}"] for name in each.gone]
-            after = _asFiles(found, [f"{each.folder}/{name}" for name in each.made])
+            paths = (f"file://{each.folder}/{name}" for name in each.made)
+            after = list(parquet_files_to_data_files(found.io, found.metadata, paths))
             if sum(file.record_count for file in before) != sum(file.record_count for file in after):
                 raise LakeRefused(f"the table {table} has files with other numbers of rows than it says: {each.folder}")
             gone += before
@@ -145,10 +140,12 @@ def _commit(
             isDone = replaceFiles(table, wanted)
         except (CommitFailedException, ValidationException, LakeRefused):
             # These errors mean that the snapshot was not committed; after any other it may have been.
-            _remove(moved, files)
+            for path in moved:
+                files.remove(path)
             raise
-        kept = {path: each for path, each in moved.items() if not isDone or each not in fit}
-        _remove(kept, files)
+        for path, each in moved.items():
+            if not isDone or each not in fit:
+                files.remove(path)
     return [Compacted(os.path.relpath(each.folder, table), len(each.gone), len(each.made)) for each in fit]
 
 
@@ -160,12 +157,3 @@ def _move(merged: MergedFiles, aside: str, files: Files, moved: dict[str, Merged
             files.rename(f"{aside}/{name}", path)
             moved[path] = merged
     files.syncFolder(merged.folder)
-
-
-def _remove(moved: dict[str, MergedFiles], files: Files) -> None:
-    for path in moved:
-        files.remove(path)
-
-
-def _asFiles(found: Table, paths: Sequence[str]) -> list[DataFile]:
-    return list(parquet_files_to_data_files(found.io, found.metadata, (f"file://{path}" for path in paths)))

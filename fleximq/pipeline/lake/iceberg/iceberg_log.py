@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
-import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from fleximq.journal.files.file_system import Files
-from fleximq.pipeline.lake.iceberg.iceberg_catalog import tableWithColumns
 from fleximq.pipeline.lake.iceberg.iceberg_compaction import compactIceberg
 from fleximq.pipeline.lake.iceberg.snapshot_cleanup import removeUnused
-from fleximq.pipeline.lake.iceberg.snapshots import icebergErrors, liveOf, openTable, replaceFiles
-from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, Exclusive, PlacedFile, TableLog
+from fleximq.pipeline.lake.iceberg.snapshots import icebergErrors, liveOf, openTable, replaceFiles, tableWithColumns
+from fleximq.pipeline.lake.table.parquet_writer import rowsByJournal
+from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, Exclusive, TableFile, TableLog
 
 #: The table property that has the number of the last batch.
 BATCH = "fleximq.batch"
@@ -22,7 +21,7 @@ class IcebergLog(TableLog):
 
     system = "Iceberg"
 
-    def _commit(self, batch: int, files: Sequence[PlacedFile]) -> None:
+    def _commit(self, batch: int, files: Sequence[TableFile]) -> None:
         table = tableWithColumns(self._table)
         if int(table.properties.get(BATCH, -1)) >= batch:
             return
@@ -35,26 +34,17 @@ class IcebergLog(TableLog):
             )
 
     def days(self) -> list[tuple[str, str]]:
-        """Return the topics and days of the table."""
         with icebergErrors(self._table):
             found = openTable(self._table)
             return [] if found is None else sorted({(each.topic, each.day) for each in liveOf(found)})
 
     def rows(self, days: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, int]]:
-        """Return the number of rows of each journal for each of these topics and days."""
-        rows: dict[tuple[str, str], dict[str, int]] = {day: {} for day in days}
         with icebergErrors(self._table):
             found = openTable(self._table)
-            for live in [] if found is None else liveOf(found):
-                if (live.topic, live.day) not in rows:
-                    continue
-                journals = rows[live.topic, live.day]
-                for each in pq.ParquetFile(live.path).read(["journal"]).column("journal").value_counts().to_pylist():
-                    journals[each["values"]] = journals.get(each["values"], 0) + each["counts"]
-        return rows
+            live = [] if found is None else liveOf(found)
+            return {day: rowsByJournal(each.path for each in live if (each.topic, each.day) == day) for day in days}
 
     def deleteDays(self, days: Sequence[Sequence[str]]) -> None:
-        """Remove topics with their days from the table."""
         removed = {(topic, day) for topic, day in days}
 
         def selected(found: Table) -> tuple[list[DataFile], list[DataFile]]:

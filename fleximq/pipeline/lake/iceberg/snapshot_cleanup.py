@@ -26,9 +26,7 @@ _METADATA = (".avro", ".metadata.json")
 
 def removeUnused(table: str, now: float, files: Files, exclusive: Exclusive) -> int:
     """Expire the old snapshots of a table, delete the files that no other snapshot names, and return their number.
-
-    :param now: in seconds since 1970.
-    :raises LakeRefused: it failed.
+    ``now`` is in seconds since 1970. Raises LakeRefused if it failed.
     """
     with icebergErrors(table):
         with exclusive():
@@ -96,7 +94,8 @@ def _unnamed(found: Table, paths: set[str]) -> set[str]:
         parent, name = os.path.split(localPath(location))
         return f"{folder(parent)}/{name}"
 
-    left = paths - {real(each) for each in (found.metadata_location, *_earlier(found.metadata))}
+    earlier = [each.metadata_file for each in found.metadata.metadata_log]
+    left = paths - {real(each) for each in (found.metadata_location, *earlier)}
     known: set[str] = set()
     for snapshot in sorted(found.metadata.snapshots, key=lambda each: -each.timestamp_ms):
         if not left:
@@ -110,8 +109,3 @@ def _unnamed(found: Table, paths: set[str]) -> set[str]:
             for entry in manifest.fetch_manifest_entry(found.io, discard_deleted=True):
                 left.discard(real(entry.data_file.file_path))
     return left
-
-
-def _earlier(metadata: TableMetadata) -> Iterator[str]:
-    for each in metadata.metadata_log:
-        yield each.metadata_file

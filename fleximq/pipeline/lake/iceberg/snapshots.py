@@ -1,23 +1,72 @@
-"""Lists the live files of an Iceberg table, and replaces them in one snapshot.
+"""Opens the Iceberg tables of a lake, lists their live files, and replaces them in one snapshot.
 
-No file is deleted here, since readers of older snapshots need them (see
-:mod:`fleximq.pipeline.lake.iceberg.snapshot_cleanup`).
+The catalog is one that PyIceberg's own settings name, or an SQLite database in the lake, ``iceberg.db``. No file is
+deleted here, since readers of older snapshots need them (:mod:`fleximq.pipeline.lake.iceberg.snapshot_cleanup`).
 """
 
+import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    ValidationException,
+)
 from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.table import Table
 
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.iceberg.iceberg_catalog import NAMESPACE, catalogOf
+from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_names import dateOf
 from fleximq.pipeline.lake.table.format import formatOf
+from fleximq.pipeline.lake.table.table_log import logErrors
+
+#: The namespace of the tables, and the file of the lake's own catalog.
+NAMESPACE, DATABASE = "lake", "iceberg.db"
+# Payload columns have no minimum and maximum on purpose; PyIceberg would warn for each file.
+logging.getLogger("pyiceberg.io.pyarrow").setLevel(logging.ERROR)
+
+
+def catalogOf(lake: str, name: str | None) -> Catalog:
+    """Return the catalog of this name in PyIceberg's settings, or the lake's own for None."""
+    if name is not None:
+        return load_catalog(name)
+    return load_catalog("lake", type="sql", uri=f"sqlite:///{lake}/{DATABASE}", warehouse=f"file://{lake}")
+
+
+def tableWithColumns(table: str) -> Table:
+    """Return a table with all columns that its files may have, created if it is missing; may raise any error."""
+    columns = requiredColumns(table).schema
+    lake, name = os.path.split(table)
+    catalog = catalogOf(lake, formatOf(table).get("catalog"))
+    try:
+        found = catalog.load_table((NAMESPACE, name))
+    except NoSuchTableError:
+        return _create(catalog, table, columns)
+    known = {field.name for field in found.schema().fields}
+    if any(field.name not in known or pa.types.is_nested(field.type) for field in columns):
+        with found.update_schema() as update:
+            update.union_by_name(columns)
+    return found
+
+
+def _create(catalog: Catalog, table: str, schema: Any) -> Table:
+    with suppress(NamespaceAlreadyExistsError):
+        catalog.create_namespace(NAMESPACE)
+    created = catalog.create_table((NAMESPACE, os.path.basename(table)), schema, location=f"file://{table}")
+    with created.update_spec() as update:
+        update.add_identity("topic")
+        update.add_field("timestamp", "day", "date")
+    return created
+
 
 #: Number of attempts to commit a change while others commit to the table as well.
 TRIES = 5
@@ -36,24 +85,13 @@ class LiveFile(NamedTuple):
 Change = Callable[[Table], tuple[Sequence[DataFile], Sequence[DataFile]]]
 
 
-@contextmanager
-def icebergErrors(table: str) -> Iterator[None]:
-    """Turn any error into one sentence.
-
-    :raises LakeRefused: the block raised an error.
-    """
-    try:
-        yield
-    except LakeRefused:
-        raise
-    except Exception as error:
-        raise LakeRefused(f"the table {table} cannot be changed by Iceberg: {error}") from error
+#: Turns any error into one sentence.
+icebergErrors = partial(logErrors, words="changed by Iceberg")
 
 
 def openTable(table: str) -> Table | None:
-    """Return the current state of a table, None before its first batch.
-
-    :raises LakeRefused: its metadata name another location, for example in a copied lake.
+    """Return the current state of a table, None before its first batch; raises LakeRefused if its metadata name another
+    location, for example in a copied lake.
     """
     lake, name = os.path.split(table)
     try:
@@ -66,10 +104,7 @@ def openTable(table: str) -> Table | None:
 
 
 def localPath(location: str) -> str:
-    """Return the local path of a file that metadata name.
-
-    :raises LakeRefused: it is not on this machine.
-    """
+    """Return the local path of a file that metadata name; raises LakeRefused if it is not on this machine."""
     scheme, host = urlsplit(location)[:2]
     path = location.removeprefix("file:")
     if scheme not in ("", "file") or host or not path.startswith("/"):
@@ -79,10 +114,7 @@ def localPath(location: str) -> str:
 
 
 def liveOf(found: Table) -> list[LiveFile]:
-    """Return the files of the current snapshot.
-
-    :raises LakeRefused: a file belongs to no topic and day.
-    """
+    """Return the files of the current snapshot; raises LakeRefused if a file belongs to no topic and day."""
     live = []
     snapshot = found.current_snapshot()
     for manifest in snapshot.manifests(found.io) if snapshot is not None else ():
@@ -108,12 +140,9 @@ def rowsAreDeleted(found: Table) -> bool:
 
 
 def replaceFiles(table: str, wanted: Change) -> bool:
-    """Replace files in one snapshot; ``wanted`` is called again if another process has changed the table.
-
-    The caller holds the table's lock. Returns False if there is no change to make, or no table yet.
-
-    :raises CommitFailedException: other processes changed it each time; the table is unchanged.
-    :raises ValidationException: likewise.
+    """Replace files in one snapshot; ``wanted`` is called again if another process has changed the table. The caller
+    holds the table's lock. Returns False if there is no change to make, or no table yet. Raises CommitFailedException
+    or ValidationException if other processes changed it each time; the table is unchanged.
     """
     for left in reversed(range(TRIES)):
         found = openTable(table)

@@ -28,10 +28,7 @@ _NAME = "schema"
 
 
 class TableColumns(NamedTuple):
-    """How a table's payloads are decoded, and the fields that they have.
-
-    ``metadata`` tells whether the metadata of the Identity dialect have a column.
-    """
+    """How a table's payloads are decoded, their fields, and whether Identity's metadata have a column."""
 
     decode: str
     fields: pa.Schema
@@ -58,10 +55,7 @@ class TableColumns(NamedTuple):
 
 
 def added(table: str, known: pa.Schema, fields: Sequence[pa.Field]) -> pa.Schema:
-    """Return the known fields and those of ``fields`` that are new.
-
-    :raises LakeRefused: a field has another type than in existing files.
-    """
+    """Return the known fields and the new ones of ``fields``; raises LakeRefused if a field has another type."""
     found = {field.name: field for field in known}
     for field in fields:
         had = found.setdefault(field.name, field)
@@ -74,10 +68,7 @@ def added(table: str, known: pa.Schema, fields: Sequence[pa.Field]) -> pa.Schema
 
 
 def readColumns(table: str, files: Files | None = None) -> TableColumns | None:
-    """Return the recorded columns of a table, None if it has none.
-
-    :raises LakeRefused: they cannot be read.
-    """
+    """Return the recorded columns of a table, None if it has none; raises LakeRefused if they cannot be read."""
     path = f"{table}/{OWN}/{_NAME}"
     try:
         found = json.loads(readFile(files or Files(), path))
@@ -92,10 +83,7 @@ def readColumns(table: str, files: Files | None = None) -> TableColumns | None:
 
 
 def requiredColumns(table: str, files: Files | None = None) -> TableColumns:
-    """Return the recorded columns of a table.
-
-    :raises LakeRefused: they are missing or cannot be read.
-    """
+    """Return the recorded columns of a table; raises LakeRefused if they are missing or cannot be read."""
     columns = readColumns(table, files)
     if columns is None:
         raise LakeRefused(f"{table} is no table of a lake any more")
@@ -103,10 +91,7 @@ def requiredColumns(table: str, files: Files | None = None) -> TableColumns:
 
 
 def writeColumns(table: str, columns: TableColumns, files: Files | None = None) -> None:
-    """Record a table's columns, for tasks and for readers.
-
-    :raises OSError: they cannot be written.
-    """
+    """Record a table's columns, for tasks and for readers; raises OSError if they cannot be written."""
     files = files or Files()
     sink = pa.BufferOutputStream()
     pq.write_metadata(columns.schema, sink)

@@ -4,13 +4,21 @@ Files of one journal never overlap, so their row groups are copied one file afte
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fleximq.pipeline.lake.table.parquet_writer import GROUP_BYTES, Span, fileMetadata, parquetOptions, spansOf
+from fleximq.pipeline.lake.table.parquet_writer import (
+    GROUP_BYTES,
+    Span,
+    fileMetadata,
+    grouped,
+    parquetOptions,
+    spansOf,
+    synced,
+)
 
 _MAGIC = b"PAR1"
 
@@ -27,10 +35,8 @@ class MergePart(NamedTuple):
 
 
 def partsOf(folder: str) -> list[MergePart]:
-    """Return the files of a partition that readers see, in the order of a listing.
-
-    :raises OSError: they cannot be read.
-    :raises KeyError: one was not written by this pipeline.
+    """Return the files of a partition that readers see, in the order of a listing; raises OSError, or KeyError if one
+    was not written by this pipeline.
     """
     found = []
     with os.scandir(folder) as entries:
@@ -41,21 +47,14 @@ def partsOf(folder: str) -> list[MergePart]:
 
 
 def partOf(path: str, place: int) -> MergePart:
-    """Return a file with its metadata.
-
-    :param place: its index in the listing.
-    :raises OSError: it cannot be read.
-    :raises KeyError: it was not written by this pipeline.
-    """
+    """Return a file with its metadata and its index in the listing; raises as :func:`partsOf`."""
     state = os.stat(path)
     topic, spans = spansOf(pq.read_metadata(path).metadata or {})
     return MergePart(os.path.basename(path), place, state.st_size, state.st_ino, topic, tuple(spans))
 
 
 def groupsOf(parts: Sequence[MergePart], target: int) -> list[list[MergePart]]:
-    """Return groups of files to merge: files of one journal, each under half of ``target`` bytes, together about
-    ``target``.
-    """
+    """Return files to merge: of one journal, each under half of ``target`` bytes, together about ``target``."""
     small: dict[str, list[MergePart]] = {}
     for part in parts:
         if part.bytes * 2 < target and len({span.journal for span in part.spans}) == 1:
@@ -82,16 +81,14 @@ def lastListed(group: Sequence[MergePart]) -> MergePart:
 
 
 def merge(folder: str, group: Sequence[MergePart], path: str, schema: pa.Schema | None) -> None:
-    """Write the rows of some files as one, complete and on disk.
-
-    :param schema: that of the table; None: the schema of the files.
-    :raises OSError: a file cannot be read or written.
+    """Write the rows of some files as one, complete and on disk, with the table's schema or else the files'; raises
+    OSError.
     """
     files = [pq.ParquetFile(f"{folder}/{part.name}") for part in group]
     try:
         if schema is None:
             schema = pa.unify_schemas([file.schema_arrow.remove_metadata() for file in files])
-        ends = [_tail(f"{folder}/{part.name}") for part in group]
+        ends = [os.stat(f"{folder}/{part.name}").st_size for part in group]
         spans = _together([span for part in group for span in part.spans])
         # A reader with the old listing, and so the old length, must not take the new file for the old one.
         for padding in range(8):
@@ -103,34 +100,16 @@ def merge(folder: str, group: Sequence[MergePart], path: str, schema: pa.Schema 
     finally:
         for file in files:
             file.close()
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    synced(path)
 
 
 def _write(files: Sequence[pq.ParquetFile], schema: pa.Schema, path: str, metadata: dict[bytes, bytes]) -> None:
+    groups = (_aligned(file.read_row_group(each), schema) for file in files for each in range(file.num_row_groups))
     with pq.ParquetWriter(path, schema, **parquetOptions(schema)) as writer:
-        for table in _groups(files, schema):
+        for tables in grouped(groups, GROUP_BYTES):
+            table = pa.concat_tables(tables)
             writer.write_table(table, row_group_size=max(1, table.num_rows))
         writer.add_key_value_metadata(metadata)
-
-
-def _groups(files: Sequence[pq.ParquetFile], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield all rows in blocks of the size of a row group."""
-    held: list[pa.Table] = []
-    size = 0
-    for file in files:
-        for number in range(file.num_row_groups):
-            table = _aligned(file.read_row_group(number), schema)
-            held.append(table)
-            size += table.nbytes
-            if size >= GROUP_BYTES:
-                yield pa.concat_tables(held)
-                held, size = [], 0
-    if held:
-        yield pa.concat_tables(held)
 
 
 def _aligned(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -149,17 +128,9 @@ def _together(spans: Sequence[Span]) -> list[Span]:
     first, *rest = sorted(spans)
     for span in rest:
         first = Span(
-            first.journal,
-            first.first,
-            max(first.last, span.last),
-            first.rows + span.rows,
-            min(first.batch, span.batch),
+            first.journal, first.first, max(first.last, span.last), first.rows + span.rows, min(first.batch, span.batch)
         )
     return [first]
-
-
-def _tail(path: str) -> int:
-    return os.stat(path).st_size
 
 
 def _looksLike(path: str, size: int) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 from hashlib import blake2b
 
+from fleximq.journal.files.file_system import errorText
 from fleximq.pipeline.errors import LakeRefused, OptionRefused
 
 #: The folder of a table's own files; readers of Parquet ignore names with this first character.
@@ -25,15 +26,13 @@ _FIRST_DAY = date(1970, 1, 1)
 #: Hive's name for null.
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _TO_ESCAPE = re.compile(r"[\x00-\x7f](?<![A-Za-z0-9._~$-])")
-_ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
 # The first characters of all that Java reads as a number, with NaN and Infinity.
 _LIKE_NUMBER = re.compile(r"[0-9+.NI-]")
 
 
 def escaped(topic: str) -> str:
-    """Return a topic's name for a path; a name of more than 200 bytes is truncated and ends with ``~`` and a hash.
-
-    Each file has the full name in its metadata.
+    """Return a topic's name for a path; a name of more than 200 bytes is truncated and ends with ``~`` and a hash. Each
+    file has the full name in its metadata.
     """
     text = _TO_ESCAPE.sub(lambda found: f"%{ord(found[0]):02X}", topic)
     if _LIKE_NUMBER.match(text) or text == _NULL:
@@ -45,11 +44,6 @@ def escaped(topic: str) -> str:
     # Remove a truncated escape.
     kept = re.sub(r"%[0-9A-F]?$", "", kept)
     return f"{kept}~{digest}"
-
-
-def unescaped(text: str) -> str:
-    """Undo :func:`escaped`, as readers do; a truncated name stays truncated."""
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
 
 
 def dateOf(day: int) -> str:
@@ -73,19 +67,22 @@ def isTableName(name: str) -> bool:
     return bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name))
 
 
-def tablesOf(lake: str | None, names: Sequence[str] | None) -> list[str]:
-    """Return the folders of these tables, or of all.
+def tableNames(lake: str) -> list[str]:
+    """Return the names of all tables of a lake, sorted; raises LakeRefused if its folder cannot be read."""
+    try:
+        return sorted(name for name in os.listdir(lake) if os.path.isdir(f"{lake}/{name}/{OWN}"))
+    except OSError as error:
+        raise LakeRefused(f"the lake {lake} cannot be read: {errorText(error)}") from error
 
-    :raises OptionRefused: no lake was named.
-    :raises LakeRefused: a table does not exist, or the lake has none.
+
+def tablesOf(lake: str | None, names: Sequence[str] | None) -> list[str]:
+    """Return the folders of these tables, or of all; raises OptionRefused if no lake was named, LakeRefused if a table
+    does not exist, or the lake has none.
     """
     if not lake:
         raise OptionRefused("--lake FOLDER is needed: it says where the tables are")
     lake = os.path.abspath(os.path.expanduser(lake))
-    try:
-        found = sorted(name for name in os.listdir(lake) if os.path.isdir(f"{lake}/{name}/{OWN}"))
-    except OSError as error:
-        raise LakeRefused(f"the lake {lake} cannot be read: {(error.strerror or str(error)).lower()}") from error
+    found = tableNames(lake)
     if not found:
         raise LakeRefused(f"there is no table in {lake}")
     for name in names or ():

@@ -1,8 +1,6 @@
 """The format of a table: plain Parquet files, or files that a log of Delta Lake or Iceberg names."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from fleximq.journal.files.file_system import Files, readFile, replaceFile
@@ -15,10 +13,7 @@ _NAME = "format"
 
 
 def formatOf(table: str, files: Files | None = None) -> dict[str, Any]:
-    """Return a table's format as ``format``, with its options; Parquet if none is recorded.
-
-    :raises LakeRefused: it cannot be read.
-    """
+    """Return a table's format as ``format``, with its options; Parquet if none is recorded. Raises LakeRefused."""
     path = f"{table}/{OWN}/{_NAME}"
     try:
         found = json.loads(readFile(files or Files(), path))
@@ -32,11 +27,7 @@ def formatOf(table: str, files: Files | None = None) -> dict[str, Any]:
 
 
 def setFormat(table: str, wanted: dict[str, Any], files: Files | None = None) -> None:
-    """Record the format of a new table, or check that an existing one has it.
-
-    :raises LakeRefused: the table has another format, or has files already.
-    :raises OSError: it cannot be written.
-    """
+    """Record the format of a new table, or check that an existing one has it. Raises LakeRefused, and OSError."""
     files = files or Files()
     if files.exists(f"{table}/{OWN}/{_NAME}") or files.exists(f"{table}/{OWN}/ledger"):
         had = formatOf(table, files)
@@ -44,17 +35,3 @@ def setFormat(table: str, wanted: dict[str, Any], files: Files | None = None) ->
             raise LakeRefused(f"the table {table} is of format {had['format']} and cannot become {wanted['format']}")
         return
     replaceFile(files, f"{table}/{OWN}", _NAME, json.dumps(wanted).encode())
-
-
-@contextmanager
-def needing(table: str, extra: str) -> Iterator[None]:
-    """Turn a failed import into the sentence that names the extra to install.
-
-    :raises LakeRefused: an import failed.
-    """
-    try:
-        yield
-    except ImportError as error:
-        raise LakeRefused(
-            f"the table {table} needs the extra {extra}: pip install 'fleximq[{extra}]' ({error})"
-        ) from error

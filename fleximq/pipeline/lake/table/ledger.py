@@ -19,9 +19,8 @@ VERSION = 1
 
 
 class Gap(NamedTuple):
-    """Offsets from ``first`` up to before ``next`` of which records may be missing; ``why`` is a clause.
-
-    ``lost`` is True for damage and for records removed before they were ingested, False for regular retention.
+    """Offsets from ``first`` up to before ``next`` of which records may be missing; ``why`` is a clause. ``lost`` is
+    True for damage and for records removed before they were ingested, False for regular retention.
     """
 
     first: int
@@ -31,9 +30,8 @@ class Gap(NamedTuple):
 
 
 class Covered(NamedTuple):
-    """The records of a journal in a table: offsets from ``first`` up to before ``next``, and the number of rows.
-
-    ``expired`` is the number of rows that the lake's own retention has removed.
+    """The records of a journal in a table: offsets from ``first`` up to before ``next``, the number of rows, and that
+    of rows which the lake's own retention has removed.
     """
 
     first: int
@@ -98,10 +96,7 @@ def _joined(gaps: Iterable[Gap]) -> Iterable[Gap]:
 
 
 def readLedger(table: str, files: Files | None = None) -> Ledger:
-    """Return a table's ledger, an empty one if it has none.
-
-    :raises LakeRefused: it cannot be read, or is of a newer version.
-    """
+    """Return a table's ledger, an empty one if it has none; raises LakeRefused if damaged or of a newer version."""
     path = f"{table}/{OWN}/{LEDGER}"
     try:
         content = readFile(files or Files(), path)
@@ -119,23 +114,14 @@ def _decoded(path: str, found: Any) -> Ledger:
     if found["version"] > VERSION:
         raise LakeRefused(f"{path} is of version {found['version']}, and this FlexiMQ knows {VERSION}")
     journals = {
-        journal: Covered(
-            covered["first"],
-            covered["next"],
-            covered["rows"],
-            tuple(Gap(*gap) for gap in covered["gaps"]),
-            covered["expired"],
-        )
+        journal: Covered(**{**covered, "gaps": tuple(Gap(*gap) for gap in covered["gaps"])})
         for journal, covered in found["journals"].items()
     }
     return Ledger(found["batch"], found["start"], found["end"], journals)
 
 
 def writeLedger(table: str, ledger: Ledger, files: Files | None = None) -> None:
-    """Replace a table's ledger atomically.
-
-    :raises OSError: it cannot be written.
-    """
+    """Replace a table's ledger atomically; raises OSError if it cannot be written."""
     found = {
         "version": VERSION,
         "batch": ledger.batch,

@@ -7,7 +7,7 @@ Readers need none.
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
@@ -19,39 +19,23 @@ _PAUSE = 0.002
 _HOLDERS = {"writer": "another ingest feeds it", "compactor": "another run compacts it"}
 
 
-@contextmanager
 def changeLock(
-    table: str,
-    files: Files | None = None,
-    timeout: float = TIMEOUT,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[None]:
-    """Hold the lock for changes of a table's visible files; hold it for milliseconds only.
-
-    :raises LakeRefused: another process holds it for longer than ``timeout`` seconds, or it cannot be created.
+    table: str, files: Files | None = None, timeout: float = TIMEOUT, sleep: Callable[[float], None] = time.sleep
+) -> AbstractContextManager[None]:
+    """Hold the lock for changes of a table's visible files, for milliseconds only; raises LakeRefused if another
+    process holds it for longer than ``timeout`` seconds, or it cannot be created.
     """
-    with _locked(table, "lock", files or Files(), timeout, sleep):
-        yield
+    return _locked(table, "lock", files or Files(), timeout, sleep)
 
 
-@contextmanager
-def writerLock(table: str, files: Files | None = None) -> Iterator[None]:
-    """Hold the lock of the one ingest that writes to a table.
-
-    :raises LakeRefused: another ingest holds it, or it cannot be created.
-    """
-    with _locked(table, "writer", files or Files(), 0.0, time.sleep):
-        yield
+def writerLock(table: str, files: Files | None = None) -> AbstractContextManager[None]:
+    """Hold the lock of the one ingest that writes to a table; raises LakeRefused if another holds it."""
+    return _locked(table, "writer", files or Files(), 0.0, time.sleep)
 
 
-@contextmanager
-def compactorLock(table: str, files: Files | None = None) -> Iterator[None]:
-    """Hold the lock of the one run that compacts a table.
-
-    :raises LakeRefused: another run holds it, or it cannot be created.
-    """
-    with _locked(table, "compactor", files or Files(), 0.0, time.sleep):
-        yield
+def compactorLock(table: str, files: Files | None = None) -> AbstractContextManager[None]:
+    """Hold the lock of the one run that compacts a table; raises LakeRefused if another holds it."""
+    return _locked(table, "compactor", files or Files(), 0.0, time.sleep)
 
 
 @contextmanager

@@ -7,15 +7,17 @@ of topics and rows are unlimited. This file is hot: see docs/guides/pipeline-lak
 import json
 import os
 import uuid
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fleximq.pipeline.lake.table.file_names import dateOf
-from fleximq.pipeline.lake.table.table_log import StagedFile
+from fleximq.pipeline.lake.table.table_log import TableFile
 
 #: The metadata keys of each file: its topic's full name; and, as JSON, for each journal the journal's id, the first and
 #: the last offset, the number of rows, and the first batch.
@@ -24,6 +26,7 @@ TOPIC, SPANS = b"fleximq.topic", b"fleximq.spans"
 MAX_BUFFERED_BYTES, MAX_OPEN_FILES = 128 << 20, 32
 #: Approximate size of a row group in bytes, before compression.
 GROUP_BYTES = 64 << 20
+_Part = TypeVar("_Part", pa.Table, pa.RecordBatch)
 _DAY = 86_400_000_000
 _DICTIONARIES = ("journal", "topic", "publisher", "dialect", "content", "reason")
 
@@ -44,10 +47,7 @@ def fileMetadata(spans: Sequence[Span], topic: str) -> dict[bytes, bytes]:
 
 
 def spansOf(metadata: Any) -> tuple[str, list[Span]]:
-    """Return a file's topic and its spans, from the metadata that :func:`fileMetadata` made.
-
-    :raises KeyError: the file was not written by this pipeline.
-    """
+    """Return a file's topic and its spans from its metadata; raises KeyError if it was not written by this pipeline."""
     return metadata[TOPIC].decode(), [Span(*span) for span in json.loads(metadata[SPANS])]
 
 
@@ -63,13 +63,6 @@ def parquetOptions(schema: pa.Schema) -> dict[str, Any]:
     }
 
 
-class _Open(NamedTuple):
-    """A file that is being written."""
-
-    name: str
-    writer: pq.ParquetWriter
-
-
 class _Rows:
     """The rows of one topic and day: those buffered, and those in the open file."""
 
@@ -77,15 +70,12 @@ class _Rows:
         self.waiting: list[pa.RecordBatch] = []
         self.bytes = 0
         self.first, self.last, self.number = 1 << 63, -1, 0
-        self.open: _Open | None = None
+        self.name = ""
+        self.writer: Any = None
 
 
 class StagingWriter:
-    """Stages the rows of one journal that one attempt of a task reads, in a local or shared folder.
-
-    :param folder: where files are staged.
-    :param schema: that of the rows; ``topic``, ``offset`` and ``timestamp`` are among them.
-    """
+    """Stages the rows of one journal that one attempt of a task reads, in a local or shared folder."""
 
     def __init__(self, folder: str, schema: pa.Schema, journal: str, batch: int) -> None:
         self._folder = folder
@@ -96,15 +86,12 @@ class StagingWriter:
         self._attempt = uuid.uuid4().hex
         self._rows: dict[tuple[str, int], _Rows] = {}
         self._opened: dict[tuple[str, int], None] = {}
-        self._staged: list[StagedFile] = []
+        self._staged: list[TableFile] = []
         self._names = 0
         self._bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add rows, ordered by offset.
-
-        :raises OSError: they cannot be written.
-        """
+        """Add rows, ordered by offset; raises OSError if they cannot be written."""
         for key, rows in _divided(batch):
             found = self._rows.get(key)
             if found is None:
@@ -118,11 +105,8 @@ class StagingWriter:
         while self._bytes > MAX_BUFFERED_BYTES:
             self._flush(max(self._rows, key=lambda key: self._rows[key].bytes))
 
-    def close(self) -> list[StagedFile]:
-        """Write all buffered rows, and return the files; each is complete and on disk.
-
-        :raises OSError: they cannot be written.
-        """
+    def close(self) -> list[TableFile]:
+        """Write all buffered rows, and return the files; each is complete and on disk. Raises OSError."""
         while self._rows:
             key = next(iter(self._rows))
             self._flush(key)
@@ -131,15 +115,9 @@ class StagingWriter:
 
     def abandon(self) -> None:
         """Delete the staged files as far as possible."""
-        names = [each.name for each in self._staged]
-        for rows in self._rows.values():
-            if rows.open is not None:
-                names.append(rows.open.name)
-        for name in names:
-            try:
+        for name in [each.path for each in self._staged] + [rows.name for rows in self._rows.values() if rows.name]:
+            with suppress(OSError):
                 os.unlink(f"{self._folder}/{name}")
-            except OSError:
-                continue
 
     def _flush(self, key: tuple[str, int]) -> None:
         """Write the buffered rows of a topic and day as a row group."""
@@ -147,9 +125,9 @@ class StagingWriter:
         if not rows.waiting:
             return
         table = pa.Table.from_batches(rows.waiting, self._schema)
-        if rows.open is None:
-            rows.open = self._begin(key)
-        rows.open.writer.write_table(table, row_group_size=max(1, table.num_rows))
+        if rows.writer is None:
+            self._begin(key, rows)
+        rows.writer.write_table(table, row_group_size=max(1, table.num_rows))
         offsets = table.column("offset")
         rows.first = min(rows.first, offsets[0].as_py())
         rows.last = max(rows.last, offsets[-1].as_py())
@@ -157,29 +135,28 @@ class StagingWriter:
         self._bytes -= rows.bytes
         rows.waiting, rows.bytes = [], 0
 
-    def _begin(self, key: tuple[str, int]) -> _Open:
+    def _begin(self, key: tuple[str, int], rows: _Rows) -> None:
         """Open a file; if too many are open, first complete the oldest."""
         if len(self._opened) >= MAX_OPEN_FILES:
             self._end(next(iter(self._opened)))
-        name = f"{self._attempt}-{self._names}.parquet"
+        rows.name = f"{self._attempt}-{self._names}.parquet"
         self._names += 1
         self._opened[key] = None
-        return _Open(name, pq.ParquetWriter(f"{self._folder}/{name}", self._schema, **self._options))
+        rows.writer = pq.ParquetWriter(f"{self._folder}/{rows.name}", self._schema, **self._options)
 
     def _end(self, key: tuple[str, int]) -> None:
         """Complete the file of a topic and day; later rows start another one."""
         rows = self._rows.pop(key)
-        if rows.open is None:
+        if rows.writer is None:
             return
-        name, writer = rows.open
         del self._opened[key]
         topic, day = key
         span = Span(self._journal, rows.first, rows.last, rows.number, self._batch)
-        writer.add_key_value_metadata(fileMetadata([span], topic))
-        writer.close()
-        size = _synced(f"{self._folder}/{name}")
+        rows.writer.add_key_value_metadata(fileMetadata([span], topic))
+        rows.writer.close()
+        size = synced(f"{self._folder}/{rows.name}")
         self._staged.append(
-            StagedFile(name, topic, dateOf(day), self._journal, rows.first, rows.last, rows.number, size)
+            TableFile(rows.name, topic, dateOf(day), self._journal, rows.first, rows.last, rows.number, size)
         )
         if rows.waiting:
             # It was completed to limit the open files; its rows are still buffered.
@@ -187,7 +164,30 @@ class StagingWriter:
             later.waiting, later.bytes = rows.waiting, rows.bytes
 
 
-def _synced(path: str) -> int:
+def rowsByJournal(paths: Iterable[str]) -> dict[str, int]:
+    """Return the number of rows of each journal in some files."""
+    rows: Counter[str] = Counter()
+    for path in paths:
+        for each in pq.ParquetFile(path).read(["journal"]).column("journal").value_counts().to_pylist():
+            rows[each["values"]] += each["counts"]
+    return dict(rows)
+
+
+def grouped(parts: Iterable[_Part], size: int) -> Iterator[list[_Part]]:
+    """Yield tables or batches in groups of at least so many bytes, except for the last."""
+    held: list[_Part] = []
+    left = size
+    for part in parts:
+        held.append(part)
+        left -= part.nbytes
+        if left <= 0:
+            yield held
+            held, left = [], size
+    if held:
+        yield held
+
+
+def synced(path: str) -> int:
     """Sync a file to disk and return its size."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

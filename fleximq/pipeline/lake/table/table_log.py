@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import ClassVar, NamedTuple
 
 from fleximq.journal.files.file_system import Files
@@ -18,10 +18,12 @@ MANY_FILES = 100
 Exclusive = Callable[[], AbstractContextManager[None]]
 
 
-class StagedFile(NamedTuple):
-    """A complete file that a task has staged: rows of one topic, one day and one journal."""
+class TableFile(NamedTuple):
+    """A file with rows of one topic, day and journal; ``path`` is its name while staged, then its path within the
+    table.
+    """
 
-    name: str
+    path: str
     topic: str
     date: str
     journal: str
@@ -32,27 +34,13 @@ class StagedFile(NamedTuple):
 
 
 class BatchRange(NamedTuple):
-    """The records of a batch: offsets from ``start`` up to before ``end`` of each journal.
-
-    A journal that is missing in ``start`` begins at its ``end``.
+    """A batch: offsets from ``start`` up to before ``end`` of each journal. One that ``start`` lacks begins at its
+    ``end``.
     """
 
     number: int
     start: Mapping[str, int]
     end: Mapping[str, int]
-
-
-class PlacedFile(NamedTuple):
-    """A file of a batch at its final ``path``, relative to the table."""
-
-    path: str
-    topic: str
-    date: str
-    journal: str
-    first: int
-    last: int
-    rows: int
-    bytes: int
 
 
 class Compacted(NamedTuple):
@@ -75,8 +63,21 @@ class CompactionGoal(NamedTuple):
         return not small or (age < self.olderThan and small < self.many)
 
 
+@contextmanager
+def logErrors(table: str, words: str) -> Iterator[None]:
+    """Turn any error of the block into a LakeRefused; ``words``: what the table cannot be."""
+    try:
+        yield
+    except LakeRefused:
+        raise
+    except Exception as error:
+        raise LakeRefused(f"the table {table} cannot be {words}: {error}") from error
+
+
 class TableLog(ABC):
-    """The log of one table; the first commit creates it. Readers of the table see the files that its log names."""
+    """The log of one table; the first commit creates it. Readers of the table see the files that its log names. All
+    methods raise LakeRefused if the log or a file cannot be read or changed.
+    """
 
     #: Name of the table format, for error sentences.
     system: ClassVar[str]
@@ -84,62 +85,38 @@ class TableLog(ABC):
     def __init__(self, table: str) -> None:
         self._table = table
 
-    def commit(self, batch: int, files: Sequence[PlacedFile]) -> None:
-        """Add the files of a batch in one step; a batch that the log has already is ignored.
-
-        :raises LakeRefused: the log cannot be read or written.
-        """
-        if not files:
-            return
-        try:
-            self._commit(batch, files)
-        except LakeRefused:
-            raise
-        except Exception as error:
-            raise LakeRefused(f"the table {self._table} cannot be committed to {self.system}: {error}") from error
+    def commit(self, batch: int, files: Sequence[TableFile]) -> None:
+        """Add the files of a batch in one step; a batch that the log has already is ignored."""
+        if files:
+            with logErrors(self._table, f"committed to {self.system}"):
+                self._commit(batch, files)
 
     @abstractmethod
-    def _commit(self, batch: int, files: Sequence[PlacedFile]) -> None:
+    def _commit(self, batch: int, files: Sequence[TableFile]) -> None:
         """Add the files of a batch, at least one, unless the log has the batch; may raise any error."""
 
     @abstractmethod
     def days(self) -> list[tuple[str, str]]:
-        """Return the topics and days (``YYYY-MM-DD``) of the table; none before its first batch.
-
-        :raises LakeRefused: the log cannot be read.
-        """
+        """Return the topics and days (``YYYY-MM-DD``) of the table; none before its first batch."""
 
     @abstractmethod
     def rows(self, days: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], Mapping[str, int]]:
-        """Return the number of rows of each journal for each of these topics and days.
-
-        :raises LakeRefused: the log or a file cannot be read.
-        """
+        """Return the number of rows of each journal for each of these topics and days."""
 
     @abstractmethod
     def deleteDays(self, days: Sequence[Sequence[str]]) -> None:
-        """Remove topics with their days from the table; idempotent. Their files are deleted a week later.
-
-        The caller holds the table's lock.
-
-        :raises LakeRefused: the log cannot be changed.
+        """Remove topics with their days from the table; idempotent. Their files are deleted a week later. The caller
+        holds the table's lock.
         """
 
     @abstractmethod
     def compact(
         self, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
     ) -> Iterator[Compacted]:
-        """Merge small files; yield the result for each partition that changed.
-
-        :param aside: a folder for merged files, used by this run only.
-        :param now: seconds since 1970.
-        :raises LakeRefused: the log or a file cannot be changed.
+        """Merge small files; yield the result for each partition that changed. Only this run uses the folder ``aside``;
+        ``now`` is in seconds since 1970.
         """
 
     @abstractmethod
     def cleanUp(self, now: float, files: Files, exclusive: Exclusive) -> None:
-        """Delete files that the table has not needed for a week.
-
-        :param now: seconds since 1970.
-        :raises LakeRefused: the log cannot be changed.
-        """
+        """Delete files that the table has not needed for a week."""

@@ -28,9 +28,8 @@ _KEYS = ("name", "topics", "decode", "schema", "identity-metadata", "identity-ba
 
 @dataclass(frozen=True)
 class TableSpec:
-    """One table. ``topics`` are patterns, all topics if empty; ``schema`` is DDL, inferred if None.
-
-    ``isExplicit`` tells that ``decode`` was given and is not the default.
+    """One table. ``topics`` are patterns, all topics if empty; ``schema`` is DDL, inferred if None. ``isExplicit``
+    tells that ``decode`` was given and is not the default.
     """
 
     name: str
@@ -80,10 +79,8 @@ class TableSpec:
         return _ONE[self.decode] if isApart else pa.schema([])
 
     def decoder(self, columns: TableColumns) -> Decoder | None:
-        """Return the decoder for payloads, None if they stay as they are.
-
-        Before any column is known, it decodes to a column that the table does not have, and only reports malformed
-        payloads.
+        """Return the decoder for payloads, None if they stay as they are. Before any column is known, it decodes to a
+        column that the table does not have, and only reports malformed payloads.
         """
         identity = Identity(columns.metadata, self.base64)
         if len(columns.fields):
@@ -92,10 +89,7 @@ class TableSpec:
 
 
 def tableOf(name: str, written: object) -> TableSpec:
-    """Read ``NAME=PATTERN[,PATTERN][:FORMAT]``, or a table of the settings file.
-
-    :raises OptionRefused: it is neither.
-    """
+    """Read ``NAME=PATTERN[,PATTERN][:FORMAT]`` or a table of the settings file; raises OptionRefused for others."""
     if isinstance(written, Mapping):
         return _ofMapping(name, written)
     text = option_values.text(name, written)

@@ -111,10 +111,10 @@ class TidyingTests(IcebergCase):
     def test_unreadable(self) -> None:
         """Where it cannot be told what a snapshot names, nothing is deleted."""
 
-        def broken(metadata: Any) -> Any:
+        def broken(location: str) -> Any:
             raise ValueError("it is damaged")
 
-        self.patch(snapshot_cleanup, "_earlier", broken)
+        self.patch(snapshot_cleanup, "localPath", broken)
         self.assertRaises(LakeRefused, tidy, self.table, self.later)
         self.assertEqual(len(self.files()), 6)
         self.whole()

@@ -1,5 +1,7 @@
 """Paths of a table."""
 
+from urllib.parse import unquote
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
@@ -13,7 +15,6 @@ if not skip:
         fileOf,
         isTableName,
         partitionOf,
-        unescaped,
     )
 
 
@@ -53,7 +54,7 @@ class EscapingTests(SynchronousTestCase):
         """Whatever the name, undoing gives it back."""
         if any(0xD800 <= ord(sign) < 0xE000 for sign in name):
             return
-        self.assertEqual(unescaped(escaped(name)), name)
+        self.assertEqual(unquote(escaped(name)), name)
 
     def test_long(self) -> None:
         """Up to 200 bytes a name stands as it is; beyond, it is cut, and two such names stay apart."""
@@ -69,7 +70,7 @@ class EscapingTests(SynchronousTestCase):
             for sign in ("/", "ж", "\U0001f600"):
                 path = escaped("a" * lead + sign * 200)
                 self.assertLessEqual(len(path.encode()), MAX_NAME_BYTES)
-                self.assertEqual(unescaped(path).rsplit("~", 1)[0].strip("a").strip(sign), "")
+                self.assertEqual(unquote(path).rsplit("~", 1)[0].strip("a").strip(sign), "")
 
 
 class PathTests(SynchronousTestCase):

@@ -15,7 +15,7 @@ if not skip:
     from fleximq.pipeline.lake.table import parquet_writer
     from fleximq.pipeline.lake.table.columns import BASE
     from fleximq.pipeline.lake.table.parquet_writer import Span, StagingWriter, spansOf
-    from fleximq.pipeline.lake.table.table_log import StagedFile
+    from fleximq.pipeline.lake.table.table_log import TableFile
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, rows
 
 
@@ -26,16 +26,16 @@ class WriterTests(SynchronousTestCase):
         self.folder = Path(self.mktemp()).absolute()
         self.folder.mkdir()
 
-    def write(self, *batches: Any) -> "list[StagedFile]":
+    def write(self, *batches: Any) -> "list[TableFile]":
         """Write batches and return the files, in order of topic, day and offset."""
         writer = StagingWriter(str(self.folder), BASE, JOURNAL, 3)
         for batch in batches:
             writer.add(batch)
         return sorted(writer.close(), key=lambda each: (each.topic, each.date, each.first))
 
-    def read(self, staged: "StagedFile") -> list[int]:
+    def read(self, staged: "TableFile") -> list[int]:
         """Return the offsets in a file."""
-        found: list[int] = pq.read_table(self.folder / staged.name).column("offset").to_pylist()
+        found: list[int] = pq.read_table(self.folder / staged.path).column("offset").to_pylist()
         return found
 
     def test_divided(self) -> None:
@@ -54,7 +54,7 @@ class WriterTests(SynchronousTestCase):
             ],
         )
         self.assertEqual([self.read(each) for each in found], [[7], [3], [1, 2, 4, 5], [6]])
-        self.assertEqual([each.bytes for each in found], [(self.folder / each.name).stat().st_size for each in found])
+        self.assertEqual([each.bytes for each in found], [(self.folder / each.path).stat().st_size for each in found])
 
     def test_synced(self) -> None:
         """Every staged file is synced when all of its bytes are written."""
@@ -81,14 +81,14 @@ class WriterTests(SynchronousTestCase):
     def test_metadata(self) -> None:
         """Each file says which topic, journal, offsets and batch are in it."""
         (found,) = self.write(rows([5, 9, 11], "a/b"))
-        topic, spans = spansOf(pq.read_metadata(self.folder / found.name).metadata)
+        topic, spans = spansOf(pq.read_metadata(self.folder / found.path).metadata)
         self.assertEqual((topic, spans), ("a/b", [Span(JOURNAL, 5, 11, 3, 3)]))
 
     def test_values(self) -> None:
         """All columns come back as they were."""
         batch = rows([1, 2], headers=[[("a", "b")], None], key=[b"k", None], content=[1, None], reason=[None, "why"])
         (found,) = self.write(batch)
-        table = pq.ParquetFile(self.folder / found.name).read()
+        table = pq.ParquetFile(self.folder / found.path).read()
         self.assertEqual(table.schema.names, BASE.names)
         self.assertEqual(table.to_pylist(), batch.to_pylist())
 

@@ -25,7 +25,8 @@ if not skip:
     )
 
     from fleximq.pipeline.files.selection import FOREVER, NEVER, Selection, Topics
-    from fleximq.pipeline.reader.batch_reader import BatchReader, pushed
+    from fleximq.pipeline.reader.batch_reader import BatchReader
+    from fleximq.pipeline.reader.push_down import pushed
     from fleximq.pipeline.reader.source_options import SourceOptions
 
 MOMENT = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=70)

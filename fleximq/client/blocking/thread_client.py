@@ -1,0 +1,262 @@
+"""A client's connection that threads share, with plain sockets.
+
+A waiting thread reads from the socket for all threads. A background thread wakes up once a second to reconnect and to
+ping a silent broker; it is not started without ``reconnect`` and ``keep_alive``.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+from fleximq.client.blocking import fork_safety
+from fleximq.client.blocking.shared_connection import SharedConnection
+from fleximq.client.blocking.subscription import Subscription
+from fleximq.client.errors import ConnectionLost
+from fleximq.client.events import Delivery, Notification, Request
+from fleximq.client.payloads import packed
+from fleximq.client.protocol.client_state import ClientState, FrameMaker
+from fleximq.client.protocol.completion import Pending
+from fleximq.client.protocol.conversation import BROKER, Conversation, conversationOn
+from fleximq.client.protocol.inbox import Box
+from fleximq.client.protocol.operations import Operations
+from fleximq.client.settings import TIMEOUT, ClientSettings, State
+from fleximq.client.sockets import dial
+from fleximq.client.wrapper import completed
+from fleximq.values.urls import Url
+
+_log = logging.getLogger("fleximq.client.blocking")
+#: Seconds between two checks of the background thread.
+_CHECK_SECONDS = 1.0
+
+T = TypeVar("T")
+
+
+class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]]):
+    """The operations for any thread: they wait by reading from the connection, or while another thread reads."""
+
+    def __init__(self, url: Url, settings: ClientSettings) -> None:
+        super().__init__(url, settings, _log)
+        self._context = settings.context() if url.isSecure else None
+        self._clientState = ClientState(
+            settings, self._sendLater, lambda: self._connection.wake(), self._stateChanged, self._requested
+        )
+        self._connection = SharedConnection(
+            None,
+            self._clientState.conversation,
+            self._clientState.received,
+            lambda: self._clientState.inbox.full,
+            self._lost,
+            self._clientState.delivered,
+        )
+        self._lock = self._connection.lock
+        self._subscribing = threading.Lock()
+        self._requests: deque[Request] = deque()
+        self._states: deque[tuple[State, Exception | None]] = deque()
+        self._alarm = threading.Event()
+        self._closing = threading.Event()
+        try:
+            completed(self._join())
+        except BaseException:
+            self.hang_up()
+            raise
+        fork_safety.watch(self, ThreadClient._forking, ThreadClient._leaveToParent)
+        if self._reconnects or settings.keep_alive is not None:
+            threading.Thread(target=self._maintain, name="fleximq-keeper", daemon=True).start()
+
+    async def ask_packed(self, path: str, value: object = None, timeout: float | None = TIMEOUT) -> bytes | memoryview:
+        """Like :meth:`ask`, but return the encoded payload, a MessagePack value; for large answers."""
+        return self._clientState.payloadOf(path, await self._request(BROKER, path, packed(value), timeout))
+
+    # -- forks -------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _forking(self) -> Iterator[None]:
+        """Hold the lock while the process forks."""
+        with self._lock:
+            yield
+
+    def _leaveToParent(self) -> None:
+        """Close this copy of the client in a forked child; the parent keeps the connection."""
+        lost = ConnectionLost("the connection belongs to the parent of this process: connect again")
+        # Threads that held these locks do not exist in the child.
+        self._subscribing, self._closing, self._alarm = threading.Lock(), threading.Event(), threading.Event()
+        self._closing.set()
+        self._connection.abandon(lost)
+        self._clientState.end(lost)
+        self._states.clear()
+
+    # -- sending and waiting -----------------------------------------------------------------------
+
+    async def _post(self, size: int, make: FrameMaker) -> None:
+        """Send or buffer a message that has no answer."""
+        clientState, connection = self._clientState, self._connection
+        isSent = False
+        while not isSent:
+            with connection.lock:
+                if clientState.state is not State.JOINED:
+                    clientState.bufferUntilJoined(size, make)
+                    return
+                conversation, account = clientState.conversation, clientState.accounts.current()
+                clientState.accounts.beginSend(account)
+            try:
+                data = make(conversation)
+                isSent = True  # at least in part, even if an exception follows
+                isSent = connection.send(data, conversation)
+            except ConnectionLost as lost:
+                if not self._reconnects:
+                    raise clientState.explained(lost) from None
+                # The next flush reports the possible loss.
+            finally:
+                # Counted only now: a PING that another thread sent meanwhile does not confirm it.
+                with connection.lock:
+                    if isSent:
+                        clientState.countSent(conversation, account)
+                    else:
+                        clientState.accounts.dropSend(account)
+
+    def _sendLater(self, data: bytes) -> None:
+        self._connection.sendLater(data, always=self._clientState.state is not State.JOINED)
+
+    def _transmit(self, data: bytes, conversation: Conversation) -> None:
+        # A refused request may be answered, and the connection closed, before it is completely sent.
+        with suppress(ConnectionLost):
+            self._connection.send(data, conversation)
+
+    async def _await(self, pending: Pending[T], timeout: float | None, what: str) -> T:
+        if not pending.done:
+            try:
+                self._connection.waitFor(lambda: pending.done, timeout)
+            except ConnectionLost as lost:
+                raise self._clientState.explained(lost) from None
+        if not pending.done:
+            raise TimeoutError(f"{what} did not arrive within {timeout:g} seconds")
+        return pending.result()
+
+    # -- connections -------------------------------------------------------------------------------
+
+    async def _join(self) -> None:
+        settings, connection = self._settings, self._connection
+        conversation = conversationOn(self._url, settings.codec.unpack)
+        with connection.lock:
+            joined = self._clientState.begin(conversation)
+        connected = dial(self._url, settings.timeout, self._context)
+        connection.attach(connected, conversation)
+        with suppress(ConnectionLost):
+            connection.waitFor(lambda: joined.done, settings.timeout)
+        if not joined.done:
+            lost = ConnectionLost(f"the broker did not answer within {settings.timeout:g} seconds")
+            connection.fail(lost)
+            raise lost
+        if joined.error is not None:
+            connection.fail(self._clientState.lost)
+        joined.result()
+        connection.writePending()
+        self._reportStates()
+
+    def _lost(self, lost: ConnectionLost) -> bool:
+        """Handle the end of the connection; return whether the client reconnects. Called under the lock."""
+        clientState = self._clientState
+        if clientState.state is State.CLOSED:
+            return False
+        if clientState.state is State.JOINED and not self._reconnects:
+            clientState.end(lost)
+        else:
+            clientState.lose(lost)
+        self._alarm.set()
+        return self._reconnects
+
+    def _maintain(self) -> None:
+        """Run the background thread: reconnect, ping, and report new states."""
+        ticked = time.monotonic()
+        every = self._settings.keep_alive
+        look = _CHECK_SECONDS if every is None else min(_CHECK_SECONDS, every)
+        while not self._closing.is_set():
+            self._alarm.wait(look)
+            self._alarm.clear()
+            self._reportStates()
+            if self._closing.is_set():
+                return
+            if self._clientState.state is State.AWAY:
+                completed(self._reconnect(self._clientState.lost))
+                ticked = time.monotonic()
+                continue
+            self._connection.poll()
+            if every is not None and time.monotonic() - ticked >= every:
+                ticked = time.monotonic()
+                self._tick()
+
+    def _tick(self) -> None:
+        with self._lock:
+            isThere = self._clientState.tick(self._clientState.inbox.full)
+        if isThere:
+            self._connection.writePending()
+        else:
+            self._connection.fail(ConnectionLost("the broker was silent for too long"))
+
+    async def _sleep(self, seconds: float) -> None:
+        self._closing.wait(seconds)
+
+    def _end(self, why: Exception | None) -> None:
+        """Close for good."""
+        with self._lock:
+            self._clientState.end(why)
+            self._connection.wake()
+        self._closing.set()
+        self._alarm.set()
+        self._connection.close()
+        self._reportStates()
+
+    def _stateChanged(self, state: State, why: Exception | None) -> None:
+        self._states.append((state, why))
+        self._alarm.set()
+
+    def _reportStates(self) -> None:
+        """Call ``on_state`` with new states; never under a lock."""
+        while self._states:
+            with suppress(IndexError):
+                self._report(*self._states.popleft())
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _wakeReaders(self) -> None:
+        self._connection.wake()
+
+    def _subscription(self, box: Box) -> Any:
+        return Subscription(self._connection, self._clientState.inbox, box, self._unsubscribe)
+
+    def _unsubscribe(self, box: Box) -> None:
+        """Close a box, and unsubscribe if it was the last one of its name."""
+        with self._subscribing:
+            with self._lock:
+                last = self._clientState.inbox.close(box)
+                self._connection.wake()
+                conversation = self._clientState.conversation
+                goes = last and self._clientState.state is State.JOINED
+            if goes:
+                # The PONG wakes the thread that reads for this subscription.
+                self._transmit(conversation.unsubscription(box.topic) + conversation.ping(0), conversation)
+
+    def _requested(self, request: Request) -> None:
+        self._requests.append(request)
+
+    def _startServing(self) -> None:
+        for _ in range(self._settings.threads):
+            threading.Thread(target=self._serve, name="fleximq-server", daemon=True).start()
+
+    def _serve(self) -> None:
+        while self._clientState.state is not State.CLOSED:
+            try:
+                request = self._connection.waitFor(
+                    lambda: self._requests.popleft() if self._requests else self._closing.is_set(), None, needed=False
+                )
+            except ConnectionLost:
+                return
+            if isinstance(request, Request):
+                completed(self._answer(request))
+
+    async def _resolved(self, value: Any) -> Any:
+        return value

@@ -1,0 +1,148 @@
+"""A connection on any event loop that reconnects by itself; each dialect adds its messages.
+
+A link is used from the loop's own thread. Bytes sent in one turn of the loop are written together at its end.
+"""
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Iterable
+from contextlib import suppress
+from logging import Logger
+from typing import ClassVar, Self
+
+from fleximq.client.errors import ConnectionLost
+from fleximq.client.loops.connection import Callbacks, Connection
+from fleximq.client.loops.interfaces import Cancellable, Loop
+from fleximq.client.reconnecting import Reconnecting
+from fleximq.client.settings import ClientSettings, State
+from fleximq.errors import BrokerError
+from fleximq.values.urls import Url
+
+
+class LoopLink(Reconnecting):
+    """A connection to a broker."""
+
+    #: The dialect, in the error for other bytes.
+    _dialect: ClassVar[str]
+
+    def __init__(self, loop: Loop, url: Url, settings: ClientSettings, log: Logger) -> None:
+        super().__init__(url, settings, log)
+        self._loop = loop
+        self._connection = Connection(loop, Callbacks(self._connected, self._received, self._lose), self._framed)
+        self._keepAliveTimer: Cancellable | None = None
+        self._reconnecting: Cancellable | None = None
+
+    async def open(self) -> Self:
+        """Connect and join for the first time.
+
+        :raises ConnectionLost: no broker of this dialect answers there.
+        :raises Untrusted: one side does not trust the other's certificate.
+        :raises JoinRefused: the broker refused to admit the client.
+        """
+        try:
+            await self._join()
+        except BaseException as error:
+            self._end(error if isinstance(error, Exception) else None)
+            raise
+        return self
+
+    # -- of the dialect ----------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Prepare for a new connection."""
+
+    @abstractmethod
+    async def _handshake(self) -> None:
+        """Send the first messages of a connection, and wait for the answers."""
+
+    def _joined(self) -> None:
+        """Handle the end of the handshake."""
+
+    @abstractmethod
+    def _connected(self) -> None:
+        """Handle a new transport."""
+
+    def _framed(self, data: bytes) -> bytes:
+        """Return the bytes to write."""
+        return data
+
+    @abstractmethod
+    def _parse(self, data: bytes) -> None:
+        """Handle received bytes; raise BrokerError if they are invalid."""
+
+    @abstractmethod
+    def _tick(self) -> bool:
+        """Send a PING after an interval; False if the broker was silent for too long."""
+
+    @abstractmethod
+    def _lost(self, lost: ConnectionLost) -> None:
+        """Fail all calls that wait for an answer, and enter AWAY if this was joined."""
+
+    @abstractmethod
+    def _closed(self, why: Exception | None) -> None:
+        """Enter CLOSED."""
+
+    def _tasks(self) -> Iterable[Cancellable]:
+        """Return further tasks to cancel at the end."""
+        return ()
+
+    # -- the connection ----------------------------------------------------------------------------
+
+    async def _join(self) -> None:
+        isJoined = False
+        self._begin()
+        try:
+            await self._loop.dial(self._url, self._settings, self._connection.listen())
+            await self._handshake()
+            isJoined = True
+        except TimeoutError:
+            raise ConnectionLost(f"the broker did not answer within {self._settings.timeout:g} seconds") from None
+        finally:
+            if not isJoined:
+                self._connection.drop()
+        self._joined()
+        if self._keepAliveTimer is None and self._settings.keep_alive is not None:
+            self._keepAliveTimer = self._loop.later(self._settings.keep_alive, self._onKeepAlive)
+
+    def _onKeepAlive(self) -> None:
+        assert self._settings.keep_alive is not None
+        self._keepAliveTimer = self._loop.later(self._settings.keep_alive, self._onKeepAlive)
+        if not self._tick():
+            self._lose(ConnectionLost("the broker was silent for too long"))
+
+    def _received(self, data: bytes) -> None:
+        try:
+            self._parse(data)
+        except BrokerError as error:
+            self._lose(ConnectionLost(f"the received bytes are not {self._dialect}: {error}"))
+
+    def _lose(self, lost: ConnectionLost) -> None:
+        """Drop the connection, and reconnect unless that is disabled."""
+        if self.state is State.CLOSED:
+            return
+        wasJoined = self.state is State.JOINED
+        self._connection.drop()
+        if wasJoined and not self._reconnects:
+            self._end(lost)
+            return
+        self._lost(lost)
+        if wasJoined and self.state is State.AWAY:
+            self._reconnecting = self._loop.start(self._reconnect(lost))
+
+    def _sleep(self, seconds: float) -> Awaitable[None]:
+        return self._loop.sleep(seconds)
+
+    @property
+    def _isEnding(self) -> bool:
+        return self._reconnecting is None
+
+    def _end(self, why: Exception | None) -> None:
+        if self.state is State.CLOSED:
+            return
+        returning, self._reconnecting = self._reconnecting, None
+        for each in (self._keepAliveTimer, returning if why is None else None, *self._tasks()):
+            if each is not None:
+                with suppress(Exception):
+                    each.cancel()
+        self._keepAliveTimer = None
+        self._connection.end()
+        self._closed(why)

@@ -1,0 +1,319 @@
+"""The operations of a FlexiMQ client, written once for all forms.
+
+They are coroutines over a :class:`~fleximq.client.protocol.client_state.ClientState`. A form adds its connection; the
+blocking form waits inside :meth:`Operations._await`, so that its coroutines end in their first step.
+"""
+
+import time
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from logging import Logger
+from typing import Any, Generic, TypeVar
+
+from fleximq.client.errors import Answered, ConnectionLost
+from fleximq.client.events import Reply, Request
+from fleximq.client.payloads import packed
+from fleximq.client.protocol.client_state import ClientState, FrameMaker, chunksOf, headerFields, publicationOf
+from fleximq.client.protocol.completion import Pending
+from fleximq.client.protocol.conversation import BROKER, Conversation
+from fleximq.client.protocol.inbox import Box
+from fleximq.client.protocol.refusals import Refusals
+from fleximq.client.reconnecting import Reconnecting
+from fleximq.client.settings import TIMEOUT, ClientSettings, Start, State
+from fleximq.values.urls import Url
+
+T = TypeVar("T")
+#: The form's subscription to deliveries ..
+Deliveries = TypeVar("Deliveries")
+#: .. and to notifications.
+Notifications = TypeVar("Notifications")
+
+
+class Operations(Reconnecting, Generic[Deliveries, Notifications]):
+    """The operations of one client."""
+
+    _clientState: ClientState
+    #: Guards the state of the client, where several threads use it.
+    _lock: AbstractContextManager[Any] = nullcontext()
+    #: Held until the SUB or UNSUB for a changed list of subscriptions is sent, so that they are sent in order.
+    _subscribing: AbstractContextManager[Any] = nullcontext()
+
+    def __init__(self, url: Url, settings: ClientSettings, log: Logger) -> None:
+        super().__init__(url, settings, log)
+        self._functions: dict[str, Callable[[Request], Any]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Client {self.id} at {self.url}, {self.state.value}>"
+
+    @property
+    def id(self) -> int:
+        """The id that the broker assigned to this connection; it changes when the client reconnects."""
+        return self._clientState.conversation.id
+
+    @property
+    def state(self) -> State:
+        """The state of the connection."""
+        return self._clientState.state or State.AWAY
+
+    # -- of the form -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _post(self, size: int, make: FrameMaker) -> Awaitable[None]:
+        """Send or buffer a message that has no answer."""
+
+    @abstractmethod
+    def _transmit(self, data: bytes, conversation: Conversation) -> None:
+        """Send at once; on a lost connection, the results of the answers fail."""
+
+    @abstractmethod
+    def _await(self, pending: Pending[T], timeout: float | None, what: str) -> Awaitable[T]:
+        """Return the value or raise the error of ``pending``, or TimeoutError; ``what`` is a noun for its message."""
+
+    @abstractmethod
+    def _subscription(self, box: Box) -> Any:
+        """Return the form's subscription that reads from a box."""
+
+    @abstractmethod
+    def _unsubscribe(self, box: Box) -> None:
+        """Close a box, and unsubscribe if it was the last one of its name."""
+
+    @abstractmethod
+    def _resolved(self, value: Any) -> Awaitable[Any]:
+        """Return the value, or the result of an awaitable one."""
+
+    def _wakeReaders(self) -> None:
+        """Wake readers of subscriptions that were closed; called under the lock."""
+
+    def _startServing(self) -> None:
+        """Start to answer requests, of which the first path is now served."""
+
+    # -- operations --------------------------------------------------------------------------------
+
+    async def publish(
+        self,
+        topic: str,
+        value: object,
+        /,
+        *,
+        key: str | bytes | None = None,
+        message_id: str | None = None,
+        correlation_id: str | None = None,
+        reply_to: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Publish a value. Waits only while the broker accepts no more; :meth:`flush` waits until it is processed.
+
+        :param key: the key by which the pipeline groups messages.
+        :param message_id: identifies the message; on durable topics the broker drops a repeated one.
+        :param correlation_id: and ``reply_to``: for requests to MiniMQ services.
+        :param headers: further fields of the message's header.
+        :raises ValueError: ``headers`` contains ``topic``, or a field that is also given as an argument.
+        :raises BufferFull: the broker is unreachable and the buffer is full.
+        :raises ConnectionLost: the client is closed.
+        """
+        payload = self._settings.codec.pack(value)
+        fields = headerFields(key, message_id, correlation_id, reply_to, headers)
+        await self._post(len(payload), publicationOf(topic, payload, fields))
+
+    async def publish_many(self, topic: str, values: Iterable[object]) -> None:
+        """Publish several values at once, several times as fast as single ones; errors as :meth:`publish`.
+
+        They are sent in chunks of about 1 MiB; if a value cannot be encoded, earlier chunks may have been sent.
+        """
+        for size, make in chunksOf(topic, values, self._settings.codec.pack):
+            await self._post(size, make)
+
+    async def notify(self, targets: int | Sequence[int], path: str, value: object = None) -> None:
+        """Send a notification, which has no answer, to one or more clients; the value follows the path."""
+        several = [targets] if isinstance(targets, int) else list(targets)
+        payload = self._settings.codec.pack(value)
+        await self._post(len(payload), lambda conversation: conversation.notification(several, path, payload))
+
+    async def broadcast(self, value: object = None) -> None:
+        """Send a value to every other client."""
+        payload = self._settings.codec.pack(value)
+        await self._post(len(payload), lambda conversation: conversation.broadcast(payload))
+
+    async def flush(self, timeout: float | None = TIMEOUT) -> None:
+        """Wait until the broker has processed everything sent so far and, on durable topics, written it to disk.
+
+        :raises PublishFailed: a message sent since the last flush was refused; raised by one of concurrent flushes.
+        :raises ConnectionLost: the connection was lost since the last flush, so messages may be lost. Raised once in
+            each thread, task or coroutine that has sent such messages, and once in the first other one that flushes.
+        :raises TimeoutError: it took longer than ``timeout`` seconds.
+        """
+        accounts = self._clientState.accounts
+        self._checkLosses()
+        await self._waitUntilJoined(timeout)
+        self._checkLosses()
+        sent = accounts.sent
+        try:
+            refused = await self._barrier(timeout, "a flush")
+        except ConnectionLost:
+            with self._lock:
+                accounts.takeLoss()
+            raise
+        with self._lock:
+            accounts.flushed = max(accounts.flushed, sent)
+        refused.check()
+
+    async def ping(self, timeout: float | None = TIMEOUT) -> float:
+        """Return the round-trip time in seconds, which includes processing everything sent before."""
+        await self._waitUntilJoined(timeout)
+        begun = time.perf_counter()
+        refused = await self._barrier(timeout, "the answer to a PING")
+        took = time.perf_counter() - begun
+        with self._lock:
+            self._clientState.keepRefusals(refused)
+        return took
+
+    async def subscribe(self, topic: str, from_: Start | None = None, timeout: float | None = TIMEOUT) -> Deliveries:
+        """Subscribe to a topic or pattern, and wait until the broker has confirmed it.
+
+        Every matching subscription receives a delivery, including replayed ones that another subscription requested.
+        Subscriptions with a start must not have topics in common. After a reconnect, a subscription with ``from_``
+        continues after its last offset; others continue with new messages.
+
+        :param from_: the start on durable topics: "first", "last", an offset, or ``{"time": milliseconds since 1970}``;
+            deliveries then have an ``offset``.
+        :raises SubscribeFailed: the broker refused, e.g. with 603, or with 404 if the offset was removed.
+        :raises TimeoutError: no answer within ``timeout`` seconds.
+        :raises ValueError: it has a start and overlaps another subscription with a start, or it has the same name as
+            another one and either has a start.
+        """
+        what = f"the subscription to {topic}"
+        await self._waitUntilJoined(timeout)
+        # After this barrier, no deliveries of an earlier subscription are in transit.
+        refused = await self._barrier(timeout, what)
+        with self._lock:
+            self._clientState.keepRefusals(refused)
+        with self._subscribing:
+            with self._lock:
+                made = self._clientState.newSubscription(topic, from_)
+                conversation = self._clientState.conversation
+            self._transmit(made.data, conversation)
+        try:
+            await self._await(made.after, timeout, what)
+        except BaseException:
+            with self._lock:
+                self._clientState.abandonSubscription(made)
+            self._unsubscribe(made.box)
+            raise
+        with self._lock:
+            self._clientState.confirmSubscription(made)
+        return self._subscription(made.box)  # type: ignore[no-any-return]
+
+    def notifications(self) -> Notifications:
+        """Return a subscription to the notifications and broadcasts that this client receives from now on."""
+        with self._lock:
+            box = self._clientState.inbox.openDirect()
+        return self._subscription(box)  # type: ignore[no-any-return]
+
+    async def request(self, target: int, path: str, value: object = None, timeout: float | None = TIMEOUT) -> Any:
+        """Send a request to another client and return the value of its answer.
+
+        :param target: the client's id.
+        :raises RequestFailed: the answer is an error, or the broker could not reach the client.
+        :raises TimeoutError: no answer within ``timeout`` seconds.
+        :raises ConnectionLost: the connection ended; the request may have arrived.
+        :raises ValueError: the answer cannot be decoded.
+        """
+        reply = await self._request(target, path, self._settings.codec.pack(value), timeout)
+        return self._clientState.valueOf(path, reply)
+
+    async def ask(self, path: str, value: object = None, timeout: float | None = TIMEOUT) -> Any:
+        """Send a request to the broker itself, e.g. ``/broker/about``; errors as for :meth:`request`."""
+        return self._clientState.valueOf(path, await self._request(BROKER, path, packed(value), timeout))
+
+    def serve(self, path: str, function: Callable[[Request], Any]) -> None:
+        """Answer requests to a path with the result of a function; on an event loop, it may be awaitable.
+
+        If it raises :class:`~fleximq.client.errors.Answered`, that status and text are the answer; other exceptions are
+        logged and answered with 500. The path is served until the client is closed, also after a reconnect. The
+        functions of a blocking client run in one thread of its own, or as many as ``threads`` says.
+
+        :raises ValueError: the path is already served.
+        """
+        with self._lock:
+            if path in self._functions:
+                raise ValueError(f"the path {path!r} is already served")
+            self._functions[path] = function
+            self._clientState.served.add(path)
+            if len(self._functions) == 1:
+                self._startServing()
+
+    async def _answer(self, request: Request) -> None:
+        clientState = self._clientState
+        conversation = clientState.conversation
+        try:
+            value = await self._resolved(self._functions[request.path](request))
+            data = clientState.answer(request, value)
+        except Answered as error:
+            data = clientState.failure(request, error)
+        except Exception as error:
+            self._log.exception("The service of %s failed", request.path)
+            data = clientState.failure(request, error)
+        if conversation is clientState.conversation and clientState.state is State.JOINED:
+            self._transmit(data, conversation)
+
+    async def close(self, timeout: float | None = TIMEOUT) -> None:
+        """Flush messages sent since the last flush, and end the connection; iterations over subscriptions end.
+
+        The connection ends even if the flush fails. Closing again has no effect.
+
+        :raises PublishFailed: and TimeoutError, as :meth:`flush`.
+        :raises ConnectionLost: the connection ended before all messages were confirmed.
+        """
+        try:
+            with self._lock:
+                self._clientState.inbox.closeAll()
+                self._wakeReaders()
+            if self._clientState.accounts.needsFlush:
+                await self.flush(timeout)
+        finally:
+            self._end(None)
+
+    # -- waiting -----------------------------------------------------------------------------------
+
+    async def _request(self, target: int, path: str, payload: bytes, timeout: float | None) -> Reply:
+        clientState = self._clientState
+        await self._waitUntilJoined(timeout)
+        with self._lock:
+            data, id, pending = clientState.request(target, path, payload)
+            conversation = clientState.conversation
+        try:
+            self._transmit(data, conversation)
+            return await self._await(pending, timeout, f"the answer to {path}")
+        finally:
+            with self._lock:
+                clientState.forgetRequest(id)
+
+    async def _barrier(self, timeout: float | None, what: str) -> Refusals:
+        """Wait until everything sent is processed, and return the refusals."""
+        with self._lock:
+            data, pending = self._clientState.barrier()
+            conversation = self._clientState.conversation
+        try:
+            self._transmit(data, conversation)
+            return await self._await(pending, timeout, what)
+        except BaseException:
+            # The caller has stopped waiting, so the next flush reports the refusals.
+            with self._lock:
+                self._clientState.detachBarrier(pending)
+            raise
+
+    async def _waitUntilJoined(self, timeout: float | None) -> None:
+        if self._clientState.state is State.JOINED:
+            return
+        with self._lock:
+            pending = self._clientState.whenJoined()
+        try:
+            await self._await(pending, timeout, "a connection")
+        finally:
+            with self._lock:
+                self._clientState.cancelWait(pending)
+
+    def _checkLosses(self) -> None:
+        with self._lock:
+            self._clientState.checkLosses()

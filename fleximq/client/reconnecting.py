@@ -1,0 +1,85 @@
+"""The parts of reconnecting that threads and event loops share."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable
+from logging import Logger
+
+from fleximq.client.errors import ConnectionLost, JoinRefused, isTransient
+from fleximq.client.settings import ClientSettings, State
+from fleximq.client.sockets import checkTls
+from fleximq.errors import SettingError
+from fleximq.values.urls import Url
+
+
+class Reconnecting(ABC):
+    """A client that reconnects by itself.
+
+    :raises SettingError: there are TLS settings for a URL without TLS.
+    """
+
+    def __init__(self, url: Url, settings: ClientSettings, log: Logger) -> None:
+        checkTls(url, settings)
+        self._url = url
+        self._settings = settings
+        self._log = log
+        #: The program at the other end of standard input and output is started once.
+        self._reconnects = settings.reconnect is not None and url.scheme != "stdio"
+
+    @property
+    def url(self) -> str:
+        """The broker's URL without its query, which may contain a secret."""
+        return self._url.withoutQuery
+
+    @property
+    @abstractmethod
+    def state(self) -> State:
+        """The state of the connection."""
+
+    def hang_up(self) -> None:
+        """End the connection at once, without a flush."""
+        self._end(None)
+
+    @abstractmethod
+    async def _join(self) -> None:
+        """Connect, and join."""
+
+    @abstractmethod
+    def _sleep(self, seconds: float) -> Awaitable[None]:
+        """Wait, at most until the client is closed."""
+
+    @abstractmethod
+    def _end(self, why: Exception | None) -> None:
+        """Close for good; ``why`` is None if the program has closed the client."""
+
+    @property
+    def _isEnding(self) -> bool:
+        """Whether the client is being closed, although its state does not show it yet."""
+        return False
+
+    async def _reconnect(self, why: Exception) -> None:
+        assert self._settings.reconnect is not None
+        for pause in self._settings.reconnect.pauses():
+            await self._sleep(pause)
+            if self.state is not State.AWAY:
+                return
+            try:
+                await self._join()
+                return
+            except Exception as error:
+                if self._isEnding:
+                    return  # Some loops raise an error then.
+                why = error
+                if not isinstance(error, ConnectionLost | JoinRefused | SettingError):
+                    self._log.exception("Reconnecting failed")
+                    break
+                if not isTransient(error):
+                    break
+        self._end(why)
+
+    def _report(self, state: State, why: Exception | None) -> None:
+        """Call ``on_state``."""
+        if self._settings.on_state is not None:
+            try:
+                self._settings.on_state(state, why)
+            except Exception:
+                self._log.exception("The callback on_state failed")
