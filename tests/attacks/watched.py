@@ -47,4 +47,4 @@ if __name__ == "__main__":
     epollreactor.install()
     from twisted.scripts.twistd import run
 
-    sys.exit(run())  # type: ignore[func-returns-value]
+    run()

@@ -27,10 +27,11 @@ STUCK, MOST = 60, 2048
 RECIPE = 3000
 
 
-def main(what: str, seconds: float, seed: int, inputs: int = sys.maxsize, folder: str = "") -> None:
+def main(what: str, seconds: float, seed: int, most: str = "", folder: str = "") -> None:
     """Feed inputs for so long, or so many, then end the process: with 0 if nothing broke."""
     with atheris.instrument_imports(include=["fleximq"]):
         play, readers = Play(), Readers()  # which loads the dialects
+    inputs = int(most or sys.maxsize)
     feed, longest = (readers.read, LONGEST) if what == "readers" else (play.recipe, RECIPE)
     began, cpu, memory, done = time.perf_counter(), time.process_time(), 0, 0
     folders = [folder or tempfile.mkdtemp(prefix="fuzz-"), str(CORPUS)] if what == "readers" else []
@@ -61,4 +62,4 @@ def main(what: str, seconds: float, seed: int, inputs: int = sys.maxsize, folder
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), *map(int, sys.argv[4:5]), *sys.argv[5:6])
+    main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])
