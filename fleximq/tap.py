@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from twisted.application.service import IService
+from twisted.logger import Logger
 
 from fleximq.config.option_values import LogFormat
 from fleximq.errors import SettingError
@@ -15,9 +16,12 @@ from fleximq.services.process.json_log import inJson
 from fleximq.services.process.signals import SignalService
 from fleximq.services.process.startup_failure import StartupFailure
 from fleximq.services.reload import Reload
+from fleximq.startup.advice import adviceAbout
 from fleximq.startup.options import Options
 
 __all__ = ["Options", "makeService"]
+
+_log = Logger()
 
 
 def makeService(options: Options) -> IService:
@@ -40,6 +44,8 @@ def makeService(options: Options) -> IService:
         if not twistd.get("nodaemon", True):
             raise SystemExit("fleximq: stdio has no client in a daemon; start the broker with twistd -n")
         sys.stdout = sys.stderr
+    for sentence in adviceAbout(options.settings, options.get("config")):
+        _log.warn("{sentence}", sentence=sentence)
     signals = SignalService(reactor, reload.reloadOnSignal, twistd)
     signals.setServiceParent(whole)
     whole.services.sort(key=lambda each: each is not signals)  # first: a client may stop the open broker
