@@ -83,11 +83,7 @@ def _runNotify(arguments: Namespace, address: Address) -> int:
         if toAll:
             client.broadcast(value)
         else:
-            targets = [clientId(each) for each in arguments.client.split(",")]
-            try:
-                client.notify(targets, arguments.path, value)
-            except ValueError as error:
-                raise SettingError(str(error)) from None
+            client.notify([clientId(each) for each in arguments.client.split(",")], arguments.path, value)
         client.flush()
     return 0
 
