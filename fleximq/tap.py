@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from twisted.application.service import IService
+from twisted.logger import Logger
 
 from fleximq.errors import SettingError
 from fleximq.services.compose import compose
@@ -14,9 +15,12 @@ from fleximq.services.process.log_lines import withLog
 from fleximq.services.process.signals import SignalService
 from fleximq.services.process.startup_failure import StartupFailure
 from fleximq.services.reload import Reload
+from fleximq.startup.advice import adviceAbout
 from fleximq.startup.options import Options
 
 __all__ = ["Options", "makeService"]
+
+_log = Logger()
 
 
 def makeService(options: Options) -> IService:
@@ -39,6 +43,8 @@ def makeService(options: Options) -> IService:
         if not twistd.get("nodaemon", True):
             raise SystemExit("fleximq: stdio has no client in a daemon; start the broker with twistd -n")
         sys.stdout = sys.stderr
+    for sentence in adviceAbout(options.settings, options.get("config")):
+        _log.warn("{sentence}", sentence=sentence)
     signals = SignalService(reactor, reload.reloadOnSignal, twistd)
     signals.setServiceParent(whole)
     whole.services.sort(key=lambda each: each is not signals)  # first: a client may stop the open broker
