@@ -59,8 +59,9 @@ def colliding(count: int = 5300) -> list[int]:
 
 def collidingMap(**fields: object) -> bytes:
     """Return a map of MessagePack with these fields, and with keys that collide; about 40 KB."""
-    keys: dict[object, object] = dict.fromkeys(colliding())
-    return msgpack.packb({**fields, **keys})  # type: ignore[no-any-return]
+    found: dict[object, object] = {**fields}
+    found.update(dict.fromkeys(colliding()))
+    return msgpack.packb(found)  # type: ignore[no-any-return]
 
 
 def webSocket(message: bytes, first: int = 0x82) -> bytes:
