@@ -15,8 +15,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.attacks.attackers import UPGRADE
 from tests.attacks.cost import ADMITTED, TRIES, Bounds, Cost, Crowd, Opened, WatchedBroker
-from tests.attacks.costly import announcing, blip, collidingMap, counted, deflated, emptyArrays, webSocket
-from tests.conversations.clients import Stream
+from tests.attacks.costly import announcing, blip, collidingMap, deflated, emptyArrays, webSocket
+from tests.conversations.clients import Stream, counted
 from tests.conversations.test_slow_consumers import MEBIBYTE
 from tests.nightly import nightly
 from tests.wire.flexi_frames import frame
