@@ -72,8 +72,8 @@ class Broker:
     dialects, as ``/broker/about`` lists them, and ``channelsChanged`` the callbacks for changes of the list of topics
     with subscribers. ``admin`` purges queues and returns dead letters for an operator; ``groups`` is the progress of
     the pipeline's consumer groups; ``checkpointer`` saves and restores queues and groups for the journal. ``reload``
-    reads the settings again and returns the answer to ``/broker/reload``, ``operate`` performs an operator's act, by its
-    name, for the paths about kicks and bans.
+    reads the settings again and returns the answer to ``/broker/reload``, ``operate`` performs an operator's act
+    against clients, by its name.
     """
 
     clock: Clock
