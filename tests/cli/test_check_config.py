@@ -92,17 +92,20 @@ class CheckConfigTests(SynchronousTestCase):
         tokens = Path(self.mktemp()).absolute()
         tokens.write_text("")
         tokens.chmod(0o644)
+        self.addCleanup(os.umask, os.umask(0o022))
         code, out, _ = self.check(f'auth = "tokens:{tokens}"')
         self.assertEqual(
-            (code, out[1:]),
+            (code, out[1:3], out[4:]),
             (
                 0,
                 [
                     f"# Note: {tokens} is open to others than its owner: chmod 600 {tokens}",
-                    f'auth = ["tokens:{tokens}"]',
+                    f"# Note: {self.path} is open to all users of this machine: chmod o= {self.path}",
                 ],
+                [f'auth = ["tokens:{tokens}"]'],
             ),
         )
+        self.assertIn("to name an admin", out[3])
 
     def test_sharedNames(self) -> None:
         """So is that two checkers may give the same name, which a table names."""
