@@ -78,7 +78,6 @@ class Api:
             "/api/queues": self.queues,
             "/api/subscriptions": self.subscriptions,
             "/api/groups": self.groups,
-            "/api/settings": self.settings,
         }
         acting = {
             "/api/clients/disconnect": self.disconnect,
@@ -87,6 +86,7 @@ class Api:
         }
         return {
             **{path: Page(answer) for path, answer in reading.items()},
+            "/api/settings": Page(self.settings, Action.ADMIN),
             **{path: Page(answer, Action.ADMIN, post=True) for path, answer in acting.items()},
         }
 
