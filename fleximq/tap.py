@@ -7,12 +7,11 @@ from typing import Any
 from twisted.application.service import IService
 from twisted.logger import Logger
 
-from fleximq.config.option_values import LogFormat
 from fleximq.errors import SettingError
 from fleximq.services.compose import compose
 from fleximq.services.network.listeners import ListenerService
 from fleximq.services.process.garbage_collection import GarbageService
-from fleximq.services.process.json_log import inJson
+from fleximq.services.process.log_lines import withLog
 from fleximq.services.process.signals import SignalService
 from fleximq.services.process.startup_failure import StartupFailure
 from fleximq.services.reload import Reload
@@ -50,4 +49,4 @@ def makeService(options: Options) -> IService:
     signals.setServiceParent(whole)
     whole.services.sort(key=lambda each: each is not signals)  # first: a client may stop the open broker
     GarbageService().setServiceParent(whole)
-    return inJson(whole, twistd, reactor) if options.settings.logFormat is LogFormat.JSON else whole
+    return withLog(whole, options.settings.logFormat, twistd, reactor)

@@ -9,6 +9,7 @@ from typing import Any
 
 from fleximq.cli.client_commands.broker_options import Address, addOptions, addressOf
 from fleximq.cli.command import Command
+from fleximq.cli.output import say
 from fleximq.client.errors import ClientError
 from fleximq.errors import SettingError
 
@@ -29,19 +30,8 @@ def _run(work: Work, arguments: Namespace) -> int:
     try:
         return work(arguments, addressOf(arguments))
     except (ClientError, SettingError, TimeoutError) as error:
-        print(f"fleximq: {error}", file=sys.stderr)
+        say(f"fleximq: {error}")
         return 1
-
-
-def out(data: bytes) -> None:
-    """Write to standard output and flush, since the reader may wait for it."""
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
-
-
-def say(sentence: str) -> None:
-    """Print a message that is not a result, to standard error."""
-    print(sentence, file=sys.stderr, flush=True)
 
 
 class PublishRate:
