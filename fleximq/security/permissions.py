@@ -79,7 +79,7 @@ class Rights:
         return answer
 
     def mayMatch(self, action: str, pattern: str) -> bool:
-        """Return whether some name matches both the pattern and a granted one; True in some doubtful cases of denial."""
+        """Return whether some name matches both the pattern and a granted one; True if denials leave it in doubt."""
         denied = self._denied.get(action, ())
         return not any(covers(each, pattern) for each in denied) and any(
             overlap(pattern, granted) and not any(covers(each, granted) for each in denied)

@@ -87,7 +87,7 @@ class FaultTests(SynchronousTestCase):
         self.assertFault(
             "principals", {"x": {"zz": []}}, f"principals.x has no key 'zz', only {actions}, admin, deny and roles"
         )
-        self.assertFault("roles", {"x": {"roles": []}}, f"roles.x has no key 'roles', only {actions} and admin")
+        self.assertFault("roles", {"x": {"roles": []}}, f"roles.x has no key 'roles', only {actions}, admin and deny")
 
     def test_values(self) -> None:
         """Lists of texts, or true and false."""
