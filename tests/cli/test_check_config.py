@@ -107,6 +107,13 @@ class CheckConfigTests(SynchronousTestCase):
         )
         self.assertIn("to name an admin", out[3])
 
+    def test_sharedNames(self) -> None:
+        """So is that two checkers may give the same name, which a table names."""
+        content = 'auth = ["certificate:", "certificate:name=dns"]\n'
+        _, out, _ = self.check(content + "[principals.alice]\npublish = true\n")
+        self.assertIn("# Note: auth certificate and auth certificate can give clients the same name,", "\n".join(out))
+        self.assertNotIn("the same name", "\n".join(self.check(content)[1]))
+
     def test_bad(self) -> None:
         """Everything that is wrong is a sentence of its own that names the file; nothing is shown."""
         code, out, err = self.check('keepalive = 0\nkeep-alive = 1\nlisten = "foo:1"\nextension = "none-such"\n')
