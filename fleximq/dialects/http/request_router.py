@@ -34,7 +34,7 @@ from fleximq.security.anonymous_access import nameProxy
 from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import Admitted
 from fleximq.values.counted_event import CountedEvent, EventFamily
-from fleximq.values.log_limit import LogLimit
+from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import BufferCharge, UnadmittedBudget
 
 _log = Logger("fleximq.dialects.http_door")
@@ -169,7 +169,7 @@ class RequestRouter(Handover):
         self._stopClock()
         self._drop()
         self.factory.counted(CountedEvent(EventFamily.REFUSED_CONNECTIONS, f"HTTP {error.code}"), 1)
-        more = self.factory.logLimit.ending(self.factory.clock.seconds())
+        more = self.factory.logLimits[f"HTTP {error.code}"].ending(self.factory.clock.seconds())
         if more is not None:
             _log.warn(
                 "Refusing HTTP from {peer} with {code}: {sentence}{more}",
@@ -210,7 +210,7 @@ class RequestRouterFactory(HandoverFactory):
         deadline: float,
         counted: Callable[[str, int], object] = lambda event, number: None,
         path: str = "",
-        logLimit: LogLimit | None = None,
+        logLimits: LogLimits | None = None,
         unadmitted: UnadmittedBudget | None = None,
     ) -> None:
         super().__init__((site, *webSockets.values()))
@@ -223,7 +223,7 @@ class RequestRouterFactory(HandoverFactory):
         self.deadline = deadline
         self.counted = counted
         self._path = path
-        self.logLimit = logLimit or LogLimit()
+        self.logLimits = logLimits or LogLimits()
         self.unadmitted = unadmitted or UnadmittedBudget()
 
     def buildProtocol(self, addr: IAddress | None) -> RequestRouter:
