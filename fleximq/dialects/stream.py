@@ -19,6 +19,7 @@ from zope.interface import implementer
 
 from fleximq.dialects.connection.connection_rate import maxReadBytes
 from fleximq.dialects.connection.credential_check import certificateOf
+from fleximq.dialects.connection.handover import FIRST_READ_BYTES
 from fleximq.dialects.connection.read_pauses import ReadPause, ReadPauses
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox, markOf
@@ -28,7 +29,7 @@ from fleximq.dialects.session import ConnectionState, Session, StreamSession
 #: Read sizes in bytes: first, largest, smallest. The size doubles while reads are full; the largest carries a quarter
 #: more messages of 1 KB than half of it would, and short reads are faster with a small buffer. It halves when
 #: processing one read delays other connections for longer than ``READ_SECONDS``.
-READ_FIRST, READ_MOST, READ_LEAST = 1 << 16, 1 << 19, 1 << 12
+READ_FIRST, READ_MOST, READ_LEAST = FIRST_READ_BYTES, 1 << 19, 1 << 12
 READ_SECONDS = 0.01
 WRITE_BYTES = 1 << 20
 

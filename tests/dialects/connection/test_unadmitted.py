@@ -13,6 +13,7 @@ from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.fleximq_ws import FlexiWebSocketFactory
 from fleximq.dialects.minimq import MiniFactory
+from fleximq.dialects.minimq.session import MALFORMED_LINES
 from fleximq.dialects.session import MAX_UNAUTHENTICATED_BYTES, OVER_BUDGET
 from fleximq.limits import MEBIBYTE
 from fleximq.security.principal import Principal
@@ -185,3 +186,14 @@ class LogTests(SynchronousTestCase):
     def test_clients(self) -> None:
         """Clients that are expected to stay are all logged."""
         self.assertEqual(self.lines(FlexiFactory(makeContext(Clock())), frame("JOIN", 0)), 200)
+
+
+class MalformedTests(SynchronousTestCase):
+    """Malformed lines of MiniMQ, which cost more than they have bytes."""
+
+    def test_oneRead(self) -> None:
+        """A thousand in one read are answered; one more ends the connection."""
+        peer = Peer(MiniFactory(makeContext(Clock())))
+        self.assertEqual((peer.ask(b"\n" * MALFORMED_LINES).count(b"\n"), peer.closed), (MALFORMED_LINES, False))
+        self.assertEqual(peer.ask(b"\n" * (1 << 16)).count(b"\n"), MALFORMED_LINES + 1)
+        self.assertTrue(peer.closed)
