@@ -38,7 +38,6 @@ class Web:
         waiting: Callable[[], int],
     ) -> None:
         self._reactor = reactor
-        self._settings = settings
         self._security = security
         surveyor = QueueSurveyor(broker, reactor)
         metrics = Metrics(broker, surveyor, lag, waiting, settings().metricsTop)
@@ -51,15 +50,7 @@ class Web:
 
     def site(self, ways: tuple[WelcomeEntry, ...]) -> IProtocolFactory:
         """Return the site of a listener with these dialects."""
-        renewed = self._security.renewed
-        return WebSite(self._reactor, ways, self._pages, self._nobody, self._namesTrusted, self._origins, renewed)
-
-    def _namesTrusted(self) -> bool:
-        settings = self._settings()
-        return settings.allowAnonymous or bool(settings.auth)
-
-    def _origins(self) -> tuple[str, ...]:
-        return self._settings().allowedOrigin
+        return WebSite(self._reactor, ways, self._pages, self._nobody, self._security.renewed)
 
     def _nobody(self) -> Admitted | None:
         """Return the rights of requests without credentials; None if credentials are required."""

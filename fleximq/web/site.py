@@ -4,7 +4,7 @@ An error is a JSON object with the key ``error``. Answers are neither cached nor
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -25,8 +25,6 @@ from fleximq.web.request import (
     HttpReply,
     Page,
     PageRequest,
-    checkHost,
-    checkPost,
     jsonReply,
     numberOf,
 )
@@ -63,8 +61,6 @@ class Pages(Resource):
     :param welcome: answers the root.
     :param pages: the other pages, by path.
     :param renewed: returns an earlier admission with today's rights; raises Unauthorized.
-    :param namesTrusted: tells whether requests may use any host name, see :mod:`fleximq.web.request`.
-    :param origins: returns the origins that the operator has allowed.
     """
 
     isLeaf = True
@@ -74,15 +70,11 @@ class Pages(Resource):
         welcome: IResource,
         pages: Mapping[str, Page],
         renewed: Renewed,
-        namesTrusted: Callable[[], bool],
-        origins: Callable[[], Collection[str]],
     ) -> None:
         super().__init__()
         self._welcome = welcome
         self._pages = dict(pages)
         self._renewed = renewed
-        self._namesTrusted = namesTrusted
-        self._origins = origins
 
     def render(self, request: Any) -> Any:
         """Answer a request, perhaps later."""
@@ -99,15 +91,11 @@ class Pages(Resource):
 
     async def _answer(self, request: Any, path: str, page: Page) -> HttpReply:
         method = request.method.decode("latin-1")
-        host = _field(request, b"host")
-        origins = self._origins()
-        checkHost(host, self._namesTrusted(), origins)
         if method not in page.methods:
             allowed = ", ".join(page.methods)
             raise HttpRefusal(405, f"this path takes {allowed} only", {"allow": allowed})
-        if page.post:
-            site = _field(request, b"sec-fetch-site")
-            checkPost(_field(request, b"content-type"), _field(request, b"origin"), host, site, origins)
+        if page.post and (_field(request, b"content-type") or "").partition(";")[0].strip().lower() != JSON:
+            raise HttpRefusal(415, f"what is posted must be {JSON}")  # a foreign page needs leave to post this type
         visit = self._visit(request, method, path, page)
         if page.action is not None and not visit.may(page.action, path[1:]):
             if visit.rights is None:
@@ -146,11 +134,9 @@ class WebSite(WelcomeSite):
         ways: Sequence[WelcomeEntry],
         pages: Mapping[str, Page],
         nobody: Callable[[], Admitted | None] = unrestricted,
-        namesTrusted: Callable[[], bool] = lambda: False,
-        origins: Callable[[], Collection[str]] = tuple,
         renewed: Renewed = lambda admitted: admitted,
     ) -> None:
-        super().__init__(reactor, ways, Pages(WelcomePage(ways), pages, renewed, namesTrusted, origins))
+        super().__init__(reactor, ways, Pages(WelcomePage(ways), pages, renewed))
         self._nobody = nobody
 
     def buildProtocol(self, addr: IAddress | None) -> Any:

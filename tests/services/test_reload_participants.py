@@ -211,6 +211,15 @@ class SecurityTests(Running):
         self.change(keepalive=5)
         self.assertEqual((peer.barrier(), peer.closed), ([], False))
 
+    def test_pages(self) -> None:
+        """As soon as credentials are checked, pages of files and of this machine are foreign, unless they are named."""
+        pages = ("null", "http://localhost:3000", "http://localhost")
+        self.assertEqual([self.page(each)[9:12] for each in pages], [b"101"] * 3)
+        self.change(auth=[f"apikeys:{self.file('')}"])
+        self.assertEqual([self.page(each)[9:12] for each in pages], [b"403", b"403", b"101"])
+        self.change(allowed_origin=["null"])
+        self.assertEqual([self.page(each)[9:12] for each in pages], [b"101", b"403", b"101"])
+
     def test_notAnonymous(self) -> None:
         """Who showed nothing is expelled when everybody has to show something."""
         peer = self.flexi().join()

@@ -9,7 +9,6 @@ import base64
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 from urllib.parse import unquote_plus
 
 from twisted.cred.credentials import ICredentials
@@ -136,25 +135,15 @@ class UnreadableCredentials:
     """Credentials that no checker accepts: malformed, of an unknown kind, or more than one."""
 
 
-class ShownCredentials(NamedTuple):
-    """The credentials in a request.
-
-    ``knownToPage``: the web page itself knew them; browsers add those of ``Authorization`` for any page.
-    """
-
-    credentials: ICredentials | None
-    knownToPage: bool = False
-
-
-def credentialsIn(head: RequestHead) -> ShownCredentials:
+def credentialsIn(head: RequestHead) -> ICredentials | None:
     """Return the credentials in a request, if any."""
     authorizations = head.fields.get("authorization", ())
     parameters = [each for each in map(_parameter, _queryOf(head.target)) if each is not None]
     if len(authorizations) + len(parameters) > 1:
-        return ShownCredentials(UnreadableCredentials())
+        return UnreadableCredentials()
     if parameters:
-        return ShownCredentials(parameters[0], knownToPage=True)
-    return ShownCredentials(_authorization(authorizations[0]) if authorizations else None)
+        return parameters[0]
+    return _authorization(authorizations[0]) if authorizations else None
 
 
 def withoutCredentials(raw: bytes) -> bytes:

@@ -197,6 +197,25 @@ class RefusalTests(DoorTests):
             self.assertEqual(self.code(upgrade(path, "Origin: http://localhost:3000")), 0, path)
         self.assertEqual(self.code(request("GET / HTTP/1.1", "Origin: https://evil.example")), 0)
 
+    def test_postOrigin(self) -> None:
+        """A foreign page may post nothing, and neither may another page of this machine."""
+        for origin in ("https://evil.example", "null", "http://localhost:3000", "http://127.0.0.1:7891"):
+            self.assertEqual(self.code(request("POST / HTTP/1.1", f"Origin: {origin}")), 403, origin)
+        for field in ("Origin: http://127.0.0.1:7890", "Origin: https://127.0.0.1:7890", "Sec-Fetch-Site: none"):
+            self.assertEqual(self.code(request("POST / HTTP/1.1", field)), 0, field)
+
+    def test_rebinding(self) -> None:
+        """Where only this machine is served, pages are not read by a foreign name, which may have been bent to it."""
+        for host, code in (("evil.example:7890", 403), ("\xff", 403), ("localhost", 0), ("127.0.0.1:7890", 0)):
+            for method in ("GET", "POST"):
+                data = f"{method} /api/about HTTP/1.1\r\nHost: {host}\r\n\r\n".encode("latin-1")
+                self.assertEqual(self.code(data), code, host)
+        self.assertEqual(self.code(b"GET / HTTP/1.0\r\n\r\n"), 0)
+        self.assertEqual(self.code(b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n"), 400)
+        self.assertEqual(
+            self.code(upgrade("/", "Origin: http://evil.example:7890").replace(b"127.0.0.1", b"evil.example")), 403
+        )
+
     def test_twoOrigins(self) -> None:
         """Two origins are none."""
         self.assertEqual(self.code(upgrade("/", "Origin: null", "Origin: null")), 400)
