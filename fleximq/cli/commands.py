@@ -14,7 +14,7 @@ from fleximq.cli.client_commands.serve import SERVE
 from fleximq.cli.client_commands.sub import SUB, TAIL
 from fleximq.cli.client_commands.top import TOP
 from fleximq.cli.command import Command
-from fleximq.cli.credential_files import APIKEY, PASSWD, TOKEN
+from fleximq.cli.credential_files import APIKEY, KEYPAIR, PASSWD, TOKEN
 from fleximq.cli.journal import JOURNAL
 from fleximq.config.argument_parser import CommandParser
 
@@ -56,7 +56,7 @@ def parser() -> CommandParser:
 #: All commands, in the order of the help.
 COMMANDS = (
     PUB, SUB, REQ, SERVE, NOTIFY, TAIL, TOP, PING, BENCH,
-    CHECK_CONFIG, JOURNAL, PASSWD, APIKEY, TOKEN, completion(parser),
+    CHECK_CONFIG, JOURNAL, PASSWD, APIKEY, TOKEN, KEYPAIR, completion(parser),
 )  # fmt: skip
 #: Options that need no command.
 _OPTIONS_WITHOUT_COMMAND = ("-h", "--help", "--version")

@@ -19,7 +19,7 @@ from fleximq.interfaces import IAdmission, IRights
 from fleximq.security.anonymous_access import AnonymousAccess
 from fleximq.security.authentication.attempt_delays import AttemptDelays
 from fleximq.security.authentication.authenticator import Authenticator
-from fleximq.security.authentication.schemes import methodsOf
+from fleximq.security.authentication.schemes import methodsOf, warnings
 from fleximq.security.permissions import Permissions
 from fleximq.security.principal import SPAWN, Admitted, Principal
 
@@ -93,8 +93,8 @@ class AccessPolicy:
         ways = methodsOf(settings.auth)
         for way in ways:
             way.useReactor(reactor)
-            for sentence in way.warnings:
-                _log.warn("{sentence}", sentence=sentence)
+        for sentence in warnings(ways, settings.principals):
+            _log.warn("{sentence}", sentence=sentence)
         attempts = attempts or AttemptDelays(reactor)
         authenticator = Authenticator(ways, attempts, reactor, counted) if ways else None
         permissions = Permissions(settings.roles, settings.principals)
