@@ -18,6 +18,8 @@ from fleximq.security.credentials import ApiKey, Password, Token
 
 #: Maximum size of a head, including its empty line.
 HEAD_BYTES = 16 * 1024
+#: Maximum number of header fields.
+FIELDS = 100
 #: Maximum size of a body: no page accepts more.
 BODY_BYTES = 64 * 1024
 
@@ -53,7 +55,8 @@ class RequestHead:
     def parse(cls, raw: bytes) -> "RequestHead":
         """Parse a complete head, without its empty line.
 
-        :raises HttpError: 400 if it is malformed, 505 for another HTTP version, 413 for a body that is too large.
+        :raises HttpError: 400 if it is malformed, 505 for another HTTP version, 431 for more than
+            :data:`FIELDS` fields, 413 for a body that is too large.
         """
         first, *lines = raw.decode("latin-1").split("\r\n")
         line = _REQUEST_LINE.fullmatch(first)
@@ -61,6 +64,8 @@ class RequestHead:
             raise HttpError(400, "the request line is malformed")
         if line[3] != "1":
             raise HttpError(505, "only HTTP/1.0 and HTTP/1.1 are spoken here")
+        if len(lines) > FIELDS:
+            raise HttpError(431, f"the head of a request may have {FIELDS} fields")
         fields: dict[str, tuple[str, ...]] = {}
         for each in lines:
             found = _FIELD.fullmatch(each)

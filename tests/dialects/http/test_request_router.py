@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.connection.protocol_detection import SniffingFactory
 from fleximq.dialects.http.origins import Origins
-from fleximq.dialects.http.request_head import HEAD_BYTES
+from fleximq.dialects.http.request_head import FIELDS, HEAD_BYTES
 from fleximq.dialects.http.request_router import RequestRouter, RequestRouterFactory
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.anonymous_access import REFUSAL, AnonymousAccess
@@ -276,6 +276,11 @@ class BoundTests(DoorTests):
             for byte in data:
                 door.dataReceived(bytes([byte]))
             self.assertEqual(transport.value().startswith(b"HTTP/1.1 431 "), bool(code))
+
+    def test_fields(self) -> None:
+        """At most 100 fields, equal ones too, are looked at, in linear time; more are 431."""
+        for number, code in ((FIELDS - 1, 0), (FIELDS, 431), (4_000, 431)):
+            self.assertEqual(self.code(request("GET / HTTP/1.1", *["a:"] * number)), code, number)
 
     def test_endless(self) -> None:
         """A head without an end is refused when it is full."""
