@@ -16,6 +16,7 @@ from zope.interface import implementer
 from fleximq.config.settings import Settings
 from fleximq.errors import Unauthorized
 from fleximq.interfaces import IAdmission, IRights
+from fleximq.rights import ALL_BUT_ADMIN, EVERYTHING
 from fleximq.security.anonymous_access import AnonymousAccess
 from fleximq.security.authentication.attempt_delays import AttemptDelays
 from fleximq.security.authentication.authenticator import Authenticator
@@ -150,8 +151,13 @@ class AccessPolicy:
         return Admitted(principal, self.rightsOf(principal))
 
     def rightsOf(self, principal: Principal | None) -> IRights:
-        """Return the rights of a principal, None: of anonymous clients."""
-        return self._permissions.rightsOf(principal)
+        """Return the rights of a principal, None: of anonymous clients.
+
+        Without permissions, ``admin`` is among them only if the broker serves its own machine alone.
+        """
+        rights = self._permissions.rightsOf(principal)
+        open = self._authenticator is not None or self._allowAnonymous
+        return ALL_BUT_ADMIN if open and rights is EVERYTHING else rights
 
     def current(self, principal: Principal) -> Principal | None:
         """Return an admitted principal with today's roles; None if it would be refused now."""

@@ -28,7 +28,14 @@ from fleximq.web.request import (
     jsonReply,
     numberOf,
 )
-from fleximq.web.welcome_page import SERVER, OneRequestChannel, WelcomeEntry, WelcomePage, WelcomeSite
+from fleximq.web.welcome_page import (
+    SERVER,
+    OneRequestChannel,
+    RequestRules,
+    WelcomeEntry,
+    WelcomePage,
+    WelcomeSite,
+)
 
 _log = Logger("fleximq.web.site")
 
@@ -47,6 +54,15 @@ class AdmittedChannel(OneRequestChannel):
     """
 
     admitted: Admitted | None = None
+
+    def allHeadersReceived(self) -> None:
+        """Take no body for a request that is refused in any case, so that it is answered now."""
+        request: Any = self.requests[-1]
+        site: Any = self.factory
+        if not site.resource.takesBody(request, self._command.decode("latin-1"), self._path.partition(b"?")[0]):
+            self.length = 0
+            request.requestHeaders.removeHeader(b"expect")
+        super().allHeadersReceived()
 
 
 def unrestricted() -> Admitted:
@@ -89,33 +105,48 @@ class Pages(Resource):
         answering.addErrback(lambda failure: _log.failure("an answer could not be written", failure))
         return NOT_DONE_YET
 
+    def takesBody(self, request: Any, method: str, path: bytes) -> bool:
+        """Return whether a request with this head is answered after its body."""
+        page = self._pages.get(path.decode("latin-1"))
+        if page is None or not page.post:
+            return False
+        try:
+            self._check(request, method, path.decode("latin-1"), page)
+        except (HttpRefusal, BrokerError):
+            return False
+        return True
+
     async def _answer(self, request: Any, path: str, page: Page) -> HttpReply:
+        """Check the request, again after its body, which may arrive long after its head, and answer it."""
         method = request.method.decode("latin-1")
+        admitted = self._check(request, method, path, page)
+        principal = None if admitted is None else admitted.principal
+        return await page.answer(
+            PageRequest(
+                method,
+                path,
+                _posted(request.content.read()) if page.post else _queried(request.args),
+                None if admitted is None else admitted.rights,
+                ANONYMOUS if principal is None else principal.name,
+                _field(request, b"accept") or "",
+            )
+        )
+
+    def _check(self, request: Any, method: str, path: str, page: Page) -> Admitted | None:
+        """Return the current rights of a request; raises HttpRefusal or BrokerError for one that is refused."""
         if method not in page.methods:
             allowed = ", ".join(page.methods)
             raise HttpRefusal(405, f"this path takes {allowed} only", {"allow": allowed})
         if page.post and (_field(request, b"content-type") or "").partition(";")[0].strip().lower() != JSON:
             raise HttpRefusal(415, f"what is posted must be {JSON}")  # a foreign page needs leave to post this type
-        visit = self._visit(request, method, path, page)
-        if page.action is not None and not visit.may(page.action, path[1:]):
-            if visit.rights is None:
-                raise HttpRefusal(401, "credentials are required", {"www-authenticate": CHALLENGE})
-            raise HttpRefusal(403, "not permitted")
-        return await page.answer(visit)
-
-    def _visit(self, request: Any, method: str, path: str, page: Page) -> PageRequest:
-        """Return the request with its current rights: its body may arrive long after its head was admitted."""
         admitted: Admitted | None = getattr(request.channel, "admitted", None)
         admitted = None if admitted is None else self._renewed(admitted)
-        principal = None if admitted is None else admitted.principal
-        return PageRequest(
-            method,
-            path,
-            _posted(request.content.read()) if page.post else _queried(request.args),
-            None if admitted is None else admitted.rights,
-            ANONYMOUS if principal is None else principal.name,
-            _field(request, b"accept") or "",
-        )
+        if page.action is not None:
+            if admitted is None:
+                raise HttpRefusal(401, "credentials are required", {"www-authenticate": CHALLENGE})
+            if not admitted.rights.may(page.action, path[1:]):
+                raise HttpRefusal(403, "not permitted")
+        return admitted
 
 
 class WebSite(WelcomeSite):
@@ -124,6 +155,7 @@ class WebSite(WelcomeSite):
     :param ways: the dialects at the same address.
     :param nobody: returns the rights of requests without credentials, None if credentials are required.
     :param renewed: returns an earlier admission with today's rights; raises Unauthorized.
+    :param rules: the limits of requests.
     """
 
     protocol = AdmittedChannel
@@ -135,8 +167,9 @@ class WebSite(WelcomeSite):
         pages: Mapping[str, Page],
         nobody: Callable[[], Admitted | None] = unrestricted,
         renewed: Renewed = lambda admitted: admitted,
+        rules: RequestRules | None = None,
     ) -> None:
-        super().__init__(reactor, ways, Pages(WelcomePage(ways), pages, renewed))
+        super().__init__(reactor, ways, Pages(WelcomePage(ways), pages, renewed), rules)
         self._nobody = nobody
 
     def buildProtocol(self, addr: IAddress | None) -> Any:

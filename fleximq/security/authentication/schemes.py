@@ -72,12 +72,12 @@ def faults(texts: Sequence[str], find: Find = getPlugins) -> Iterator[str]:
             yield str(error)
 
 
-def warnings(ways: Iterable[AuthenticationMethod], principals: Iterable[PermissionTable] | None) -> Iterator[str]:
+def warnings(ways: Sequence[AuthenticationMethod], principals: Iterable[PermissionTable] | None) -> Iterator[str]:
     """Yield the warnings about checkers; ``principals``: the tables of permissions by name."""
     for way in ways:
         yield from way.warnings
     if any(each.name != ANONYMOUS and not each.name.startswith(SPAWN) for each in principals or ()):
-        yield from _sharedNames(tuple(ways))
+        yield from _sharedNames([way for way in ways if way.scheme in PREFIXED])
 
 
 def _sharedNames(ways: Sequence[AuthenticationMethod]) -> Iterator[str]:

@@ -28,8 +28,8 @@ COOLDOWN = 10.0
 #: Ages of the keys in seconds: from the first on they are fetched again when one is used, from the second on clients
 #: wait for that, unless the last fetch failed, and from the third on they are not used.
 STALE, EXPIRED, MAX_AGE = 300.0, 600.0, 86400.0
-#: Maximum number of clients that wait for a fetch.
-MAX_WAITING = 1000
+#: Maximum number of clients that wait for a fetch, and how many of them continue in one turn of the reactor.
+MAX_WAITING, RELEASED = 1000, 32
 
 _LATER = "the keys for tokens cannot be fetched now"
 _DISCOVERY = "/.well-known/openid-configuration"
@@ -101,11 +101,18 @@ class RemoteKeys:
             )  # fmt: skip
         else:
             self._fetched = self._reactor.seconds()
-        for each in waiting:
-            if self._failed:
+        self._release(waiting, self._failed)
+
+    def _release(self, waiting: list[Deferred[None]], failed: bool) -> None:
+        """Let clients continue, a few in each turn of the reactor, since each has a signature verified."""
+        for _ in range(min(len(waiting), RELEASED)):
+            each = waiting.pop(0)
+            if failed:
                 each.errback(NoCapacity(_LATER))
             else:
                 each.callback(None)
+        if waiting:
+            self._reactor.callLater(0, self._release, waiting, failed)
 
     async def _fetchKeys(self) -> None:
         url, issuer = self.source.url, self.source.issuer

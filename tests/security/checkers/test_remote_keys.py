@@ -17,6 +17,7 @@ from fleximq.security.checkers.remote_keys import (
     EXPIRED,
     MAX_AGE,
     MAX_WAITING,
+    RELEASED,
     STALE,
     TIMEOUT,
     KeySource,
@@ -164,11 +165,17 @@ class RotationTests(RemoteCase):
         """So many clients wait, no more; one that leaves makes room."""
         waiting = [self.ask(signed(0)) for _ in range(MAX_WAITING)]
         self.assertIsInstance(self.ask(signed(0)).value, NoCapacity)
-        waiting[0].addErrback(lambda _: None)
+        for each in waiting[0], waiting[MAX_WAITING // 2]:
+            each.addErrback(lambda _: None)
         waiting[0].cancel()
         last = self.ask(signed(0))
         self.provider.answer(keySet(0))
-        self.assertEqual([self.successResultOf(each).name for each in [*waiting[1:], last]], ["alice"] * MAX_WAITING)
+        self.assertEqual(sum(each.called for each in waiting[1:]), RELEASED)
+        waiting.pop(MAX_WAITING // 2).cancel()
+        self.clock.pump([0] * (MAX_WAITING // RELEASED))
+        self.assertEqual(
+            [self.successResultOf(each).name for each in [*waiting[1:], last]], ["alice"] * (MAX_WAITING - 1)
+        )
 
     def test_vouch(self) -> None:
         """A reload keeps the clients although the new checker has no keys yet, unless it asks elsewhere."""
