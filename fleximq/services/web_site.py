@@ -40,6 +40,7 @@ class Web:
         self._reactor = reactor
         self._settings = settings
         self._security = security
+        self._audit = broker.audit
         surveyor = QueueSurveyor(broker, reactor)
         metrics = Metrics(broker, surveyor, lag, waiting, settings().metricsTop)
         self._pages = {
@@ -52,7 +53,9 @@ class Web:
     def site(self, ways: tuple[WelcomeEntry, ...]) -> IProtocolFactory:
         """Return the site of a listener with these dialects."""
         renewed = self._security.renewed
-        return WebSite(self._reactor, ways, self._pages, self._nobody, self._namesTrusted, self._origins, renewed)
+        return WebSite(
+            self._reactor, ways, self._pages, self._nobody, self._namesTrusted, self._origins, renewed, self._audit
+        )
 
     def _namesTrusted(self) -> bool:
         settings = self._settings()

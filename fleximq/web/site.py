@@ -17,6 +17,7 @@ from zope.interface import implementer
 
 from fleximq.errors import BrokerError
 from fleximq.rights import EVERYTHING
+from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import ANONYMOUS, Admitted
 from fleximq.status import Status
 from fleximq.web.request import (
@@ -65,6 +66,7 @@ class Pages(Resource):
     :param renewed: returns an earlier admission with today's rights; raises Unauthorized.
     :param namesTrusted: tells whether requests may use any host name, see :mod:`fleximq.web.request`.
     :param origins: returns the origins that the operator has allowed.
+    :param audit: records an act or a refusal, see :class:`fleximq.broker.broker.Broker`.
     """
 
     isLeaf = True
@@ -76,8 +78,10 @@ class Pages(Resource):
         renewed: Renewed,
         namesTrusted: Callable[[], bool],
         origins: Callable[[], Collection[str]],
+        audit: Callable[..., None],
     ) -> None:
         super().__init__()
+        self._audit = audit
         self._welcome = welcome
         self._pages = dict(pages)
         self._renewed = renewed
@@ -93,6 +97,7 @@ class Pages(Resource):
         gone: list[object] = []
         request.notifyFinish().addErrback(lambda failure: gone.append(failure))
         answering.addErrback(_wordsOf, request)
+        answering.addCallback(self._audited, request, path)
         answering.addCallback(lambda reply: None if gone else _write(request, reply))
         answering.addErrback(lambda failure: _log.failure("an answer could not be written", failure))
         return NOT_DONE_YET
@@ -115,15 +120,34 @@ class Pages(Resource):
             raise HttpRefusal(403, "not permitted")
         return await page.answer(visit)
 
+    def _audited(self, reply: HttpReply, request: Any, path: str) -> HttpReply:
+        """Record an act, or a refusal, and return its answer."""
+        refused = reply.code in (401, 403)
+        if refused or (self._pages[path].post and request.method == b"POST"):
+            admitted: Admitted | None = getattr(request.channel, "admitted", None)
+            principal = None if admitted is None else admitted.principal
+            who = {
+                "principal": ANONYMOUS if principal is None else principal.name,
+                "address": peerAddress(request.getClientAddress()),
+                "dialect": "http",
+                "path": path,
+            }
+            error = {} if reply.code < 400 else {"reason": f"{reply.code} {json.loads(reply.body)['error']}"}
+            arguments = None if refused else getattr(request, "arguments", None)
+            self._audit("refused" if refused else "admin", arguments, **who, **error)
+        return reply
+
     def _visit(self, request: Any, method: str, path: str, page: Page) -> PageRequest:
         """Return the request with its current rights: its body may arrive long after its head was admitted."""
         admitted: Admitted | None = getattr(request.channel, "admitted", None)
         admitted = None if admitted is None else self._renewed(admitted)
         principal = None if admitted is None else admitted.principal
+        arguments = _posted(request.content.read()) if page.post else _queried(request.args)
+        request.arguments = arguments
         return PageRequest(
             method,
             path,
-            _posted(request.content.read()) if page.post else _queried(request.args),
+            arguments,
             None if admitted is None else admitted.rights,
             ANONYMOUS if principal is None else principal.name,
             _field(request, b"accept") or "",
@@ -149,8 +173,9 @@ class WebSite(WelcomeSite):
         namesTrusted: Callable[[], bool] = lambda: False,
         origins: Callable[[], Collection[str]] = tuple,
         renewed: Renewed = lambda admitted: admitted,
+        audit: Callable[..., None] = lambda *arguments, **fields: None,
     ) -> None:
-        super().__init__(reactor, ways, Pages(WelcomePage(ways), pages, renewed, namesTrusted, origins))
+        super().__init__(reactor, ways, Pages(WelcomePage(ways), pages, renewed, namesTrusted, origins, audit))
         self._nobody = nobody
 
     def buildProtocol(self, addr: IAddress | None) -> Any:

@@ -165,6 +165,9 @@ class RequestRouter(Handover):
             code=error.code,
             sentence=error,
         )
+        if error.code in (401, 403):
+            reason = f"{error.code} {error}"
+            self.factory.audit("refused", address=peerAddress(self._peer()), dialect="http", reason=reason)
         transport: Any = self.transport
         transport.write(_response(error, withBody=self._method != "HEAD"))
         self._endAll()
@@ -179,7 +182,7 @@ class UpgradeRequest(NamedTuple):
 
 
 class RequestRouterFactory(HandoverFactory):
-    """Builds the routers of a listener.
+    """Builds the routers of a listener. ``audit`` records refusals, see :class:`fleximq.broker.broker.Broker`.
 
     :param webSockets: the factory of each dialect served over WebSocket, by name; ``site`` receives other requests.
     :param behindProxy: replaces ``admission`` for requests through a proxy.
@@ -210,6 +213,10 @@ class RequestRouterFactory(HandoverFactory):
         self.deadline = deadline
         self.counted = counted
         self._path = path
+
+    @staticmethod
+    def audit(event: str, **fields: object) -> None:
+        """Record nothing; replaced where an audit log is written."""
 
     def buildProtocol(self, addr: IAddress | None) -> RequestRouter:
         """Return a router for a new connection."""

@@ -78,7 +78,7 @@ class ListenerFactory:
     """Builds the factory of a listener.
 
     ``admission`` decides who may connect, ``behindProxy`` the same for clients of a proxy. ``deadline`` is in seconds;
-    ``counted`` is called for every refused connection.
+    ``counted`` is called for every refused connection, ``audit`` with refusals of HTTP.
     """
 
     reactor: IReactorTime
@@ -88,6 +88,7 @@ class ListenerFactory:
     deadline: float
     counted: Callable[[str, int], object]
     site: Callable[[tuple[WelcomeEntry, ...]], IProtocolFactory]
+    audit: Callable[..., None] = RequestRouterFactory.audit
 
     def factoryFor(self, listen: Listen, dialects: ListenerDialects) -> IProtocolFactory:
         """Return the factory of a listener: that of its one dialect, or one that detects the dialect."""
@@ -101,7 +102,7 @@ class ListenerFactory:
 
     def _router(self, dialects: ListenerDialects, listen: Listen) -> RequestRouterFactory:
         site = self.site(dialects.ways)
-        return RequestRouterFactory(
+        router = RequestRouterFactory(
             dialects.webSockets,
             site,
             self.admission,
@@ -112,3 +113,5 @@ class ListenerFactory:
             self.counted,
             listen.url.path if listen.url is not None and listen.onlyWebSockets else "",
         )
+        router.audit = self.audit  # type: ignore[method-assign]
+        return router
