@@ -187,7 +187,7 @@ class Broker:
         :raises NoCapacity: the broker has the maximum number of clients.
         """
         client = self.clients.add(dialect, peer, principal, address, user, id)
-        client.rights, client.identity, client.conversation = rights, identity, conversation
+        client.rights, client.identity, client.conversation = rights.forClient(client.id), identity, conversation
         self.observers.clientJoined(client)
         return client
 
@@ -197,7 +197,7 @@ class Broker:
         Subscriptions that they do not permit end; polled ones wait for their grace time, in case the client gets the
         right again. Its conversation receives the names of the ended ones, and forgets cached permissions.
         """
-        lost = self.clientSubscriptions.changeRights(client, rights)
+        lost = self.clientSubscriptions.changeRights(client, rights.forClient(client.id))
         self.polling.narrow(client)
         if client.conversation is not None:
             client.conversation.rightsChanged(lost)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from twisted.application.service import Service
 from twisted.logger import Logger
 
-from fleximq.dialects.connection.log_limit import LogLimit
+from fleximq.values.log_limit import LogLimit
 from fleximq.values.printable import jsonLine
 
 _log = Logger("fleximq.services.audit_log")
