@@ -54,8 +54,9 @@ def asToml(settings: Settings) -> list[str]:
 def _granted(table: PermissionTable) -> Iterator[str]:
     if table.roles:
         yield f"roles = {tomlValue(table.roles)}"
-    for action, patterns in table.grants:
-        yield f"{action} = {tomlValue(bool(patterns) if action == Action.BROADCAST else patterns)}"
+    for prefix, rules in ("", table.grants), ("deny.", table.denials):
+        for action, patterns in rules:
+            yield f"{prefix}{action} = {tomlValue(bool(patterns) if action == Action.BROADCAST else patterns)}"
 
 
 def _key(name: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from fleximq import __version__
 from fleximq.cli.bench.command import BENCH
 from fleximq.cli.check_config import CHECK_CONFIG
+from fleximq.cli.client_commands.ban import BAN
 from fleximq.cli.client_commands.ping import PING
 from fleximq.cli.client_commands.pub import PUB
 from fleximq.cli.client_commands.req import NOTIFY, REQ
@@ -55,7 +56,7 @@ def parser() -> CommandParser:
 
 #: All commands, in the order of the help.
 COMMANDS = (
-    PUB, SUB, REQ, SERVE, NOTIFY, TAIL, TOP, PING, BENCH,
+    PUB, SUB, REQ, SERVE, NOTIFY, TAIL, TOP, PING, BAN, BENCH,
     CHECK_CONFIG, JOURNAL, PASSWD, APIKEY, TOKEN, KEYPAIR, completion(parser),
 )  # fmt: skip
 #: Options that need no command.

@@ -23,10 +23,11 @@ def brokerCommand(name: str, words: str, prepare: Callable[[ArgumentParser], obj
         prepare(parser)
         addOptions(parser)
 
-    return Command(name, words, prepared, lambda arguments: _run(work, arguments))
+    return Command(name, words, prepared, lambda arguments: runWith(work, arguments))
 
 
-def _run(work: Work, arguments: Namespace) -> int:
+def runWith(work: Work, arguments: Namespace) -> int:
+    """Run the work of a command with the broker selected by its options; returns the exit code."""
     try:
         return work(arguments, addressOf(arguments))
     except (ClientError, SettingError, TimeoutError) as error:

@@ -32,9 +32,11 @@ class PathTests(SynchronousTestCase):
         return askAt(self.broker, path, arguments)
 
     def test_paths(self) -> None:
-        """Three tell about the broker, one lets it reload; each answers without arguments too."""
-        paths = ["/broker/about", "/broker/clients", "/broker/reload", "/broker/topics"]
+        """Three tell about the broker, the others change something; each answers without arguments too."""
+        acts = ["ban", "bans", "kick", "unban"]
+        paths = sorted(f"/broker/{each}" for each in ("about", "clients", "reload", "topics", *acts))
         self.broker.reload = dict
+        self.broker.operate = lambda act, arguments, by: {}
         self.assertEqual(sorted(set(PATHS) - set(JOURNAL_PATHS) - set(GROUP_PATHS)), paths)
         for path in paths:
             self.assertEqual(type(askAt(self.broker, path, None)), dict)
