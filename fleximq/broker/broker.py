@@ -60,6 +60,10 @@ def _noSettings() -> None:
     raise NotImplementedByBroker("this broker has no settings to read again")
 
 
+def _noAudit(event: str, arguments: object = None, **fields: object) -> None:
+    """Write no audit log."""
+
+
 def _noOperator(act: str, arguments: Mapping[str, Any], by: str) -> None:
     raise NotImplementedByBroker("this broker has no connections")
 
@@ -73,7 +77,7 @@ class Broker:
     with subscribers. ``admin`` purges queues and returns dead letters for an operator; ``groups`` is the progress of
     the pipeline's consumer groups; ``checkpointer`` saves and restores queues and groups for the journal. ``reload``
     reads the settings again and returns the answer to ``/broker/reload``, ``operate`` performs an operator's act
-    against clients, by its name.
+    against clients, by its name, and ``audit`` writes an event with its fields to the audit log.
     """
 
     clock: Clock
@@ -116,6 +120,7 @@ class Broker:
         self.subscriptions = self.polling.subscriptions
         self.queues = self.consuming.queues
         self.reload: Callable[[], Any] = _noSettings
+        self.audit: Callable[..., None] = _noAudit
         self.operate: Callable[[str, Mapping[str, Any], str], Any] = _noOperator
         self._deliver = self.fanOut.deliver
         # The operations below are those of one part; its method describes them.
