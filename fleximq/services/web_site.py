@@ -52,6 +52,7 @@ class Web:
         self._counted = broker.observers.counted
         self._rules = RequestRules(unadmitted, settings().handshakeTimeout, self._refused)
         self._security = security
+        self._audit = broker.audit
         surveyor = QueueSurveyor(broker, reactor)
         metrics = Metrics(broker, surveyor, lag, waiting, settings().metricsTop)
         self._pages = {
@@ -63,7 +64,8 @@ class Web:
 
     def site(self, ways: tuple[WelcomeEntry, ...]) -> IProtocolFactory:
         """Return the site of a listener with these dialects."""
-        return WebSite(self._reactor, ways, self._pages, self._nobody, self._security.renewed, self._rules)
+        renewed = self._security.renewed
+        return WebSite(self._reactor, ways, self._pages, self._nobody, renewed, self._rules, self._audit)
 
     def _refused(self, peer: object, code: int) -> None:
         """Count and log a request that was not received in time or within the budget."""

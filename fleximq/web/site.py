@@ -17,6 +17,7 @@ from zope.interface import implementer
 
 from fleximq.errors import BrokerError
 from fleximq.rights import EVERYTHING
+from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import ANONYMOUS, Admitted
 from fleximq.status import Status
 from fleximq.web.request import (
@@ -77,6 +78,7 @@ class Pages(Resource):
     :param welcome: answers the root.
     :param pages: the other pages, by path.
     :param renewed: returns an earlier admission with today's rights; raises Unauthorized.
+    :param audit: records an act or a refusal, see :class:`fleximq.broker.broker.Broker`.
     """
 
     isLeaf = True
@@ -86,8 +88,10 @@ class Pages(Resource):
         welcome: IResource,
         pages: Mapping[str, Page],
         renewed: Renewed,
+        audit: Callable[..., None],
     ) -> None:
         super().__init__()
+        self._audit = audit
         self._welcome = welcome
         self._pages = dict(pages)
         self._renewed = renewed
@@ -101,6 +105,7 @@ class Pages(Resource):
         gone: list[object] = []
         request.notifyFinish().addErrback(lambda failure: gone.append(failure))
         answering.addErrback(_wordsOf, request)
+        answering.addCallback(self._audited, request, path)
         answering.addCallback(lambda reply: None if gone else _write(request, reply))
         answering.addErrback(lambda failure: _log.failure("an answer could not be written", failure))
         return NOT_DONE_YET
@@ -121,11 +126,12 @@ class Pages(Resource):
         method = request.method.decode("latin-1")
         admitted = self._check(request, method, path, page)
         principal = None if admitted is None else admitted.principal
+        request.arguments = _posted(request.content.read()) if page.post else _queried(request.args)
         return await page.answer(
             PageRequest(
                 method,
                 path,
-                _posted(request.content.read()) if page.post else _queried(request.args),
+                request.arguments,
                 None if admitted is None else admitted.rights,
                 ANONYMOUS if principal is None else principal.name,
                 _field(request, b"accept") or "",
@@ -148,6 +154,23 @@ class Pages(Resource):
                 raise HttpRefusal(403, "not permitted")
         return admitted
 
+    def _audited(self, reply: HttpReply, request: Any, path: str) -> HttpReply:
+        """Record an act, or a refusal, and return its answer."""
+        refused = reply.code in (401, 403)
+        if refused or (self._pages[path].post and request.method == b"POST"):
+            admitted: Admitted | None = getattr(request.channel, "admitted", None)
+            principal = None if admitted is None else admitted.principal
+            who = {
+                "principal": ANONYMOUS if principal is None else principal.name,
+                "address": peerAddress(request.getClientAddress()),
+                "dialect": "http",
+                "path": path,
+            }
+            error = {} if reply.code < 400 else {"reason": f"{reply.code} {json.loads(reply.body)['error']}"}
+            arguments = None if refused else getattr(request, "arguments", None)
+            self._audit("refused" if refused else "admin", arguments, **who, **error)
+        return reply
+
 
 class WebSite(WelcomeSite):
     """Serves the welcome page and all others.
@@ -156,6 +179,7 @@ class WebSite(WelcomeSite):
     :param nobody: returns the rights of requests without credentials, None if credentials are required.
     :param renewed: returns an earlier admission with today's rights; raises Unauthorized.
     :param rules: the limits of requests.
+    :param audit: as for :class:`Pages`.
     """
 
     protocol = AdmittedChannel
@@ -168,8 +192,9 @@ class WebSite(WelcomeSite):
         nobody: Callable[[], Admitted | None] = unrestricted,
         renewed: Renewed = lambda admitted: admitted,
         rules: RequestRules | None = None,
+        audit: Callable[..., None] = lambda *arguments, **fields: None,
     ) -> None:
-        super().__init__(reactor, ways, Pages(WelcomePage(ways), pages, renewed), rules)
+        super().__init__(reactor, ways, Pages(WelcomePage(ways), pages, renewed, audit), rules)
         self._nobody = nobody
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
