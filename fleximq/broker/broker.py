@@ -186,7 +186,7 @@ class Broker:
         :param conversation: notified when its rights change.
         :raises NoCapacity: the broker has the maximum number of clients.
         """
-        client = self.clients.add(dialect, peer, principal, address, user, id)
+        client = self.clients.add(dialect, peer, principal, address, user, id, rights.limits.clients)
         client.rights, client.identity, client.conversation = rights.forClient(client.id), identity, conversation
         self.observers.clientJoined(client)
         return client
@@ -222,11 +222,12 @@ class Broker:
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
         :raises Forbidden: its first level is ``$sys`` or ``$dead``, where only the broker publishes.
         :raises NotPermitted: the client's rights do not cover it.
+        :raises NoCapacity: it does not exist, and the client's principal may make no more topics.
         """
         if isBrokerTopic(name):
             raise Forbidden("only the broker publishes to this topic")
         permit(client, Action.PUBLISH, name)
-        return self.topics.get(name)
+        return self.topics.find(name) or self.topics.make(name, client.principal, client.rights.limits.topics)
 
     def publish(self, envelope: Envelope, body: Any, count: int, onDecided: OnDecided | None = None) -> None:
         """Deliver a run of ``count`` messages to the subscribers of its topic. Hot.
