@@ -51,8 +51,8 @@ class Web:
         self._logLimits = logLimits
         self._counted = broker.observers.counted
         self._rules = RequestRules(unadmitted, settings().handshakeTimeout, self._refused)
-        self._settings = settings
         self._security = security
+        self._audit = broker.audit
         surveyor = QueueSurveyor(broker, reactor)
         metrics = Metrics(broker, surveyor, lag, waiting, settings().metricsTop)
         self._pages = {
@@ -65,9 +65,7 @@ class Web:
     def site(self, ways: tuple[WelcomeEntry, ...]) -> IProtocolFactory:
         """Return the site of a listener with these dialects."""
         renewed = self._security.renewed
-        return WebSite(
-            self._reactor, ways, self._pages, self._nobody, self._namesTrusted, self._origins, renewed, self._rules
-        )
+        return WebSite(self._reactor, ways, self._pages, self._nobody, renewed, self._rules, self._audit)
 
     def _refused(self, peer: object, code: int) -> None:
         """Count and log a request that was not received in time or within the budget."""
@@ -75,13 +73,6 @@ class Web:
         more = self._logLimits[f"HTTP {code}"].ending(self._reactor.seconds())
         if more is not None:
             _log.warn("Refusing HTTP from {peer} with {code}{more}", peer=peerAddress(peer), code=code, more=more)
-
-    def _namesTrusted(self) -> bool:
-        settings = self._settings()
-        return settings.allowAnonymous or bool(settings.auth)
-
-    def _origins(self) -> tuple[str, ...]:
-        return self._settings().allowedOrigin
 
     def _nobody(self) -> Admitted | None:
         """Return the rights of requests without credentials; None if credentials are required."""

@@ -4,7 +4,7 @@ An error is a JSON object with the key ``error``. Answers are neither cached nor
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -17,6 +17,7 @@ from zope.interface import implementer
 
 from fleximq.errors import BrokerError
 from fleximq.rights import EVERYTHING
+from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import ANONYMOUS, Admitted
 from fleximq.status import Status
 from fleximq.web.request import (
@@ -25,8 +26,6 @@ from fleximq.web.request import (
     HttpReply,
     Page,
     PageRequest,
-    checkHost,
-    checkPost,
     jsonReply,
     numberOf,
 )
@@ -79,8 +78,7 @@ class Pages(Resource):
     :param welcome: answers the root.
     :param pages: the other pages, by path.
     :param renewed: returns an earlier admission with today's rights; raises Unauthorized.
-    :param namesTrusted: tells whether requests may use any host name, see :mod:`fleximq.web.request`.
-    :param origins: returns the origins that the operator has allowed.
+    :param audit: records an act or a refusal, see :class:`fleximq.broker.broker.Broker`.
     """
 
     isLeaf = True
@@ -90,15 +88,13 @@ class Pages(Resource):
         welcome: IResource,
         pages: Mapping[str, Page],
         renewed: Renewed,
-        namesTrusted: Callable[[], bool],
-        origins: Callable[[], Collection[str]],
+        audit: Callable[..., None],
     ) -> None:
         super().__init__()
+        self._audit = audit
         self._welcome = welcome
         self._pages = dict(pages)
         self._renewed = renewed
-        self._namesTrusted = namesTrusted
-        self._origins = origins
 
     def render(self, request: Any) -> Any:
         """Answer a request, perhaps later."""
@@ -109,6 +105,7 @@ class Pages(Resource):
         gone: list[object] = []
         request.notifyFinish().addErrback(lambda failure: gone.append(failure))
         answering.addErrback(_wordsOf, request)
+        answering.addCallback(self._audited, request, path)
         answering.addCallback(lambda reply: None if gone else _write(request, reply))
         answering.addErrback(lambda failure: _log.failure("an answer could not be written", failure))
         return NOT_DONE_YET
@@ -129,11 +126,12 @@ class Pages(Resource):
         method = request.method.decode("latin-1")
         admitted = self._check(request, method, path, page)
         principal = None if admitted is None else admitted.principal
+        request.arguments = _posted(request.content.read()) if page.post else _queried(request.args)
         return await page.answer(
             PageRequest(
                 method,
                 path,
-                _posted(request.content.read()) if page.post else _queried(request.args),
+                request.arguments,
                 None if admitted is None else admitted.rights,
                 ANONYMOUS if principal is None else principal.name,
                 _field(request, b"accept") or "",
@@ -142,15 +140,11 @@ class Pages(Resource):
 
     def _check(self, request: Any, method: str, path: str, page: Page) -> Admitted | None:
         """Return the current rights of a request; raises HttpRefusal or BrokerError for one that is refused."""
-        host = _field(request, b"host")
-        origins = self._origins()
-        checkHost(host, self._namesTrusted(), origins)
         if method not in page.methods:
             allowed = ", ".join(page.methods)
             raise HttpRefusal(405, f"this path takes {allowed} only", {"allow": allowed})
-        if page.post:
-            site = _field(request, b"sec-fetch-site")
-            checkPost(_field(request, b"content-type"), _field(request, b"origin"), host, site, origins)
+        if page.post and (_field(request, b"content-type") or "").partition(";")[0].strip().lower() != JSON:
+            raise HttpRefusal(415, f"what is posted must be {JSON}")  # a foreign page needs leave to post this type
         admitted: Admitted | None = getattr(request.channel, "admitted", None)
         admitted = None if admitted is None else self._renewed(admitted)
         if page.action is not None:
@@ -160,6 +154,23 @@ class Pages(Resource):
                 raise HttpRefusal(403, "not permitted")
         return admitted
 
+    def _audited(self, reply: HttpReply, request: Any, path: str) -> HttpReply:
+        """Record an act, or a refusal, and return its answer."""
+        refused = reply.code in (401, 403)
+        if refused or (self._pages[path].post and request.method == b"POST"):
+            admitted: Admitted | None = getattr(request.channel, "admitted", None)
+            principal = None if admitted is None else admitted.principal
+            who = {
+                "principal": ANONYMOUS if principal is None else principal.name,
+                "address": peerAddress(request.getClientAddress()),
+                "dialect": "http",
+                "path": path,
+            }
+            error = {} if reply.code < 400 else {"reason": f"{reply.code} {json.loads(reply.body)['error']}"}
+            arguments = None if refused else getattr(request, "arguments", None)
+            self._audit("refused" if refused else "admin", arguments, **who, **error)
+        return reply
+
 
 class WebSite(WelcomeSite):
     """Serves the welcome page and all others.
@@ -168,6 +179,7 @@ class WebSite(WelcomeSite):
     :param nobody: returns the rights of requests without credentials, None if credentials are required.
     :param renewed: returns an earlier admission with today's rights; raises Unauthorized.
     :param rules: the limits of requests.
+    :param audit: as for :class:`Pages`.
     """
 
     protocol = AdmittedChannel
@@ -178,12 +190,11 @@ class WebSite(WelcomeSite):
         ways: Sequence[WelcomeEntry],
         pages: Mapping[str, Page],
         nobody: Callable[[], Admitted | None] = unrestricted,
-        namesTrusted: Callable[[], bool] = lambda: False,
-        origins: Callable[[], Collection[str]] = tuple,
         renewed: Renewed = lambda admitted: admitted,
         rules: RequestRules | None = None,
+        audit: Callable[..., None] = lambda *arguments, **fields: None,
     ) -> None:
-        super().__init__(reactor, ways, Pages(WelcomePage(ways), pages, renewed, namesTrusted, origins), rules)
+        super().__init__(reactor, ways, Pages(WelcomePage(ways), pages, renewed, audit), rules)
         self._nobody = nobody
 
     def buildProtocol(self, addr: IAddress | None) -> Any:

@@ -80,8 +80,8 @@ class ListenerFactory:
     """Builds the factory of a listener.
 
     ``admission`` decides who may connect, ``behindProxy`` the same for clients of a proxy. ``deadline`` is in seconds;
-    ``counted`` is called for every refused connection. ``logLimits`` applies to the log lines about them,
-    ``unadmitted`` to their input.
+    ``counted`` is called for every refused connection, ``audit`` with refusals of HTTP. ``logLimits`` applies to the
+    log lines about them, ``unadmitted`` to their input.
     """
 
     reactor: IReactorTime
@@ -93,13 +93,15 @@ class ListenerFactory:
     site: Callable[[tuple[WelcomeEntry, ...]], IProtocolFactory]
     logLimits: LogLimits = field(default_factory=LogLimits)
     unadmitted: UnadmittedBudget = field(default_factory=UnadmittedBudget)
+    audit: Callable[..., None] = RequestRouterFactory.audit
 
     def factoryFor(self, listen: Listen, dialects: ListenerDialects) -> IProtocolFactory:
-        """Return the factory of a listener: that of its one dialect, or one that detects the dialect."""
+        """Return the factory of a listener, which detects the dialect, or that it is not the listener's."""
         streams = {} if listen.onlyWebSockets else dialects.streams
-        if listen.dialect is not None and listen.dialect in streams and not dialects.webSockets:
-            return streams[listen.dialect]
-        router = None if listen.isStdio else self._router(dialects, listen)
+        alone = listen.dialect in streams and not dialects.webSockets
+        if alone and listen.isStdio:
+            return streams[str(listen.dialect)]
+        router = None if listen.isStdio or alone else self._router(dialects, listen)
         if router is not None and not streams:
             return router
         return SniffingFactory(
@@ -108,7 +110,7 @@ class ListenerFactory:
 
     def _router(self, dialects: ListenerDialects, listen: Listen) -> RequestRouterFactory:
         site = self.site(dialects.ways)
-        return RequestRouterFactory(
+        router = RequestRouterFactory(
             dialects.webSockets,
             site,
             self.admission,
@@ -121,3 +123,5 @@ class ListenerFactory:
             self.logLimits,
             self.unadmitted,
         )
+        router.audit = self.audit  # type: ignore[method-assign]
+        return router
