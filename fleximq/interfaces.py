@@ -215,7 +215,10 @@ class IJournalRead(Interface):
         """
 
     def bounds() -> "Mapping[str, TopicBounds]":
-        """Return the bounds of each topic that has messages."""
+        """Return the bounds of each topic that has messages: always the same mapping, for look-ups."""
+
+    def topics(limit: int, after: str = "", before: str = "") -> list[str]:
+        """Return the first topics with messages, in order: greater than ``after``, less than ``before`` if given."""
 
     def backlogFrom(offset: int) -> "BacklogSize":
         """Return the approximate number of records and bytes from an offset on."""

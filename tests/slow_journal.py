@@ -202,6 +202,11 @@ class SlowJournal:
             found[record.topic] = TopicBounds(first, record.offset, time, record.time, count + 1, total + size)
         return found
 
+    def topics(self, limit: int, after: str = "", before: str = "") -> list[str]:
+        """Return the topics that have a record, in order."""
+        names = sorted(name for name in self.bounds() if after < name and not (before and name >= before))
+        return names[:limit]
+
     def backlogFrom(self, offset: int) -> BacklogSize:
         """Count the records that are committed."""
         waiting = [record for record in self.records if record.offset >= offset]

@@ -445,6 +445,9 @@ class DiskJournal:
     def bounds(self) -> Mapping[str, TopicBounds]:
         return self._segments.bounds()
 
+    def topics(self, limit: int, after: str = "", before: str = "") -> list[str]:
+        return self._segments.topics(limit, after, before)
+
     def backlogFrom(self, offset: int) -> BacklogSize:
         return self._weights.backlogFrom(offset)
 

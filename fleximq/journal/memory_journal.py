@@ -56,6 +56,10 @@ class MemoryJournal:
         """Return an empty mapping."""
         return {}
 
+    def topics(self, limit: int, after: str = "", before: str = "") -> list[str]:
+        """Return no topics."""
+        return []
+
     def backlogFrom(self, offset: int) -> BacklogSize:
         """Return 0 records and bytes."""
         return BacklogSize(0, 0)
