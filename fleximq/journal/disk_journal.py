@@ -459,8 +459,15 @@ class DiskJournal:
     def bounds(self) -> Mapping[str, TopicBounds]:
         return self._segments.bounds()
 
-    def topics(self, limit: int, after: str = "", before: str = "") -> list[str]:
-        return self._segments.topics(limit, after, before)
+    def topics(self, limit: int, start: str = "", before: str = "") -> list[str]:
+        return self._segments.topics(limit, start, before)
+
+    @property
+    def removals(self) -> int:
+        return self._segments.removals
+
+    def removedSince(self, number: int, limit: int) -> tuple[int, Sequence[tuple[str, int]]]:
+        return self._segments.removedSince(number, limit)
 
     def backlogFrom(self, offset: int) -> BacklogSize:
         return self._weights.backlogFrom(offset)

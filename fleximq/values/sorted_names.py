@@ -40,14 +40,14 @@ class SortedNames:
         if not chunk and self._firsts:
             del self._chunks[at], self._firsts[max(0, at - 1)]
 
-    def page(self, limit: int, after: str = "", before: str = "") -> list[str]:
-        """Return the first names greater than ``after`` and less than ``before``, if given; at most ``limit``."""
+    def page(self, limit: int, start: str = "", before: str = "") -> list[str]:
+        """Return the first names from ``start`` on, which are less than ``before`` if given; at most ``limit``."""
         found: list[str] = []
-        at = bisect_right(self._firsts, after)
-        start = bisect_right(self._chunks[at], after)
+        at = bisect_right(self._firsts, start)
+        first = bisect_left(self._chunks[at], start)
         for chunk in islice(self._chunks, at, None):
-            found += chunk[start : start + limit - len(found)]
-            start = 0
+            found += chunk[first : first + limit - len(found)]
+            first = 0
             if len(found) == limit or (before and found and found[-1] >= before):
                 break
         return found[: bisect_left(found, before)] if before else found

@@ -13,6 +13,7 @@ from typing import Any
 from fleximq.broker.topics.names import checkName
 from fleximq.broker.topics.wildcard_tree import Wildcards
 from fleximq.interfaces import IForm, IGuard, ISubscriber, ISubscriberProxy
+from fleximq.values.sorted_names import SortedNames
 
 DeliverCalls = tuple[Callable[[Any, int], None], ...]
 Route = tuple[IForm, DeliverCalls]
@@ -111,6 +112,8 @@ class TopicTable:
         durable: Callable[[str], bool] = lambda name: False,
     ) -> None:
         self._topics: dict[str, Topic] = {}
+        #: All names in order, for listings.
+        self.names = SortedNames()
         self._idle: dict[str, Topic] = {}
         self._idleLimit = idle
         self._created = created
@@ -146,6 +149,7 @@ class TopicTable:
         checkName(name)
         alwaysDurable = not name.startswith(SYSTEM) and self._durable(name)
         topic = self._topics[name] = Topic(name, alwaysDurable)
+        self.names.add(name)
         self._created(topic)
         self._idles(topic)
         return topic
@@ -160,6 +164,7 @@ class TopicTable:
             return
         topic = next(iter(self._idle.values()))
         del self._topics[topic.name], self._idle[topic.name]
+        self.names.remove(topic.name)
         self.publishedBefore += topic.published
         self._warm.pop(topic, None)
         topic.dropRoutes()

@@ -17,6 +17,8 @@ from fleximq.values.sorted_names import SortedNames
 
 #: After a removal, the bounds of so many topics are changed at a time: about 1 ms in which commits wait.
 _BOUNDS_AT_ONCE = 1000
+#: So many removals are remembered for feeds that read slowly.
+_REMOVALS = 200_000
 
 
 def segmentName(position: int) -> str:
@@ -42,6 +44,9 @@ class SegmentTable:
         #: Of each topic in the last segment, its bounds before that segment.
         self._boundsBefore: dict[str, TopicBounds | None] = {}
         self._names = SortedNames()
+        #: Topics with their last removed offsets; the number of older entries, and the largest offset of them.
+        self._removed: list[tuple[str, int]] = []
+        self._dropped = self._droppedUntil = 0
         for segment in found:
             self.add(segment)
 
@@ -123,19 +128,23 @@ class SegmentTable:
         before = self.all[:-1]
         after = tuple(new for each in before for new in (by if each.base == base else (each,)))
         counts = by[0].counts if by else {}
-        changed = {
-            topic
-            for each in before
-            if each.base == base
-            for topic, count in tuple(each.counts.items())
-            if counts.get(topic) != count
-        }
-        bounds = _together(after, changed)
-        names = list(changed)
-        for start in range(0, len(names), _BOUNDS_AT_ONCE):
+        old = next(each for each in before if each.base == base).counts
+        changed = [topic for topic, count in old.items() if counts.get(topic) != count]
+        bounds = _together(after, set(changed))
+        removed = [
+            (topic, counts[topic][0] - 1 if topic in counts else old[topic][1])
+            for topic in changed
+            if topic not in counts or counts[topic][0] > old[topic][0]
+        ]
+        for start in range(0, len(changed), _BOUNDS_AT_ONCE):
             with self._changing:
-                for topic in names[start : start + _BOUNDS_AT_ONCE]:
+                for topic in changed[start : start + _BOUNDS_AT_ONCE]:
                     self._replaceBounds(topic, bounds.get(topic), self.all[len(before) :])
+                self._removed += removed[start : start + _BOUNDS_AT_ONCE]
+                if len(self._removed) > _REMOVALS:
+                    self._dropped += _REMOVALS // 2
+                    self._droppedUntil = max(self._droppedUntil, *(last for _, last in self._removed[: _REMOVALS // 2]))
+                    del self._removed[: _REMOVALS // 2]
         with self._changing:
             self.all = (*after, *self.all[len(before) :])
 
@@ -188,10 +197,24 @@ class SegmentTable:
         """Return the bounds of each topic: always the same mapping, for look-ups; :meth:`topics` lists its keys."""
         return self._bounds
 
-    def topics(self, limit: int, after: str, before: str) -> list[str]:
+    def topics(self, limit: int, start: str, before: str) -> list[str]:
         """See :meth:`fleximq.interfaces.IJournalRead.topics`."""
         with self._changing:
-            return self._names.page(limit, after, before)
+            return self._names.page(limit, start, before)
+
+    @property
+    def removals(self) -> int:
+        """See :class:`fleximq.interfaces.IJournalRead`."""
+        return self._dropped + len(self._removed)
+
+    def removedSince(self, number: int, limit: int) -> tuple[int, list[tuple[str, int]]]:
+        """See :meth:`fleximq.interfaces.IJournalRead.removedSince`."""
+        with self._changing:
+            at = number - self._dropped
+            if at < 0:
+                return self._dropped, [("", self._droppedUntil)]
+            found = self._removed[at : at + limit]
+            return number + len(found), found
 
     def ofOffset(self, offset: int) -> int:
         """Return the index in ``all`` of the segment for this offset; 0 for an earlier offset."""
