@@ -119,6 +119,9 @@ class IRights(Interface):
     def mayAll(action: str) -> bool:
         """Return whether the action is permitted on all names except those that begin with ``$``."""
 
+    def forClient(id: int) -> "IRights":
+        """Return these rights for the client with this id; mostly this object itself."""
+
 
 class IConversation(Interface):
     """The session of a connection, as far as changes of a client's rights concern it."""

@@ -1,14 +1,14 @@
 """The permission tables of a settings file: ``[roles.NAME]`` and ``[principals.NAME]``.
 
 A key is an action (:class:`fleximq.rights.Action`), and its value a list of topic patterns, or true for all topics
-except those that begin with ``$``; ``broadcast`` is true or false. ``roles`` in the table of a principal lists its
-roles, in addition to those of all clients.
+except those that begin with ``$``; ``broadcast`` is true or false. ``deny`` has the same keys, and takes back what any
+table grants. ``roles`` in the table of a principal lists its roles, in addition to those of all clients.
 """
 
 import difflib
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fleximq.errors import SettingError
 from fleximq.limits import TOPIC_BYTES
@@ -18,19 +18,24 @@ from fleximq.rights import Action
 EVERYONE, AUTHENTICATED = "everyone", "authenticated"
 #: The pattern for all topics except those that begin with ``$``.
 ALL = ("#",)
-#: Placeholder in a pattern for the principal's name.
-PRINCIPAL = "{principal}"
+#: Placeholders in a pattern: for the principal's name, each of its roles, the id of the client, and a token's claim.
+PLACEHOLDER = re.compile(r"\{(principal|role|client_id|claim:[^{}#*]+)\}")
 
-_ROLES = "roles"
+_ROLES, _DENY = "roles", "deny"
 _ACTIONS = tuple(action.value for action in Action)
 
 
+#: Pairs of an action and its patterns.
+Patterns = tuple[tuple[str, tuple[str, ...]], ...]
+
+
 class PermissionTable(NamedTuple):
-    """One table: its name, pairs of an action and its patterns, and the roles named."""
+    """One table: its name, the patterns it grants, the roles named, and the patterns it denies."""
 
     name: str
-    grants: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    grants: Patterns = ()
     roles: tuple[str, ...] = ()
+    denials: Patterns = ()
 
 
 def tables(name: str, value: object) -> tuple[PermissionTable, ...]:
@@ -78,9 +83,15 @@ def _faultsOfKey(name: str, place: str, key: str, given: object) -> Iterator[str
     if key == _ROLES and name == "principals":
         if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
             yield f"{place}.roles is {given!r}, but must be a list of the names of roles"
+    elif key == _DENY and name:
+        if not isinstance(given, Mapping):
+            yield f'{place}.deny is {given!r}, but must have an action, e.g. deny.publish = ["orders.#"]'
+        else:
+            for action, patterns in given.items():
+                yield from _faultsOfKey("", f"{place}.deny", action, patterns)
     elif key not in _ACTIONS:
-        known = (*_ACTIONS, _ROLES) if name == "principals" else _ACTIONS
-        nearest = difflib.get_close_matches(key, known, 1)
+        known = (*_ACTIONS, _DENY, _ROLES) if name == "principals" else (*_ACTIONS, _DENY) if name else _ACTIONS
+        nearest = difflib.get_close_matches(key, known, 1, 0.7)
         yield f"{place} has no key {key!r}, " + (f"did you mean {nearest[0]}?" if nearest else f"only {_list(known)}")
     elif isinstance(given, bool):
         return
@@ -99,13 +110,21 @@ def _faultsOfPattern(place: str, pattern: str) -> Iterator[str]:
         yield f"{place} has {pattern!r}, but a pattern has 1 to {TOPIC_BYTES} bytes, e.g. orders.#"
     elif "#" in re.split("[./]", bare)[:-1]:
         yield f"{place} has {pattern!r}, but only the last level of a pattern can be #, e.g. orders.#"
-    elif re.search(r"[{}]", bare.replace(PRINCIPAL, "")):
-        yield f"{place} has {pattern!r}, but braces can only stand in {PRINCIPAL}"
+    elif re.search(r"[{}]", PLACEHOLDER.sub("", bare)):
+        yield (
+            f"{place} has {pattern!r}, but braces can only stand in "
+            "{principal}, {role}, {client_id} and {claim:NAME}"
+        )
 
 
 def _granted(name: str, table: Mapping[str, object]) -> PermissionTable:
-    grants = tuple((key, _patterns(value)) for key, value in table.items() if key != _ROLES)
-    return PermissionTable(name, grants, tuple(table.get(_ROLES, ())))  # type: ignore[arg-type]
+    roles: Any = table.get(_ROLES, ())
+    denied: Any = table.get(_DENY, {})
+    return PermissionTable(name, _patternsIn(table), tuple(roles), _patternsIn(denied))
+
+
+def _patternsIn(table: Mapping[str, object]) -> Patterns:
+    return tuple((key, _patterns(value)) for key, value in table.items() if key in _ACTIONS)
 
 
 def _patterns(value: object) -> tuple[str, ...]:

@@ -97,6 +97,19 @@ class PermittingCase(SynchronousTestCase):
         return error
 
 
+class OwnPlaceTests(PermittingCase):
+    """Rights that depend on the id of the client."""
+
+    grants = {"publish": ("in.{client_id}",)}
+
+    def test_joinsAndChanges(self) -> None:
+        """The id is filled in when the client joins, and when its rights change."""
+        self.assertEqual(self.broker.topicFor(self.bob, f"in.{self.bob.id}").name, f"in.{self.bob.id}")
+        self.assertDenied(self.broker.topicFor, self.bob, f"in.{self.alice.id}")
+        self.allow(publish=("out.{client_id}",))
+        self.assertEqual(self.broker.topicFor(self.bob, f"out.{self.bob.id}").name, f"out.{self.bob.id}")
+
+
 class PublishingTests(PermittingCase):
     """To publish and to produce."""
 

@@ -20,6 +20,8 @@ publish = ["sensors.{principal}.#", "/x/*"]
 read = true
 broadcast = true
 subscribe = false
+deny.publish = ["/x/secret", "of.{role}.{client_id}.{claim:realm.team}"]
+deny.broadcast = true
 
 [principals."door.1"]
 roles = ["sensor", "everyone"]
@@ -39,7 +41,8 @@ class ReadingTests(SynchronousTestCase):
             ("broadcast", ("#",)),
             ("subscribe", ()),
         )
-        self.assertEqual(settings.roles, (PermissionTable("sensor", grants),))
+        denials = (("publish", ("/x/secret", "of.{role}.{client_id}.{claim:realm.team}")), ("broadcast", ("#",)))
+        self.assertEqual(settings.roles, (PermissionTable("sensor", grants, (), denials),))
         door = PermissionTable("door.1", (("subscribe", ("doors.#",)),), ("sensor", "everyone"))
         self.assertEqual(settings.principals, (door,))
 
@@ -79,12 +82,12 @@ class FaultTests(SynchronousTestCase):
     def test_keys(self) -> None:
         """A key that is none is named, and what may have been meant."""
         self.assertFault("roles", {"x": {"pubish": []}}, "roles.x has no key 'pubish', did you mean publish?")
-        actions = "publish, subscribe, consume, request, notify, broadcast, read"
-        self.assertFault("roles", {"x": {"zz": []}}, f"roles.x has no key 'zz', only {actions} and admin")
+        actions = "publish, subscribe, consume, request, notify, broadcast, read, progress"
+        self.assertFault("roles", {"x": {"zz": []}}, f"roles.x has no key 'zz', only {actions}, admin and deny")
         self.assertFault(
-            "principals", {"x": {"zz": []}}, f"principals.x has no key 'zz', only {actions}, admin and roles"
+            "principals", {"x": {"zz": []}}, f"principals.x has no key 'zz', only {actions}, admin, deny and roles"
         )
-        self.assertFault("roles", {"x": {"roles": []}}, f"roles.x has no key 'roles', only {actions} and admin")
+        self.assertFault("roles", {"x": {"roles": []}}, f"roles.x has no key 'roles', only {actions}, admin and deny")
 
     def test_values(self) -> None:
         """Lists of texts, or true and false."""
@@ -99,6 +102,16 @@ class FaultTests(SynchronousTestCase):
             sentence = f"principals.x.roles is {value!r}, but must be a list of the names of roles"
             self.assertFault("principals", {"x": {"roles": value}}, sentence)
 
+    def test_denials(self) -> None:
+        """They have the same actions and patterns, and nothing else."""
+        example = 'roles.x.deny is True, but must have an action, e.g. deny.publish = ["orders.#"]'
+        self.assertFault("roles", {"x": {"deny": True}}, example)
+        sentence = "roles.x.deny has no key 'pubish', did you mean publish?"
+        self.assertFault("roles", {"x": {"deny": {"pubish": []}}}, sentence)
+        self.assertEqual(len(list(faults({"principals": {"x": {"deny": {"deny": {}, "roles": []}}}}, installed()))), 2)
+        sentence = "roles.x.deny.read has '', but a pattern has 1 to 1024 bytes, e.g. orders.#"
+        self.assertFault("roles", {"x": {"deny": {"read": [""]}}}, sentence)
+
     def test_patterns(self) -> None:
         """Those that a subscription could not have, and braces around anything else."""
         for pattern in ("", "/", "a" * (TOPIC_BYTES + 1)):
@@ -106,8 +119,9 @@ class FaultTests(SynchronousTestCase):
             self.assertFault("roles", {"x": {"read": [pattern]}}, sentence)
         sentence = "roles.x.read has 'a.#.b', but only the last level of a pattern can be #, e.g. orders.#"
         self.assertFault("roles", {"x": {"read": ["a.#.b"]}}, sentence)
-        for pattern in ("a.{name}", "a.{Principal}", "{", "}", "{{principal}}"):
-            sentence = f"roles.x.read has {pattern!r}, but braces can only stand in {{principal}}"
+        words = "braces can only stand in {principal}, {role}, {client_id} and {claim:NAME}"
+        for pattern in ("a.{claim:}", "{claim:a#}", "a.{name}", "a.{Principal}", "{", "}", "{{principal}}"):
+            sentence = f"roles.x.read has {pattern!r}, but {words}"
             self.assertFault("roles", {"x": {"read": [pattern]}}, sentence)
         Settings.of({"roles": {"x": {"read": ["a" * TOPIC_BYTES, "$sys/#", "a#", "#"]}}})
 

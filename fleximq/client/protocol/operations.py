@@ -125,12 +125,7 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
             await self._post(size, make)
 
     async def notify(self, targets: int | Sequence[int], path: str, value: object = None) -> None:
-        """Send a notification, which has no answer, to one or more clients.
-
-        :raises ValueError: there is no value, and the path does not begin with "/", so it is probably the value.
-        """
-        if value is None and not str(path).startswith("/"):
-            raise ValueError(f"{path!r} is not a path like '/news', and the value follows the path")
+        """Send a notification, which has no answer, to one or more clients; the value follows the path."""
         several = [targets] if isinstance(targets, int) else list(targets)
         payload = self._settings.codec.pack(value)
         await self._post(len(payload), lambda conversation: conversation.notification(several, path, payload))

@@ -108,12 +108,10 @@ class ManyTopicsTests(SynchronousTestCase):
         self.assertEqual(self.reader.offsets, list(range(1, last + 3)))
         self.assertLessEqual(max(self.journal.slices), 2 * TOPICS_AT_ONCE)
         self.assertGreater(len(self.journal.slices), 3)
-        self.publish("b.1")
-        self.journal.commit()
-        self.assertEqual(self.reader.offsets[-1], "live")
+        self.assertEqual(self.broker.topics.proxies, {})
 
     def test_onlyThePrefix(self) -> None:
-        """A pattern whose first level is literal looks at the topics of that level only, whichever separator follows."""
+        """A pattern whose first level is literal looks at the topics of that level only."""
         self.subscribe("a.*")
         self.assertEqual(self.turns(), 0)
         self.assertEqual((self.journal.slices, self.reader.offsets), ([2], [_TOPICS + 1, _TOPICS + 2]))
