@@ -329,7 +329,8 @@ class DiskJournal:
         for position, frame in commit.written:
             segments.committed(position, frame)
         self._staging.settle(commit)
-        self._topicLimit.settled()
+        if self._topicLimit.pending:
+            self._topicLimit.settled()
         self._length = commit.length
         self._frames += len(commit.written)
         if commit.opening is not None:
@@ -408,7 +409,7 @@ class DiskJournal:
     def append(self, topic: str, publisher: int, name: str, dialect: str, run: Run, committed: OnCommitted) -> int:
         if self._maxBytes:
             self._room.check(len(run.payloads), self._group.waiting)
-        if topic in self._segments.bounds():
+        if topic in self._topicLimit.known:
             return self._group.append(topic, publisher, name, dialect, run, committed)
         new = self._topicLimit.check((topic,), len(run.payloads))
         number = self._group.append(topic, publisher, name, dialect, run, committed)

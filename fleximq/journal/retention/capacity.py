@@ -16,38 +16,37 @@ RETRY_INTERVAL = 10_000_000
 class TopicLimit:
     """Limits the topics of the journal; a restart, and dead letters, may add more.
 
-    :param known: the topics with committed records.
+    ``known`` are the topics with committed records, ``pending`` those whose first records await their commit.
     """
 
     def __init__(self, most: int, known: Collection[str]) -> None:
         self._most = most
-        self._known = known
-        self._pending: set[str] = set()
+        self.known = known
+        self.pending: set[str] = set()
 
     def check(self, topics: Iterable[str], count: int) -> set[str]:
         """Return the new topics among these, to be added when their records are appended.
 
         :raises NotKept: they are too many; ``count`` are the refused messages.
         """
-        new = {each for each in topics if each not in self._known and each not in self._pending}
+        new = {each for each in topics if each not in self.known and each not in self.pending}
         most = self._most
-        if new and most and len(self._known) + len(self._pending) + len(new) > most:
+        if new and most and len(self.known) + len(self.pending) + len(new) > most:
             if not all(each.startswith(DEAD) for each in new):
                 raise NotKept(f"the journal may have at most {most} topics", range(count))
         return new
 
     def add(self, new: set[str]) -> None:
         """Count topics whose first records await their commit."""
-        self._pending |= new
+        self.pending |= new
 
     def settled(self) -> None:
         """Count the topics of a commit as known."""
-        if self._pending:
-            self._pending.difference_update([each for each in self._pending if each in self._known])
+        self.pending.difference_update([each for each in self.pending if each in self.known])
 
     def failed(self) -> None:
         """Forget the topics of commits that failed."""
-        self._pending.clear()
+        self.pending.clear()
 
 
 class Capacity:
