@@ -33,11 +33,11 @@ class Limits:
     ``message``: a complete FlexiMQ message as received (1 KiB to 1 GiB). ``line``: a MiniMQ line without its end.
     ``text``: an Identity message, after inflation. ``queueMessages`` and ``queueBytes`` bound one queue; for a durable
     queue ``queueMemory`` bounds its part in memory and ``queueBytes`` does not apply. ``outboxBytes``: unread output of
-    one connection. ``clients``: admitted connections. ``waiting``: connections before admission. ``clientsPerAddress``:
-    both from one remote address. ``subscriptions``: of one client. ``topics``: idle topics that are remembered,
-    ``durableTopics``: topics with messages in the journal, to which dead letters and those found at the start may add.
-    ``queues``: MiniMQ queues, as many again for dead letters and as many BlipMQ subscriptions. ``requests``: unanswered
-    REQs of one client.
+    one connection. ``clients``: admitted connections. ``waiting``: connections before admission; ``unadmittedBytes``:
+    buffered by all of them. ``clientsPerAddress``: both from one remote address. ``subscriptions``: of one client.
+    ``topics``: idle topics that are remembered, ``durableTopics``: topics with messages in the journal, to which dead
+    letters and those found at the start may add. ``queues``: MiniMQ queues, as many again for dead letters and as many
+    BlipMQ subscriptions. ``requests``: unanswered REQs of one client.
 
     :raises SettingError: for a value outside its range.
     """
@@ -51,6 +51,7 @@ class Limits:
     outboxBytes: int = 64 * MEBIBYTE
     clients: int = 100_000
     waiting: int = 10_000
+    unadmittedBytes: int = 32 * MEBIBYTE
     clientsPerAddress: int = 1_000
     subscriptions: int = 10_000
     topics: int = 100_000
@@ -68,6 +69,7 @@ class Limits:
             ("outbox-bytes", self.outboxBytes),
             ("max-clients", self.clients),
             ("max-waiting", self.waiting),
+            ("unadmitted-bytes", self.unadmittedBytes),
             ("max-clients-per-address", self.clientsPerAddress),
             ("max-subscriptions", self.subscriptions),
             ("max-topics", self.topics),

@@ -96,6 +96,7 @@ OPTIONS = (
     _limit("max-text", size, "Bytes of an Identity message, after inflation."),
     _limit("max-clients", count, "Admitted connections."),
     _limit("max-waiting", count, "Connections not admitted yet."),
+    _limit("unadmitted-bytes", size, "Bytes buffered of all connections not admitted yet, together."),
     _limit("max-clients-per-address", count, "Connections from one other machine."),
     _limit("max-subscriptions", count, "Subscriptions of one client."),
     _limit("max-topics", count, "Idle topics that are remembered."),

@@ -23,6 +23,7 @@ from fleximq.security.access_policy import AccessPolicy
 from fleximq.services.broker_service import rulesOf
 from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.startup.setting_changes import Difference, SettingsRefused, difference, lostProtections, merged
+from fleximq.values.unadmitted_budget import UnadmittedBudget
 
 #: Checks new settings, or raises SettingError; returns a function that applies them and never fails.
 Participant = Callable[[Settings], Callable[[], None]]
@@ -153,9 +154,15 @@ def prepareBroker(broker: Broker, settings: Settings) -> Callable[[], None]:
     return partial(broker.changeRules, rulesOf(settings))
 
 
-def prepareConnectionLimit(connectionLimit: ConnectionLimit, settings: Settings) -> Callable[[], None]:
-    """Apply the connection limits."""
-    return partial(setattr, connectionLimit, "limits", settings.limits)
+def prepareConnectionLimit(
+    connectionLimit: ConnectionLimit, unadmitted: UnadmittedBudget, settings: Settings
+) -> Callable[[], None]:
+    """Apply the limits of connections, and of their input before admission."""
+
+    def follow() -> None:
+        connectionLimit.limits, unadmitted.limit = settings.limits, settings.limits.unadmittedBytes
+
+    return follow
 
 
 def originsOf(settings: Settings) -> Origins:

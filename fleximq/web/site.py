@@ -30,7 +30,14 @@ from fleximq.web.request import (
     jsonReply,
     numberOf,
 )
-from fleximq.web.welcome_page import SERVER, OneRequestChannel, WelcomeEntry, WelcomePage, WelcomeSite
+from fleximq.web.welcome_page import (
+    SERVER,
+    OneRequestChannel,
+    RequestRules,
+    WelcomeEntry,
+    WelcomePage,
+    WelcomeSite,
+)
 
 _log = Logger("fleximq.web.site")
 
@@ -49,6 +56,15 @@ class AdmittedChannel(OneRequestChannel):
     """
 
     admitted: Admitted | None = None
+
+    def allHeadersReceived(self) -> None:
+        """Take no body for a request that is refused in any case, so that it is answered now."""
+        request: Any = self.requests[-1]
+        site: Any = self.factory
+        if not site.resource.takesBody(request, self._command.decode("latin-1"), self._path.partition(b"?")[0]):
+            self.length = 0
+            request.requestHeaders.removeHeader(b"expect")
+        super().allHeadersReceived()
 
 
 def unrestricted() -> Admitted:
@@ -97,8 +113,35 @@ class Pages(Resource):
         answering.addErrback(lambda failure: _log.failure("an answer could not be written", failure))
         return NOT_DONE_YET
 
+    def takesBody(self, request: Any, method: str, path: bytes) -> bool:
+        """Return whether a request with this head is answered after its body."""
+        page = self._pages.get(path.decode("latin-1"))
+        if page is None or not page.post:
+            return False
+        try:
+            self._check(request, method, path.decode("latin-1"), page)
+        except (HttpRefusal, BrokerError):
+            return False
+        return True
+
     async def _answer(self, request: Any, path: str, page: Page) -> HttpReply:
+        """Check the request, again after its body, which may arrive long after its head, and answer it."""
         method = request.method.decode("latin-1")
+        admitted = self._check(request, method, path, page)
+        principal = None if admitted is None else admitted.principal
+        return await page.answer(
+            PageRequest(
+                method,
+                path,
+                _posted(request.content.read()) if page.post else _queried(request.args),
+                None if admitted is None else admitted.rights,
+                ANONYMOUS if principal is None else principal.name,
+                _field(request, b"accept") or "",
+            )
+        )
+
+    def _check(self, request: Any, method: str, path: str, page: Page) -> Admitted | None:
+        """Return the current rights of a request; raises HttpRefusal or BrokerError for one that is refused."""
         host = _field(request, b"host")
         origins = self._origins()
         checkHost(host, self._namesTrusted(), origins)
@@ -108,26 +151,14 @@ class Pages(Resource):
         if page.post:
             site = _field(request, b"sec-fetch-site")
             checkPost(_field(request, b"content-type"), _field(request, b"origin"), host, site, origins)
-        visit = self._visit(request, method, path, page)
-        if page.action is not None and not visit.may(page.action, path[1:]):
-            if visit.rights is None:
-                raise HttpRefusal(401, "credentials are required", {"www-authenticate": CHALLENGE})
-            raise HttpRefusal(403, "not permitted")
-        return await page.answer(visit)
-
-    def _visit(self, request: Any, method: str, path: str, page: Page) -> PageRequest:
-        """Return the request with its current rights: its body may arrive long after its head was admitted."""
         admitted: Admitted | None = getattr(request.channel, "admitted", None)
         admitted = None if admitted is None else self._renewed(admitted)
-        principal = None if admitted is None else admitted.principal
-        return PageRequest(
-            method,
-            path,
-            _posted(request.content.read()) if page.post else _queried(request.args),
-            None if admitted is None else admitted.rights,
-            ANONYMOUS if principal is None else principal.name,
-            _field(request, b"accept") or "",
-        )
+        if page.action is not None:
+            if admitted is None:
+                raise HttpRefusal(401, "credentials are required", {"www-authenticate": CHALLENGE})
+            if not admitted.rights.may(page.action, path[1:]):
+                raise HttpRefusal(403, "not permitted")
+        return admitted
 
 
 class WebSite(WelcomeSite):
@@ -136,6 +167,7 @@ class WebSite(WelcomeSite):
     :param ways: the dialects at the same address.
     :param nobody: returns the rights of requests without credentials, None if credentials are required.
     :param renewed: returns an earlier admission with today's rights; raises Unauthorized.
+    :param rules: the limits of requests.
     """
 
     protocol = AdmittedChannel
@@ -149,8 +181,9 @@ class WebSite(WelcomeSite):
         namesTrusted: Callable[[], bool] = lambda: False,
         origins: Callable[[], Collection[str]] = tuple,
         renewed: Renewed = lambda admitted: admitted,
+        rules: RequestRules | None = None,
     ) -> None:
-        super().__init__(reactor, ways, Pages(WelcomePage(ways), pages, renewed, namesTrusted, origins))
+        super().__init__(reactor, ways, Pages(WelcomePage(ways), pages, renewed, namesTrusted, origins), rules)
         self._nobody = nobody
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
