@@ -5,6 +5,7 @@ are in bytes unless the name says otherwise.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from fleximq.errors import SettingError
 
@@ -78,6 +79,25 @@ class Limits:
             ("max-requests", self.requests),
         ):
             within(name, value, 1, 1 << 48)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLimits:
+    """The limits of one principal, anonymous clients being one; None: no limit of its own.
+
+    ``clients``: its connections. ``topics``: the topics it has made that still exist. ``queueBytes``: of a volatile
+    queue, for each of its BlipMQ subscriptions, and for what it produces in MiniMQ. ``rates``: pairs of an option's
+    name and a rate (:class:`fleximq.config.rate_options.Rate`, None: unlimited), in place of the option's value.
+    """
+
+    clients: int | None = None
+    topics: int | None = None
+    queueBytes: int | None = None
+    rates: tuple[tuple[str, Any], ...] = ()
+
+
+#: No limits of its own.
+NO_LIMITS = OwnLimits()
 
 
 def isTooLong(name: str) -> bool:

@@ -49,6 +49,7 @@ OPTIONS = (
     _option("listen", texts, "Where to listen, as [DIALECT+]ENDPOINT or URL."),
     _option("http", texts, "Where to serve HTTP alone: metrics, health, API."),
     _option("log-format", oneOf(LogFormat), "How the log is written: text, or lines of JSON."),
+    _option("audit-log", text, "A file for a line of JSON about each login, refusal and act of an administrator."),
     _option("metrics-top", count, "Number of topics, queues and groups that metrics name."),
     _option("allow-anonymous", flag, "Admit clients without credentials, from every address."),
     _option("auth", texts, "How to check the credentials of clients, as SCHEME:ARGUMENT, e.g. passwords:FILE."),

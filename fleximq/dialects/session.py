@@ -32,7 +32,7 @@ from fleximq.dialects.connection.credential_check import CredentialExpiry
 from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
-from fleximq.errors import BrokerError, TooLarge, Unauthorized
+from fleximq.errors import AuthenticationFailed, BrokerError, Forbidden, JoinRejected, TooLarge, Unauthorized
 from fleximq.interfaces import IAdmission, IConversation, IPeer
 from fleximq.security.credentials import Certificate
 from fleximq.security.peer_address import clientKey, peerAddress
@@ -47,6 +47,8 @@ LINGER = 10.0
 MAX_UNAUTHENTICATED_BYTES = 1 << 17
 #: The end reason of connections when the broker stops.
 STOPPED = "broker stopped"
+#: The errors that the audit log records.
+_REFUSALS = (Unauthorized, Forbidden, AuthenticationFailed, JoinRejected)
 #: The end reason of connections over the budget of :class:`~fleximq.values.unadmitted_budget.UnadmittedBudget`.
 OVER_BUDGET = "too much input before admission"
 _EXPIRED = "the credentials have expired"
@@ -213,7 +215,7 @@ class Session(metaclass=ABCMeta):
             self.dialect, peer, principal, address, user, self.context.reserved, rights, who, self
         )
         self.client = client
-        meter = self.context.rates.meter(principal)
+        meter = self.context.rates.meter(principal, lambda: dict(client.rights.limits.rates))
         if meter is not None:
             self.rate = ConnectionRate(meter, self.traffic, self.context.clock, self.broker.observers.counted)
         self.state = ConnectionState.OPEN
@@ -221,6 +223,7 @@ class Session(metaclass=ABCMeta):
         self.handshakeDone()
         if who is not None and who.expires is not None:
             self._expiry = CredentialExpiry(self.context.clock, who.expires, self._expired)
+        self._audit("login")
         self._log.info(
             "{client} joined from {address}",
             client=client.name, address=address, event="joined", dialect=self.dialect, principal=principal,
@@ -337,9 +340,22 @@ class Session(metaclass=ABCMeta):
     def counted(self, error: BrokerError) -> None:
         """Count and log a client's error."""
         self.broker.observers.counted(f"error: {int(error.status)}", 1)
+        if isinstance(error, _REFUSALS):
+            self._audit("refused", reason=str(error))
         more = self.context.logLimit.ending(self.context.clock.seconds())
         if more is not None:
             self._log.debug("{who}: {error}{more}", who=self._label(), error=error, more=more)
+
+    def _audit(self, event: str, **fields: object) -> None:
+        client = self.client
+        self.broker.audit(
+            event,
+            principal=None if client is None else client.principal,
+            address=peerAddress(self.address),
+            dialect=self.dialect,
+            client_id=None if client is None else client.id,
+            **fields,
+        )
 
     def expel(self, error: BrokerError) -> None:
         """Send an error and close, as the client may not stay; it receives no more deliveries meanwhile."""

@@ -18,6 +18,7 @@ from fleximq.dialects.registry import Registry, installed
 from fleximq.endpoints.listen import Listen, ListenDefaults, WebListen
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.anonymous_access import AnonymousAccess
+from fleximq.services.audit_log import AuditLog
 from fleximq.services.broker_service import BrokerService, makeBroker
 from fleximq.services.extension_service import ExtensionContext, ExtensionService
 from fleximq.services.health import Health, LagService, listenersOf
@@ -86,6 +87,11 @@ def compose(
     whole = MultiService()
     if journal.onDisk:
         whole = JournalService(reactor, journal, partial(restore, broker, journal), abortStart, wakeup)
+    audit: AuditLog | None = None
+    if settings.auditLog is not None:
+        audit = AuditLog(reactor, settings.auditLog, abortStart)
+        audit.setServiceParent(whole)
+        broker.audit = reload.audit = audit.record
     counted = broker.observers.counted
     policy = policyOf(settings.slowConsumer, reactor, counted)
     connections = OpenConnections(reactor)
@@ -99,6 +105,7 @@ def compose(
         rateLimits.connects,
         rateLimits.flapping,
         rateLimits.bans,
+        broker.audit,
     )
     security = AccessPolicy.of(settings, reactor, counted)
     logLimit, unadmitted = LogLimit(), UnadmittedBudget(settings.limits.unadmittedBytes)
@@ -140,7 +147,7 @@ def compose(
         contexts.append(child.context)
         child.setServiceParent(whole)
     readiness = _addReadiness(reactor, whole, journal, NotifySocket(environment), watchdogInterval(environment))
-    reload.onBegin, reload.onEnd = readiness.reloading, readiness.reloaded
+    reload.onBegin, reload.onEnd = partial(_beginReload, readiness, audit), readiness.reloaded
     reload.participants += [
         partial(prepareSecurity, security, broker, reactor),
         partial(prepareCertificates, listenersOf(whole)),
@@ -153,6 +160,12 @@ def compose(
     broker.reload = reload.reloadForClient
     broker.operate = Operator(broker, rateLimits.bans)
     return whole
+
+
+def _beginReload(readiness: Readiness, audit: AuditLog | None) -> None:
+    readiness.reloading()
+    if audit is not None:
+        audit.reopen()
 
 
 def _addReadiness(
@@ -220,4 +233,5 @@ def _entrance(
         web.site,
         context.logLimit,
         context.unadmitted,
+        context.broker.audit,
     )

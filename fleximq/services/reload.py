@@ -34,7 +34,8 @@ _log = Logger("fleximq.services.reload")
 class Reload:
     """Holds and changes the current settings.
 
-    ``participants`` are called in order. ``onBegin`` and ``onEnd`` are called for each attempt.
+    ``participants`` are called in order. ``onBegin`` and ``onEnd`` are called for each attempt, ``audit``
+    with its result.
 
     :param again: reads the settings as at the start; raises SettingError.
     """
@@ -44,9 +45,20 @@ class Reload:
         self.participants: list[Participant] = []
         self.onBegin: Callable[[], object] = lambda: None
         self.onEnd: Callable[[], object] = lambda: None
+        self.audit: Callable[..., object] = lambda event, **fields: None
         self._again = again
 
     def reload(self) -> Difference:
+        """Read the settings again as :meth:`_reloaded` does, and record it in the audit log."""
+        try:
+            changes = self._reloaded()
+        except SettingsRefused as refused:
+            self.audit("reload", error=refused.sentences)
+            raise
+        self.audit("reload", changed=changes.changed)
+        return changes
+
+    def _reloaded(self) -> Difference:
         """Read and apply the settings, and return the differences from the previous ones.
 
         :raises Refused: the settings are invalid; no change was made.

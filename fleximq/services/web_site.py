@@ -53,6 +53,7 @@ class Web:
         self._rules = RequestRules(unadmitted, settings().handshakeTimeout, self._refused)
         self._settings = settings
         self._security = security
+        self._audit = broker.audit
         surveyor = QueueSurveyor(broker, reactor)
         metrics = Metrics(broker, surveyor, lag, waiting, settings().metricsTop)
         self._pages = {
@@ -66,8 +67,9 @@ class Web:
         """Return the site of a listener with these dialects."""
         renewed = self._security.renewed
         return WebSite(
-            self._reactor, ways, self._pages, self._nobody, self._namesTrusted, self._origins, renewed, self._rules
-        )
+            self._reactor, ways, self._pages, self._nobody, self._namesTrusted, self._origins, renewed, self._rules,
+            self._audit,
+        )  # fmt: skip
 
     def _refused(self, peer: object, code: int) -> None:
         """Count and log a request that was not received in time or within the budget."""

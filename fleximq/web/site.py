@@ -17,6 +17,7 @@ from zope.interface import implementer
 
 from fleximq.errors import BrokerError
 from fleximq.rights import EVERYTHING
+from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import ANONYMOUS, Admitted
 from fleximq.status import Status
 from fleximq.web.request import (
@@ -81,6 +82,7 @@ class Pages(Resource):
     :param renewed: returns an earlier admission with today's rights; raises Unauthorized.
     :param namesTrusted: tells whether requests may use any host name, see :mod:`fleximq.web.request`.
     :param origins: returns the origins that the operator has allowed.
+    :param audit: records an act or a refusal, see :class:`fleximq.broker.broker.Broker`.
     """
 
     isLeaf = True
@@ -92,8 +94,10 @@ class Pages(Resource):
         renewed: Renewed,
         namesTrusted: Callable[[], bool],
         origins: Callable[[], Collection[str]],
+        audit: Callable[..., None],
     ) -> None:
         super().__init__()
+        self._audit = audit
         self._welcome = welcome
         self._pages = dict(pages)
         self._renewed = renewed
@@ -109,6 +113,7 @@ class Pages(Resource):
         gone: list[object] = []
         request.notifyFinish().addErrback(lambda failure: gone.append(failure))
         answering.addErrback(_wordsOf, request)
+        answering.addCallback(self._audited, request, path)
         answering.addCallback(lambda reply: None if gone else _write(request, reply))
         answering.addErrback(lambda failure: _log.failure("an answer could not be written", failure))
         return NOT_DONE_YET
@@ -129,11 +134,12 @@ class Pages(Resource):
         method = request.method.decode("latin-1")
         admitted = self._check(request, method, path, page)
         principal = None if admitted is None else admitted.principal
+        request.arguments = _posted(request.content.read()) if page.post else _queried(request.args)
         return await page.answer(
             PageRequest(
                 method,
                 path,
-                _posted(request.content.read()) if page.post else _queried(request.args),
+                request.arguments,
                 None if admitted is None else admitted.rights,
                 ANONYMOUS if principal is None else principal.name,
                 _field(request, b"accept") or "",
@@ -160,6 +166,23 @@ class Pages(Resource):
                 raise HttpRefusal(403, "not permitted")
         return admitted
 
+    def _audited(self, reply: HttpReply, request: Any, path: str) -> HttpReply:
+        """Record an act, or a refusal, and return its answer."""
+        refused = reply.code in (401, 403)
+        if refused or (self._pages[path].post and request.method == b"POST"):
+            admitted: Admitted | None = getattr(request.channel, "admitted", None)
+            principal = None if admitted is None else admitted.principal
+            who = {
+                "principal": ANONYMOUS if principal is None else principal.name,
+                "address": peerAddress(request.getClientAddress()),
+                "dialect": "http",
+                "path": path,
+            }
+            error = {} if reply.code < 400 else {"reason": f"{reply.code} {json.loads(reply.body)['error']}"}
+            arguments = None if refused else getattr(request, "arguments", None)
+            self._audit("refused" if refused else "admin", arguments, **who, **error)
+        return reply
+
 
 class WebSite(WelcomeSite):
     """Serves the welcome page and all others.
@@ -168,6 +191,7 @@ class WebSite(WelcomeSite):
     :param nobody: returns the rights of requests without credentials, None if credentials are required.
     :param renewed: returns an earlier admission with today's rights; raises Unauthorized.
     :param rules: the limits of requests.
+    :param audit: as for :class:`Pages`.
     """
 
     protocol = AdmittedChannel
@@ -182,8 +206,9 @@ class WebSite(WelcomeSite):
         origins: Callable[[], Collection[str]] = tuple,
         renewed: Renewed = lambda admitted: admitted,
         rules: RequestRules | None = None,
+        audit: Callable[..., None] = lambda *arguments, **fields: None,
     ) -> None:
-        super().__init__(reactor, ways, Pages(WelcomePage(ways), pages, renewed, namesTrusted, origins), rules)
+        super().__init__(reactor, ways, Pages(WelcomePage(ways), pages, renewed, namesTrusted, origins, audit), rules)
         self._nobody = nobody
 
     def buildProtocol(self, addr: IAddress | None) -> Any:

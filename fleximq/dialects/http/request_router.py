@@ -169,6 +169,9 @@ class RequestRouter(Handover):
         self._stopClock()
         self._drop()
         self.factory.counted(CountedEvent(EventFamily.REFUSED_CONNECTIONS, f"HTTP {error.code}"), 1)
+        if error.code in (401, 403):
+            reason = f"{error.code} {error}"
+            self.factory.audit("refused", address=peerAddress(self._peer()), dialect="http", reason=reason)
         more = self.factory.logLimit.ending(self.factory.clock.seconds())
         if more is not None:
             _log.warn(
@@ -189,7 +192,7 @@ class UpgradeRequest(NamedTuple):
 
 
 class RequestRouterFactory(HandoverFactory):
-    """Builds the routers of a listener.
+    """Builds the routers of a listener. ``audit`` records refusals, see :class:`fleximq.broker.broker.Broker`.
 
     :param webSockets: the factory of each dialect served over WebSocket, by name; ``site`` receives other requests.
     :param behindProxy: replaces ``admission`` for requests through a proxy.
@@ -225,6 +228,10 @@ class RequestRouterFactory(HandoverFactory):
         self._path = path
         self.logLimit = logLimit or LogLimit()
         self.unadmitted = unadmitted or UnadmittedBudget()
+
+    @staticmethod
+    def audit(event: str, **fields: object) -> None:
+        """Record nothing; replaced where an audit log is written."""
 
     def buildProtocol(self, addr: IAddress | None) -> RequestRouter:
         """Return a router for a new connection."""

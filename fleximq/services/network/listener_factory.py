@@ -80,8 +80,8 @@ class ListenerFactory:
     """Builds the factory of a listener.
 
     ``admission`` decides who may connect, ``behindProxy`` the same for clients of a proxy. ``deadline`` is in seconds;
-    ``counted`` is called for every refused connection. ``logLimit`` applies to the log lines about them, ``unadmitted``
-    to their input.
+    ``counted`` is called for every refused connection, ``audit`` with refusals of HTTP. ``logLimit`` applies to the log
+    lines about them, ``unadmitted`` to their input.
     """
 
     reactor: IReactorTime
@@ -93,6 +93,7 @@ class ListenerFactory:
     site: Callable[[tuple[WelcomeEntry, ...]], IProtocolFactory]
     logLimit: LogLimit = field(default_factory=LogLimit)
     unadmitted: UnadmittedBudget = field(default_factory=UnadmittedBudget)
+    audit: Callable[..., None] = RequestRouterFactory.audit
 
     def factoryFor(self, listen: Listen, dialects: ListenerDialects) -> IProtocolFactory:
         """Return the factory of a listener: that of its one dialect, or one that detects the dialect."""
@@ -108,7 +109,7 @@ class ListenerFactory:
 
     def _router(self, dialects: ListenerDialects, listen: Listen) -> RequestRouterFactory:
         site = self.site(dialects.ways)
-        return RequestRouterFactory(
+        router = RequestRouterFactory(
             dialects.webSockets,
             site,
             self.admission,
@@ -121,3 +122,5 @@ class ListenerFactory:
             self.logLimit,
             self.unadmitted,
         )
+        router.audit = self.audit  # type: ignore[method-assign]
+        return router

@@ -4,11 +4,13 @@ from typing import Any
 
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
 
 from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.broker.replay.feed import DeferredForm
 from fleximq.broker.replay.replay import TOPICS_AT_ONCE, Start
 from fleximq.errors import NoLongerKept
+from fleximq.interfaces import IRights
 from fleximq.rights import Action
 from tests.broker.parts import makeBroker, text
 from tests.broker.replay.test_feed import Reader, WithOffsets
@@ -38,6 +40,7 @@ class CountingJournal(SlowJournal):
         self.looked = 0
 
 
+@implementer(IRights)
 class OnlyA:
     """Rights to topics that begin with "a"."""
 
