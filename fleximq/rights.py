@@ -14,7 +14,8 @@ class Action(StrEnum):
     """An action of a client on a topic or a path.
 
     ``SUBSCRIBE`` covers live deliveries, replay and BlipMQ's POLL, ``CONSUME`` the shared queue of a topic (MiniMQ).
-    ``REQUEST``, ``NOTIFY``, ``READ`` and ``ADMIN`` apply to paths; the last two to the broker's own.
+    ``REQUEST``, ``NOTIFY``, ``READ`` and ``ADMIN`` apply to paths; the last two to the broker's own. ``PROGRESS``
+    applies to the names of consumer groups.
     """
 
     PUBLISH = "publish"
@@ -24,16 +25,20 @@ class Action(StrEnum):
     NOTIFY = "notify"
     BROADCAST = "broadcast"
     READ = "read"
+    PROGRESS = "progress"
     ADMIN = "admin"
 
 
 @implementer(IRights)
 class Everything:
-    """Unrestricted rights."""
+    """The right to every action, to ``admin`` only if ``admin`` is set."""
+
+    def __init__(self, admin: bool) -> None:
+        self._admin = admin
 
     def may(self, action: str, name: str) -> bool:
-        """Return True."""
-        return True
+        """Return True, but for ``admin``."""
+        return self._admin or action != Action.ADMIN
 
     def mayMatch(self, action: str, pattern: str) -> bool:
         """Return True."""
@@ -44,5 +49,9 @@ class Everything:
         return True
 
 
-#: The rights of all clients while no permissions are configured.
-EVERYTHING = Everything()
+#: The rights of the broker itself, and of all clients of a broker that serves only its own machine without permissions.
+EVERYTHING = Everything(admin=True)
+#: The rights of all clients of other brokers without permissions.
+ALL_BUT_ADMIN = Everything(admin=False)
+#: Both permit every action but ``admin``, so only that one needs to be checked.
+UNRESTRICTED = (EVERYTHING, ALL_BUT_ADMIN)

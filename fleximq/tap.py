@@ -5,19 +5,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from twisted.application.service import IService
+from twisted.logger import Logger
 
-from fleximq.config.option_values import LogFormat
 from fleximq.errors import SettingError
 from fleximq.services.compose import compose
 from fleximq.services.network.listeners import ListenerService
 from fleximq.services.process.garbage_collection import GarbageService
-from fleximq.services.process.json_log import inJson
+from fleximq.services.process.log_lines import withLog
 from fleximq.services.process.signals import SignalService
 from fleximq.services.process.startup_failure import StartupFailure
 from fleximq.services.reload import Reload
+from fleximq.startup.advice import adviceAbout
 from fleximq.startup.options import Options
 
 __all__ = ["Options", "makeService"]
+
+_log = Logger()
 
 
 def makeService(options: Options) -> IService:
@@ -40,8 +43,10 @@ def makeService(options: Options) -> IService:
         if not twistd.get("nodaemon", True):
             raise SystemExit("fleximq: stdio has no client in a daemon; start the broker with twistd -n")
         sys.stdout = sys.stderr
+    for sentence in adviceAbout(options.settings, options.get("config")):
+        _log.warn("{sentence}", sentence=sentence)
     signals = SignalService(reactor, reload.reloadOnSignal, twistd)
     signals.setServiceParent(whole)
     whole.services.sort(key=lambda each: each is not signals)  # first: a client may stop the open broker
     GarbageService().setServiceParent(whole)
-    return inJson(whole, twistd, reactor) if options.settings.logFormat is LogFormat.JSON else whole
+    return withLog(whole, options.settings.logFormat, twistd, reactor)

@@ -90,7 +90,7 @@ STEPS: dict[str, tuple[tuple[str, ...], ...]] = {
 
 #: The rooms that know nothing of any event loop, and what they may import from outside the standard library.
 PURE = _VALUES | {"wire", "broker", "journal", "client", "config"}
-PURE_MAY_IMPORT = frozenset({"zope", "msgpack", "msgspec", "ulid", "zlib_ng"})
+PURE_MAY_IMPORT = frozenset({"zope", "msgpack", "msgspec", "ulid", "zlib_ng", "cryptography"})
 
 #: The room that meets Spark, and what it alone may import from outside; never Twisted.
 SPARK_ROOM = "pipeline"

@@ -11,6 +11,7 @@ if something passed and nothing failed.
 import argparse
 import pkgutil
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -122,6 +123,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--totals", type=Path, help="a file that the totals are written to as well")
     parser.add_argument("--temp-directory", default="_trial_temp", help="where the tests run")
     options = parser.parse_args(arguments)
+    # A background job of a shell starts with SIGINT ignored, and so would all programs that the tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # The processor may be busy with other things: how long an example takes shows nothing.
     settings.register_profile("busy", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("busy")

@@ -1,9 +1,9 @@
-"""Checks a client's rights; one comparison for clients without restrictions."""
+"""Checks a client's rights; a comparison or two for clients without restrictions."""
 
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.topics.names import checkName, isPattern
 from fleximq.errors import NotPermitted
-from fleximq.rights import EVERYTHING, Action
+from fleximq.rights import UNRESTRICTED, Action
 
 _WORDS = {
     Action.PUBLISH: "publishing to {!r}",
@@ -13,6 +13,7 @@ _WORDS = {
     Action.NOTIFY: "a notification to {!r}",
     Action.BROADCAST: "a broadcast",
     Action.READ: "reading {!r}",
+    Action.PROGRESS: "reporting the progress of {!r}",
     Action.ADMIN: "what {!r} does",
 }
 #: Actions on topics; invalid topic names are reported before missing rights.
@@ -20,9 +21,9 @@ _ON_TOPICS = frozenset({Action.PUBLISH, Action.SUBSCRIBE, Action.CONSUME})
 
 
 def permits(client: ConnectedClient, action: Action, name: str) -> bool:
-    """Tell whether a client may perform this action on the topic or path of this name."""
+    """Tell whether a client may perform this action, other than ``admin``, on the topic or path of this name."""
     rights = client.rights
-    return rights is EVERYTHING or rights.may(action, name)
+    return rights in UNRESTRICTED or rights.may(action, name)
 
 
 def permit(client: ConnectedClient, action: Action, name: str) -> None:
@@ -32,8 +33,14 @@ def permit(client: ConnectedClient, action: Action, name: str) -> None:
     :raises InvalidTopic: it may not, and the name is not a valid topic.
     """
     rights = client.rights
-    if rights is not EVERYTHING and not rights.may(action, name):
+    if rights not in UNRESTRICTED and not rights.may(action, name):
         raise _refusal(action, name)
+
+
+def permitPath(client: ConnectedClient, action: Action, path: str) -> None:
+    """Check that a client may use one of the broker's own paths; raises NotPermitted."""
+    if not client.rights.may(action, path):
+        raise _refusal(action, path)
 
 
 def permitsListening(client: ConnectedClient, name: str, literal: bool = False) -> bool:
@@ -52,7 +59,7 @@ def permitListening(client: ConnectedClient, name: str, literal: bool = False) -
 def sees(client: ConnectedClient, name: str) -> bool:
     """Tell whether a topic may be shown to a client: it may publish to it, subscribe to it, or consume from it."""
     rights = client.rights
-    return rights is EVERYTHING or any(rights.may(action, name) for action in _ON_TOPICS)
+    return rights in UNRESTRICTED or any(rights.may(action, name) for action in _ON_TOPICS)
 
 
 def _refusal(action: Action, name: str) -> NotPermitted:

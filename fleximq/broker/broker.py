@@ -5,7 +5,7 @@ callbacks. The broker never learns which dialect a client speaks. :mod:`fleximq.
 connects them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -60,6 +60,10 @@ def _noSettings() -> None:
     raise NotImplementedByBroker("this broker has no settings to read again")
 
 
+def _noOperator(act: str, arguments: Mapping[str, Any], by: str) -> None:
+    raise NotImplementedByBroker("this broker has no connections")
+
+
 @dataclass(eq=False, repr=False)
 class Broker:
     """Clients, topics, queues and requests; :func:`fleximq.broker.assembly.assemble` makes one from its parts.
@@ -68,7 +72,8 @@ class Broker:
     dialects, as ``/broker/about`` lists them, and ``channelsChanged`` the callbacks for changes of the list of topics
     with subscribers. ``admin`` purges queues and returns dead letters for an operator; ``groups`` is the progress of
     the pipeline's consumer groups; ``checkpointer`` saves and restores queues and groups for the journal. ``reload``
-    reads the settings again and returns the answer to ``/broker/reload``.
+    reads the settings again and returns the answer to ``/broker/reload``, ``operate`` performs an operator's act
+    against clients, by its name.
     """
 
     clock: Clock
@@ -111,6 +116,7 @@ class Broker:
         self.subscriptions = self.polling.subscriptions
         self.queues = self.consuming.queues
         self.reload: Callable[[], Any] = _noSettings
+        self.operate: Callable[[str, Mapping[str, Any], str], Any] = _noOperator
         self._deliver = self.fanOut.deliver
         # The operations below are those of one part; its method describes them.
         self.reserve = self.clients.reserve

@@ -20,7 +20,8 @@ from fleximq.config.settings import Settings
 from fleximq.dialects.registry import installed
 from fleximq.errors import SettingError
 from fleximq.rights import Action
-from fleximq.security.authentication.schemes import shown, warnings
+from fleximq.security.authentication.schemes import methodsOf, shown, warnings
+from fleximq.startup.advice import adviceAbout
 from fleximq.startup.configuration_check import faults
 from fleximq.startup.setting_changes import difference, lostProtections
 
@@ -147,7 +148,7 @@ def _show(path: str, settings: Settings) -> None:
     """Print the settings that differ from the defaults."""
     lines = asToml(settings)
     print(f"# {path} is good." + (" Settings that differ from the defaults:" if lines else " It sets only defaults."))
-    for sentence in warnings(settings.auth):
+    for sentence in (*warnings(methodsOf(settings.auth), settings.principals), *adviceAbout(settings, path)):
         print(f"# Note: {sentence}")
     for line in lines:
         print(line)

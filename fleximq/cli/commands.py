@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from fleximq import __version__
 from fleximq.cli.bench.command import BENCH
 from fleximq.cli.check_config import CHECK_CONFIG
+from fleximq.cli.client_commands.ban import BAN
 from fleximq.cli.client_commands.ping import PING
 from fleximq.cli.client_commands.pub import PUB
 from fleximq.cli.client_commands.req import NOTIFY, REQ
@@ -14,7 +15,7 @@ from fleximq.cli.client_commands.serve import SERVE
 from fleximq.cli.client_commands.sub import SUB, TAIL
 from fleximq.cli.client_commands.top import TOP
 from fleximq.cli.command import Command
-from fleximq.cli.credential_files import APIKEY, PASSWD, TOKEN
+from fleximq.cli.credential_files import APIKEY, KEYPAIR, PASSWD, TOKEN
 from fleximq.cli.journal import JOURNAL
 from fleximq.config.argument_parser import CommandParser
 
@@ -55,8 +56,8 @@ def parser() -> CommandParser:
 
 #: All commands, in the order of the help.
 COMMANDS = (
-    PUB, SUB, REQ, SERVE, NOTIFY, TAIL, TOP, PING, BENCH,
-    CHECK_CONFIG, JOURNAL, PASSWD, APIKEY, TOKEN, completion(parser),
+    PUB, SUB, REQ, SERVE, NOTIFY, TAIL, TOP, PING, BAN, BENCH,
+    CHECK_CONFIG, JOURNAL, PASSWD, APIKEY, TOKEN, KEYPAIR, completion(parser),
 )  # fmt: skip
 #: Options that need no command.
 _OPTIONS_WITHOUT_COMMAND = ("-h", "--help", "--version")

@@ -1,12 +1,15 @@
-"""``fleximq passwd``, ``fleximq apikey`` and ``fleximq token``: change the credential files of a broker.
+"""``fleximq passwd``, ``apikey``, ``token`` and ``keypair``: change the credential files of a broker.
 
-``passwd`` changes the file of ``--auth passwords:FILE``, ``apikey`` that of ``apikeys:FILE`` and ``token`` that of
-``tokens:FILE``. The files contain hashes only.
+``passwd`` changes the file of ``--auth passwords:FILE``, ``apikey`` that of ``apikeys:FILE``, ``token`` that of
+``tokens:FILE`` and ``keypair`` that of ``publickeys:FILE``. The files contain hashes and public keys only.
 """
 
 import getpass
+import math
+import re
 import secrets
 import sys
+import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from functools import partial
@@ -17,15 +20,19 @@ from fleximq.security import secret_files
 from fleximq.security.checkers import hashed_secrets, passwords
 from fleximq.security.principal import isRole
 from fleximq.security.secret_files import CredentialEntry, CredentialFile
+from fleximq.values import key_pairs
 
 
 def addArguments(scheme: str, parser: ArgumentParser) -> None:
-    """Add the arguments that the three commands share."""
+    """Add the arguments that the commands share."""
     parser.add_argument("file", metavar="FILE", help=f"the file, as for --auth {scheme}:FILE; created if missing")
     parser.add_argument("name", metavar="NAME", type=_name, help="the principal's name")
     parser.add_argument("--delete", action="store_true", help="remove all entries of this name from the file")
     parser.add_argument(
         "--roles", metavar="ROLE,...", type=_roles, default=None, help='the roles of the principal; "" for none'
+    )
+    parser.add_argument(
+        "--keep", metavar="TIME", type=_time, help="the earlier entry of NAME remains valid so long: 3d, 12h or 30m"
     )
 
 
@@ -101,6 +108,14 @@ def _name(written: str) -> str:
     return written
 
 
+def _time(written: str) -> float:
+    """Return a duration in seconds."""
+    found = re.fullmatch(r"(\d{1,5})([mhd])", written, re.ASCII)
+    if found is None:
+        raise ArgumentTypeError(f"{written!r} is not a time like 3d, 12h or 30m")
+    return int(found[1]) * {"m": 60.0, "h": 3600.0, "d": 86400.0}[found[2]]
+
+
 def _roles(written: str) -> tuple[str, ...]:
     roles = tuple(written.split(",")) if written else ()
     for role in roles:
@@ -113,24 +128,41 @@ def _roles(written: str) -> tuple[str, ...]:
 MIN_SAFE_CHARACTERS = 22
 
 
-def setSecret(path: str, name: str, secret: str, roles: tuple[str, ...] | None = None, beside: bool = False) -> None:
+def setSecret(
+    path: str,
+    name: str,
+    secret: str,
+    roles: tuple[str, ...] | None = None,
+    beside: bool = False,
+    keep: float | None = None,
+    fault: Callable[[str], str | None] = hashed_secrets.faultOfHash,
+) -> None:
     """Set the secret of a principal, replacing earlier ones.
 
     :param roles: the new roles; None: as before.
     :param beside: retain the earlier secrets.
+    :param keep: retain them for so many seconds.
+    :param fault: returns the fault of an entry in the file; that of public keys: ``secret`` is one.
     :raises SettingError: another principal has this secret, or the file cannot be read or written.
     """
-    hash = hashed_secrets.hashOf(secret)
+    until = None if keep is None else math.ceil(time.time() + keep)
+    hash = hashed_secrets.hashOf(secret) if fault is hashed_secrets.faultOfHash else secret
 
     def lines(found: CredentialFile) -> tuple[CredentialEntry | str, ...]:
         old = [entry for entry in found.all() if entry.name == name]
-        others = found.lines if beside else tuple(each for each in found.lines if each not in old)
+        others: list[CredentialEntry | str] = []
+        for each in found.lines:
+            if isinstance(each, str) or each not in old or (beside and until is None):
+                others.append(each)
+            elif until is not None and not each.hasExpired(time.time()):
+                others.append(each._replace(until=min(until, each.until or until)))
         for entry in others:
             if isinstance(entry, CredentialEntry) and entry.hash == hash:
                 raise SettingError(f"{entry.name} already has this secret")
-        return (*others, CredentialEntry(name, hash, roles if roles is not None else old[-1].roles if old else ()))
+        new = CredentialEntry(name, hash, roles if roles is not None else old[-1].roles if old else ())
+        return (*others, new)
 
-    changeFile(path, hashed_secrets.faultOfHash, lines)
+    changeFile(path, fault, lines)
 
 
 def _runSecret(what: str, prefix: str, arguments: Namespace) -> int:
@@ -139,13 +171,26 @@ def _runSecret(what: str, prefix: str, arguments: Namespace) -> int:
     secret = firstInputLine(what) if arguments.stdin else prefix + secrets.token_urlsafe(32)
     if len(secret) > hashed_secrets.LONGEST:
         raise SettingError(f"the {what} has more than {hashed_secrets.LONGEST} characters")
-    setSecret(arguments.file, arguments.name, secret, arguments.roles, arguments.beside)
+    setSecret(arguments.file, arguments.name, secret, arguments.roles, arguments.beside, arguments.keep)
     if arguments.stdin:
         if len(secret) < MIN_SAFE_CHARACTERS:
             print(f"fleximq: the {what} is short; it is safe only if it cannot be guessed", file=sys.stderr)
         print(f"the {what} of {arguments.name} is set in {arguments.file}")
     else:
         print(secret)
+    return 0
+
+
+def _runKeyPair(arguments: Namespace) -> int:
+    fault = hashed_secrets.faultOfPublicKey
+    if arguments.delete:
+        return deleteEntries(arguments.file, fault, arguments.name)
+    private = None if arguments.stdin else key_pairs.newPrivateKey()
+    public = firstInputLine("public key") if private is None else key_pairs.publicKeyOf(private)
+    if fault(public) is not None:
+        raise SettingError("the public key must be fmqp_ and 43 further characters")
+    setSecret(arguments.file, arguments.name, public, arguments.roles, arguments.beside, arguments.keep, fault)
+    print(f"the public key of {arguments.name} is set in {arguments.file}" if private is None else private)
     return 0
 
 
@@ -170,18 +215,34 @@ APIKEY, TOKEN = (
 )  # fmt: skip
 
 
-def setPassword(path: str, name: str, password: str, roles: tuple[str, ...] | None = None) -> None:
+KEYPAIR = Command(
+    "keypair", "Make or delete a key pair; the private key is printed once, the file contains only the public one.",
+    partial(_prepareSecret, "public key", "publickeys"), reportingErrors(_runKeyPair),
+)  # fmt: skip
+
+
+def setPassword(
+    path: str, name: str, password: str, roles: tuple[str, ...] | None = None, keep: float | None = None
+) -> None:
     """Set the password of a principal.
 
     :param roles: the new roles; None: as before.
+    :param keep: the earlier password remains valid for so many seconds, any before it ends.
     :raises SettingError: the file cannot be read or written, or is invalid.
     """
     hash = passwords.hashOf(password)
 
     def lines(found: CredentialFile) -> tuple[CredentialEntry | str, ...]:
-        old = next((entry for entry in found.all() if entry.name == name), CredentialEntry(name, hash))
-        new = CredentialEntry(name, hash, old.roles if roles is None else roles)
-        return (*(new if each is old else each for each in found.lines), *(() if old in found.lines else (new,)))
+        old = next((entry for entry in found.all() if entry.name == name and entry.until is None), None)
+        new = CredentialEntry(name, hash, (() if old is None else old.roles) if roles is None else roles)
+        kept = () if old is None or keep is None else (old._replace(until=math.ceil(time.time() + keep)),)
+        lines: list[CredentialEntry | str] = []
+        for each in found.lines:
+            if each is old:
+                lines += [new, *kept]
+            elif isinstance(each, str) or each.name != name:
+                lines.append(each)
+        return (*lines, *(() if old is not None else (new,)))
 
     changeFile(path, passwords.faultOfHash, lines)
 
@@ -189,7 +250,7 @@ def setPassword(path: str, name: str, password: str, roles: tuple[str, ...] | No
 def _runPasswd(arguments: Namespace) -> int:
     if arguments.delete:
         return deleteEntries(arguments.file, passwords.faultOfHash, arguments.name)
-    setPassword(arguments.file, arguments.name, _password(arguments.name), arguments.roles)
+    setPassword(arguments.file, arguments.name, _password(arguments.name), arguments.roles, arguments.keep)
     print(f"the password of {arguments.name} is set in {arguments.file}")
     return 0
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fleximq.cli.command import Command
+from fleximq.cli.output import say
 from fleximq.config.journal_options import checkPattern
 from fleximq.config.option_values import formattedSize
 from fleximq.errors import JournalError, SettingError
@@ -24,6 +25,7 @@ from fleximq.journal.recovery.recovery import recover
 from fleximq.journal.recovery.repair_preview import DryRunFiles
 from fleximq.values.message import Content
 from fleximq.values.patterns import anyOf
+from fleximq.values.printable import jsonLine
 from fleximq.values.records import CONTENTS, DIALECTS, StoredBatch, TopicBounds
 from fleximq.wire.messagepack_json import toJson
 
@@ -64,15 +66,12 @@ def stat(arguments: Namespace) -> int:
     for topic in sorted(topics):
         bounds = topics[topic]
         print(
-            f"{json.dumps(topic, ensure_ascii=False)}: {_many(bounds.count, 'record')}, {bounds.bytes} bytes, "
+            f"{jsonLine(topic)}: {_many(bounds.count, 'record')}, {bounds.bytes} bytes, "
             f"offsets {bounds.first} to {bounds.last}, {_time(bounds.firstTime)} to {_time(bounds.lastTime)}"
         )
     for name, word in sorted(survey.groups().items()):
         lost = f", {_many(word.lost, 'record')} lost to it" if word.lost else ""
-        print(
-            f"consumer group {json.dumps(name, ensure_ascii=False)}: next offset {word.next}, as it said at "
-            f"{_time(word.time)}{lost}"
-        )
+        print(f"consumer group {jsonLine(name)}: next offset {word.next}, as it said at {_time(word.time)}{lost}")
     return 0
 
 
@@ -85,7 +84,7 @@ def cat(arguments: Namespace) -> int:
         if len(batch) and batch.offsets[0] > arguments.last:
             break
         for row in rows(batch.only(wanted), arguments.first, arguments.last):
-            print(json.dumps(row, ensure_ascii=False, separators=(",", ":")))
+            print(jsonLine(row, (",", ":")))
     return 0
 
 
@@ -190,7 +189,7 @@ def _reportingErrors(work: Callable[[Namespace], int]) -> Callable[[Namespace], 
             words = str(error)
         except OSError as error:
             words = f"{error.filename or arguments.folder} cannot be read: {(error.strerror or str(error)).lower()}"
-        print(f"fleximq: {words}", file=sys.stderr)
+        say(f"fleximq: {words}")
         return 1
 
     return run

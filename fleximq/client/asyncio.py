@@ -52,10 +52,8 @@ def connect(
 ) -> "Connecting":
     """Connect and join. Use the result in ``async with``, which closes the client at the end, or await it.
 
-    The keyword arguments are described in :class:`~fleximq.client.settings.ClientSettings`.
+    Parameters as :func:`fleximq.client.blocking.connect`.
 
-    :param url: ``tcp://``, ``tls://``, ``ipc://``, ``ws://``, ``wss://``, or ``stdio://`` in a program that the broker
-        has started.
     :raises SettingError: the URL or a setting is invalid. The errors of :meth:`LoopClient.open` are raised on awaiting.
     """
     address = Url.parse(url)

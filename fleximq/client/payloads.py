@@ -47,6 +47,16 @@ def unpacked(payload: bytes | memoryview) -> Any:
         raise ValueError(f"the payload has no value in Python: {error}") from error
 
 
+def challengeIn(payload: bytes) -> str | None:
+    """Return the challenge in the payload of an answer to a JOIN, None without one."""
+    try:
+        value = unpacked(payload)
+    except ValueError:
+        return None
+    challenge = value.get("challenge") if isinstance(value, Mapping) else None
+    return challenge if isinstance(challenge, str) else None
+
+
 def errorText(payload: bytes | memoryview) -> str:
     """Return the text in an error's payload: a string, or a map's ``error``; "" if it is neither."""
     try:

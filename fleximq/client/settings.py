@@ -19,6 +19,8 @@ KEEP_ALIVE = 30.0
 BUFFER_BYTES = 8 * MEBIBYTE
 #: Bytes of unread deliveries at which a client pauses reading.
 PREFETCH_BYTES = 64 * MEBIBYTE
+#: The type of credentials that are not sent, and their key.
+PRIVATE_KEY = "private_key"
 #: How a client reconnects by default.
 BACKOFF = Backoff()
 #: FlexiMQ document 3.7 and docs/dialects.rst: the intervals that the broker accepts, in seconds.
@@ -88,7 +90,8 @@ class Tls:
 class ClientSettings:
     """Checked settings of one client.
 
-    ``credentials``: the client's identity, e.g. ``{"type": "token", "token": "..."}`` (FlexiMQ document 5.2). ``name``:
+    ``credentials``: the client's identity, e.g. ``{"type": "token", "token": "..."}`` (FlexiMQ document 5.2), or
+    ``{"type": "private_key", "private_key": "fmqs_..."}``, which signs a challenge and is not sent itself. ``name``:
     a name for the client. ``timeout``: seconds for connecting, and again for joining. ``tls``: a :class:`Tls`, or the
     context of the form's own library. ``reconnect``: delays between attempts to reconnect; None: do not reconnect.
     ``buffer``: limit in bytes of payload for publications buffered while the broker is unreachable. ``prefetch``:
@@ -116,6 +119,10 @@ class ClientSettings:
             raise SettingError("timeout and keep_alive must be more than 0 seconds")
         if self.buffer < 0 or self.prefetch < 1:
             raise SettingError("buffer must be at least 0 bytes and prefetch at least 1")
+        if self.credentials is not None and self.credentials.get("type") == PRIVATE_KEY:
+            from fleximq.values.key_pairs import publicKeyOf  # cryptography loads slowly
+
+            publicKeyOf(self.credentials.get(PRIVATE_KEY, ""))
         if self.threads < 1:
             raise SettingError(f"threads is {self.threads}, but must be at least 1")
 

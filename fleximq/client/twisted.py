@@ -57,14 +57,7 @@ def connect(
 ) -> "Deferred[Client]":
     """Connect and join. Close the client at the end, or use it in ``async with``.
 
-    The keyword arguments are described in :class:`~fleximq.client.settings.ClientSettings`.
-
-    :param url: ``tcp://``, ``tls://``, ``ipc://``, ``ws://``, ``wss://``, or ``stdio://`` in a program that the broker
-        has started.
-    :raises SettingError: the URL or a setting is invalid. All errors are in the Deferred.
-    :raises ConnectionLost: no FlexiMQ broker answers there.
-    :raises Untrusted: one side does not trust the other's certificate.
-    :raises JoinRefused: the broker refused to admit the client.
+    Parameters and errors as :func:`fleximq.client.blocking.connect`; all errors are in the Deferred.
     """
 
     async def opened() -> Client:
@@ -112,10 +105,7 @@ def _claiming(
 class Client(DeferredClient[LoopClient]):
     """A connection to a broker, made by :func:`connect`; it reconnects by itself.
 
-    Values are of the types that MessagePack, or the ``codec``, can encode; others raise TypeError, ValueError or
-    OverflowError. While the broker is unreachable, publications are buffered up to ``buffer`` bytes. When the
-    connection is lost, calls that wait for an answer fail with :class:`~fleximq.client.errors.ConnectionLost`. All
-    errors are in the Deferreds.
+    Values and errors as those of :class:`~fleximq.client.loops.loop_client.LoopClient`; errors are in the Deferreds.
     """
 
     @property

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from functools import update_wrapper
 from inspect import signature
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, get_args, get_origin
 
 from fleximq.client.settings import TIMEOUT, State
 
@@ -50,7 +50,7 @@ def waiting(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Ca
     def call(self: Any, /, *arguments: P.args, **more: P.kwargs) -> T:
         return self._wait(getattr(self._inner, name)(*arguments, **more))  # type: ignore[no-any-return]
 
-    return update_wrapper(call, method)
+    return returning(resultOf(method), update_wrapper(call, method))
 
 
 def wrapping(kind: Callable[[T], R], method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], R]:
@@ -64,8 +64,16 @@ def wrapping(kind: Callable[[T], R], method: Callable[Concatenate[Any, P], T]) -
 
 def returning(annotation: str, call: F) -> F:
     """Document the type that a method of a wrapper returns, instead of the inner one's."""
+    call.__annotations__ = {**call.__annotations__, "return": annotation}
     call.__signature__ = signature(call).replace(return_annotation=annotation)  # type: ignore[attr-defined]
     return call
+
+
+def resultOf(method: Callable[..., Any]) -> str:
+    """Return the name of the type that a coroutine function results in."""
+    result = signature(method).return_annotation
+    result = get_args(result)[-1] if get_origin(result) is Coroutine else result
+    return result if isinstance(result, str) else getattr(result, "__name__", str(result))
 
 
 def completed(work: Coroutine[Any, Any, T]) -> T:
@@ -121,7 +129,7 @@ class ClientWrapper(Wrapper[K]):
 
 
 class BlockingClient(ClientWrapper[K]):
-    """A connection to a broker, whose methods wait; a ``with`` block closes it."""
+    """A connection to a broker with blocking methods; a ``with`` block closes it."""
 
     def __enter__(self) -> Self:
         return self

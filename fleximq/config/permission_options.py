@@ -80,7 +80,7 @@ def _faultsOfKey(name: str, place: str, key: str, given: object) -> Iterator[str
             yield f"{place}.roles is {given!r}, but must be a list of the names of roles"
     elif key not in _ACTIONS:
         known = (*_ACTIONS, _ROLES) if name == "principals" else _ACTIONS
-        nearest = difflib.get_close_matches(key, known, 1)
+        nearest = difflib.get_close_matches(key, known, 1, 0.7)
         yield f"{place} has no key {key!r}, " + (f"did you mean {nearest[0]}?" if nearest else f"only {_list(known)}")
     elif isinstance(given, bool):
         return

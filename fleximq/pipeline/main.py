@@ -26,6 +26,7 @@ from fleximq.errors import JournalError, SettingError
 from fleximq.pipeline.command.job import INSTEAD, Job, flag, option
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused, PipelineError, sentenceOf
+from fleximq.values.printable import printable
 
 
 def mergeSettings(parser: ArgumentParser, job: str, jobs: Sequence[str], arguments: Sequence[str]) -> Namespace:
@@ -165,7 +166,7 @@ def _failed(error: BaseException, verbose: bool) -> int:
         return 0
     if verbose:
         traceback.print_exc()
-    print(f"{PROGRAM}: {_sentence(error)}", file=sys.stderr)
+    print(printable(f"{PROGRAM}: {_sentence(error)}", lines=True), file=sys.stderr)
     return 1
 
 

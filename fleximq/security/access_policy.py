@@ -16,10 +16,11 @@ from zope.interface import implementer
 from fleximq.config.settings import Settings
 from fleximq.errors import Unauthorized
 from fleximq.interfaces import IAdmission, IRights
+from fleximq.rights import ALL_BUT_ADMIN, EVERYTHING
 from fleximq.security.anonymous_access import AnonymousAccess
 from fleximq.security.authentication.attempt_delays import AttemptDelays
 from fleximq.security.authentication.authenticator import Authenticator
-from fleximq.security.authentication.schemes import methodsOf
+from fleximq.security.authentication.schemes import methodsOf, warnings
 from fleximq.security.permissions import Permissions
 from fleximq.security.principal import SPAWN, Admitted, Principal
 
@@ -93,8 +94,8 @@ class AccessPolicy:
         ways = methodsOf(settings.auth)
         for way in ways:
             way.useReactor(reactor)
-            for sentence in way.warnings:
-                _log.warn("{sentence}", sentence=sentence)
+        for sentence in warnings(ways, settings.principals):
+            _log.warn("{sentence}", sentence=sentence)
         attempts = attempts or AttemptDelays(reactor)
         authenticator = Authenticator(ways, attempts, reactor, counted) if ways else None
         permissions = Permissions(settings.roles, settings.principals)
@@ -150,8 +151,13 @@ class AccessPolicy:
         return Admitted(principal, self.rightsOf(principal))
 
     def rightsOf(self, principal: Principal | None) -> IRights:
-        """Return the rights of a principal, None: of anonymous clients."""
-        return self._permissions.rightsOf(principal)
+        """Return the rights of a principal, None: of anonymous clients.
+
+        Without permissions, ``admin`` is among them only if the broker serves its own machine alone.
+        """
+        rights = self._permissions.rightsOf(principal)
+        open = self._authenticator is not None or self._allowAnonymous
+        return ALL_BUT_ADMIN if open and rights is EVERYTHING else rights
 
     def current(self, principal: Principal) -> Principal | None:
         """Return an admitted principal with today's roles; None if it would be refused now."""

@@ -29,6 +29,14 @@ class IApiKey(ICredentials):
     key = Attribute("""The key, as text.""")
 
 
+class ISignature(ICredentials):
+    """A public key, and a signature of the broker's challenge: FlexiMQ auth ``public_key``."""
+
+    key = Attribute("""The public key, see :mod:`fleximq.values.key_pairs`.""")
+    challenge = Attribute("""The challenge that this connection was sent, as text.""")
+    signature = Attribute("""The signature, as text.""")
+
+
 class ICertificate(ICredentials):
     """A TLS client certificate that the listener has verified already."""
 
@@ -58,6 +66,16 @@ class ApiKey:
     """See :class:`IApiKey`."""
 
     key: str = field(repr=False)
+
+
+@implementer(ISignature)
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """See :class:`ISignature`."""
+
+    key: str
+    challenge: str
+    signature: str = field(repr=False)
 
 
 @implementer(ICertificate)

@@ -49,11 +49,15 @@ def peerAddress(address: object) -> str:
     """Return a peer's address as text: ``127.0.0.1:50000``, ``[::1]:50000``, ``unix``, ``stdio``.
 
     A UNIX socket has a path after ``unix:`` only if the peer bound its own end. Addresses of other kinds return their
-    ``str``.
+    ``str``. Unprintable characters are escaped, since a peer chooses its path and may forge lines of the log.
     """
     host = getattr(address, "host", None)
     if host is not None:
-        return f"[{host}]:{getattr(address, 'port', '')}" if ":" in host else f"{host}:{getattr(address, 'port', '')}"
-    if isinstance(address, UNIXAddress):
-        return f"unix:{address.name.decode(errors='replace')}" if address.name else "unix"
-    return "stdio" if isinstance(address, PipeAddress) else str(address)
+        words = f"[{host}]:{getattr(address, 'port', '')}" if ":" in host else f"{host}:{getattr(address, 'port', '')}"
+    elif isinstance(address, UNIXAddress):
+        words = f"unix:{address.name.decode(errors='replace')}" if address.name else "unix"
+    else:
+        words = "stdio" if isinstance(address, PipeAddress) else str(address)
+    if words.isprintable():
+        return words
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in words)

@@ -26,9 +26,9 @@ class Principal:
 
     ``name``: the operator must make it unique among all checkers of a broker. ``roles`` and ``grants`` (action -> topic
     patterns) are carried by the credentials, e.g. a token's claims, and add to those of the settings. ``scheme``: the
-    scheme of its checker. ``expires``: the end of the credentials, in seconds since 1970; the connection ends then too.
-    ``proof`` lets the checker recognise the credentials when it checks them again, e.g. after its file was changed; it
-    does not grant access.
+    scheme and prefix of its checker. ``expires``: the end of the credentials, in seconds since 1970; the connection
+    ends then too. ``proof`` lets the checker recognise the credentials when it checks them again, e.g. after its file
+    was changed; it does not grant access.
     """
 
     name: str

@@ -1,6 +1,7 @@
 """Files with secrets: read completely, replaced atomically, readable by their owner only.
 
-Files of passwords, keys or tokens have lines ``NAME:HASH`` or ``NAME:HASH:ROLE,ROLE``. Empty lines and those that begin
+Files of passwords, keys or tokens have lines ``NAME:HASH``, ``NAME:HASH:ROLE,ROLE`` or ``NAME:HASH:ROLE,ROLE:UNTIL``
+(UTC, as in ``20261231T235959Z``; there may be no roles before it). Empty lines and those that begin
 with ``#`` are ignored, and stay in place when the file is changed.
 """
 
@@ -10,6 +11,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from fleximq.errors import SettingError
@@ -124,19 +126,28 @@ def _sync(folder: str) -> None:
         os.close(descriptor)
 
 
+_TIME = "%Y%m%dT%H%M%SZ"
+
+
 class CredentialEntry(NamedTuple):
-    """One line: the name, the hash of the secret, and the roles."""
+    """One line: the name, the hash of the secret, the roles, and its end in seconds since 1970."""
 
     name: str
     hash: str
     roles: tuple[str, ...] = ()
+    until: float | None = None
 
     def __repr__(self) -> str:
         return f"Entry(name={self.name!r})"
 
     def line(self) -> str:
         """Return the line for the file."""
-        return ":".join([self.name, self.hash, *([",".join(self.roles)] if self.roles else [])])
+        until = [] if self.until is None else [datetime.fromtimestamp(self.until, UTC).strftime(_TIME)]
+        return ":".join([self.name, self.hash, *([",".join(self.roles)] if self.roles or until else []), *until])
+
+    def hasExpired(self, now: float) -> bool:
+        """Return whether its end is past; ``now``: seconds since 1970."""
+        return self.until is not None and self.until <= now
 
 
 class CredentialFile(NamedTuple):
@@ -181,14 +192,20 @@ def _lineOf(path: str, number: int, line: str, fault: Callable[[str], str | None
     if not line.strip() or line.startswith("#"):
         return line
     name, *rest = line.split(":")
-    if faultOfName(name) or not 1 <= len(rest) <= 2:
+    if faultOfName(name) or not 1 <= len(rest) <= 3:
         raise SettingError(f"{path} cannot be understood: line {number} is not NAME:HASH or NAME:HASH:ROLE,ROLE")
     wrong = fault(rest[0])
     if wrong is not None:
         raise SettingError(f"{path} cannot be understood: line {number}, for {name}, {wrong}")
-    roles = tuple(rest[1].split(",")) if len(rest) == 2 else ()
+    roles = tuple(rest[1].split(",")) if len(rest) > 1 and (rest[1] or len(rest) == 2) else ()
     if not all(isRole(role) for role in roles):
         raise SettingError(
             f"{path} cannot be understood: line {number}, for {name}, has a role that is not letters, digits, _, . or -"
         )
-    return CredentialEntry(name, rest[0], roles)
+    try:
+        until = datetime.strptime(rest[2], _TIME).replace(tzinfo=UTC).timestamp() if len(rest) == 3 else None
+    except ValueError:
+        raise SettingError(
+            f"{path} cannot be understood: line {number}, for {name}, ends at no time like 20261231T235959Z"
+        ) from None
+    return CredentialEntry(name, rest[0], roles, until)

@@ -28,6 +28,7 @@ from fleximq.services.network.listener_factory import ListenerDialects, Listener
 from fleximq.services.network.listeners import ListenerService, prepareCertificates
 from fleximq.services.network.proxy_protocol import ProxiedFactory
 from fleximq.services.network.rate_limits import RateLimits
+from fleximq.services.operator import Operator
 from fleximq.services.process.child_service import ChildService
 from fleximq.services.process.service_manager import NotifySocket, Readiness
 from fleximq.services.process.startup_failure import StartupFailure
@@ -89,7 +90,13 @@ def compose(
     rateLimits = RateLimits.of(settings, reactor)
     origins = originsOf(settings)
     connectionLimit = ConnectionLimit(
-        reactor, settings.limits, lambda: len(broker.clients), counted, rateLimits.connects, rateLimits.flapping
+        reactor,
+        settings.limits,
+        lambda: len(broker.clients),
+        counted,
+        rateLimits.connects,
+        rateLimits.flapping,
+        rateLimits.bans,
     )
     security = AccessPolicy.of(settings, reactor, counted)
     brokerService = BrokerService(broker, connections, lambda: reload.settings.drainTimeout)
@@ -137,6 +144,7 @@ def compose(
         partial(prepareOrigins, origins),
     ]
     broker.reload = reload.reloadForClient
+    broker.operate = Operator(broker, rateLimits.bans)
     return whole
 
 

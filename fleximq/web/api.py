@@ -58,6 +58,9 @@ _log = Logger("fleximq.web.api")
 #: The default number of dead letters that one request returns to their topic.
 LETTERS = 1000
 
+#: The acts against clients, by path.
+_ACTS = {"/api/clients/kick": "kick", "/api/bans/add": "ban", "/api/bans/remove": "unban"}
+
 Answer = Callable[[PageRequest], Coroutine[Any, Any, HttpReply]]
 
 
@@ -78,7 +81,6 @@ class Api:
             "/api/queues": self.queues,
             "/api/subscriptions": self.subscriptions,
             "/api/groups": self.groups,
-            "/api/settings": self.settings,
         }
         acting = {
             "/api/clients/disconnect": self.disconnect,
@@ -87,6 +89,9 @@ class Api:
         }
         return {
             **{path: Page(answer) for path, answer in reading.items()},
+            **{path: Page(partial(self.operate, act), Action.ADMIN, post=True) for path, act in _ACTS.items()},
+            "/api/bans": Page(partial(self.operate, "bans"), Action.ADMIN),
+            "/api/settings": Page(self.settings, Action.ADMIN),
             **{path: Page(answer, Action.ADMIN, post=True) for path, answer in acting.items()},
         }
 
@@ -180,6 +185,10 @@ class Api:
         _acted(visit, "disconnects {name}", name=client.name)
         client.conversation.expel(Forbidden("disconnected by the operator"))
         return jsonReply({"disconnected": id})
+
+    async def operate(self, act: str, visit: PageRequest) -> HttpReply:
+        """Perform an act of :class:`fleximq.services.operator.Operator` with the arguments of the request."""
+        return jsonReply(self._broker.operate(act, visit.arguments, visit.who))
 
     async def purge(self, visit: PageRequest) -> HttpReply:
         """Discard the messages in the queue of a ``topic``, or of a ``subscription`` with this id."""

@@ -71,7 +71,12 @@ _EXTENSIONS: dict[str, tuple[type, ...]] = {
     "key": (str, bytes),
 }
 #: The string fields of each kind of credentials (FlexiMQ document 5.2).
-_CREDENTIALS = {"token": ("token",), "basic": ("username", "password"), "api_key": ("api_key",)}
+_CREDENTIALS = {
+    "token": ("token",),
+    "basic": ("username", "password"),
+    "api_key": ("api_key",),
+    "public_key": ("public_key",),
+}
 
 
 class StartPosition(NamedTuple):
@@ -226,10 +231,12 @@ def _auth(fields: Mapping[Any, Any]) -> None:
     kind = auth.get("type") if isinstance(auth, dict) else None
     names = _CREDENTIALS.get(kind) if isinstance(kind, str) else None
     if names is None:
-        raise AuthenticationFailed("'auth' must be a map whose 'type' is 'token', 'basic' or 'api_key'")
+        raise AuthenticationFailed("'auth' must be a map whose 'type' is 'token', 'basic', 'api_key' or 'public_key'")
     for name in names:
         if not isinstance(auth.get(name), str):
             raise AuthenticationFailed(f"credentials of type {kind!r} must have the string {name!r}")
+    if kind == "public_key" and not isinstance(auth.get("signature", ""), str):
+        raise AuthenticationFailed("'signature' must be a string")
 
 
 def _from(fields: Mapping[Any, Any]) -> StartPosition:

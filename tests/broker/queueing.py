@@ -38,7 +38,9 @@ def names(deliveries: Sequence[QueueDelivery | Message | None]) -> str:
 
 def only(deliveries: Sequence[QueueDelivery]) -> QueueDelivery | None:
     """Return the one delivery, None if there is none."""
-    [delivery] = deliveries or [None]
+    if not deliveries:
+        return None
+    [delivery] = deliveries
     return delivery
 
 

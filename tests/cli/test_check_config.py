@@ -92,17 +92,27 @@ class CheckConfigTests(SynchronousTestCase):
         tokens = Path(self.mktemp()).absolute()
         tokens.write_text("")
         tokens.chmod(0o644)
+        self.addCleanup(os.umask, os.umask(0o022))
         code, out, _ = self.check(f'auth = "tokens:{tokens}"')
         self.assertEqual(
-            (code, out[1:]),
+            (code, out[1:3], out[4:]),
             (
                 0,
                 [
                     f"# Note: {tokens} is open to others than its owner: chmod 600 {tokens}",
-                    f'auth = ["tokens:{tokens}"]',
+                    f"# Note: {self.path} is open to all users of this machine: chmod o= {self.path}",
                 ],
+                [f'auth = ["tokens:{tokens}"]'],
             ),
         )
+        self.assertIn("to name an admin", out[3])
+
+    def test_sharedNames(self) -> None:
+        """So is that two checkers may give the same name, which a table names."""
+        content = 'auth = ["certificate:", "certificate:name=dns"]\n'
+        _, out, _ = self.check(content + "[principals.alice]\npublish = true\n")
+        self.assertIn("# Note: auth certificate and auth certificate can give clients the same name,", "\n".join(out))
+        self.assertNotIn("the same name", "\n".join(self.check(content)[1]))
 
     def test_bad(self) -> None:
         """Everything that is wrong is a sentence of its own that names the file; nothing is shown."""

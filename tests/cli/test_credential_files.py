@@ -6,6 +6,7 @@ import io
 import os
 import stat
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cli.main import main
 from fleximq.security.checkers import passwords
-from fleximq.security.checkers.hashed_secrets import LONGEST, hashOf
+from fleximq.security.checkers.hashed_secrets import LONGEST, faultOfHash, hashOf
 from fleximq.security.checkers.passwords import isRight
+from fleximq.security.secret_files import readEntries
+from fleximq.values.key_pairs import newPrivateKey, publicKeyOf
 from tests.security.secrets_on_disk import CHEAP
 
 
@@ -78,6 +81,24 @@ class PasswdTests(CommandCase):
         self.assertEqual(self.lines(), ["alice:one:ops", "bob:one:dev"])
         self.passwd("alice", "--roles", "")
         self.assertEqual(self.lines(), ["alice:one", "bob:one:dev"])
+
+    def test_kept(self) -> None:
+        """The earlier password remains for a while; with another change only the latest does, or none."""
+        self.passwd("alice", "--roles", "ops", input="old\n")
+        self.passwd("bob")
+        self.passwd("alice", "--keep", "3d", input="newer\n")
+        name, hash, roles, until = self.path.read_text().splitlines()[1].split(":")
+        self.assertEqual((name, isRight(hash, b"old"), roles), ("alice", True, "ops"))
+        [kept] = [each for each in readEntries(str(self.path), passwords.faultOfHash).all() if each.until is not None]
+        self.assertLess(abs((kept.until or 0) - time.time() - 3 * 86400), 60)
+        self.passwd("alice", "--keep", "12h")
+        lines = self.path.read_text().splitlines()
+        self.assertEqual([len(line.split(":")) for line in lines], [3, 4, 2])
+        self.assertTrue(isRight(lines[1].split(":")[1], b"newer"))
+        self.passwd("alice")
+        self.assertEqual(self.lines(), ["alice:one:ops", "bob:one"])
+        for wrong in ("3", "3w", "-1d", ""):
+            self.assertIn("argument --keep", str(self.assertRaises(SystemExit, self.passwd, "bob", "--keep", wrong)))
 
     def test_deleted(self) -> None:
         """Somebody can be taken out, once."""
@@ -177,6 +198,30 @@ class KeysTests(CommandCase):
         self.assertEqual(self.make("alice", "--delete"), f"alice is not in {self.path} any more")
         self.assertEqual([line.split(":")[0] for line in self.lines()], ["bob"])
         self.assertEqual(self.run_("token", str(self.path), "alice", "--delete")[0], 1)
+
+    def test_kept(self) -> None:
+        """Earlier ones remain for a while."""
+        first = self.make("alice")
+        second = self.make("alice", "--keep", "30m")
+        third = self.make("alice", "--keep", "1d", "--beside")
+        entries = readEntries(str(self.path), faultOfHash).all()
+        self.assertEqual([each.hash for each in entries], [hashOf(each) for each in (first, second, third)])
+        for entry, wanted in zip(entries, (1800, 86400), strict=False):
+            self.assertLess(abs((entry.until or 0) - time.time() - wanted), 60)
+        self.assertIsNone(entries[2].until)
+        self.make("alice")
+        self.assertEqual(len(self.lines()), 1)
+
+    def test_keyPair(self) -> None:
+        """A private key is shown once, and its public one is in the file; or a public one is taken over."""
+        private = self.make("press", "--roles", "machine", command="keypair")
+        self.assertEqual(self.lines(), [f"press:{publicKeyOf(private)}:machine"])
+        for given, code in ((publicKeyOf(newPrivateKey()), 0), (newPrivateKey(), 1), (publicKeyOf(private), 1)):
+            words = ("keypair", str(self.path), "other", "--stdin")
+            self.assertEqual(self.run_(*words, input=Input(f"{given}\n"))[0], code)
+        self.assertEqual(len(self.lines()), 2)
+        self.make("other", "--delete", command="keypair")
+        self.assertEqual(len(self.lines()), 1)
 
     def test_given(self) -> None:
         """A secret that there is already can be taken over; a short one is worth a word."""

@@ -79,7 +79,7 @@ class FaultTests(SynchronousTestCase):
     def test_keys(self) -> None:
         """A key that is none is named, and what may have been meant."""
         self.assertFault("roles", {"x": {"pubish": []}}, "roles.x has no key 'pubish', did you mean publish?")
-        actions = "publish, subscribe, consume, request, notify, broadcast, read"
+        actions = "publish, subscribe, consume, request, notify, broadcast, read, progress"
         self.assertFault("roles", {"x": {"zz": []}}, f"roles.x has no key 'zz', only {actions} and admin")
         self.assertFault(
             "principals", {"x": {"zz": []}}, f"principals.x has no key 'zz', only {actions}, admin and roles"

@@ -17,6 +17,7 @@ from fleximq.security.checkers.hashed_secrets import hashOf
 from tests.broker_process import BrokerProcess
 from tests.certificates import makeCertificate
 from tests.conversations.clients import PATIENCE, BlipClient, FlexiClient, IdentityClient, Stream
+from tests.security.checkers.signed import SECRET, token
 
 SETTINGS = """\
 auth = ["tokens:{folder}/tokens", "apikeys:{folder}/keys"]
@@ -136,6 +137,30 @@ class TakenTests(ReloadCase):
         self.assertEqual(self.reload().status, 200)
         self.assertEqual([each.status for each in self.bob.untilEnd()], [401])
         self.assertEqual((self.tried(BOB), self.ann.barrier()), (401, []))
+
+    def test_tokenOfAnother(self) -> None:
+        """A signed token with ann's name is not ann behind a prefix; it must expire, and its jti can be revoked."""
+        (self.folder / "secret").write_bytes(SECRET)
+        (self.folder / "secret").chmod(0o600)
+        self.write("revoked", "")
+        rule = f"jwt:secret={self.folder}/secret,revoked={self.folder}/revoked"
+        content = (self.folder / "fleximq.toml").read_text()
+        shown = {"type": "token", "token": token(sub="ann", jti="7")}
+        warning = "auth jwt and auth tokens can give clients the same name"
+        for options, status in ((rule, 200), (f"{rule},prefix=sso:", 403)):
+            self.configure(content=content.replace("auth = [", f'auth = ["{options}", '))
+            self.assertEqual(self.reload().status, 200)
+            self.broker.waitForOutput(warning)
+            guest = self.join(shown)
+            guest.request(1, "/broker/reload", "r")
+            self.assertEqual(guest.hear().status, status)
+        self.assertEqual(self.broker.output.count(warning), 2)  # the guest could reload once more
+        for claims in ({"exp": None, "jti": "8"}, {}):
+            self.assertEqual(self.tried({"type": "token", "token": token(sub="ann", **claims)}), 401)
+        self.write("revoked", "7\n")
+        self.assertEqual(self.reload().status, 200)
+        self.assertEqual([each.status for each in guest.untilEnd()], [401])
+        self.assertEqual((self.tried(shown), self.ann.barrier()), (401, []))
 
     def test_permission(self) -> None:
         """A permission that is gone ends the subscription, and what is published is refused; the client stays."""

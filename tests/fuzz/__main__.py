@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.fuzz.readers import Readers
 from tests.fuzz.run import Play, Report, chance, run
 from tests.fuzz.world import Broken
 
@@ -32,7 +33,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes at the same time (default: 1)")
     parser.add_argument("--engine", choices=("both", "chance", "atheris"), default="both", help="what makes recipes")
     parser.add_argument("--replay", type=Path, help="play the recipe in this file, and nothing else")
+    parser.add_argument("--read", type=Path, help="feed the input in this file to its reader, and nothing else")
     options = parser.parse_args(arguments)
+    if options.read is not None:
+        Readers().read(options.read.read_bytes())
+        return 0
     if options.replay is not None:
         Play().recipe(options.replay.read_bytes())
         return 0
@@ -77,7 +82,7 @@ def _byChance(seconds: float, seed: int) -> int:
 
 def _guided(seconds: float, seed: int) -> int:
     """Let atheris make the recipes, in a process of its own, and return its exit code."""
-    return abs(subprocess.call([sys.executable, "-m", "tests.fuzz.guided", str(seconds), str(seed)]))
+    return abs(subprocess.call([sys.executable, "-m", "tests.fuzz.guided", "recipes", str(seconds), str(seed)]))
 
 
 def _broke(recipe: bytes, error: Exception, report: Report) -> int:

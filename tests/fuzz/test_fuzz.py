@@ -1,19 +1,28 @@
 """A few seconds of hostile frames, a minute where CI is set."""
 
+import importlib.util
 import random
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from twisted.trial.unittest import SynchronousTestCase
+from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from tests.fuzz.hostile import STEP, Batch, changed, hostile
+from tests.fuzz.readers import SLOW, Readers, corpus
 from tests.fuzz.run import PREFIX, Play, chance, run
 from tests.fuzz.tongues import BLIP, FLEXI, MINI, SCANNED, SPOKEN, Tongue
 from tests.fuzz.world import Broken, World
 from tests.nightly import repetitions
 from tests.wire.flexi_frames import cut
 
+ROOT = Path(__file__).parents[2]
+#: The number of the reader of patterns.
+PATTERN = 12
 SECONDS = float(repetitions(2, 60))
 #: Seeds as they are: a deed of 240 and above changes nothing.
 UNCHANGED = b"".join(STEP.pack(seed, 255, 0, 0) for seed in range(256))
@@ -83,6 +92,46 @@ class FuzzTests(SynchronousTestCase):
         self.assertIn("as if it were a bug", str(error))
         self.world.forgive()
         self.flushLoggedErrors(ValueError)
+
+
+class ReadersTests(SynchronousTestCase):
+    """Single inputs for every reader."""
+
+    def test_corpus(self) -> None:
+        """The inputs that are kept break nothing, and each reader has one."""
+        readers = Readers()
+        self.addCleanup(readers.close)
+        for name, data in corpus():
+            try:
+                readers.read(data)
+            except Broken as error:
+                self.fail(f"{name}: {error}")
+        self.assertEqual({name.partition(".")[0].replace("-", " ") for name, _ in corpus()}, set(readers.all))
+
+    def test_slow(self) -> None:
+        """A reader that takes too long is noticed, and so is an exception."""
+        readers = Readers()
+        self.addCleanup(readers.close)
+
+        def work(data: bytes) -> None:
+            until = time.process_time() + 2 * SLOW
+            while time.process_time() < until:
+                pass
+
+        readers.all["pattern"] = work
+        self.assertIn("of the processor", str(self.assertRaises(Broken, readers.read, bytes([PATTERN]))))
+        readers.all["pattern"] = lambda data: {}["no"]  # type: ignore[index]
+        self.assertIn("KeyError", str(self.assertRaises(Broken, readers.read, bytes([PATTERN]))))
+
+    def test_guided(self) -> None:
+        """Atheris makes more of them: some seconds, or ten million."""
+        if importlib.util.find_spec("atheris") is None:
+            raise SkipTest("atheris is not installed")
+        seconds, inputs = str(repetitions(4, 7200)), str(repetitions(1_000_000, 10_000_000))
+        command = [sys.executable, "-m", "tests.fuzz.guided", "readers", seconds, "1", inputs]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=8000)
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        print(f"\n{done.stdout}")
 
 
 class HostileTests(SynchronousTestCase):

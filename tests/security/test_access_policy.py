@@ -12,7 +12,7 @@ from zope.interface.verify import verifyObject
 from fleximq.config.settings import Settings
 from fleximq.errors import AuthenticationFailed, SettingError, Unauthorized
 from fleximq.interfaces import IAdmission
-from fleximq.rights import EVERYTHING
+from fleximq.rights import ALL_BUT_ADMIN, EVERYTHING
 from fleximq.security import access_policy
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.anonymous_access import REFUSAL, AnonymousAccess
@@ -51,6 +51,13 @@ class SecurityTests(SynchronousTestCase):
         for credentials in (None, Token("x")):
             self.assertEqual(self.successResultOf(admission.admit(credentials, HERE)), Admitted(None, EVERYTHING))
 
+    def test_adminIsNamed(self) -> None:
+        """Without permissions, only a broker for its own machine lets everybody act as admin."""
+        self.assertIs(self.make().rightsOf(None), EVERYTHING)
+        for security in (self.make(allowAnonymous=True), self.locked(), self.locked(allowAnonymous=True)):
+            for principal in (None, Principal("alice"), Principal("spawn:x")):
+                self.assertIs(security.rightsOf(principal), ALL_BUT_ADMIN)
+
     def test_openToAll(self) -> None:
         """The settings decide whether that holds for those from elsewhere, and those behind a proxy."""
         admission = self.make(allowAnonymous=True).admissionFor(AnonymousAccess(proxied=True))
@@ -66,7 +73,7 @@ class SecurityTests(SynchronousTestCase):
         admitted = self.successResultOf(admission.admit(Token("good"), REMOTE))
         assert admitted.principal is not None
         self.assertEqual((admitted.principal.name, admitted.principal.roles, admitted.rights),
-                         ("alice", {"ops"}, EVERYTHING))  # fmt: skip
+                         ("alice", {"ops"}, ALL_BUT_ADMIN))  # fmt: skip
         self.failureResultOf(admission.admit(ApiKey("good"), HERE), AuthenticationFailed)
         wrong = admission.admit(Token("bad"), HERE)
         self.clock.advance(1)

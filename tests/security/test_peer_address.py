@@ -21,6 +21,10 @@ class WhenceTests(SynchronousTestCase):
         self.assertEqual(peerAddress(UNIXAddress(b"")), "unix")
         self.assertEqual(peerAddress(UNIXAddress(b"/run/a\xff")), "unix:/run/a\N{REPLACEMENT CHARACTER}")
 
+    def test_forged(self) -> None:
+        """A path cannot begin a new line of the log, nor change a terminal."""
+        self.assertEqual(peerAddress(UNIXAddress(b"/tmp/a\n2026 joined\x1b[2J")), "unix:/tmp/a\\n2026 joined\\x1b[2J")
+
     def test_pipe(self) -> None:
         """The broker's own standard input is called by its name."""
         self.assertEqual(peerAddress(PipeAddress()), "stdio")

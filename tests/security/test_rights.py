@@ -6,9 +6,19 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.interfaces import IRights
-from fleximq.rights import EVERYTHING, Action
+from fleximq.rights import ALL_BUT_ADMIN, EVERYTHING, Action
 from fleximq.security.permissions import MAX_ANSWERS, NAME_CHARACTERS, Answers, Rights
 from fleximq.values.patterns import anyOf
+
+
+class UnrestrictedTests(SynchronousTestCase):
+    """The rights without permissions."""
+
+    def test_admin(self) -> None:
+        """One pair of rights differs in the right to admin alone."""
+        for action in Action:
+            self.assertTrue(EVERYTHING.may(action, "x"))
+            self.assertEqual(ALL_BUT_ADMIN.may(action, "x"), action is not Action.ADMIN)
 
 
 class RightsTests(SynchronousTestCase):
@@ -16,7 +26,7 @@ class RightsTests(SynchronousTestCase):
 
     def test_provides(self) -> None:
         """Both kinds are what the broker asks."""
-        for rights in (Rights({}), EVERYTHING):
+        for rights in (Rights({}), EVERYTHING, ALL_BUT_ADMIN):
             self.assertTrue(verifyObject(IRights, rights))
 
     def test_nothing(self) -> None:

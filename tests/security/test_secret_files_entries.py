@@ -34,7 +34,8 @@ class EntriesTests(SynchronousTestCase):
         for line, words in (
             ("alice", form),
             (":x", form),
-            ("alice:x:a:b", form),
+            ("alice:x:a:b:c", form),
+            ("alice:x:a:b", "line 2, for alice, ends at no time like 20261231T235959Z"),
             ("anonymous:x", form),
             ("alice:secret", "line 2, for alice, has no hash"),
             ("alice:x:a,,b", "line 2, for alice, has a role that is not letters, digits, _, . or -"),
@@ -43,6 +44,17 @@ class EntriesTests(SynchronousTestCase):
             path = secretFile(self, f"# first\n{line}\n")
             error = self.assertRaises(SettingError, secret_files.readEntries, path, isX)
             self.assertEqual(str(error), f"{path} cannot be understood: {words}")
+
+    def test_until(self) -> None:
+        """An entry may end at a time, with roles or without."""
+        content = "alice:x:ops:20010909T014640Z\nbob:x::20010909T014640Z\n"
+        path = secretFile(self, content)
+        found = secret_files.readEntries(path, isX)
+        alice, bob = CredentialEntry("alice", "x", ("ops",), 1e9), CredentialEntry("bob", "x", (), 1e9)
+        self.assertEqual(found.all(), [alice, bob])
+        self.assertEqual([alice.hasExpired(1e9 - 1), alice.hasExpired(1e9)], [False, True])
+        secret_files.writeEntries(path, found.lines)
+        self.assertEqual(Path(path).read_text(), content)
 
     def test_silent(self) -> None:
         """An entry does not show its hash."""

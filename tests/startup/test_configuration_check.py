@@ -94,7 +94,10 @@ class FaultsTests(SynchronousTestCase):
         self.assertTrue(
             unknown.startswith("auth is 'none', but there is no such scheme; installed: apikeys, "), unknown
         )
-        self.assertEqual(empty, "auth jwt: exactly one of secret=FILE, key=FILE and jwks=FILE must be given")
+        self.assertEqual(
+            empty,
+            "auth jwt: exactly one of secret=FILE, key=FILE and jwks=FILE or URL must be given, or issuer=URL alone",
+        )
 
     def test_elsewhere(self) -> None:
         """Sockets that systemd passes need not be here where the broker is not."""

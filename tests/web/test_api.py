@@ -115,6 +115,11 @@ class ListingTests(ApiCase):
         """Without a journal there are no consumer groups."""
         self.assertEqual(self.ask("GET /api/groups").value, {"groups": [], "next": None, "end": None})
 
+    def test_settingsAreForAdmins(self) -> None:
+        """The right to read does not show the settings."""
+        self.admitted = Admitted(None, Granted("read:api/settings"))
+        self.assertEqual(self.ask("GET /api/settings").code, 403)
+
     def test_settings(self) -> None:
         """Settings are told without what may be a secret."""
         answer = self.ask("GET /api/settings")

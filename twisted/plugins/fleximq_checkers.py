@@ -5,6 +5,7 @@ from fleximq.plugin import Checker
 _TOKEN = "fleximq.security.credentials.IToken"
 _PASSWORD = "fleximq.security.credentials.IPassword"
 _API_KEY = "fleximq.security.credentials.IApiKey"
+_SIGNATURE = "fleximq.security.credentials.ISignature"
 _CERTIFICATE = "fleximq.security.credentials.ICertificate"
 
 tokens = Checker(
@@ -17,7 +18,7 @@ tokens = Checker(
 
 jsonWebTokens = Checker(
     "jwt",
-    "secret=FILE | key=FILE | jwks=FILE, and issuer=, audience=, leeway=, principal=, roles=, permissions=",
+    "secret=FILE | key=FILE | jwks=FILE or URL | issuer=URL, and audience=, require=, revoked=, roles=, ...",
     "JSON Web Tokens: HS256 with a secret of random bytes, RS256 or ES256 with a public key, a certificate or a JWKS.",
     [_TOKEN],
     "fleximq.security.checkers.json_web_tokens.tokens",
@@ -37,6 +38,14 @@ apiKeys = Checker(
     "API keys, of which FILE holds the hashes; fleximq apikey makes them.",
     [_API_KEY],
     "fleximq.security.checkers.hashed_secrets.apiKeys",
+)
+
+publicKeys = Checker(
+    "publickeys",
+    "FILE",
+    "Signatures of the broker's challenge, by the public keys in FILE; fleximq keypair makes key pairs.",
+    [_SIGNATURE],
+    "fleximq.security.checkers.hashed_secrets.publicKeys",
 )
 
 certificates = Checker(

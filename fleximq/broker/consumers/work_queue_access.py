@@ -18,7 +18,7 @@ from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import InvalidTopic, NoCapacity
 from fleximq.interfaces import IJournal
-from fleximq.rights import EVERYTHING, Action
+from fleximq.rights import UNRESTRICTED, Action
 from fleximq.values.message import Message
 
 
@@ -125,7 +125,7 @@ class WorkQueueAccess:
         """
         if client is not None:
             client.consumed = self._journal.onDisk
-        restricted = client is not None and client.rights is not EVERYTHING
+        restricted = client is not None and client.rights not in UNRESTRICTED
         self.queues.acknowledge(id, partial(client.rights.may, Action.CONSUME) if client and restricted else None)
 
     def _expired(self, queue: WorkQueue) -> None:

@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from fleximq.broker.authorization import permit
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Arguments, IBrokerView, Path, array, journalOf, listing, number, page, text
 from fleximq.errors import BadRequest
+from fleximq.rights import Action
 from fleximq.values.records import StoredBatch
 from fleximq.values.state_records import MAX_GROUP_NAME_BYTES, MAX_GROUPS, GroupProgress
 
@@ -24,12 +26,16 @@ def lag(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answ
     ``groups`` are maps with ``group``, ``journal`` and ``next``, the offset before which the group has finished;
     optionally ``lost``, how many records it had to skip (default: as in the last report), and ``time``, milliseconds
     since 1970 (default: now).
+
+    :raises NotPermitted: the client may not report the progress of one of the groups; then none was taken.
     """
     journal = journalOf(broker)
     words = array(arguments, "groups")
     if len(words) > MAX_GROUPS:
         raise BadRequest(f"'groups' may be at most {MAX_GROUPS}")
     checked = [_word(broker, word) for word in words]
+    for _, word in checked:
+        permit(client, Action.PROGRESS, word.group)
     mine = [word for id, word in checked if id == journal.id]
     broker.groups.reached(mine)
     answer({"journal": journal.id, "taken": len(mine)})

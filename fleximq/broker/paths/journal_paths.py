@@ -15,7 +15,7 @@ from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Arguments, IBrokerView, Path, array, journalOf, number, page, text
 from fleximq.errors import BadRequest, BrokerError, Conflict, NoCapacity, NotKept, NotPermitted
 from fleximq.limits import HEADER_BYTES, MEBIBYTE
-from fleximq.rights import EVERYTHING, Action
+from fleximq.rights import UNRESTRICTED, Action
 from fleximq.values.message import Content, Message
 from fleximq.values.records import CONTENTS, PublishedRun, Run, TopicBounds, contentOf
 
@@ -101,7 +101,7 @@ def read(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, ans
 
 def _permitAll(broker: IBrokerView, client: ConnectedClient) -> None:
     """Check that a client may read the whole journal."""
-    if client.rights is EVERYTHING:
+    if client.rights in UNRESTRICTED:
         return
     own = (name for name in broker.journal.bounds() if name.startswith("$"))
     if not client.rights.mayAll(Action.SUBSCRIBE) or not all(permits(client, Action.SUBSCRIBE, name) for name in own):
@@ -200,7 +200,7 @@ JOURNAL_PATHS: dict[str, Path] = {
 def _permitStaged(broker: IBrokerView, client: ConnectedClient, query: str, batch: int) -> None:
     """Check that a client may publish all staged records of a batch, whichever client staged them."""
     journal = journalOf(broker)
-    if client.rights is not EVERYTHING:
+    if client.rights not in UNRESTRICTED:
         for name in journal.stagedTopics(query, batch):
             permit(client, Action.PUBLISH, name)
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from fleximq.broker.authorization import permit, sees
+from fleximq.broker.authorization import permitPath, sees
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Arguments, IBrokerView, Path, listing, page
-from fleximq.broker.paths.group_paths import GROUP_PATHS
+from fleximq.broker.paths.group_paths import GROUP_PATHS, lag
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, commit, stage
 from fleximq.broker.paths.rows import clientRow, overview, topicRow
 from fleximq.errors import BadRequest, NotFound
@@ -54,6 +54,11 @@ def reload(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -
     return broker.reload()
 
 
+def _operate(act: str) -> Path:
+    """Return a path that performs an operator's act: ``kick``, ``ban``, ``unban``, or ``bans`` for a list."""
+    return _atOnce(lambda broker, client, arguments: broker.operate(act, arguments, client.principal or client.name))
+
+
 def _atOnce(tell: Callable[[IBrokerView, ConnectedClient, Arguments], Any]) -> Path:
     """Return a path that answers with the function's result."""
     return lambda broker, client, arguments, answer: answer(tell(broker, client, arguments))
@@ -64,13 +69,19 @@ PATHS: dict[str, Path] = {
     "/broker/clients": _atOnce(clients),
     "/broker/topics": _atOnce(topics),
     "/broker/reload": _atOnce(reload),
+    **{f"/broker/{act}": _operate(act) for act in ("kick", "ban", "unban", "bans")},
     **JOURNAL_PATHS,
     **GROUP_PATHS,
 }
 
 
-#: Paths that affect other clients; they need the right to ``admin``.
-CHANGING = frozenset({"/broker/reload", "/journal/reopen", "/pipeline/forget"})
+#: Paths that affect other clients, and the list of bans; they need the right to ``admin``.
+CHANGING = frozenset(
+    {
+        "/broker/reload", "/broker/kick", "/broker/ban", "/broker/unban", "/broker/bans", "/journal/reopen",
+        "/pipeline/forget",
+    }
+)  # fmt: skip
 
 
 def find(client: ConnectedClient, path: str) -> Path:
@@ -82,7 +93,8 @@ def find(client: ConnectedClient, path: str) -> Path:
     tell = PATHS.get(path)
     if tell is None:
         raise NotFound(f"the broker has no path {path!r}")
-    permit(client, Action.ADMIN if path in CHANGING else Action.READ, path)
+    if tell is not lag:  # it needs ``progress`` for each group
+        permitPath(client, Action.ADMIN if path in CHANGING else Action.READ, path)
     return tell
 
 

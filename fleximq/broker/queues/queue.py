@@ -245,7 +245,9 @@ class Queue:
     def _withIds(self, naming: Callable[[Message], Message], messages: list[Message]) -> list[Message]:
         """Set the ids of messages, which add to their cost; messages dropped earlier never need one."""
         named = [naming(message) for message in messages]
-        self.size += cost(named) - cost(messages)
+        for before, after in zip(messages, named, strict=True):
+            if after is not before:
+                self.size += costOf(after) - costOf(before)
         return named
 
     def acknowledge(self, tag: int) -> bool:

@@ -13,7 +13,7 @@ from fleximq.broker.topics.names import checkName, isPattern
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import SubscriptionFailed
 from fleximq.interfaces import IRights, ISubscriber
-from fleximq.rights import EVERYTHING, Action
+from fleximq.rights import UNRESTRICTED, Action
 
 
 class ClientSubscriptions:
@@ -77,13 +77,13 @@ class ClientSubscriptions:
             self._topics.unsubscribe(subscription.subscriber, name)
         else:
             self._topics.unsubscribePattern(subscription.subscriber, name)
-        if client.rights is not EVERYTHING:
+        if client.rights not in UNRESTRICTED:
             self._topics.free(subscription.subscriber)
         self._replays.drop(client, name)
 
     def changeRights(self, client: ConnectedClient, rights: IRights) -> list[str]:
         """Change a client's rights, end the subscriptions that they do not permit, and return the names of these."""
-        if client.rights is not EVERYTHING:
+        if client.rights not in UNRESTRICTED:
             for each in client.subscriptions.values():
                 self._topics.free(each.subscriber)
         client.rights = rights
@@ -98,7 +98,7 @@ class ClientSubscriptions:
         return lost
 
     def _restrict(self, client: ConnectedClient, subscriber: ISubscriber) -> None:
-        if client.rights is not EVERYTHING:
+        if client.rights not in UNRESTRICTED:
             self._topics.restrict(subscriber, partial(client.rights.may, Action.SUBSCRIBE))
 
     def leave(self, client: ConnectedClient) -> None:

@@ -4,7 +4,6 @@
 """
 
 import csv
-import json
 import secrets
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -15,8 +14,9 @@ from fleximq.cli.bench.plan import Plan
 from fleximq.cli.bench.report import COLUMNS, figures, picture, row
 from fleximq.cli.bench.roles import STAMP_BYTES
 from fleximq.cli.bench.run import run
-from fleximq.cli.client_commands.broker_command import brokerCommand, out, progress, say
+from fleximq.cli.client_commands.broker_command import brokerCommand, progress
 from fleximq.cli.client_commands.broker_options import Address, count, rate, seconds
+from fleximq.cli.output import outJson, say
 from fleximq.errors import SettingError
 from fleximq.limits import MEBIBYTE
 
@@ -79,7 +79,7 @@ def _run(arguments: Namespace, address: Address) -> int:
     if arguments.csv:
         _append(Path(arguments.csv), row(found))
     if arguments.json:
-        out(json.dumps(found).encode() + b"\n")
+        outJson(found)
     else:
         from rich.console import Console
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from fleximq.cli.client_commands.broker_options import Address, addOptions, addressOf
 from fleximq.cli.command import Command
+from fleximq.cli.output import say
 from fleximq.client.errors import ClientError
 from fleximq.errors import SettingError
 
@@ -22,26 +23,16 @@ def brokerCommand(name: str, words: str, prepare: Callable[[ArgumentParser], obj
         prepare(parser)
         addOptions(parser)
 
-    return Command(name, words, prepared, lambda arguments: _run(work, arguments))
+    return Command(name, words, prepared, lambda arguments: runWith(work, arguments))
 
 
-def _run(work: Work, arguments: Namespace) -> int:
+def runWith(work: Work, arguments: Namespace) -> int:
+    """Run the work of a command with the broker selected by its options; returns the exit code."""
     try:
         return work(arguments, addressOf(arguments))
     except (ClientError, SettingError, TimeoutError) as error:
-        print(f"fleximq: {error}", file=sys.stderr)
+        say(f"fleximq: {error}")
         return 1
-
-
-def out(data: bytes) -> None:
-    """Write to standard output and flush, since the reader may wait for it."""
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
-
-
-def say(sentence: str) -> None:
-    """Print a message that is not a result, to standard error."""
-    print(sentence, file=sys.stderr, flush=True)
 
 
 class PublishRate:

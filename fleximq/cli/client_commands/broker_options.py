@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from fleximq.client.backoff import Backoff
 from fleximq.client.blocking import Client, connect
-from fleximq.client.settings import BACKOFF, MESSAGEPACK, Codec, Tls
+from fleximq.client.settings import BACKOFF, MESSAGEPACK, PRIVATE_KEY, Codec, Tls
 from fleximq.errors import SettingError
 
 Number = TypeVar("Number", int, float)
@@ -48,7 +48,7 @@ seconds = positive(float, "number of seconds over 0")
 #: The URL without options, environment and profiles.
 DEFAULT_URL = "tcp://localhost:7890"
 #: The keys of a profile; all values are texts.
-KEYS = ("url", "token", "user", "password", "api-key", "tls-authority", "tls-certificate", "tls-key")
+KEYS = ("url", "token", "user", "password", "api-key", "private-key", "tls-authority", "tls-certificate", "tls-key")
 _DEFAULT = "default"
 
 
@@ -91,6 +91,9 @@ def addOptions(parser: ArgumentParser) -> None:
         "--user", metavar="NAME", help="authenticate with this name and the password in FLEXIMQ_PASSWORD"
     )
     group.add_argument("--api-key", metavar="KEY", help="authenticate with this API key, or that in FLEXIMQ_API_KEY")
+    group.add_argument(
+        "--private-key", metavar="KEY", help="sign with this key of fleximq keypair, or that in FLEXIMQ_PRIVATE_KEY"
+    )
     group.add_argument("--tls-authority", metavar="FILE", help="trust the certificates in this PEM file only")
     group.add_argument("--tls-certificate", metavar="FILE", help="the client's certificate for TLS")
     group.add_argument("--tls-key", metavar="FILE", help="its private key, if it is not in the same file")
@@ -113,6 +116,7 @@ def addressOf(arguments: Namespace, environment: Mapping[str, str] = os.environ)
             ("user", arguments.user),
             ("password", environment.get("FLEXIMQ_PASSWORD")),
             ("api-key", arguments.api_key or environment.get("FLEXIMQ_API_KEY")),
+            ("private-key", arguments.private_key or environment.get("FLEXIMQ_PRIVATE_KEY")),
             ("tls-authority", arguments.tls_authority),
             ("tls-certificate", arguments.tls_certificate),
             ("tls-key", arguments.tls_key),
@@ -173,6 +177,8 @@ def _profileFor(arguments: Namespace, environment: Mapping[str, str]) -> dict[st
 
 def _credentials(arguments: Namespace, said: Mapping[str, str]) -> dict[str, str] | None:
     """Return the credentials; options take precedence."""
+    if arguments.private_key:
+        return {"type": PRIVATE_KEY, PRIVATE_KEY: arguments.private_key}
     if (arguments.user or not (arguments.token or arguments.api_key)) and "user" in said:
         if "password" not in said:
             raise SettingError(f"there is no password for {said['user']}: put it into FLEXIMQ_PASSWORD or a profile")
@@ -181,4 +187,6 @@ def _credentials(arguments: Namespace, said: Mapping[str, str]) -> dict[str, str
         return {"type": "token", "token": said["token"]}
     if "api-key" in said:
         return {"type": "api_key", "api_key": said["api-key"]}
+    if "private-key" in said:
+        return {"type": PRIVATE_KEY, PRIVATE_KEY: said["private-key"]}
     return None

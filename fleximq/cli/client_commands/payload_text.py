@@ -8,6 +8,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from typing import Any
 
+from fleximq.cli.output import addRawOption
 from fleximq.client.events import Delivery
 from fleximq.errors import SettingError
 from fleximq.values.message import Content, Message
@@ -35,6 +36,7 @@ def addOutputOptions(parser: ArgumentParser) -> None:
         help="the format of values; raw writes their bytes without separators [text]",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object per line, with all fields")
+    addRawOption(parser)
 
 
 def parserOf(name: str) -> Callable[[bytes], Any]:

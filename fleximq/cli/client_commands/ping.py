@@ -1,12 +1,12 @@
 """``fleximq ping``: measures the round-trip time to a broker."""
 
-import json
 import statistics
 import time
 from argparse import ArgumentParser, Namespace
 
-from fleximq.cli.client_commands.broker_command import brokerCommand, out
+from fleximq.cli.client_commands.broker_command import brokerCommand
 from fleximq.cli.client_commands.broker_options import Address, count, seconds
+from fleximq.cli.output import out, outJson
 
 
 def _prepare(parser: ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def _run(arguments: Namespace, address: Address) -> int:
     least, middle, most = min(took), statistics.median(took), max(took)
     if arguments.json:
         found = {"min": round(least, 3), "median": round(middle, 3), "max": round(most, 3)}
-        out(json.dumps({"url": address.url, "count": len(took), **found}).encode() + b"\n")
+        outJson({"url": address.url, "count": len(took), **found})
     elif len(took) > 1:
         out(f"{len(took)} answers: {least:.3f} / {middle:.3f} / {most:.3f} ms (min / median / max)\n".encode())
     return 0

@@ -1,6 +1,5 @@
 """``fleximq pub TOPIC [VALUE]``: publishes a value, the lines of standard input, or a file."""
 
-import json
 import sys
 import time
 from argparse import ArgumentParser, Namespace
@@ -8,9 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fleximq.cli.client_commands.broker_command import PublishRate, brokerCommand, out, progress, say
+from fleximq.cli.client_commands.broker_command import PublishRate, brokerCommand, progress
 from fleximq.cli.client_commands.broker_options import Address, count, rate
 from fleximq.cli.client_commands.payload_text import addInputOption, argumentValue, parserOf
+from fleximq.cli.output import outJson, say
 from fleximq.client.blocking import Client
 from fleximq.errors import SettingError
 
@@ -50,7 +50,7 @@ def _run(arguments: Namespace, address: Address) -> int:
         client.flush()
     took = time.monotonic() - begun
     if arguments.json:
-        out(json.dumps({"published": done, "topic": arguments.topic, "seconds": round(took, 6)}).encode() + b"\n")
+        outJson({"published": done, "topic": arguments.topic, "seconds": round(took, 6)})
     elif not arguments.quiet:
         say(f"published {done} to {arguments.topic} in {took:.3f} s")
     return 0

@@ -3,14 +3,14 @@
 ``fleximq notify CLIENT PATH [VALUE]``: sends a notification, which has no answer.
 """
 
-import json
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from typing import Any
 
-from fleximq.cli.client_commands.broker_command import brokerCommand, out
+from fleximq.cli.client_commands.broker_command import brokerCommand
 from fleximq.cli.client_commands.broker_options import Address
 from fleximq.cli.client_commands.payload_text import addInputOption, addOutputOptions, argumentValue, asJson, formatted
+from fleximq.cli.output import out, outJson
 from fleximq.client.blocking import Client
 from fleximq.client.payloads import packed
 from fleximq.client.protocol.conversation import BROKER
@@ -46,9 +46,9 @@ def _runReq(arguments: Namespace, address: Address) -> int:
         took = time.perf_counter() - begun
     if arguments.json:
         found = {"client": arguments.client, "path": arguments.path, "value": asJson(answer), "seconds": round(took, 6)}
-        out(json.dumps(found, ensure_ascii=False).encode() + b"\n")
+        outJson(found)
     else:
-        out(formatted(answer, arguments.format))
+        out(formatted(answer, arguments.format), arguments.raw)
     return 0
 
 
@@ -83,11 +83,7 @@ def _runNotify(arguments: Namespace, address: Address) -> int:
         if toAll:
             client.broadcast(value)
         else:
-            targets = [clientId(each) for each in arguments.client.split(",")]
-            try:
-                client.notify(targets, arguments.path, value)
-            except ValueError as error:
-                raise SettingError(str(error)) from None
+            client.notify([clientId(each) for each in arguments.client.split(",")], arguments.path, value)
         client.flush()
     return 0
 

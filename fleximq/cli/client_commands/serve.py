@@ -5,16 +5,16 @@ The command gets the request's value as text on standard input, and path and sen
 and the last line of its standard error.
 """
 
-import json
 import os
 import subprocess
 import threading
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from fleximq.cli.client_commands.broker_command import brokerCommand, out, say
+from fleximq.cli.client_commands.broker_command import brokerCommand
 from fleximq.cli.client_commands.broker_options import Address, count, seconds
 from fleximq.cli.client_commands.payload_text import addInputOption, formatted, parserOf
+from fleximq.cli.output import outJson, say
 from fleximq.client.blocking.shared_connection import SIGNAL_SECONDS
 from fleximq.client.errors import Answered
 from fleximq.client.events import Request
@@ -79,7 +79,7 @@ class CommandService:
     def _tell(self, request: Request, status: Status) -> None:
         if self._arguments.json:
             found = {"path": request.path, "sender": request.sender, "status": int(status)}
-            out(json.dumps(found).encode() + b"\n")
+            outJson(found)
         elif status is not Status.OK:
             say(f"a request of client {request.sender} was answered with {int(status)}")
 

@@ -12,9 +12,10 @@ from contextlib import ExitStack
 from datetime import datetime
 from typing import Any
 
-from fleximq.cli.client_commands.broker_command import brokerCommand, out
+from fleximq.cli.client_commands.broker_command import brokerCommand
 from fleximq.cli.client_commands.broker_options import Address, count, seconds
 from fleximq.cli.client_commands.payload_text import addOutputOptions, asJson, deliveryAsJson, formatted
+from fleximq.cli.output import addRawOption, out, outJson
 from fleximq.client.blocking import Client, Subscription
 from fleximq.client.blocking.client import Start
 from fleximq.client.events import Delivery
@@ -26,6 +27,7 @@ JOINED, LEFT, CREATED = "$sys/clients/joined", "$sys/clients/left", "$sys/topics
 def _prepareTail(parser: ArgumentParser) -> None:
     parser.add_argument("--count", metavar="N", type=count, help="end after this many events")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    addRawOption(parser)
 
 
 def _runTail(arguments: Namespace, address: Address) -> int:
@@ -36,9 +38,9 @@ def _runTail(arguments: Namespace, address: Address) -> int:
             value = asJson(event.payload)
             if arguments.json:
                 found = {"time": now.isoformat(timespec="milliseconds"), "event": event.topic, "value": value}
-                out(json.dumps(found, ensure_ascii=False).encode() + b"\n")
+                outJson(found)
             else:
-                out(f"{now:%H:%M:%S} {sentence(event.topic, value)}\n".encode())
+                out(f"{now:%H:%M:%S} {sentence(event.topic, value)}\n".encode(), arguments.raw, lines=False)
             told += 1
             if told == arguments.count:
                 break
@@ -87,10 +89,10 @@ def _runSub(arguments: Namespace, address: Address) -> int:
         client = stack.enter_context(address.connect())
         for delivery in _deliveries(client, stack, arguments):
             if arguments.json:
-                out(json.dumps(deliveryAsJson(delivery), ensure_ascii=False).encode() + b"\n")
+                outJson(deliveryAsJson(delivery))
             else:
                 title = f"{delivery.topic}: ".encode() if titled and arguments.format != "raw" else b""
-                out(title + formatted(delivery.payload, arguments.format))
+                out(title + formatted(delivery.payload, arguments.format), arguments.raw, lines=not title)
             shownSoFar += 1
             if shownSoFar == arguments.count:
                 break

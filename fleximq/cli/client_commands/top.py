@@ -1,15 +1,16 @@
 """``fleximq top``: a live table of a broker's clients, topics and rates."""
 
-import json
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from fleximq.cli.client_commands.broker_command import brokerCommand, out
+from fleximq.cli.client_commands.broker_command import brokerCommand
 from fleximq.cli.client_commands.broker_options import Address, count, seconds
+from fleximq.cli.output import outJson
 from fleximq.client.blocking import Client
 from fleximq.errors import SettingError
+from fleximq.values.printable import printable
 
 #: Clients and topics in one request.
 _PAGE = 1000
@@ -90,16 +91,20 @@ def screen(found: Mapping[str, Any], url: str) -> Any:
     for row in found["busiest"]:
         queued = "" if row["queued"] is None else f"{row['queued']:,}"
         topics.add_row(
-            Text(row["topic"]), f"{row['rate']:,.0f}", f"{row['published']:,}", f"{row['subscribers']:,}", queued
+            Text(printable(row["topic"])),
+            f"{row['rate']:,.0f}",
+            f"{row['published']:,}",
+            f"{row['subscribers']:,}",
+            queued,
         )
     clients = _table("Client", ("id", "dialect", "principal", "from", "connected", "subscriptions"))
     for row in found["connected"]:
         clients.add_row(
-            Text(row["name"]),
+            Text(printable(row["name"])),
             str(row["client_id"]),
             row["dialect"],
-            Text(row["principal"] or ""),
-            Text(row["address"]),
+            Text(printable(row["principal"] or "")),
+            Text(printable(row["address"])),
             f"{row['connected']:,.0f} s",
             f"{row['subscriptions']:,}",
         )
@@ -134,7 +139,7 @@ def _run(arguments: Namespace, address: Address) -> int:
         found = _looks(client, arguments, address.timeout)
         if arguments.json:
             for each in found:
-                out(json.dumps(each, ensure_ascii=False).encode() + b"\n")
+                outJson(each)
         else:
             _draw(found, address.url)
     return 0

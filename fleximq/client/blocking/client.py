@@ -27,7 +27,7 @@ from fleximq.client.settings import (
     Tls,
     Watcher,
 )
-from fleximq.client.wrapper import BlockingClient, called, waiting
+from fleximq.client.wrapper import BlockingClient, called, returning, waiting
 from fleximq.values.urls import Url
 
 __all__ = ["Client", "Start", "Subscription", "connect"]
@@ -97,6 +97,6 @@ class Client(BlockingClient[ThreadClient]):
     request = waiting(ThreadClient.request)
     ask = waiting(ThreadClient.ask)
     ask_packed = waiting(ThreadClient.ask_packed)
-    subscribe = waiting(ThreadClient.subscribe)
-    notifications = called(ThreadClient.notifications)
+    subscribe = returning("Subscription[Delivery]", waiting(ThreadClient.subscribe))
+    notifications = returning("Subscription[Notification]", called(ThreadClient.notifications))
     serve = called(ThreadClient.serve)

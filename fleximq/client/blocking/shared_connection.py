@@ -1,7 +1,7 @@
 """One connection shared by several threads: complete messages are sent, and a waiting thread reads for all.
 
-There are two locks. The sending thread holds ``_sending`` from the first to the last byte of a message. ``_changed``
-guards everything else and is never held during a wait. A thread that holds ``_changed`` never acquires ``_sending``.
+There are two locks. The sending thread holds ``_sending`` from the first to the last byte of a message. ``lock``
+guards everything else and is never held during a wait. A thread that holds ``lock`` never acquires ``_sending``.
 """
 
 import math
@@ -113,6 +113,7 @@ class SharedConnection:
         self._isFull = isFull
         self._sending = threading.Lock()
         self.lock = threading.RLock()
+        # `with self.lock`, not `with self._changed`: Control-C between two steps of the latter would leave it locked.
         self._changed = threading.Condition(self.lock)
         #: Which thread reads; 0: none.
         self._reader = 0
@@ -150,7 +151,7 @@ class SharedConnection:
         :raises ConnectionLost: this was closed meanwhile; the new connection is closed, too.
         """
         with self._sending:
-            with self._changed:
+            with self.lock:
                 while self._reader:
                     self._changed.wait()
                 if self._state is WireState.CLOSED:
@@ -201,7 +202,7 @@ class SharedConnection:
 
     def fail(self, lost: ConnectionLost) -> None:
         """End the connection for this reason."""
-        with self._changed:
+        with self.lock:
             self._endWith(lost)
 
     def waitFor(self, ready: Callable[[], T], timeout: float | None, needed: bool = True) -> T:
@@ -218,7 +219,7 @@ class SharedConnection:
         while True:
             reads = False
             try:
-                with self._changed:
+                with self.lock:
                     found = ready()
                     if found:
                         return found
@@ -249,7 +250,7 @@ class SharedConnection:
 
     def close(self) -> None:
         """End the connection for good; waiting threads raise the reason."""
-        with self._changed:
+        with self.lock:
             if self.lost is None and isinstance(self._socket, ssl.SSLSocket):
                 with suppress(OSError):
                     self._socket.unwrap()  # sends the end of TLS, without which the broker assumes a lost connection
@@ -259,7 +260,7 @@ class SharedConnection:
             # The number of a closed descriptor may be reused at once. An interrupted thread may still be the reader.
             while self._reader not in (0, threading.get_ident()):
                 self._changed.wait()
-        with self._sending, self._changed:
+        with self._sending, self.lock:
             if self._socket is not None:
                 self._socket.close()
                 self._socket = None
@@ -286,7 +287,7 @@ class SharedConnection:
         )
 
     def _readOnce(self) -> None:
-        with self._changed:
+        with self.lock:
             self._reader = 0
             try:
                 self._readAvailable()
@@ -297,7 +298,7 @@ class SharedConnection:
 
     def _readIfIdle(self) -> None:
         """Read available bytes if no other thread reads."""
-        with self._changed:
+        with self.lock:
             if not self._reader and not self._isFull():
                 self._readAvailable()
                 self._changed.notify_all()
@@ -363,14 +364,14 @@ class SharedConnection:
         view = memoryview(data)
         try:
             while view:
-                with self._changed:
+                with self.lock:
                     self._check()
                     sent = self._sendSome(view)
                 view = view[sent:]
                 if not sent:
                     self._waitToSend()
         except BaseException:
-            with self._changed:
+            with self.lock:
                 self._end("sending was interrupted")
             raise
 
@@ -388,11 +389,11 @@ class SharedConnection:
 
     def _waitToSend(self) -> None:
         """Wait until more can be sent; read meanwhile, since the broker may wait as well."""
-        with self._changed:
+        with self.lock:
             reads = not self._reader
         assert self._poll is not None
         if self._poll.toSend(reads, _SEND_CHECK_MILLISECONDS):
-            with self._changed:
+            with self.lock:
                 if not self._reader:
                     self._readAvailable()
                     self._changed.notify_all()
@@ -402,7 +403,7 @@ class SharedConnection:
         if not self._sending.acquire(blocking=False):
             return
         try:
-            with self._changed:
+            with self.lock:
                 while self._pendingOutput and self.lost is None:
                     first = self._pendingOutput[0]
                     sent = self._sendSome(first)

@@ -2,14 +2,13 @@
 
 from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import update_wrapper
-from inspect import signature
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from twisted.internet.defer import Deferred
 
 from fleximq.client.contexts import AsyncClosedOnExit, MessageIterator
-from fleximq.client.wrapper import ClientWrapper, InnerClient, Wrapper, returning
+from fleximq.client.wrapper import ClientWrapper, InnerClient, Wrapper, resultOf, returning
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,8 +26,7 @@ def fired(
     def call(self: Any, /, *arguments: P.args, **more: P.kwargs) -> "Deferred[T]":
         return Deferred.fromCoroutine(getattr(self._inner, name)(*arguments, **more))
 
-    result = signature(method).return_annotation
-    return returning(f"Deferred[{getattr(result, '__name__', result)}]", update_wrapper(call, method))
+    return returning(f"Deferred[{resultOf(method)}]", update_wrapper(call, method))
 
 
 def firedWrapping(

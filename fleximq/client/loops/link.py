@@ -82,7 +82,7 @@ class LoopLink(Reconnecting):
         """Enter CLOSED."""
 
     def _tasks(self) -> Iterable[Cancellable]:
-        """Return what else must be cancelled at the end."""
+        """Return further tasks to cancel at the end."""
         return ()
 
     # -- the connection ----------------------------------------------------------------------------

@@ -20,7 +20,8 @@ from fleximq.client.events import (
     Reply,
     Request,
 )
-from fleximq.client.payloads import errorText, unpacked
+from fleximq.client.payloads import challengeIn, errorText, unpacked
+from fleximq.client.settings import PRIVATE_KEY
 from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE
 from fleximq.status import Status
 from fleximq.values.urls import USUAL_PORTS, Url
@@ -58,6 +59,7 @@ class Conversation:
         # The broker adds offsets and ids to headers that may already have the maximum length.
         self._scanner = FlexiScanner(limit, header=limit)
         self._heads: dict[str, bytes] = {}
+        self._signedJoin: Callable[[str], bytes] | None = None
 
     # -- what is said ------------------------------------------------------------------------------
 
@@ -72,10 +74,19 @@ class Conversation:
     def join(self, credentials: Mapping[str, str] | None = None, name: str | None = None) -> bytes:
         """Return a JOIN.
 
-        :param credentials: the map of the FlexiMQ document, section 5.2, e.g. ``{"type": "token", "token": ...}``.
+        :param credentials: the map of the FlexiMQ document, section 5.2, e.g. ``{"type": "token", "token": ...}``. A
+            private key signs a challenge of the broker in a second JOIN.
         """
         fields: dict[str, Any] = {"client_name": name} if name else {}
-        if credentials:
+        if credentials and credentials.get("type") == PRIVATE_KEY:
+            from fleximq.values.key_pairs import publicKeyOf, sign  # cryptography loads slowly
+
+            key = credentials[PRIVATE_KEY]
+            auth = fields["auth"] = {"type": "public_key", "public_key": publicKeyOf(key)}
+            self._signedJoin = lambda challenge: encodeMessage(
+                MessageType.JOIN, 0, fields | {"auth": auth | {"signature": sign(key, challenge)}}
+            )
+        elif credentials:
             fields["auth"] = dict(credentials)
         return encodeMessage(MessageType.JOIN, 0, fields) if fields else encodeFrame(MessageType.JOIN, 0)
 
@@ -196,9 +207,14 @@ class Conversation:
             return Pinged(stamp) if kind == MessageType.PING else Ponged(stamp)
         return None
 
-    def _welcome(self, sender: int, header: Mapping[str, Any], payload: bytes) -> Event:
-        """Return the event for the answer to the JOIN."""
+    def _welcome(self, sender: int, header: Mapping[str, Any], payload: bytes) -> Event | None:
+        """Return the event for the answer to the JOIN; None for a challenge."""
         if reportsError(header):
+            challenge = None if self._signedJoin is None else challengeIn(payload)
+            if self._signedJoin is not None and challenge is not None:
+                self.due.append(self.framed(self._signedJoin(challenge)))
+                self._signedJoin = None
+                return None
             return _refusal(header, payload)
         self.id = sender
         self._heads.clear()

@@ -25,12 +25,12 @@ from fleximq.values.urls import Url
 
 T = TypeVar("T")
 #: The form's subscription to deliveries ..
-S = TypeVar("S")
+Deliveries = TypeVar("Deliveries")
 #: .. and to notifications.
-N = TypeVar("N")
+Notifications = TypeVar("Notifications")
 
 
-class Operations(Reconnecting, Generic[S, N]):
+class Operations(Reconnecting, Generic[Deliveries, Notifications]):
     """The operations of one client."""
 
     _clientState: ClientState
@@ -83,7 +83,7 @@ class Operations(Reconnecting, Generic[S, N]):
         """Return the value, or the result of an awaitable one."""
 
     def _wakeReaders(self) -> None:
-        """Let readers of subscriptions notice that these are closed; called under the lock."""
+        """Wake readers of subscriptions that were closed; called under the lock."""
 
     def _startServing(self) -> None:
         """Start to answer requests, of which the first path is now served."""
@@ -125,12 +125,7 @@ class Operations(Reconnecting, Generic[S, N]):
             await self._post(size, make)
 
     async def notify(self, targets: int | Sequence[int], path: str, value: object = None) -> None:
-        """Send a notification, which has no answer, to one or more clients.
-
-        :raises ValueError: there is no value, and the path does not begin with "/", so it is probably the value.
-        """
-        if value is None and not str(path).startswith("/"):
-            raise ValueError(f"{path!r} is not a path like '/news', and the value follows the path")
+        """Send a notification, which has no answer, to one or more clients; the value follows the path."""
         several = [targets] if isinstance(targets, int) else list(targets)
         payload = self._settings.codec.pack(value)
         await self._post(len(payload), lambda conversation: conversation.notification(several, path, payload))
@@ -173,7 +168,7 @@ class Operations(Reconnecting, Generic[S, N]):
             self._clientState.keepRefusals(refused)
         return took
 
-    async def subscribe(self, topic: str, from_: Start | None = None, timeout: float | None = TIMEOUT) -> S:
+    async def subscribe(self, topic: str, from_: Start | None = None, timeout: float | None = TIMEOUT) -> Deliveries:
         """Subscribe to a topic or pattern, and wait until the broker has confirmed it.
 
         Every matching subscription receives a delivery, including replayed ones that another subscription requested.
@@ -209,7 +204,7 @@ class Operations(Reconnecting, Generic[S, N]):
             self._clientState.confirmSubscription(made)
         return self._subscription(made.box)  # type: ignore[no-any-return]
 
-    def notifications(self) -> N:
+    def notifications(self) -> Notifications:
         """Return a subscription to the notifications and broadcasts that this client receives from now on."""
         with self._lock:
             box = self._clientState.inbox.openDirect()

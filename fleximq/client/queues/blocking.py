@@ -107,7 +107,7 @@ T = TypeVar("T")
 
 
 class _InThread(Wrapper[C]):
-    """A wrapper whose methods run in the loop's thread."""
+    """A wrapper with methods that run in the loop's thread."""
 
     def __init__(self, inner: C) -> None:
         super().__init__(inner)

@@ -9,11 +9,13 @@ A message inside a run costs 0.2 us from the read to the sockets of its subscrib
 2.8 us (``benchmarks/``).
 """
 
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any, ClassVar
 
+import msgpack
 from twisted.internet.interfaces import IAddress
 
 from fleximq.broker.topics.topic_table import DeliverCalls
@@ -34,7 +36,7 @@ from fleximq.errors import (
     NotImplementedByBroker,
     Unauthorized,
 )
-from fleximq.security.credentials import ApiKey, Password, Token
+from fleximq.security.credentials import ApiKey, Password, Signature, Token
 from fleximq.security.principal import Admitted
 from fleximq.status import Status
 from fleximq.wire.fleximq_array_header import isArrayHeader, withMapHeader
@@ -70,6 +72,7 @@ class FlexiSession(FlexiMessages):
         self._scanner = (FlexiScanner if self._strict else LayoutDetector)(context.settings.limits.message)
         self._layoutIsOpen = not self._strict
         self._omitsOk = False
+        self._challenge = ""
         self._pendingRuns: Iterator[Span] = iter(())
 
     @property
@@ -217,13 +220,25 @@ class FlexiSession(FlexiMessages):
         if client_id != 0:
             raise BadRequest("the client id of a JOIN must be 0")
         header = readHeader(MessageType.JOIN, envelope[FIXED_BYTES:])
-        credentials = credentialsIn(header.fields)
+        auth = header.fields.get("auth", {})
+        if auth.get("type") == "public_key" and "signature" not in auth:
+            self._sendChallenge(header)
+            return
+        credentials = credentialsIn(header.fields, self._challenge)
         joined = partial(self._joined, header)
         if credentials is None and self.admitted is not None:
             joined(self.admission.renewed(self.admitted))
         else:
             refused = partial(self._refused, envelope=envelope)
             self.admit(credentials or self.certificate(), joined, refused)
+
+    def _sendChallenge(self, header: Header) -> None:
+        """Ask for a second JOIN, with a signature; once on a connection."""
+        if self._challenge:
+            raise Unauthorized("this connection has got a challenge already")
+        self._challenge = secrets.token_urlsafe(32)
+        payload = msgpack.packb({"error": "sign the challenge in another JOIN", "challenge": self._challenge})
+        self._send(MessageType.REP, {"status": int(Status.UNAUTHORIZED)} | correlation(header.id), payload, sender=0)
 
     def _joined(self, header: Header, admitted: Admitted) -> None:
         self._me = self.letIn(admitted, peer=self)
@@ -240,8 +255,11 @@ class FlexiSession(FlexiMessages):
         self._scanner = FlexiScanner(self.context.settings.limits.message)
 
 
-def credentialsIn(fields: Mapping[Any, Any]) -> Token | Password | ApiKey | None:
-    """Return the credentials in a checked JOIN (FlexiMQ document 5.2), None without any."""
+def credentialsIn(fields: Mapping[Any, Any], challenge: str) -> Token | Password | ApiKey | Signature | None:
+    """Return the credentials in a checked JOIN (FlexiMQ document 5.2), None without any.
+
+    :param challenge: the challenge that this connection was sent, "" without one.
+    """
     auth = fields.get("auth")
     if auth is None:
         return None
@@ -249,6 +267,8 @@ def credentialsIn(fields: Mapping[Any, Any]) -> Token | Password | ApiKey | None
         return Token(auth["token"])
     if auth["type"] == "basic":
         return Password(auth["username"], auth["password"])
+    if auth["type"] == "public_key":
+        return Signature(auth["public_key"], challenge, auth["signature"])
     return ApiKey(auth["api_key"])
 
 

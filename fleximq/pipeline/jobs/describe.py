@@ -4,7 +4,6 @@ groups.
 It reads the journals once, without Spark.
 """
 
-import json
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fleximq.pipeline.command.job import Job, addSource, lowered, option, sourceOptions
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import PipelineError
+from fleximq.values.printable import jsonLine
 
 if TYPE_CHECKING:
     from fleximq.pipeline.files.selection import Selection
@@ -45,8 +45,7 @@ def _run(arguments: Namespace, run: JobRun) -> None:
     if arguments.lake is not None:
         facts["tables"] = list(_tables(os.path.abspath(os.path.expanduser(arguments.lake))))
     if arguments.format == "json":
-        json.dump(facts, run.out, ensure_ascii=False, indent=2)
-        run.out.write("\n")
+        run.out.write(jsonLine(facts, indent=2) + "\n")
     else:
         _write(facts, run)
 

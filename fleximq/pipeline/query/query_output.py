@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 
+from fleximq.values.printable import jsonLine, printable
 from fleximq.wire.messagepack_json import toJson
 
 FORMATS = ("table", "csv", "json")
@@ -136,8 +137,7 @@ def _cell(value: Any) -> str:
 def _json(table: pa.Table, out: TextIO) -> None:
     names = table.schema.names
     for row in _rows(table):
-        json.dump(dict(zip(names, map(_exact, row), strict=True)), out, ensure_ascii=False, separators=(",", ":"))
-        out.write("\n")
+        out.write(jsonLine(dict(zip(names, map(_exact, row), strict=True)), (",", ":")) + "\n")
 
 
 def _csv(table: pa.Table, out: TextIO) -> None:
@@ -145,7 +145,8 @@ def _csv(table: pa.Table, out: TextIO) -> None:
     nothing = csv.writer(out, lineterminator="\n")
     nothing.writerow(table.schema.names)
     for row in _rows(table):
-        out.write(",".join("" if value is None else _quoted(_cell(value)) for value in row) + "\n")
+        line = ",".join("" if value is None else _quoted(_cell(value)) for value in row) + "\n"
+        out.write(printable(line, lines=True) if out.isatty() else line)
 
 
 def _quoted(text: str) -> str:

@@ -23,13 +23,13 @@ from fleximq.security.authentication.checker_interfaces import (
     IVouching,
 )
 from fleximq.security.authentication.fair_queue import FairQueue
-from fleximq.security.credentials import IApiKey, ICertificate, IPassword, IToken, Password
+from fleximq.security.credentials import IApiKey, ICertificate, IPassword, ISignature, IToken, Password
 from fleximq.security.principal import IPrincipal, Principal, isName
 
 _log = Logger("fleximq.security.way.Way")
 
 #: The credentials that clients can send; the last is the form of a password that Twisted's own checkers accept.
-CREDENTIAL_KINDS = (IToken, IPassword, IApiKey, ICertificate, IUsernamePassword)
+CREDENTIAL_KINDS = (IToken, IPassword, IApiKey, ISignature, ICertificate, IUsernamePassword)
 #: Concurrent checks of a checker that sets no limit.
 AT_ONCE = 4
 
@@ -37,17 +37,20 @@ AT_ONCE = 4
 class AuthenticationMethod:
     """A checker, called within its limits.
 
-    :param scheme: the name that selected it; recorded in each principal that it returns.
+    :param scheme: the name that selected it; recorded with the prefix in each principal that it returns.
+    :param prefix: put before the names of its principals.
     :raises SettingError: it checks no kind of credentials that clients can send.
     """
 
-    def __init__(self, scheme: str, checker: ICredentialsChecker) -> None:
+    def __init__(self, scheme: str, checker: ICredentialsChecker, prefix: str = "") -> None:
         self.scheme = scheme
+        self.prefix = prefix
+        self.origin = f"{scheme},prefix={prefix}" if prefix else scheme
         self.checker = checker
         self._interfaces: tuple[Any, ...] = tuple(checker.credentialInterfaces)
         if not any(shown.isOrExtends(each) for shown in CREDENTIAL_KINDS for each in self._interfaces):
             raise SettingError(f"auth {scheme} checks nothing that a client of this broker can show")
-        self._portal = Portal(_Realm(scheme), [checker])
+        self._portal = Portal(_Realm(self._named), [checker])
         unguessable = IUnguessable.providedBy(checker)
         self._line = None if unguessable else FairQueue(checker.atOnce if IManyAtOnce.providedBy(checker) else AT_ONCE)
 
@@ -75,7 +78,7 @@ class AuthenticationMethod:
         if not IRemembering.providedBy(self.checker):
             return None
         found: Principal | None = self.checker.remembered(credentials)
-        return None if found is None else replace(found, scheme=self.scheme)
+        return None if found is None else self._named(found)
 
     async def ask(self, credentials: Any, place: Hashable) -> Principal | None:
         """Return the principal of these credentials, None if they are wrong.
@@ -103,8 +106,12 @@ class AuthenticationMethod:
         """
         if not IVouching.providedBy(self.checker):
             return principal
-        found: Principal | None = self.checker.vouch(principal)
-        return None if found is None else replace(found, scheme=self.scheme)
+        own = replace(principal, name=principal.name.removeprefix(self.prefix))
+        found: Principal | None = self.checker.vouch(own)
+        return None if found is None else self._named(found)
+
+    def _named(self, principal: Principal) -> Principal:
+        return replace(principal, name=self.prefix + principal.name, scheme=self.origin)
 
     def _spelled(self, credentials: Any) -> Any:
         """Return the credentials in a form that the checker accepts, None if it accepts none."""
@@ -121,14 +128,15 @@ class AuthenticationMethod:
 class _Realm:
     """Turns the results of a checker into principals."""
 
-    def __init__(self, scheme: str) -> None:
-        self._scheme = scheme
+    def __init__(self, named: Callable[[Principal], Principal]) -> None:
+        self._named = named
 
     def requestAvatar(self, avatarId: Any, mind: object, *interfaces: Any) -> tuple[Any, Principal, Callable[[], None]]:
         """Return the principal; raises UnauthorizedLogin if the checker returned no name or an invalid one."""
         if isinstance(avatarId, bytes):
             avatarId = avatarId.decode(errors="surrogateescape")
         who = avatarId if isinstance(avatarId, Principal) else Principal(str(avatarId) if avatarId else "")
-        if not isName(who.name):
+        named = self._named(who)
+        if not isName(who.name) or not isName(named.name):
             raise UnauthorizedLogin("nobody can be called so")
-        return IPrincipal, replace(who, scheme=self._scheme), lambda: None
+        return IPrincipal, named, lambda: None

@@ -80,7 +80,7 @@ class Authenticator:
     def vouch(self, principal: Principal) -> Principal | None:
         """Return an admitted principal as it would be admitted now, None if it would be refused."""
         for way in self.methods:
-            if way.scheme == principal.scheme:
+            if way.origin == principal.scheme:
                 found = way.vouch(principal)
                 if found is not None:
                     return found

@@ -11,10 +11,13 @@ from typing import Any
 from twisted.cred.strcred import ICheckerFactory
 from twisted.plugin import getPlugins
 
+from fleximq.config.permission_options import PermissionTable
 from fleximq.errors import SettingError
 from fleximq.security.authentication.authentication_method import CREDENTIAL_KINDS, AuthenticationMethod
+from fleximq.security.principal import ANONYMOUS, SPAWN, isName
 
 _COMMA = re.compile(r"(?<!\\),")
+_PREFIX = re.compile(r"(?:^|(?<!\\),)prefix=([^,]*)(?=,|$)")
 
 
 def split(argument: str) -> list[str]:
@@ -43,7 +46,11 @@ def pairs(parts: Collection[str], known: Collection[str]) -> dict[str, str]:
 
 
 #: The schemes of the broker itself, whose arguments hold no secrets.
-OWN = ("tokens", "jwt", "passwords", "apikeys", "certificate", "http")
+OWN = ("tokens", "jwt", "passwords", "apikeys", "publickeys", "certificate", "http")
+#: Schemes whose arguments may have the option ``prefix``: those of the broker, and Twisted's for passwords.
+PREFIXED = (*OWN, "unix", "file")
+#: Schemes with files of the broker, in which only the operator decides on names.
+_FILES = ("tokens", "passwords", "apikeys", "publickeys")
 
 Find = Callable[[Any], Iterable[Any]]
 
@@ -65,10 +72,29 @@ def faults(texts: Sequence[str], find: Find = getPlugins) -> Iterator[str]:
             yield str(error)
 
 
-def warnings(texts: Sequence[str], find: Find = getPlugins) -> Iterator[str]:
-    """Yield the warnings of the checkers of these texts; raises SettingError for the first text that is wrong."""
-    for way in methodsOf(texts, find):
+def warnings(ways: Sequence[AuthenticationMethod], principals: Iterable[PermissionTable] | None) -> Iterator[str]:
+    """Yield the warnings about checkers; ``principals``: the tables of permissions by name."""
+    for way in ways:
         yield from way.warnings
+    if any(each.name != ANONYMOUS and not each.name.startswith(SPAWN) for each in principals or ()):
+        yield from _sharedNames([way for way in ways if way.scheme in PREFIXED])
+
+
+def _sharedNames(ways: Sequence[AuthenticationMethod]) -> Iterator[str]:
+    """Yield a warning if a checker outside the operator's control can return the name of another checker's principal.
+
+    A name from a file cannot begin with another checker's prefix unless the operator writes it so.
+    """
+    for place, one in enumerate(ways):
+        for other in ways[place + 1 :]:
+            outside = [each for each in (one, other) if each.scheme not in _FILES]
+            short, long = sorted((one.prefix, other.prefix), key=len)
+            if outside and (long.startswith(short) if len(outside) == 2 else not outside[0].prefix):
+                yield (
+                    f"auth {one.scheme} and auth {other.scheme} can give clients the same name, to which [principals] "
+                    f"grants permissions: add a prefix, e.g. {outside[0].scheme}:...,prefix=sso:"
+                )
+                return
 
 
 def shown(text: str) -> str:
@@ -80,13 +106,29 @@ def shown(text: str) -> str:
 def _methodOf(text: str, find: Find) -> AuthenticationMethod:
     scheme, _, argument = text.partition(":")
     factory = _factoryOf(scheme, find)
+    prefix = ""
     try:
+        if scheme in PREFIXED:
+            argument, prefix = _withoutPrefix(argument)
         checker = factory.generateChecker(argument)
     except SettingError as error:
         raise SettingError(f"auth {scheme}: {error}") from error
     except Exception as error:
         raise SettingError(f"auth {scheme} cannot be used: {str(error) or type(error).__name__}") from error
-    return AuthenticationMethod(scheme, checker)
+    return AuthenticationMethod(scheme, checker, prefix)
+
+
+def _withoutPrefix(argument: str) -> tuple[str, str]:
+    """Return an argument without the option ``prefix``, and its value, "" without it.
+
+    :raises SettingError: it is given twice, or is not the beginning of a name.
+    """
+    found = _PREFIX.findall(argument)
+    if len(found) > 1:
+        raise SettingError("prefix is given twice")
+    if found and not (found[0] and isName(f"{found[0]}a")):
+        raise SettingError(f"prefix is {found[0]!r}, but must be the beginning of a name other than {SPAWN}")
+    return _PREFIX.sub("", argument).removeprefix(",") if found else argument, found[0] if found else ""
 
 
 def _factoryOf(scheme: str, find: Find) -> Any:

@@ -1,4 +1,4 @@
-"""Checks tokens and API keys against a file of their SHA-256 hashes.
+"""Checks tokens and API keys against a file of their SHA-256 hashes, and signatures against a file of public keys.
 
 That suffices for secrets too long to be guessed, as ``fleximq token`` and ``fleximq apikey`` make them. A file that
 contains the secrets themselves is refused.
@@ -8,6 +8,8 @@ import hashlib
 import hmac
 import re
 import secrets
+import time
+from collections.abc import Callable
 from typing import Any
 
 from twisted.cred.checkers import ICredentialsChecker
@@ -17,8 +19,9 @@ from zope.interface import implementer
 from fleximq.errors import SettingError
 from fleximq.security import secret_files
 from fleximq.security.authentication.checker_interfaces import ICautious, IUnguessable, IVouching
-from fleximq.security.credentials import IApiKey, IToken
+from fleximq.security.credentials import IApiKey, ISignature, IToken
 from fleximq.security.principal import Principal
+from fleximq.values import key_pairs
 
 #: Maximum length of a secret in characters.
 LONGEST = 4096
@@ -46,11 +49,14 @@ class HashedSecrets:
 
     :param interface: the kind of credentials it checks.
     :param attribute: their attribute with the secret.
+    :param fault: returns the fault of what the file has for a secret, as the end of a sentence, or None.
     :raises SettingError: the file is invalid, or contains a secret twice.
     """
 
-    def __init__(self, path: str, interface: Any, attribute: str) -> None:
-        found = secret_files.readEntries(path, faultOfHash)
+    def __init__(
+        self, path: str, interface: Any, attribute: str, fault: Callable[[str], str | None] = faultOfHash
+    ) -> None:
+        found = secret_files.readEntries(path, fault)
         self.credentialInterfaces = (interface,)
         self.warnings = found.warnings
         self._attribute = attribute
@@ -67,23 +73,52 @@ class HashedSecrets:
         secret = getattr(credentials, self._attribute)
         if len(secret) <= LONGEST:
             taken = hashOf(secret)
-            entry = self._entries.get(self._place(taken))
+            entry = self._valid(taken)
             if entry is not None and hmac.compare_digest(entry.hash, taken):
-                return _principalOf(entry)
+                return principalOf(entry)
         raise UnauthorizedLogin()
 
     def vouch(self, principal: Principal) -> Principal | None:
         """Return the principal that has the same name and secret in the file, or None."""
-        entry = self._entries.get(self._place(principal.proof))
-        return None if entry is None or entry.name != principal.name else _principalOf(entry)
+        entry = self._valid(principal.proof)
+        return None if entry is None or entry.name != principal.name else principalOf(entry)
+
+    def _valid(self, taken: str) -> secret_files.CredentialEntry | None:
+        """Return the entry with a hash, unless it has expired."""
+        entry = self._entries.get(self._place(taken))
+        return None if entry is None or entry.hasExpired(time.time()) else entry
 
     def _place(self, taken: str) -> bytes:
         """Return the key of a hash for lookup, keyed so that timing does not reveal it."""
         return hashlib.blake2b(taken.encode(), key=self._key, digest_size=32).digest()
 
 
-def _principalOf(entry: secret_files.CredentialEntry) -> Principal:
-    return Principal(entry.name, frozenset(entry.roles), proof=entry.hash)
+class PublicKeys(HashedSecrets):
+    """Finds principals by their public keys, which are the hashes of its file.
+
+    Only a signature by a key of the file is verified: guesses cost no more than a look-up.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, ISignature, "key", faultOfPublicKey)
+
+    def requestAvatarId(self, credentials: Any) -> Any:
+        """Return the principal of a key; raises UnauthorizedLogin if it is unknown or the signature is wrong."""
+        key, challenge = credentials.key, credentials.challenge
+        entry = self._valid(key) if len(key) <= LONGEST else None
+        if entry is None or not challenge or not key_pairs.isSignature(key, challenge, credentials.signature):
+            raise UnauthorizedLogin()
+        return principalOf(entry)
+
+
+def faultOfPublicKey(written: str) -> str | None:
+    """Return the fault of a public key in a file, as the end of a sentence, or None."""
+    return None if key_pairs.isPublicKey(written) else "has no public key as fleximq keypair makes them"
+
+
+def principalOf(entry: secret_files.CredentialEntry) -> Principal:
+    """Return the principal of an entry, as long as that is valid."""
+    return Principal(entry.name, frozenset(entry.roles), expires=entry.until, proof=entry.hash)
 
 
 def tokens(argument: str) -> HashedSecrets:
@@ -94,3 +129,8 @@ def tokens(argument: str) -> HashedSecrets:
 def apiKeys(argument: str) -> HashedSecrets:
     """Make the checker of ``--auth apikeys:FILE``; raises SettingError if the file is invalid."""
     return HashedSecrets(argument, IApiKey, "key")
+
+
+def publicKeys(argument: str) -> PublicKeys:
+    """Make the checker of ``--auth publickeys:FILE``; raises SettingError if the file is invalid."""
+    return PublicKeys(argument)

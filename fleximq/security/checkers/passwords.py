@@ -9,7 +9,9 @@ Hashes run in threads of the reactor's pool. Checks that exceed :data:`AT_ONCE` 
 
 import hashlib
 import secrets
+import time
 from base64 import b64encode
+from dataclasses import replace
 from typing import Any
 
 from argon2 import PasswordHasher, Type, extract_parameters
@@ -30,6 +32,7 @@ from fleximq.security.authentication.checker_interfaces import (
     IVouching,
 )
 from fleximq.security.authentication.result_cache import ResultCache
+from fleximq.security.checkers.hashed_secrets import principalOf
 from fleximq.security.credentials import IPassword
 from fleximq.security.principal import Principal
 
@@ -73,7 +76,10 @@ def isRight(written: str, password: bytes) -> bool:
 
 @implementer(ICredentialsChecker, IManyAtOnce, IRemembering, IVouching, INeedsReactor, ICautious)
 class Passwords:
-    """Checks passwords by their hashes; raises SettingError if the file is invalid, or contains a name twice."""
+    """Checks passwords by their hashes. A name may have an earlier password too, for some time.
+
+    :raises SettingError: the file is invalid, or contains a name twice without such a time.
+    """
 
     credentialInterfaces = (IPassword,)
     atOnce = AT_ONCE
@@ -81,12 +87,13 @@ class Passwords:
     def __init__(self, path: str) -> None:
         found = secret_files.readEntries(path, faultOfHash)
         self.warnings = found.warnings
-        self._entries: dict[str, secret_files.CredentialEntry] = {}
+        self._entries: dict[str, list[secret_files.CredentialEntry]] = {}
         for entry in found.all():
-            if entry.name in self._entries:
+            others = self._entries.setdefault(entry.name, [])
+            if any((other.until is None) is (entry.until is None) for other in others):
                 raise SettingError(f"{path} has the name {entry.name} twice")
-            self._entries[entry.name] = entry
-        self._decoys = [entry.hash for entry in self._entries.values()] or [_decoy()]
+            others.append(entry)
+        self._decoys = [[entry.hash for entry in own] for own in self._entries.values()] or [[_decoy()]]
         self._key = secrets.token_bytes(32)
 
     def useReactor(self, reactor: Any) -> None:
@@ -104,14 +111,16 @@ class Passwords:
         name, password = credentials.username, _spelled(credentials.password)
         if password is None:
             raise UnauthorizedLogin()
-        entry = self._entries.get(name)
-        hash = self._decoyOf(name) if entry is None else entry.hash
-        right = await deferToThreadPool(self._reactor, self._reactor.getThreadPool(), isRight, hash, password)
-        if entry is None or not right:
-            raise UnauthorizedLogin()
-        principal = _principalOf(entry)
-        self._right.put(principal, name, credentials.password)
-        return principal
+        now = time.time()
+        valid = {entry.hash: entry for entry in self._entries.get(name, ()) if not entry.hasExpired(now)}
+        for hash in valid or self._decoyOf(name):
+            right = await deferToThreadPool(self._reactor, self._reactor.getThreadPool(), isRight, hash, password)
+            if right and hash in valid:
+                principal = _principalOf(valid[hash])
+                lasting = None if principal.expires is None else principal.expires - now
+                self._right.put(principal, name, credentials.password, lasting=lasting)
+                return principal
+        raise UnauthorizedLogin()
 
     def requestAvatarId(self, credentials: Any) -> Any:
         """Return the principal; fails with UnauthorizedLogin if the password is wrong."""
@@ -119,14 +128,14 @@ class Passwords:
 
     def vouch(self, principal: Principal) -> Principal | None:
         """Return the principal if it has the same password in the file, or None."""
-        entry = self._entries.get(principal.name)
-        found = None if entry is None else _principalOf(entry)
-        return found if found is not None and found.proof == principal.proof else None
+        now = time.time()
+        found = [_principalOf(each) for each in self._entries.get(principal.name, ()) if not each.hasExpired(now)]
+        return next((each for each in found if each.proof == principal.proof), None)
 
-    def _decoyOf(self, name: str) -> str:
-        """Return the hash to compute for an unknown name: always the same for the same name.
+    def _decoyOf(self, name: str) -> list[str]:
+        """Return the hashes to compute for an unknown name: always the same for the same name.
 
-        It is taken from the file, so that unknown names have the same range of costs as known ones.
+        They are those of a name in the file, so that unknown names have the same range of costs as known ones.
         """
         taken = hashlib.blake2b(name.encode(errors="surrogatepass"), key=self._key, digest_size=8).digest()
         return self._decoys[int.from_bytes(taken, "big") % len(self._decoys)]
@@ -147,7 +156,7 @@ def _decoy() -> str:
 
 
 def _principalOf(entry: secret_files.CredentialEntry) -> Principal:
-    return Principal(entry.name, frozenset(entry.roles), proof=hashlib.sha256(entry.hash.encode()).hexdigest())
+    return replace(principalOf(entry), proof=hashlib.sha256(entry.hash.encode()).hexdigest())
 
 
 def passwords(argument: str) -> Passwords:

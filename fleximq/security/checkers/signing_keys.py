@@ -77,9 +77,13 @@ def ofSet(path: str) -> Keys:
 
     :raises SettingError: it cannot be read, contains none, or two with one ``kid``.
     """
-    found = secret_files.read(path, public=True)
+    return Keys(keysIn(path, secret_files.read(path, public=True).content))
+
+
+def keysIn(path: str, content: bytes) -> tuple[SigningKey, ...]:
+    """Return the usable keys of a JWKS; ``path`` names its file or URL in errors, which are those of :func:`ofSet`."""
     try:
-        written = json.loads(found.content)["keys"]
+        written = json.loads(content)["keys"]
         keys = tuple(_ofJwk(path, each) for each in written if _isUsable(each))
     except (ValueError, KeyError, TypeError, RecursionError, PyJWTError) as error:
         raise SettingError(f"{path} is no JSON Web Key Set") from error
@@ -87,7 +91,7 @@ def ofSet(path: str) -> Keys:
         raise SettingError(f"{path} holds no key for RS256 or ES256")
     if len({key.id for key in keys}) < len(keys):
         raise SettingError(f"{path} holds several keys with the same kid, or without any")
-    return Keys(keys)
+    return keys
 
 
 def _isUsable(jwk: Mapping[str, Any]) -> bool:

@@ -28,7 +28,10 @@ def webService(argument: str) -> WebService:
     """
     url, *options = schemes.split(argument) or [""]
     given = schemes.pairs(options, _KNOWN)
-    warnings = _checked(url)
+    parsed = checkedUrl(url)
+    warnings: tuple[str, ...] = ()
+    if not isPrivate(parsed):
+        warnings = (f"auth http sends passwords and tokens to {parsed.host} without encryption: use https",)
     headers: tuple[tuple[str, str], ...] = ()
     if "bearer" in given:
         found = secret_files.read(given["bearer"])
@@ -40,14 +43,14 @@ def webService(argument: str) -> WebService:
             _time(given, "timeout", 5.0, 0.001, MOST_TIMEOUT),
             _time(given, "cache", 60.0, 0.0, MOST_CACHE),
             headers,
-            _trusting(given["ca"]) if "ca" in given else None,
+            trusting(given["ca"]) if "ca" in given else None,
             warnings,
         )
     )
 
 
-def _checked(url: str) -> tuple[str, ...]:
-    """Return the warnings about a URL for the operator; raises SettingError if it is invalid."""
+def checkedUrl(url: str) -> URL:
+    """Return the URL of a web service; raises SettingError if it is invalid."""
     try:
         parsed = URL.fromText(url)
         url.encode("ascii")
@@ -57,9 +60,12 @@ def _checked(url: str) -> tuple[str, ...]:
         raise SettingError(f"the URL is {url.partition('?')[0]!r}, but must be like https://auth.example/check")
     if parsed.userinfo or "@" in url.partition("?")[0]:
         raise SettingError("the URL must not hold a name or password; bearer=FILE names a file with a token")
-    if parsed.scheme == "http" and parsed.host not in _LOCAL:
-        return (f"auth http sends passwords and tokens to {parsed.host} without encryption: use https",)
-    return ()
+    return parsed
+
+
+def isPrivate(url: URL) -> bool:
+    """Return whether requests to a URL are encrypted or stay on this machine."""
+    return url.scheme == "https" or url.host in _LOCAL
 
 
 def _time(given: dict[str, str], name: str, default: float, least: float, most: float) -> float:
@@ -76,7 +82,7 @@ def _line(path: str, found: secret_files.SecretFile) -> str:
     return token
 
 
-def _trusting(path: str) -> Any:
+def trusting(path: str) -> Any:
     """Return a policy that trusts only the authorities in a PEM file; raises SettingError if it contains none."""
     try:
         trusted = [Certificate.loadPEM(each) for each in _PEM.findall(secret_files.read(path, public=True).content)]

@@ -1,6 +1,6 @@
-"""Limits join attempts, and refuses clients that reconnect too often, before credentials are checked.
+"""Limits join attempts, and refuses banned clients and those that reconnect too often.
 
-A flood of attempts so costs no checks.
+Addresses are refused before credentials are checked, so that a flood of attempts costs no checks.
 """
 
 import math
@@ -12,6 +12,7 @@ from zope.interface import implementer
 
 from fleximq.errors import JoinRejected
 from fleximq.interfaces import IAdmission
+from fleximq.security.bans import Bans
 from fleximq.security.peer_address import addressKey, clientKey
 from fleximq.security.principal import Admitted
 from fleximq.security.rates.flapping import FlappingLimit
@@ -21,6 +22,7 @@ from fleximq.values.counted_event import CountedEvent, EventFamily
 #: The events counted for refused attempts.
 TOO_OFTEN = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many attempts to join a second from one address")
 FLAPS = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "came and went too often")
+BANNED = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "banned")
 
 
 @implementer(IAdmission)
@@ -32,6 +34,7 @@ class RateLimitedAdmission:
     :param flapping: the clients that must wait.
     :param seconds: the clock.
     :param counted: called with the reason and 1 for each refusal.
+    :param bans: the principals and addresses that may not join.
     """
 
     def __init__(
@@ -41,12 +44,14 @@ class RateLimitedAdmission:
         flapping: FlappingLimit,
         seconds: Callable[[], float],
         counted: Callable[[str, int], object],
+        bans: Bans | None = None,
     ) -> None:
         self._inner = inner
         self._joins = joins
         self._flapping = flapping
         self._seconds = seconds
         self._counted = counted
+        self._bans = Bans() if bans is None else bans
 
     @property
     def required(self) -> bool:
@@ -73,7 +78,18 @@ class RateLimitedAdmission:
 
     def renewed(self, admitted: Any) -> Any:
         """Return an earlier admission as it would be admitted now."""
-        return self._inner.renewed(admitted)
+        return self._notBanned(self._inner.renewed(admitted))
+
+    def _notBanned(self, admitted: Admitted) -> Admitted:
+        if admitted.principal is not None:
+            self._refuseBanned(clientKey(admitted.principal.name, None))
+        return admitted
+
+    def _refuseBanned(self, who: Any) -> None:
+        left = self._bans.waits(who)
+        if left:
+            self._counted(BANNED, 1)
+            raise JoinRejected(f"this client is banned for another {math.ceil(left)} s")
 
     def _mayStay(self, admitted: Admitted) -> Admitted:
         if admitted.principal is not None:
@@ -81,6 +97,7 @@ class RateLimitedAdmission:
         return admitted
 
     def _mayCome(self, who: Any) -> None:
+        self._refuseBanned(who)
         left = self._flapping.waits(who)
         if left:
             self._counted(FLAPS, 1)

@@ -22,6 +22,7 @@ from zope.interface import implementer
 
 from fleximq.dialects.connection.handover import Handover
 from fleximq.limits import Limits
+from fleximq.security.bans import Bans
 from fleximq.security.peer_address import addressKey, peerAddress
 from fleximq.security.rates.flapping import FlappingLimit
 from fleximq.security.rates.token_bucket import KeyedBuckets
@@ -34,6 +35,7 @@ TOO_MANY_WAIT = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many connecti
 TOO_MANY_THERE = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many connections from one address")
 TOO_OFTEN = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many new connections a second from one address")
 FLAPS = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "came and went too often")
+BANNED = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "banned")
 #: Seconds between two log lines about refusals, so that a flood of connections does not flood the log.
 LOG_INTERVAL = 1.0
 
@@ -42,6 +44,7 @@ _OPTIONS = {
     TOO_MANY_THERE: "--max-clients-per-address",
     TOO_OFTEN: "--max-connect-rate",
     FLAPS: "--max-disconnects",
+    BANNED: "/broker/bans",
 }
 
 
@@ -52,6 +55,7 @@ class ConnectionLimit:
     :param counted: called with the reason and 1 for every connection closed at once.
     :param connects: limits how often an address may connect.
     :param flapping: knows the addresses that must wait.
+    :param bans: knows the banned addresses.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class ConnectionLimit:
         counted: Callable[[str, int], object],
         connects: KeyedBuckets | None = None,
         flapping: FlappingLimit | None = None,
+        bans: Bans | None = None,
     ) -> None:
         self._clock = clock
         self.limits = limits
@@ -69,6 +74,7 @@ class ConnectionLimit:
         self._counted = counted
         self._connects = KeyedBuckets(None) if connects is None else connects
         self._flapping = FlappingLimit() if flapping is None else flapping
+        self._bans = Bans() if bans is None else bans
         #: Number of connections closed at once.
         self.refused = 0
         self._open = 0
@@ -108,7 +114,9 @@ class ConnectionLimit:
         key = addressKey(address)
         if key is None:
             return _nothing
-        if self._flapping.waits(key):
+        if self._bans.waits(key):
+            self._refuse(BANNED, address)
+        elif self._flapping.waits(key):
             self._refuse(FLAPS, address)
         elif self._perAddress[key] >= self.limits.clientsPerAddress:
             self._refuse(TOO_MANY_THERE, address)

@@ -8,6 +8,7 @@ from twisted.internet.interfaces import IReactorTime
 from fleximq.config.rate_options import OverRate
 from fleximq.config.settings import Settings
 from fleximq.interfaces import IAdmission
+from fleximq.security.bans import Bans
 from fleximq.security.rates.admission_rate import RateLimitedAdmission
 from fleximq.security.rates.client_rates import Allowance, RateRules, Rates
 from fleximq.security.rates.flapping import FlappingLimit
@@ -16,13 +17,14 @@ from fleximq.security.rates.token_bucket import KeyedBuckets
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """Limits for the messages of clients and principals, for connections and joins of addresses, and for flapping."""
+    """Limits for the messages of clients and principals, for connections and joins, and for flapping; the bans."""
 
     clock: IReactorTime
     rates: Rates
     connects: KeyedBuckets
     joins: KeyedBuckets
     flapping: FlappingLimit
+    bans: Bans
 
     @classmethod
     def of(cls, settings: Settings, clock: IReactorTime) -> "RateLimits":
@@ -33,6 +35,7 @@ class RateLimits:
             KeyedBuckets(settings.connectRate),
             KeyedBuckets(settings.joinRate),
             FlappingLimit(settings.maxDisconnects, settings.flappingWait, clock.seconds),
+            Bans(clock.seconds),
         )
 
     def prepare(self, settings: Settings) -> Callable[[], None]:
@@ -49,7 +52,7 @@ class RateLimits:
 
     def limited(self, admission: IAdmission, counted: Callable[[str, int], object]) -> IAdmission:
         """Return an admission that refuses too frequent joins and passes the others to this one."""
-        return RateLimitedAdmission(admission, self.joins, self.flapping, self.clock.seconds, counted)
+        return RateLimitedAdmission(admission, self.joins, self.flapping, self.clock.seconds, counted, self.bans)
 
 
 def rulesOf(settings: Settings) -> RateRules:

@@ -1,5 +1,6 @@
 """The broker's paths for consumer groups: what they say of themselves, and what others are told."""
 
+from functools import partial
 from typing import Any
 
 from twisted.internet.task import Clock
@@ -7,7 +8,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.broker.paths.group_paths import GROUP_PATHS
-from fleximq.errors import BadRequest, NoCapacity
+from fleximq.errors import BadRequest, NoCapacity, NotPermitted
+from fleximq.security.permissions import Rights
 from fleximq.values.state_records import MAX_GROUP_NAME_BYTES, MAX_GROUPS, GroupForgotten, GroupProgress
 from tests.broker.parts import askAt, makeBroker, text
 from tests.slow_journal import SlowJournal
@@ -56,6 +58,19 @@ class LagTests(GroupCase):
         """What is about another journal is passed over."""
         self.assertEqual(self.tell("g", 5, "other"), {"journal": self.journal.id, "taken": 0})
         self.assertEqual((self.groups(), self.journal.notes), ([], []))
+
+    def test_permitted(self) -> None:
+        """Reporting needs a right of its own, for each group; the right to read is not enough."""
+        word = {"journal": self.journal.id, "next": 5}
+        for grants, permitted in ({"read": ("#",)}, False), ({"progress": ("g",)}, True), ({"progress": ("h",)}, False):
+            client = self.broker.join("any", rights=Rights(grants))
+            ask = partial(self.broker.ask, client, "/pipeline/lag", {"groups": [word | {"group": "g"}]}, list)
+            if permitted:
+                ask()
+            else:
+                self.assertRaises(NotPermitted, ask)
+            self.assertEqual(len(self.groups()), int(permitted))
+            self.broker.groups.forget("g")
 
     def test_several(self) -> None:
         """Several groups may say something at once."""

@@ -10,7 +10,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.broker.paths.group_paths import GROUP_PATHS
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS
 from fleximq.broker.paths.path_table import PATHS
-from fleximq.errors import BadRequest, NotFound, NotImplementedByBroker
+from fleximq.errors import BadRequest, NotFound, NotImplementedByBroker, NotPermitted
+from fleximq.rights import ALL_BUT_ADMIN, EVERYTHING
 from tests.broker.parts import Collector, askAt, makeBroker
 from tests.slow_journal import SlowJournal
 
@@ -31,9 +32,11 @@ class PathTests(SynchronousTestCase):
         return askAt(self.broker, path, arguments)
 
     def test_paths(self) -> None:
-        """Three tell about the broker, one lets it reload; each answers without arguments too."""
-        paths = ["/broker/about", "/broker/clients", "/broker/reload", "/broker/topics"]
+        """Three tell about the broker, the others change something; each answers without arguments too."""
+        acts = ["ban", "bans", "kick", "unban"]
+        paths = sorted(f"/broker/{each}" for each in ("about", "clients", "reload", "topics", *acts))
         self.broker.reload = dict
+        self.broker.operate = lambda act, arguments, by: {}
         self.assertEqual(sorted(set(PATHS) - set(JOURNAL_PATHS) - set(GROUP_PATHS)), paths)
         for path in paths:
             self.assertEqual(type(askAt(self.broker, path, None)), dict)
@@ -43,6 +46,16 @@ class PathTests(SynchronousTestCase):
         self.assertRaises(NotImplementedByBroker, self.ask, "/broker/reload")
         self.broker.reload = lambda: {"changed": ["auth"], "restart": []}
         self.assertEqual(self.ask("/broker/reload"), {"changed": ["auth"], "restart": []})
+
+    def test_admin(self) -> None:
+        """Without permissions, what changes something for others still needs the right to admin."""
+        self.broker.reload = dict
+        asked: list[Any] = []
+        for rights in (EVERYTHING, ALL_BUT_ADMIN):
+            client = self.broker.join("any", rights=rights)
+            self.broker.ask(client, "/broker/about", None, asked.append)
+        self.assertEqual(len(asked), 2)
+        self.assertRaises(NotPermitted, self.broker.ask, client, "/broker/reload", None, asked.append)
 
     def test_about(self) -> None:
         """Counts of everything."""

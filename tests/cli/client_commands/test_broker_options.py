@@ -76,6 +76,14 @@ class AddressTests(SynchronousTestCase):
         """An address on the command line leaves out the profile that a variable names."""
         self.assertEqual(self.found("--url", "tcp://evil:3", FLEXIMQ_PROFILE="work"), Address("tcp://evil:3"))
 
+    def test_privateKey(self) -> None:
+        """A private key is an option, a variable, or in a profile."""
+        wanted = {"type": "private_key", "private_key": "k"}
+        self.assertEqual(self.found("--private-key", "k", FLEXIMQ_TOKEN="t").credentials, wanted)
+        self.assertEqual(self.found("--url", "tcp://a:1", FLEXIMQ_PRIVATE_KEY="k").credentials, wanted)
+        self.path.write_text("[default]\nprivate-key = 'k'\n")
+        self.assertEqual(self.found().credentials, wanted)
+
     def test_profileAgainstVariable(self) -> None:
         """A profile on the command line wins over the address of a variable."""
         self.assertEqual(self.found("--profile", "work", FLEXIMQ_URL="tcp://evil:3").url, "tls://work:2")

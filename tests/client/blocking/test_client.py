@@ -688,7 +688,6 @@ class DirectTests(ScriptedCase):
         client = self.talk(script)
         client.notify(5, "/n", 1)
         client.notify([5, 6], "/n")
-        self.assertIn("value follows the path", str(self.assertRaises(ValueError, client.notify, 5, "hi")))
         client.broadcast("all")
         client.flush()
         self.assertEqual([len(each.header["routing"]) for each in heard[:2]], [1, 2])

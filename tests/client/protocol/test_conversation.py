@@ -21,6 +21,7 @@ from fleximq.client.events import (
 from fleximq.client.payloads import errorText, packed, unpacked
 from fleximq.client.protocol.conversation import Conversation
 from fleximq.errors import BadFraming, TooLarge
+from fleximq.values.key_pairs import newPrivateKey, publicKeyOf, sign
 from fleximq.wire.fleximq_frame import MessageType
 from fleximq.wire.fleximq_header import Header, readHeader
 from tests.wire.flexi_frames import Heard, cut, frame
@@ -57,6 +58,29 @@ class SaidTests(SynchronousTestCase):
         """Credentials and a name are where the document has them."""
         heard, _ = checked(Conversation().join({"type": "token", "token": "t"}, "me"))
         self.assertEqual(heard.header, {"client_name": "me", "auth": {"type": "token", "token": "t"}})
+
+    def test_privateKey(self) -> None:
+        """A private key is not sent: it signs the broker's challenge in another JOIN, once."""
+        key = newPrivateKey()
+        conversation = Conversation()
+        conversation.begin({"type": "private_key", "private_key": key}, "me")
+        [first] = conversation.due
+        auth = {"type": "public_key", "public_key": publicKeyOf(key)}
+        self.assertEqual(checked(first)[0].header, {"client_name": "me", "auth": auth})
+        answer = frame("REP", 0, {"status": 401}, msgpack.packb({"error": "sign", "challenge": "c"}))
+        self.assertEqual(list(conversation.received(answer)), [])
+        second, _ = checked(conversation.due[1])
+        self.assertEqual(second.header["auth"], auth | {"signature": sign(key, "c")})
+        [refused] = conversation.received(answer)
+        self.assertEqual((type(refused), len(conversation.due)), (Refusal, 2))
+
+    def test_refusedKey(self) -> None:
+        """A refusal without a challenge is one."""
+        for payload in (b"", b"\xc1", msgpack.packb("no"), msgpack.packb({"challenge": 7})):
+            conversation = Conversation()
+            conversation.begin({"type": "private_key", "private_key": newPrivateKey()})
+            [refused] = conversation.received(frame("REP", 0, {"status": 401}, payload))
+            self.assertIsInstance(refused, Refusal)
 
     def test_publication(self) -> None:
         """A PUB names its topic and the client."""

@@ -5,7 +5,7 @@ from typing import Any
 from fleximq.dialects.fleximq_ws import FlexiWebSocketFactory
 from fleximq.errors import AuthenticationFailed, JoinRejected, NoCapacity
 from fleximq.limits import Limits
-from fleximq.security.credentials import ApiKey, Certificate, Password, Token
+from fleximq.security.credentials import ApiKey, Certificate, Password, Signature, Token
 from fleximq.security.principal import Admitted, Principal
 from tests.dialects.admissions import FakeAdmission
 from tests.dialects.conversations import ConversationCase, inPieces, makeContext
@@ -122,6 +122,62 @@ class ShownTests(AuthCase):
             peer.protocol.session.certificate = lambda: shown
             peer.join(header)
             self.assertEqual(self.admission.asked.pop(), asked)
+
+
+class ChallengeTests(AuthCase):
+    """A public key."""
+
+    KEY = {"type": "public_key", "public_key": "p"}  # noqa: RUF012
+
+    def challenge(self, peer: FlexiPeer, id: str | None = None) -> str:
+        """Return the challenge for a JOIN with the key."""
+        reqrep = {} if id is None else {"reqrep": {"type": "request", "id": id}}
+        [heard] = peer.tell("JOIN", {"auth": self.KEY, **reqrep}).messages()
+        wanted = {} if id is None else {"reqrep": {"type": "correlation", "id": id}}
+        self.assertEqual((heard.kind, heard.sender, heard.header), ("REP", 0, {"status": 401, **wanted}))
+        self.assertEqual(set(heard.value), {"error", "challenge"})
+        self.assertFalse(peer.closed)
+        return str(heard.value["challenge"])
+
+    def test_signed(self) -> None:
+        """The JOIN is answered with a challenge, and another JOIN with its signature joins; each gets its own."""
+        challenges = set()
+        for _ in range(2):
+            peer = self.server.connect()
+            challenge = self.challenge(peer, "J")
+            self.assertEqual(self.admission.asked, [])
+            self.admission.known[Signature("p", challenge, "s")] = ALICE
+            peer.join({"auth": self.KEY | {"signature": "s"}})
+            self.assertEqual(self.server.client(peer).principal, "alice")
+            self.admission.asked.clear()
+            challenges.add(challenge)
+        self.assertEqual(len(challenges), 2)
+
+    def test_once(self) -> None:
+        """There is one challenge on a connection, and one attempt."""
+        peer = self.server.connect()
+        self.challenge(peer)
+        self.assertRefused(peer.tell("JOIN", {"auth": self.KEY}), 401)
+        peer = self.server.connect()
+        self.challenge(peer)
+        self.assertRefused(peer.tell("JOIN", {"auth": self.KEY | {"signature": "s"}}), 401)
+
+    def test_withoutChallenge(self) -> None:
+        """A signature before the challenge is one of no challenge."""
+        self.assertRefused(self.server.connect().tell("JOIN", {"auth": self.KEY | {"signature": "s"}}), 401)
+        self.assertEqual(self.admission.asked, [Signature("p", "", "s")])
+
+    def test_deadline(self) -> None:
+        """The handshake's deadline goes on."""
+        peer = self.server.connect()
+        self.challenge(peer)
+        self.clock.advance(11)
+        self.assertTrue(peer.closed)
+
+    def test_malformed(self) -> None:
+        """A key or signature that is no text: 604."""
+        for auth in ({"type": "public_key"}, {"type": "public_key", "public_key": 7}, self.KEY | {"signature": b"s"}):
+            self.assertRefused(self.server.connect().tell("JOIN", {"auth": auth}), 604)
 
 
 class LaterTests(AuthCase):

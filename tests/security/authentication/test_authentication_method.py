@@ -2,12 +2,14 @@
 
 from typing import Any
 
-from twisted.cred.checkers import ANONYMOUS, AllowAnonymousAccess
+from twisted.cred.checkers import ANONYMOUS, AllowAnonymousAccess, ICredentialsChecker
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
 
 from fleximq.errors import JoinRejected, NoCapacity, SettingError
 from fleximq.security.authentication.authentication_method import AT_ONCE, AuthenticationMethod
+from fleximq.security.authentication.checker_interfaces import IRemembering, IVouching
 from fleximq.security.credentials import ApiKey, Password, Token
 from fleximq.security.principal import Principal
 from tests.security.sample_checkers import Answers, TwistedsOwn, pending
@@ -91,3 +93,37 @@ class WayTests(SynchronousTestCase):
         """
         way, who = AuthenticationMethod("a", Answers({})), Principal("alice")
         self.assertEqual((way.vouch(who), way.remembered(Token("t")), way.warnings), (who, None, ()))
+
+
+@implementer(ICredentialsChecker, IVouching, IRemembering)
+class Remembers(Answers):
+    """Vouches for alice, and remembers her."""
+
+    def vouch(self, principal: Principal) -> Principal | None:
+        """Return alice."""
+        return principal if principal.name == "alice" else None
+
+    def remembered(self, credentials: Any) -> Principal:
+        """Return alice."""
+        return Principal("alice")
+
+
+class PrefixTests(SynchronousTestCase):
+    """Names of one checker are not those of another."""
+
+    def test_everywhere(self) -> None:
+        """The prefix is before each name that leaves the checker, and no other name is its own."""
+        way = AuthenticationMethod("a", Remembers({"t": "alice"}), "x:")
+        asked = self.successResultOf(Deferred.fromCoroutine(way.ask(Token("t"), "here")))
+        assert asked is not None
+        self.assertEqual((asked.name, asked.scheme), ("x:alice", "a,prefix=x:"))
+        self.assertEqual(way.remembered(Token("t")), asked)
+        self.assertEqual(way.vouch(asked), asked)
+        self.assertIsNone(way.vouch(Principal("x:bob")))
+
+    def test_length(self) -> None:
+        """A name with its prefix is still a name."""
+        for length, good in ((254, True), (255, False)):
+            way = AuthenticationMethod("a", Answers({"t": "a" * length}), "x:")
+            found = self.successResultOf(Deferred.fromCoroutine(way.ask(Token("t"), "here")))
+            self.assertEqual(found is not None, good)

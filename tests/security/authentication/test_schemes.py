@@ -8,6 +8,7 @@ from twisted.plugin import IPlugin
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
+from fleximq.config.permission_options import PermissionTable
 from fleximq.errors import SettingError
 from fleximq.security.authentication.schemes import OWN, faults, methodsOf, shown, warnings
 from fleximq.security.credentials import ApiKey, Certificate, Password, Token
@@ -60,8 +61,45 @@ class SchemesTests(SynchronousTestCase):
     def test_warnings(self) -> None:
         """What is to say about files is said without a broker, too."""
         path = secretFile(self, "", 0o644)
-        self.assertEqual(list(warnings([f"tokens:{path}", "certificate:"])),
+        self.assertEqual(list(warnings(methodsOf([f"tokens:{path}", "certificate:"]), ())),
                          [f"{path} is open to others than its owner: chmod 600 {path}"])  # fmt: skip
+
+    def test_prefix(self) -> None:
+        """It is taken out of the argument, wherever it stands."""
+        path = secretFile(self)
+        for text, prefix in (("certificate:prefix=tls:", "tls:"), ("certificate:name=dns,prefix=a", "a"),
+                             ("certificate:prefix=a,name=dns", "a"), (f"tokens:{path},prefix=t/", "t/")):  # fmt: skip
+            (way,) = methodsOf([text])
+            self.assertEqual((way.prefix, list(faults([text]))), (prefix, []))
+        for prefix in ("", " a", "spawn:", "a\n"):
+            self.assertEqual(
+                list(faults([f"certificate:prefix={prefix}"])),
+                [f"auth certificate: prefix is {prefix!r}, but must be the beginning of a name other than spawn:"],
+            )
+        self.assertEqual(list(faults(["certificate:prefix=a,prefix=b"])), ["auth certificate: prefix is given twice"])
+
+    def test_sharedNames(self) -> None:
+        """Where permissions name principals, checkers that may give the same name are warned of once."""
+        file, secret = f"tokens:{secretFile(self)}", f"jwt:secret={secretFile(self, 'x' * 32)}"
+        alice, others = PermissionTable("alice"), [PermissionTable("anonymous"), PermissionTable("spawn:x")]
+        for texts, count in (
+            ([file, f"passwords:{secretFile(self)}"], 0),
+            ([file, secret, "certificate:"], 1),
+            ([file, "certificate:", "unix:"], 1),
+            ([secret, "certificate:"], 1),
+            ([secret, "certificate:prefix=tls:"], 1),
+            ([f"{secret},prefix=t", "certificate:prefix=tls:"], 1),
+            ([f"{secret},prefix=jwt:", "certificate:prefix=tls:", file], 0),
+            ([f"{secret},prefix=jwt:"], 0),
+        ):
+            ways = methodsOf(texts)
+            self.assertEqual(len(list(warnings(ways, [*others, alice]))), count, texts)
+            self.assertEqual(list(warnings(ways, others)), [])
+        self.assertEqual(
+            list(warnings(methodsOf([file, secret]), [alice])),
+            ["auth tokens and auth jwt can give clients the same name, to which [principals] grants permissions: "
+             "add a prefix, e.g. jwt:...,prefix=sso:"],
+        )  # fmt: skip
 
 
 class InstalledTests(SynchronousTestCase):

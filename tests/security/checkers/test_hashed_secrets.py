@@ -11,9 +11,14 @@ from zope.interface.verify import verifyObject
 
 from fleximq.errors import SettingError
 from fleximq.security.authentication.checker_interfaces import ICautious, IUnguessable, IVouching
-from fleximq.security.checkers.hashed_secrets import LONGEST, apiKeys, hashOf, tokens
-from fleximq.security.credentials import ApiKey, IApiKey, IToken, Token
+from fleximq.security.checkers.hashed_secrets import LONGEST, apiKeys, hashOf, publicKeys, tokens
+from fleximq.security.credentials import ApiKey, IApiKey, ISignature, IToken, Signature, Token
+from fleximq.security.principal import Principal
+from fleximq.values.key_pairs import newPrivateKey, publicKeyOf, sign
 from tests.security.secrets_on_disk import secretFile
+
+#: Ends of entries.
+LATER, GONE = "21000101T000000Z", "20000101T000000Z"
 
 
 class HashedSecretsTests(SynchronousTestCase):
@@ -43,6 +48,15 @@ class HashedSecretsTests(SynchronousTestCase):
         checker = tokens(self.path)
         for secret in ("", "One", "one ", "alice", hashOf("one"), "\udc80", "x" * (LONGEST + 1)):
             self.assertRaises(UnauthorizedLogin, checker.requestAvatarId, Token(secret))
+
+    def test_until(self) -> None:
+        """A secret is good until its end, which the principal has."""
+        checker = tokens(secretFile(self, f"a:{hashOf('new')}\na:{hashOf('old')}::{LATER}\na:{hashOf('gone')}::{GONE}"))
+        for secret, expires in (("new", None), ("old", 4102444800.0)):
+            found = checker.requestAvatarId(Token(secret))
+            self.assertEqual((found.expires, checker.vouch(found)), (expires, found))
+        self.assertRaises(UnauthorizedLogin, checker.requestAvatarId, Token("gone"))
+        self.assertIsNone(checker.vouch(Principal("a", proof=hashOf("gone"))))
 
     def test_longest(self) -> None:
         """A secret may be so long, no longer."""
@@ -85,3 +99,37 @@ class HashedSecretsTests(SynchronousTestCase):
         self.patch(hmac, "compare_digest", lambda *two: compared.append(two))
         self.assertRaises(UnauthorizedLogin, tokens(self.path).requestAvatarId, Token("one"))
         self.assertEqual(compared, [(hashOf("one"), hashOf("one"))])
+
+
+class PublicKeysTests(SynchronousTestCase):
+    """A file with a public key."""
+
+    def test_signatures(self) -> None:
+        """The owner of a key is known by a signature of the challenge; nobody else, and not without a challenge."""
+        key, other = newPrivateKey(), newPrivateKey()
+        public = publicKeyOf(key)
+        checker = publicKeys(secretFile(self, f"press:{public}:machine"))
+        for each in (ICredentialsChecker, IUnguessable, IVouching, ICautious):
+            self.assertTrue(verifyObject(each, checker))
+        self.assertEqual(tuple(checker.credentialInterfaces), (ISignature,))
+        found = checker.requestAvatarId(Signature(public, "c", sign(key, "c")))
+        self.assertEqual((found.name, found.roles, checker.vouch(found)), ("press", {"machine"}, found))
+        for shown in (
+            Signature(public, "d", sign(key, "c")),
+            Signature(public, "", sign(key, "")),
+            Signature(public, "c", sign(other, "c")),
+            Signature(publicKeyOf(other), "c", sign(other, "c")),
+            Signature("", "c", ""),
+            Signature("x" * (LONGEST + 1), "c", ""),
+        ):
+            self.assertRaises(UnauthorizedLogin, checker.requestAvatarId, shown)
+
+    def test_wrongFile(self) -> None:
+        """Private keys and hashes are refused, in words without them."""
+        for written in (newPrivateKey(), hashOf("x"), ""):
+            path = secretFile(self, f"press:{written}")
+            error = self.assertRaises(SettingError, publicKeys, path)
+            self.assertEqual(
+                str(error),
+                f"{path} cannot be understood: line 1, for press, has no public key as fleximq keypair makes them",
+            )

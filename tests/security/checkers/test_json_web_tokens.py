@@ -15,7 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.errors import SettingError
-from fleximq.security.authentication.checker_interfaces import ICautious, IUnguessable, IVouching
+from fleximq.security.authentication.checker_interfaces import ICautious, INeedsReactor, IUnguessable, IVouching
 from fleximq.security.checkers.json_web_tokens import LONGEST, JsonWebTokens, tokens
 from fleximq.security.credentials import Token
 from fleximq.security.principal import Principal
@@ -56,14 +56,14 @@ class ClaimTests(TokensCase):
 
     def test_provides(self) -> None:
         """The checker is what it says."""
-        for each in (ICredentialsChecker, IUnguessable, IVouching, ICautious):
+        for each in (ICredentialsChecker, IUnguessable, IVouching, ICautious, INeedsReactor):
             self.assertTrue(verifyObject(each, self.make()))
 
     def test_asInTheDocument(self) -> None:
         """The token of FlexiMQ document 5.2.1 begins with this header, and is a JSON Web Token with HS256."""
         shown = handmade(b'{"alg":"HS256","typ":"JWT"}', {"sub": "user123"})
         self.assertTrue(shown.startswith("eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9."))
-        found = self.check(self.make(), shown)
+        found = self.check(self.make("require=none"), shown)
         self.assertEqual(found and (found.name, found.expires), ("user123", None))
         self.assertIsNone(self.check(self.make(), "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9..."))
 
@@ -75,6 +75,30 @@ class ClaimTests(TokensCase):
         self.assertIsNone(self.check(self.make(), token(exp=now - 5)))
         self.assertIsNotNone(self.check(self.make("leeway=30"), token(exp=now - 5)))
         self.assertIsNone(self.check(self.make("leeway=30"), token(exp=now - 35)))
+
+    def test_required(self) -> None:
+        """Without ``exp`` a token is refused, unless other claims are required instead."""
+        self.assertIsNone(self.check(self.make(), token(exp=None)))
+        self.assertIsNotNone(self.check(self.make("require=none"), token(exp=None)))
+        checker = self.make("require=exp+jti+a.b")
+        self.assertIsNotNone(self.check(checker, token(jti="x", a={"b": 0})))
+        for missing in ({"jti": "x"}, {"a": {"b": 1}}, {"jti": "x", "a": {"b": 1}, "exp": None}):
+            self.assertIsNone(self.check(checker, token(**missing)), missing)
+
+    def test_revoked(self) -> None:
+        """A token whose jti is in the file is refused, as is one without, and a reload ends its client."""
+        path = secretFile(self, "# lost\none\n\n two \n")
+        checker = self.make(f"revoked={path}")
+        for jti, good in (("three", True), ("one", False), ("two", False), ("", True), (None, False), (7, False)):
+            self.assertEqual(self.check(checker, token(jti=jti)) is not None, good, jti)
+        found = self.check(checker, token(jti="three"))
+        assert found is not None
+        self.assertEqual(self.make(f"revoked={path}").vouch(found), found)
+        self.assertIsNone(self.make(f"revoked={secretFile(self, 'three')}").vouch(found))
+        self.assertEqual(self.make().vouch(found), found)
+        unknown = self.check(self.make(), token(jti="one"))
+        assert unknown is not None
+        self.assertIsNone(checker.vouch(unknown))
 
     def test_notYet(self) -> None:
         """It is not good before its time."""
@@ -190,7 +214,7 @@ class SignatureTests(TokensCase):
 
     def test_longest(self) -> None:
         """A token may be so long, no longer."""
-        short = handmade({"alg": "HS256"}, {"sub": "a", "x": "x" * 12_000})
+        short = handmade({"alg": "HS256"}, {"sub": "a", "exp": 1 << 40, "x": "x" * 12_000})
         self.assertIsNotNone(self.check(self.make(), short))
         long = handmade({"alg": "HS256"}, {"sub": "a", "x": "x" * 12_500})
         self.assertGreater(len(long), LONGEST)
@@ -233,9 +257,16 @@ class OptionTests(SynchronousTestCase):
     def test_wrong(self) -> None:
         """One key there must be; options are known, and in their range."""
         secret = f"secret={secretFile(self, SECRET)}"
-        one = "exactly one of secret=FILE, key=FILE and jwks=FILE must be given"
+        one = "exactly one of secret=FILE, key=FILE and jwks=FILE or URL must be given, or issuer=URL alone"
         self.assertEqual([self.refused(""), self.refused(f"{secret},jwks=x")], [one, one])
         self.assertIn("there is no option algorithm, only secret, key, jwks,", self.refused(f"{secret},algorithm=none"))
         self.assertEqual(self.refused(f"{secret},leeway=601"), "leeway is 601, but must be between 0 and 600 seconds")
         self.assertIn("leeway is 'x', but must be a number of seconds", self.refused(f"{secret},leeway=x"))
+        self.assertEqual(self.refused(f"{secret},ca=x"), "ca= needs jwks=URL, or issuer=URL alone")
+        for options, place in (("jwks=http://a.example/k", "http://a.example/k"), ("issuer=http://a.example",) * 2):
+            self.assertEqual(
+                self.refused(options),
+                f"keys can be fetched by https only, but the URL is '{place.removeprefix('issuer=')}'",
+            )
+        self.assertIn("the URL is 'id.example', but must be like https:", self.refused("issuer=id.example"))
         self.assertEqual(self.refused("key=/none"), "/none cannot be read: no such file or directory")

@@ -122,6 +122,22 @@ class PasswordsTests(SynchronousTestCase):
         self.clock.advance(REMEMBERED)
         self.assertIsNone(self.checker.remembered(right))
 
+    def test_earlier(self) -> None:
+        """An earlier password is good until its end; a name with two costs two hashes, as do names that nobody has."""
+        for end, expires in (("21000101T000000Z", 4102444800.0), ("20000101T000000Z", None)):
+            self.checker = self.make(f"alice:{self.alice}\nalice:{self.bob}:ops:{end}\n")
+            found = self.check("alice", "zwei €")
+            self.assertEqual(found and (found.name, found.expires), expires and ("alice", expires))
+            if found is not None:
+                self.assertEqual(self.checker.vouch(found), found)
+                self.assertIsNone(self.make(f"alice:{self.alice}\n").vouch(found))
+            current = self.check("alice", "one")
+            self.assertEqual(current and (current.name, current.expires), ("alice", None))
+            del self.clock.ran[:]
+            self.check("alice", "wrong")
+            self.check("nobody", "wrong")
+            self.assertEqual(self.hashed, [self.alice, self.bob][: 2 if expires else 1] + [self.alice, self.bob])
+
     def test_vouch(self) -> None:
         """Somebody is vouched for as long as the password is the same, with the roles of today."""
         who = self.check("alice", "one")
@@ -151,6 +167,8 @@ class PasswordsTests(SynchronousTestCase):
         path = secretFile(self, f"alice:{self.alice}\nalice:{self.bob}\n")
         error = self.assertRaises(SettingError, Passwords, path)
         self.assertEqual(str(error), f"{path} has the name alice twice")
+        ends = f"alice:{self.alice}::21000101T000000Z\n"
+        self.assertRaises(SettingError, Passwords, secretFile(self, ends + ends))
 
     def test_silent(self) -> None:
         """Neither passwords nor hashes are shown."""

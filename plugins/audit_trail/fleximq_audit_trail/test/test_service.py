@@ -102,7 +102,7 @@ class AuditTrailTests(SynchronousTestCase):
                 {"event": "started"},
                 {"event": "joined", **who, "address": "127.0.0.1:50000", "principal": None},
                 {"event": "published", "topic": "news", **who, "count": 2, "size": 10},
-                {"event": "left", **who, "reason": "connection lost"},
+                {"event": "left", **who, "reason": "client closed"},
                 {"event": "stopped"},
             ],
         )

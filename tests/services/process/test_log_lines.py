@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import signal
 import socket
 from typing import Any
@@ -12,7 +13,8 @@ from twisted.logger import FileLogObserver, ILogObserver, Logger, LogLevel
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.services.process.json_log import LoggingService, formatLine, inJson
+from fleximq.config.option_values import LogFormat
+from fleximq.services.process.log_lines import LoggingService, formatLine, formatText, withLog
 from tests.broker_process import BrokerProcess
 
 
@@ -60,11 +62,49 @@ class LineTests(SynchronousTestCase):
         """A line end in a value is no line end."""
         self.assertEqual(self.line(lambda log: log.info("{x}", x="a\nb"))["message"], "a\nb")
 
+    def test_controls(self) -> None:
+        """Control characters and line ends that JSON does not escape by itself."""
+        text = formatLine({"log_format": "{x}", "x": "\x1b\x7f\x9b\x85\u2028\u202e"})
+        self.assertTrue(text.removesuffix("\n").isprintable())
+        self.assertEqual(json.loads(text)["x"], "\x1b\x7f\x9b\x85\u2028\u202e")
+
     def test_legacy(self) -> None:
         """What old code logs has a message, too."""
         line = json.loads(formatLine({"log_format": "{log_text}", "log_text": "old", "log_time": 0.0, "system": "-",
                                       "log_level": LogLevel.info, "isError": 0, "message": ()}))  # fmt: skip
         self.assertEqual((line["message"], line["time"]), ("old", "1970-01-01T00:00:00.000+00:00"))
+
+
+class TextTests(SynchronousTestCase):
+    """One event as text."""
+
+    def line(self, say: Any) -> str:
+        """Return what is written of what is said to a logger, without the time."""
+        file = io.StringIO()
+        say(Logger("a.b", observer=FileLogObserver(file, formatText)))
+        return file.getvalue().partition(" ")[2]
+
+    def test_sentence(self) -> None:
+        """A line is Twisted's."""
+        self.assertEqual(self.line(lambda log: log.info("{x} left", x="a")), "[a.b#info] a left\n")
+
+    def test_controls(self) -> None:
+        """A value neither begins a line nor colours a terminal."""
+        value = "x\n2026-11-22T00:00:00+0000 [-] forged\r\x1b[31m\x9b\x85\u2028\u202e\t"
+        shown = r"x\x0a2026-11-22T00:00:00+0000 [-] forged\x0d\x1b[31m\x9b\x85\u2028\u202e\x09"
+        self.assertEqual(self.line(lambda log: log.info("{x} left", x=value)), f"[a.b#info] {shown} left\n")
+
+    def test_failure(self) -> None:
+        """A traceback has lines, which begin with a tab; what a client sent in it is escaped."""
+        found = self.line(lambda log: log.failure("it broke", Failure(ValueError("a\nb\x1b[1m"))))
+        first, *others, end = found.split("\n")
+        self.assertEqual((first, end), ("[a.b#critical] it broke", ""))
+        self.assertTrue(others and all(each.startswith("\t") for each in others))
+        self.assertIn(r"b\x1b[1m", found)
+
+    def test_nothing(self) -> None:
+        """An event without text is not written."""
+        self.assertIsNone(formatText({}))
 
 
 class PlaceTests(SynchronousTestCase):
@@ -74,7 +114,7 @@ class PlaceTests(SynchronousTestCase):
         """Return what the application is given."""
         self.signals: dict[int, Any] = {}
         application = Application("x")
-        service = LoggingService(options, MemoryReactorClock(), self.signals.__setitem__)
+        service = LoggingService(formatLine, options, MemoryReactorClock(), self.signals.__setitem__)
         service.setServiceParent(application)
         return application.getComponent(ILogObserver)
 
@@ -95,11 +135,25 @@ class PlaceTests(SynchronousTestCase):
     def test_syslog(self) -> None:
         """The system's log has its own form."""
         service = MultiService()
-        self.assertIs(inJson(service, {"syslog": True}, None), service)
+        self.assertIs(withLog(service, LogFormat.JSON, {"syslog": True}, None), service)
 
 
 class ProgramTests(SynchronousTestCase):
     """A real broker."""
+
+    def test_forged(self) -> None:
+        """The path of a peer on a UNIX socket does not forge a line of text."""
+        path = f"/tmp/x{os.getpid()}\n2026-11-22T00:00:00+0000 [-] forged\x1b[1m"
+        with BrokerProcess("--listen", "unix:s") as broker:
+            self.addCleanup(os.unlink, path)
+            with socket.socket(socket.AF_UNIX) as client:
+                client.bind(path)
+                client.connect(str(broker.folder / "s"))
+                client.sendall(b"PING:\n")
+                client.recv(6)
+                broker.waitForOutput("joined")
+        self.assertNotIn("\n2026-11-22T00:00:00+0000 [-] forged", broker.output)
+        self.assertNotIn("\x1b", broker.output)
 
     def test_left(self) -> None:
         """All it prints is JSON; a client that leaves is told with its reason and what went over its connection."""

@@ -1,11 +1,10 @@
-"""The log as JSON lines, for programs.
+"""The lines of the log, as text or JSON. Values from clients neither forge a line nor control a terminal.
 
-Each line is one object: ``time`` (ISO 8601, UTC), ``level``, ``logger``, ``message``, ``traceback`` if any, and the
-fields of the event: numbers, texts, true, false and null. Lines about connections have an ``event``: ``joined`` or
-``left``, the latter with reason and traffic.
+A line of text is Twisted's, with control characters escaped. A line of JSON is one object: ``time`` (ISO 8601, UTC),
+``level``, ``logger``, ``message``, ``traceback`` if any, and the fields of the event: numbers, texts, true, false and
+null. Lines about connections have an ``event``: ``joined`` or ``left``, the latter with reason and traffic.
 """
 
-import json
 import math
 import signal
 import sys
@@ -14,13 +13,31 @@ from datetime import UTC, datetime
 from typing import Any
 
 from twisted.application.service import IService, MultiService
-from twisted.logger import FileLogObserver, ILogObserver, LogEvent, formatEvent
+from twisted.logger import (
+    FileLogObserver,
+    ILogObserver,
+    LogEvent,
+    formatEvent,
+    formatEventAsClassicLogText,
+    formatTime,
+)
 from twisted.python.logfile import LogFile
+
+from fleximq.config.option_values import LogFormat
+from fleximq.values.printable import jsonLine, printable
 
 #: Fields that Twisted uses itself, and the fields written above.
 _OWN = frozenset(
     {"time", "level", "logger", "message", "traceback", "format", "isError", "system", "failure", "why", "log_text"}
 )
+
+
+def formatText(event: LogEvent) -> str | None:
+    """Return an event as text: one line, and a traceback if any in further lines that begin with a tab."""
+    line = formatEventAsClassicLogText(
+        {**event, "log_format": "{log_text}", "log_text": printable(formatEvent(event))}, formatTime
+    )
+    return None if line is None else printable(line, lines=True)
 
 
 def formatLine(event: LogEvent) -> str:
@@ -35,7 +52,7 @@ def formatLine(event: LogEvent) -> str:
     if failure is not None:
         line["traceback"] = failure.getTraceback()
     line |= {name: _value(value) for name, value in event.items() if not name.startswith("log_") and name not in _OWN}
-    return json.dumps(line, ensure_ascii=False) + "\n"
+    return jsonLine(line) + "\n"
 
 
 def _value(value: object) -> object:
@@ -45,19 +62,22 @@ def _value(value: object) -> object:
 
 
 class LoggingService(MultiService):
-    """Writes the log of its application as JSON lines.
+    """Writes the log of its application.
 
+    :param form: returns an event as a line.
     :param options: the options of ``twistd``, including the log file.
     :param onSignal: installs a signal handler (:func:`signal.signal`).
     """
 
     def __init__(
         self,
+        form: Callable[[LogEvent], str | None],
         options: Mapping[str, Any],
         reactor: Any,
         onSignal: Callable[[int, Any], Any] = signal.signal,
     ) -> None:
         super().__init__()
+        self._form = form
         self._options = options
         self._reactor = reactor
         self._onSignal = onSignal
@@ -66,7 +86,7 @@ class LoggingService(MultiService):
         """Join an application before ``twistd`` asks it for its log observer."""
         super().setServiceParent(parent)
         if hasattr(parent, "setComponent"):
-            parent.setComponent(ILogObserver, FileLogObserver(self._file(), formatLine))
+            parent.setComponent(ILogObserver, FileLogObserver(self._file(), self._form))
 
     def _file(self) -> Any:
         """Return the file where ``twistd`` would log; SIGUSR1 rotates it, as there."""
@@ -78,13 +98,13 @@ class LoggingService(MultiService):
         return file
 
 
-def inJson(service: IService, options: Mapping[str, Any], reactor: Any) -> IService:
-    """Return a service that contains this one and writes the log as JSON lines.
+def withLog(service: IService, form: LogFormat, options: Mapping[str, Any], reactor: Any) -> IService:
+    """Return a service that contains this one and writes the log.
 
     ``--syslog`` and ``--logger`` of ``twistd`` take precedence.
     """
     if options.get("syslog"):
         return service
-    whole = LoggingService(options, reactor)
+    whole = LoggingService(formatText if form is LogFormat.TEXT else formatLine, options, reactor)
     service.setServiceParent(whole)
     return whole

@@ -1,0 +1,34 @@
+"""Output of all commands: control characters that came from clients do not reach a terminal."""
+
+import sys
+from argparse import ArgumentParser
+
+from fleximq.values.printable import jsonLine, printable
+
+
+def addRawOption(parser: ArgumentParser) -> None:
+    """Add the option for output without escapes."""
+    parser.add_argument("--raw", action="store_true", help="write control characters to a terminal, too")
+
+
+def out(data: bytes, raw: bool = False, lines: bool = True) -> None:
+    """Write to standard output and flush, since the reader may wait for it.
+
+    On a terminal control characters are escaped, unless ``raw``; ``lines``: except line ends and tabs.
+    """
+    if not raw and sys.stdout.isatty():
+        text = data.decode("utf-8", "backslashreplace")
+        end = "\n" if text.endswith("\n") else ""
+        data = (printable(text.removesuffix("\n"), lines) + end).encode()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def outJson(value: object) -> None:
+    """Write a value as one line of JSON, always without control characters."""
+    out(jsonLine(value).encode() + b"\n", raw=True)
+
+
+def say(sentence: str) -> None:
+    """Print a message that is not a result, to standard error; control characters are escaped."""
+    print(printable(sentence, lines=True), file=sys.stderr, flush=True)

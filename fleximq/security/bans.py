@@ -1,0 +1,85 @@
+"""Principals and addresses that an operator has banned, each until a time.
+
+Bans survive a reload of the settings, not a restart.
+"""
+
+import ipaddress
+from collections.abc import Callable, Hashable, Iterator
+from types import SimpleNamespace
+from typing import NamedTuple
+
+from fleximq.errors import BadRequest, NoCapacity
+from fleximq.security.peer_address import addressKey, clientKey
+from fleximq.security.principal import SPAWN
+
+#: Maximum number of bans.
+MAX_BANS = 10_000
+
+
+class Ban(NamedTuple):
+    """One ban: of a ``principal`` or an ``address``, by its name, until a time in seconds since 1970."""
+
+    kind: str
+    name: str
+    until: float
+    reason: str
+    by: str
+
+
+class Bans:
+    """All bans, by the keys of :mod:`fleximq.security.peer_address`; ``seconds`` is the clock."""
+
+    def __init__(self, seconds: Callable[[], float] = lambda: 0.0) -> None:
+        self._seconds = seconds
+        self._bans: dict[Hashable, Ban] = {}
+
+    def __iter__(self) -> Iterator[Ban]:
+        """Return the bans in force."""
+        now = self._seconds()
+        self._bans = {key: ban for key, ban in self._bans.items() if ban.until > now}
+        return iter(self._bans.values())
+
+    def add(self, ban: Ban) -> None:
+        """Ban a principal or an address; replaces its earlier ban.
+
+        :raises BadRequest: an address is none, or one of this machine, or the principal a program of the broker.
+        :raises NoCapacity: there are :data:`MAX_BANS` others.
+        """
+        key = banKey(ban.kind, ban.name)
+        if key not in self._bans and len(self._bans) >= MAX_BANS and sum(1 for _ in self) >= MAX_BANS:
+            raise NoCapacity(f"there are {MAX_BANS} bans already")
+        self._bans[key] = ban
+
+    def remove(self, kind: str, name: str) -> bool:
+        """End a ban; returns whether there was one. Errors as for :meth:`add`."""
+        return self._bans.pop(banKey(kind, name), None) is not None
+
+    def waits(self, who: Hashable | None) -> float:
+        """Return the seconds until the ban of a principal's or address's key ends, 0 without one."""
+        ban = self._bans.get(who) if self._bans else None
+        return 0.0 if ban is None else max(0.0, ban.until - self._seconds())
+
+
+def banKey(kind: str, name: str) -> Hashable:
+    """Return the key of a principal or an address, of IPv6 the first 64 bits; errors as for :meth:`Bans.add`."""
+    if kind == "principal":
+        if name.startswith(SPAWN):
+            raise BadRequest("programs that the broker starts cannot be banned")
+        return clientKey(name, None)
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        raise BadRequest(f"{name!r} is not an IP address") from None
+    key = addressKey(SimpleNamespace(host=name))
+    if key is None:
+        raise BadRequest("this machine's own addresses cannot be banned")
+    return key
+
+
+def keysOf(principal: str | None, address: str) -> tuple[Hashable | None, Hashable | None]:
+    """Return the keys of a client with this principal, and this address as text with a port."""
+    host = address.rpartition(":")[0].strip("[]")
+    return (
+        None if principal is None else clientKey(principal, None),
+        addressKey(SimpleNamespace(host=host)) if host else None,
+    )

@@ -1,0 +1,98 @@
+"""An operator's acts against clients, for the broker's paths and the web API: disconnect, ban, list and end bans."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from twisted.logger import Logger
+
+from fleximq.broker.broker import Broker
+from fleximq.broker.envelope import ConnectedClient
+from fleximq.broker.paths.arguments import listing, number, page, text
+from fleximq.errors import BadRequest, BrokerError, Forbidden, JoinRejected
+from fleximq.security.bans import Ban, Bans, banKey, keysOf
+from fleximq.security.principal import MAX_NAME_CHARACTERS
+
+_log = Logger("fleximq.services.operator")
+
+#: The default and the longest duration of a ban, in seconds.
+BAN_SECONDS, MAX_BAN_SECONDS = 3600, 366 * 86400
+#: Maximum bytes of names and reasons.
+_NAME_BYTES, _REASON_BYTES = 4 * MAX_NAME_CHARACTERS, 500
+
+Arguments = Mapping[str, Any]
+
+
+class Operator:
+    """Acts for operators; each act takes arguments and the name of the operator, and returns its answer."""
+
+    def __init__(self, broker: Broker, bans: Bans) -> None:
+        self._broker = broker
+        self._bans = bans
+
+    def __call__(self, act: str, arguments: Arguments, by: str) -> dict[str, Any]:
+        """Perform the act with this name.
+
+        :raises BadRequest: its arguments are wrong.
+        :raises NoCapacity: there are too many bans.
+        """
+        acts = {"kick": self._kick, "ban": self._ban, "unban": self._unban, "bans": self._list}
+        return acts[act](arguments, by)
+
+    def _kick(self, arguments: Arguments, by: str) -> dict[str, Any]:
+        """Disconnect the client with this ``client_id``, or those of a ``principal`` or an ``address``."""
+        if "client_id" in arguments:
+            id = number(arguments, "client_id")
+            return {"disconnected": self._expel(lambda client: client.id == id, Forbidden(_DISCONNECTED))}
+        key = banKey(*_named(arguments))
+        return {"disconnected": self._expel(lambda client: key in _keys(client), Forbidden(_DISCONNECTED))}
+
+    def _ban(self, arguments: Arguments, by: str) -> dict[str, Any]:
+        """Ban a ``principal`` or an ``address`` for so many ``seconds``, with a ``reason``; disconnect its clients."""
+        kind, name = _named(arguments)
+        seconds = number(arguments, "seconds", BAN_SECONDS, MAX_BAN_SECONDS, least=1)
+        reason = text(arguments, "reason", _REASON_BYTES) if arguments.get("reason") else ""
+        ban = Ban(kind, name, self._broker.clock.seconds() + seconds, reason, by)
+        self._bans.add(ban)
+        _log.info(
+            "{by} bans {kind} {name} for {seconds} s", by=by, kind=kind, name=name, seconds=seconds, event="admin"
+        )
+        key = banKey(kind, name)
+        gone = self._expel(lambda client: key in _keys(client), JoinRejected("this client is banned"))
+        return {**_row(ban), "disconnected": gone}
+
+    def _unban(self, arguments: Arguments, by: str) -> dict[str, Any]:
+        """End the ban of a ``principal`` or an ``address``; ``removed`` tells whether there was one."""
+        kind, name = _named(arguments)
+        removed = self._bans.remove(kind, name)
+        _log.info("{by} ends the ban of {kind} {name}", by=by, kind=kind, name=name, event="admin")
+        return {"removed": removed}
+
+    def _list(self, arguments: Arguments, by: str) -> dict[str, Any]:
+        """List the bans in force; their keys are ``KIND NAME``."""
+        after, limit = page(arguments, str, "")
+        return listing("bans", self._bans, lambda ban: f"{ban.kind} {ban.name}", after, limit, _row)
+
+    def _expel(self, chosen: Callable[[ConnectedClient], bool], error: BrokerError) -> int:
+        """Disconnect clients, and return their number; those of extensions have no connection."""
+        found = [each.conversation for each in self._broker.clients if each.conversation is not None and chosen(each)]
+        for conversation in found:
+            conversation.expel(error)
+        return len(found)
+
+
+_DISCONNECTED = "disconnected by the operator"
+
+
+def _named(arguments: Arguments) -> tuple[str, str]:
+    kinds = [kind for kind in ("principal", "address") if kind in arguments]
+    if len(kinds) != 1:
+        raise BadRequest("name either a 'principal' or an 'address'")
+    return kinds[0], text(arguments, kinds[0], _NAME_BYTES)
+
+
+def _keys(client: ConnectedClient) -> tuple[Any, Any]:
+    return keysOf(client.principal, client.address)
+
+
+def _row(ban: Ban) -> dict[str, Any]:
+    return {ban.kind: ban.name, "until": int(ban.until * 1000), "reason": ban.reason, "by": ban.by}
