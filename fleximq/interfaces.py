@@ -110,6 +110,8 @@ class IRecordWatcher(Interface):
 class IRights(Interface):
     """The rights of a client. The values of ``action`` are those of :class:`fleximq.rights.Action`."""
 
+    limits = Attribute("""The :class:`fleximq.limits.OwnLimits` of its principal.""")
+
     def may(action: str, name: str) -> bool:
         """Return whether the action is permitted on exactly this topic or path. Called often, so results are cached."""
 
@@ -118,6 +120,9 @@ class IRights(Interface):
 
     def mayAll(action: str) -> bool:
         """Return whether the action is permitted on all names except those that begin with ``$``."""
+
+    def forClient(id: int) -> "IRights":
+        """Return these rights for the client with this id; mostly this object itself."""
 
 
 class IConversation(Interface):

@@ -5,6 +5,7 @@ are in bytes unless the name says otherwise.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from fleximq.errors import SettingError
 
@@ -33,10 +34,10 @@ class Limits:
     ``message``: a complete FlexiMQ message as received (1 KiB to 1 GiB). ``line``: a MiniMQ line without its end.
     ``text``: an Identity message, after inflation. ``queueMessages`` and ``queueBytes`` bound one queue; for a durable
     queue ``queueMemory`` bounds its part in memory and ``queueBytes`` does not apply. ``outboxBytes``: unread output of
-    one connection. ``clients``: admitted connections. ``waiting``: connections before admission. ``clientsPerAddress``:
-    both from one remote address. ``subscriptions``: of one client. ``topics``: idle topics that are remembered.
-    ``queues``: MiniMQ queues, as many again for dead letters and as many BlipMQ subscriptions. ``requests``: unanswered
-    REQs of one client.
+    one connection. ``clients``: admitted connections. ``waiting``: connections before admission; ``unadmittedBytes``:
+    buffered by all of them. ``clientsPerAddress``: both from one remote address. ``subscriptions``: of one client.
+    ``topics``: idle topics that are remembered. ``queues``: MiniMQ queues, as many again for dead letters and as many
+    BlipMQ subscriptions. ``requests``: unanswered REQs of one client.
 
     :raises SettingError: for a value outside its range.
     """
@@ -50,6 +51,7 @@ class Limits:
     outboxBytes: int = 64 * MEBIBYTE
     clients: int = 100_000
     waiting: int = 10_000
+    unadmittedBytes: int = 32 * MEBIBYTE
     clientsPerAddress: int = 1_000
     subscriptions: int = 10_000
     topics: int = 100_000
@@ -66,6 +68,7 @@ class Limits:
             ("outbox-bytes", self.outboxBytes),
             ("max-clients", self.clients),
             ("max-waiting", self.waiting),
+            ("unadmitted-bytes", self.unadmittedBytes),
             ("max-clients-per-address", self.clientsPerAddress),
             ("max-subscriptions", self.subscriptions),
             ("max-topics", self.topics),
@@ -73,6 +76,25 @@ class Limits:
             ("max-requests", self.requests),
         ):
             within(name, value, 1, 1 << 48)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLimits:
+    """The limits of one principal, anonymous clients being one; None: no limit of its own.
+
+    ``clients``: its connections. ``topics``: the topics it has made that still exist. ``queueBytes``: of a volatile
+    queue, for each of its BlipMQ subscriptions, and for what it produces in MiniMQ. ``rates``: pairs of an option's
+    name and a rate (:class:`fleximq.config.rate_options.Rate`, None: unlimited), in place of the option's value.
+    """
+
+    clients: int | None = None
+    topics: int | None = None
+    queueBytes: int | None = None
+    rates: tuple[tuple[str, Any], ...] = ()
+
+
+#: No limits of its own.
+NO_LIMITS = OwnLimits()
 
 
 def isTooLong(name: str) -> bool:

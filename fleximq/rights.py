@@ -8,6 +8,7 @@ from enum import StrEnum
 from zope.interface import implementer
 
 from fleximq.interfaces import IRights
+from fleximq.limits import NO_LIMITS
 
 
 class Action(StrEnum):
@@ -33,6 +34,8 @@ class Action(StrEnum):
 class Everything:
     """The right to every action, to ``admin`` only if ``admin`` is set."""
 
+    limits = NO_LIMITS
+
     def __init__(self, admin: bool) -> None:
         self._admin = admin
 
@@ -47,6 +50,10 @@ class Everything:
     def mayAll(self, action: str) -> bool:
         """Return True."""
         return True
+
+    def forClient(self, id: int) -> "Everything":
+        """Return this object."""
+        return self
 
 
 #: The rights of the broker itself, and of all clients of a broker that serves only its own machine without permissions.

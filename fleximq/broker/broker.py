@@ -61,6 +61,10 @@ def _noSettings() -> None:
     raise NotImplementedByBroker("this broker has no settings to read again")
 
 
+def _noAudit(event: str, arguments: object = None, **fields: object) -> None:
+    """Write no audit log."""
+
+
 def _noOperator(act: str, arguments: Mapping[str, Any], by: str) -> None:
     raise NotImplementedByBroker("this broker has no connections")
 
@@ -74,7 +78,7 @@ class Broker:
     with subscribers. ``admin`` purges queues and returns dead letters for an operator; ``groups`` is the progress of
     the pipeline's consumer groups; ``checkpointer`` saves and restores queues and groups for the journal. ``reload``
     reads the settings again and returns the answer to ``/broker/reload``, ``operate`` performs an operator's act
-    against clients, by its name.
+    against clients, by its name, and ``audit`` writes an event with its fields to the audit log.
     """
 
     clock: Clock
@@ -117,6 +121,7 @@ class Broker:
         self.subscriptions = self.polling.subscriptions
         self.queues = self.consuming.queues
         self.reload: Callable[[], Any] = _noSettings
+        self.audit: Callable[..., None] = _noAudit
         self.operate: Callable[[str, Mapping[str, Any], str], Any] = _noOperator
         self._deliver = self.fanOut.deliver
         # The operations below are those of one part; its method describes them.
@@ -182,8 +187,8 @@ class Broker:
         :param conversation: notified when its rights change.
         :raises NoCapacity: the broker has the maximum number of clients.
         """
-        client = self.clients.add(dialect, peer, principal, address, user, id)
-        client.rights, client.identity, client.conversation = rights, identity, conversation
+        client = self.clients.add(dialect, peer, principal, address, user, id, rights.limits.clients)
+        client.rights, client.identity, client.conversation = rights.forClient(client.id), identity, conversation
         self.observers.clientJoined(client)
         return client
 
@@ -193,7 +198,7 @@ class Broker:
         Subscriptions that they do not permit end; polled ones wait for their grace time, in case the client gets the
         right again. Its conversation receives the names of the ended ones, and forgets cached permissions.
         """
-        lost = self.clientSubscriptions.changeRights(client, rights)
+        lost = self.clientSubscriptions.changeRights(client, rights.forClient(client.id))
         self.polling.narrow(client)
         if client.conversation is not None:
             client.conversation.rightsChanged(lost)
@@ -218,11 +223,12 @@ class Broker:
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
         :raises Forbidden: its first level is ``$sys`` or ``$dead``, where only the broker publishes.
         :raises NotPermitted: the client's rights do not cover it.
+        :raises NoCapacity: it does not exist, and the client's principal may make no more topics.
         """
         if isBrokerTopic(name):
             raise Forbidden("only the broker publishes to this topic")
         permit(client, Action.PUBLISH, name)
-        return self.topics.get(name)
+        return self.topics.find(name) or self.topics.make(name, client.principal, client.rights.limits.topics)
 
     def publish(self, envelope: Envelope, body: Any, count: int, onDecided: OnDecided | None = None) -> None:
         """Deliver a run of ``count`` messages to the subscribers of its topic. Hot.

@@ -1,36 +1,67 @@
 """The permission tables of a settings file: ``[roles.NAME]`` and ``[principals.NAME]``.
 
 A key is an action (:class:`fleximq.rights.Action`), and its value a list of topic patterns, or true for all topics
-except those that begin with ``$``; ``broadcast`` is true or false. ``roles`` in the table of a principal lists its
-roles, in addition to those of all clients.
+except those that begin with ``$``; ``broadcast`` is true or false. ``deny`` has the same keys, and takes back what any
+table grants; ``limits`` has options from :data:`LIMITS`. ``roles`` in the table of a principal lists its roles, in
+addition to those of all clients.
 """
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
+from fleximq.config.option_values import count, size
+from fleximq.config.rate_options import byteRate, rate
 from fleximq.errors import SettingError
-from fleximq.limits import TOPIC_BYTES
+from fleximq.limits import TOPIC_BYTES, within
 from fleximq.rights import Action
 
 #: The roles of all clients and of authenticated ones, assigned automatically.
 EVERYONE, AUTHENTICATED = "everyone", "authenticated"
 #: The pattern for all topics except those that begin with ``$``.
 ALL = ("#",)
-#: Placeholder in a pattern for the principal's name.
-PRINCIPAL = "{principal}"
+#: Placeholders in a pattern: for the principal's name, each of its roles, the id of the client, and a token's claim.
+PLACEHOLDER = re.compile(r"\{(principal|role|client_id|claim:[^{}#*]+)\}")
 
-_ROLES = "roles"
+_ROLES, _DENY, _LIMITS = "roles", "deny", "limits"
 _ACTIONS = tuple(action.value for action in Action)
 
 
+def _atLeastOne(read: Callable[[str, object], int]) -> Callable[[str, object], int]:
+    def checked(name: str, value: object) -> int:
+        found = read(name, value)
+        within(name, found, 1, 1 << 48)
+        return found
+
+    return checked
+
+
+#: The options that a table may limit, with their parsers.
+LIMITS: Mapping[str, Callable[[str, object], Any]] = {
+    "max-message-rate": rate,
+    "max-byte-rate": byteRate,
+    "max-subscribe-rate": rate,
+    "principal-message-rate": rate,
+    "principal-byte-rate": byteRate,
+    "principal-subscribe-rate": rate,
+    "max-clients": _atLeastOne(count),
+    "max-topics": _atLeastOne(count),
+    "queue-bytes": _atLeastOne(size),
+}
+
+#: Pairs of an action and its patterns.
+Patterns = tuple[tuple[str, tuple[str, ...]], ...]
+
+
 class PermissionTable(NamedTuple):
-    """One table: its name, pairs of an action and its patterns, and the roles named."""
+    """One table: its name, the patterns granted, the roles named, the patterns denied, and the limits by option."""
 
     name: str
-    grants: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    grants: Patterns = ()
     roles: tuple[str, ...] = ()
+    denials: Patterns = ()
+    limits: tuple[tuple[str, Any], ...] = ()
 
 
 def tables(name: str, value: object) -> tuple[PermissionTable, ...]:
@@ -78,8 +109,17 @@ def _faultsOfKey(name: str, place: str, key: str, given: object) -> Iterator[str
     if key == _ROLES and name == "principals":
         if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
             yield f"{place}.roles is {given!r}, but must be a list of the names of roles"
+    elif key == _DENY and name:
+        if not isinstance(given, Mapping):
+            yield f'{place}.deny is {given!r}, but must have an action, e.g. deny.publish = ["orders.#"]'
+        else:
+            for action, patterns in given.items():
+                yield from _faultsOfKey("", f"{place}.deny", action, patterns)
+    elif key == _LIMITS and name:
+        yield from _faultsOfLimits(f"{place}.limits", given)
     elif key not in _ACTIONS:
-        known = (*_ACTIONS, _ROLES) if name == "principals" else _ACTIONS
+        more = (_DENY, _LIMITS, *([_ROLES] if name == "principals" else [])) if name else ()
+        known = (*_ACTIONS, *more)
         nearest = difflib.get_close_matches(key, known, 1, 0.7)
         yield f"{place} has no key {key!r}, " + (f"did you mean {nearest[0]}?" if nearest else f"only {_list(known)}")
     elif isinstance(given, bool):
@@ -93,19 +133,43 @@ def _faultsOfKey(name: str, place: str, key: str, given: object) -> Iterator[str
             yield from _faultsOfPattern(f"{place}.{key}", pattern)
 
 
+def _faultsOfLimits(place: str, given: object) -> Iterator[str]:
+    if not isinstance(given, Mapping):
+        yield f"{place} is {given!r}, but must be a table: [{place}]"
+        return
+    for option, value in given.items():
+        if option not in LIMITS:
+            yield f"{place} has no key {option!r}, only {_list(tuple(LIMITS))}"
+            continue
+        try:
+            LIMITS[option](f"{place}.{option}", value)
+        except SettingError as error:
+            yield str(error)
+
+
 def _faultsOfPattern(place: str, pattern: str) -> Iterator[str]:
     bare = pattern.removeprefix("/")
     if not bare or len(bare.encode("utf-8", "surrogatepass")) > TOPIC_BYTES:
         yield f"{place} has {pattern!r}, but a pattern has 1 to {TOPIC_BYTES} bytes, e.g. orders.#"
     elif "#" in re.split("[./]", bare)[:-1]:
         yield f"{place} has {pattern!r}, but only the last level of a pattern can be #, e.g. orders.#"
-    elif re.search(r"[{}]", bare.replace(PRINCIPAL, "")):
-        yield f"{place} has {pattern!r}, but braces can only stand in {PRINCIPAL}"
+    elif re.search(r"[{}]", PLACEHOLDER.sub("", bare)):
+        yield (
+            f"{place} has {pattern!r}, but braces can only stand in "
+            "{principal}, {role}, {client_id} and {claim:NAME}"
+        )
 
 
 def _granted(name: str, table: Mapping[str, object]) -> PermissionTable:
-    grants = tuple((key, _patterns(value)) for key, value in table.items() if key != _ROLES)
-    return PermissionTable(name, grants, tuple(table.get(_ROLES, ())))  # type: ignore[arg-type]
+    roles: Any = table.get(_ROLES, ())
+    denied: Any = table.get(_DENY, {})
+    written: Any = table.get(_LIMITS, {})
+    limits = tuple((option, LIMITS[option](option, value)) for option, value in written.items())
+    return PermissionTable(name, _patternsIn(table), tuple(roles), _patternsIn(denied), limits)
+
+
+def _patternsIn(table: Mapping[str, object]) -> Patterns:
+    return tuple((key, _patterns(value)) for key, value in table.items() if key in _ACTIONS)
 
 
 def _patterns(value: object) -> tuple[str, ...]:

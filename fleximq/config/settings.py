@@ -30,6 +30,7 @@ class Settings:
     """The settings of a broker; times are in seconds.
 
     ``http``: endpoints that serve HTTP only. ``metricsTop``: the number of topics, queues and groups that metrics name.
+    ``auditLog``: the file of the audit log.
     ``listen``: texts ``[DIALECT+]ENDPOINT``. ``auth``: texts ``SCHEME:ARGUMENT``, parsed by
     :mod:`fleximq.security.authentication.schemes`. ``handshakeTimeout``: the time a connection may take to
     authenticate. ``keepalive``: its idle time before the broker pings it; after three times that it is closed.
@@ -70,6 +71,7 @@ class Settings:
     consumeWait: float = 0.0
     metricsTop: int = 20
     logFormat: LogFormat = LogFormat.TEXT
+    auditLog: str | None = None
     drainTimeout: float = 10.0
     slowConsumer: SlowConsumer = SlowConsumer.DISCONNECT
     bcastEcho: bool = False

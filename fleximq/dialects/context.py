@@ -7,12 +7,13 @@ from twisted.internet.interfaces import IReactorTime
 from fleximq.broker.broker import Broker
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.envelope_cache import CacheBudget
-from fleximq.dialects.connection.log_limit import LogLimit
 from fleximq.dialects.connection.slow_consumer import DISCONNECT, Policy
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.interfaces import IAdmission
 from fleximq.security.rates.client_rates import Rates
 from fleximq.security.rates.flapping import FlappingLimit
+from fleximq.values.log_limit import LogLimit
+from fleximq.values.unadmitted_budget import UnadmittedBudget
 
 
 @dataclass(slots=True, eq=False)
@@ -20,7 +21,7 @@ class Context:
     """Passed to the factories of all dialects.
 
     ``reserved`` is the client id of a spawned program, on a listener for that program alone. ``envelopeBudget`` bounds
-    the envelope caches of all connections together.
+    the envelope caches of all connections together, ``unadmitted`` the input of those that are not admitted yet.
     """
 
     broker: Broker
@@ -34,3 +35,4 @@ class Context:
     rates: Rates = field(default_factory=Rates)
     flapping: FlappingLimit = field(default_factory=FlappingLimit)
     logLimit: LogLimit = field(default_factory=LogLimit)
+    unadmitted: UnadmittedBudget = field(default_factory=UnadmittedBudget)

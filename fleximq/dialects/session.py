@@ -32,20 +32,25 @@ from fleximq.dialects.connection.credential_check import CredentialExpiry
 from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
-from fleximq.errors import BrokerError, TooLarge, Unauthorized
+from fleximq.errors import AuthenticationFailed, BrokerError, Forbidden, JoinRejected, TooLarge, Unauthorized
 from fleximq.interfaces import IAdmission, IConversation, IPeer
 from fleximq.security.credentials import Certificate
 from fleximq.security.peer_address import clientKey, peerAddress
 from fleximq.security.principal import Admitted
 from fleximq.values.counted_event import CountedEvent, EventFamily
+from fleximq.values.unadmitted_budget import BufferCharge
 
 #: Seconds within which a closing connection must have read its last answers.
 LINGER = 10.0
-#: Input allowed before authentication, in bytes, where it is required: credentials are part of a header of at most 64
-#: KiB.
+#: Input allowed before authentication, in bytes, where it is required or the dialect's first message is small:
+#: credentials are part of a header of at most 64 KiB.
 MAX_UNAUTHENTICATED_BYTES = 1 << 17
 #: The end reason of connections when the broker stops.
 STOPPED = "broker stopped"
+#: The errors that the audit log records.
+_REFUSALS = (Unauthorized, Forbidden, AuthenticationFailed, JoinRejected)
+#: The end reason of connections over the budget of :class:`~fleximq.values.unadmitted_budget.UnadmittedBudget`.
+OVER_BUDGET = "too much input before admission"
 _EXPIRED = "the credentials have expired"
 
 
@@ -74,7 +79,8 @@ class Session(metaclass=ABCMeta):
     Subclasses define ``dialect`` and :meth:`answerError`, and call :meth:`letIn`. ``receivedAt`` is the time of the
     last read, in the clock's seconds. ``reason`` is the end reason, "" before the end. ``stays`` means that clients are
     expected to stay connected, ``mayFinish`` that peers are warned before the broker stops, ``dismissed`` that their
-    time is over. ``limited`` are the beginnings of messages that :meth:`admittedOf` may refuse.
+    time is over. ``limited`` are the beginnings of messages that :meth:`admittedOf` may refuse. ``joinsFirst`` means
+    that the first message is small in any case.
 
     The protocol sets ``certificate``, which returns the client certificate; ``checking``, called with True and False at
     the start and end of a pending credential check; and ``admitted``, the result for credentials in an HTTP request.
@@ -83,6 +89,7 @@ class Session(metaclass=ABCMeta):
     dialect: ClassVar[str]
     mayFinish: ClassVar[bool] = False
     stays: ClassVar[bool] = True
+    joinsFirst: ClassVar[bool] = False
     limited: ClassVar[tuple[bytes, ...]] = ()
     dismissed = False
     _log = Logger()
@@ -102,6 +109,7 @@ class Session(metaclass=ABCMeta):
         self.admission: IAdmission = context.admission
         self.certificate: Callable[[], Certificate | None] = lambda: None
         self.checking: Callable[[bool], None] = lambda waits: None
+        self.charge = BufferCharge(context.unadmitted)
         self._check: Deferred[None] | None = None
         self._expiry: CredentialExpiry | None = None
         self._keepAlive: KeepAlive | None = None
@@ -137,9 +145,16 @@ class Session(metaclass=ABCMeta):
 
     def mayReceive(self, buffered: int) -> bool:
         """Return whether a peer with so many buffered bytes may send more before it has joined; otherwise refuse it."""
-        if buffered > MAX_UNAUTHENTICATED_BYTES and self.admission.required and self.certificate() is None:
+        if buffered > MAX_UNAUTHENTICATED_BYTES and (
+            self.joinsFirst or (self.admission.required and self.certificate() is None)
+        ):
             self.attempt(_raiseTooLarge)
         return self.state is ConnectionState.WAITING
+
+    def buffering(self, size: int) -> None:
+        """Charge the bytes buffered before admission; end if all such connections buffer too much."""
+        if not self.charge.change(size):
+            self.abort(OVER_BUDGET)
 
     def rightsChanged(self, lost: Sequence[str]) -> None:
         """Drop cached permissions after a change of rights, and report the subscriptions with the ``lost`` names."""
@@ -200,13 +215,15 @@ class Session(metaclass=ABCMeta):
             self.dialect, peer, principal, address, user, self.context.reserved, rights, who, self
         )
         self.client = client
-        meter = self.context.rates.meter(principal)
+        meter = self.context.rates.meter(principal, lambda: dict(client.rights.limits.rates))
         if meter is not None:
             self.rate = ConnectionRate(meter, self.traffic, self.context.clock, self.broker.observers.counted)
         self.state = ConnectionState.OPEN
+        self.charge.change(0)
         self.handshakeDone()
         if who is not None and who.expires is not None:
             self._expiry = CredentialExpiry(self.context.clock, who.expires, self._expired)
+        self._audit("login")
         self._log.info(
             "{client} joined from {address}",
             client=client.name, address=address, event="joined", dialect=self.dialect, principal=principal,
@@ -323,9 +340,22 @@ class Session(metaclass=ABCMeta):
     def counted(self, error: BrokerError) -> None:
         """Count and log a client's error."""
         self.broker.observers.counted(f"error: {int(error.status)}", 1)
-        suppressed = self.context.logLimit.passes(self.context.clock.seconds())
-        if suppressed is not None:
-            self._log.debug("{who}: {error}{more}", who=self._label(), error=error, more=_more(suppressed))
+        if isinstance(error, _REFUSALS):
+            self._audit("refused", reason=str(error))
+        more = self.context.logLimit.ending(self.context.clock.seconds())
+        if more is not None:
+            self._log.debug("{who}: {error}{more}", who=self._label(), error=error, more=more)
+
+    def _audit(self, event: str, **fields: object) -> None:
+        client = self.client
+        self.broker.audit(
+            event,
+            principal=None if client is None else client.principal,
+            address=peerAddress(self.address),
+            dialect=self.dialect,
+            client_id=None if client is None else client.id,
+            **fields,
+        )
 
     def expel(self, error: BrokerError) -> None:
         """Send an error and close, as the client may not stay; it receives no more deliveries meanwhile."""
@@ -360,6 +390,7 @@ class Session(metaclass=ABCMeta):
             return
         reason = self.reason or ("client closed" if inOrder else "connection lost")
         self.state = ConnectionState.CLOSED
+        self.charge.change(0)
         self._stopWatching()
         self.broker.traffic.end(self.dialect, self.traffic)
         self.handshakeDone()
@@ -378,11 +409,11 @@ class Session(metaclass=ABCMeta):
         self._logLeft(reason)
 
     def _logLeft(self, reason: str) -> None:
-        suppressed = 0 if self.client is not None else self.context.logLimit.passes(self.context.clock.seconds())
-        if suppressed is not None:
+        more = "" if self.client is not None else self.context.logLimit.ending(self.context.clock.seconds())
+        if more is not None:
             self._log.info(
                 "{who} left: {reason}{more}",
-                who=self._label(), reason=reason, more=_more(suppressed), event="left", **self._account(),
+                who=self._label(), reason=reason, more=more, event="left", **self._account(),
             )  # fmt: skip
 
     def _flapped(self, client: ConnectedClient) -> None:
@@ -421,10 +452,6 @@ class StreamSession(Session):
     @abstractmethod
     def received(self, data: bytes) -> None:
         """Process a read, or the part of it that the protocol cut out; raises only BrokerError."""
-
-
-def _more(suppressed: int) -> str:
-    return f" ({suppressed} more lines left out)" if suppressed else ""
 
 
 def _decide(

@@ -78,6 +78,18 @@ class SessionProtocol:
         turn.flush()
         if len(data) >= self._fullRead:
             self._fullRead = fit(self.transport, self._seconds() - began, self._maxRead)
+        if session.state is not ConnectionState.OPEN:
+            self._charge(len(data))
+
+    def _charge(self, read: int) -> None:
+        """Charge the bytes buffered before admission: input, unread output, and a read with checked credentials."""
+        session, outbox = self.session, self.outbox
+        session.buffering(self.buffered + outbox.limit - outbox.space + (read if session.isChecking else 0))
+
+    @property
+    @abstractmethod
+    def buffered(self) -> int:
+        """Bytes buffered of incomplete or unprocessed messages."""
 
     @abstractmethod
     def work(self, data: bytes) -> None:
@@ -140,12 +152,13 @@ class StreamProtocol(SessionProtocol, Protocol):
 
     @property
     def buffered(self) -> int:
-        """Bytes buffered of an incomplete message; overridden by protocols that split input."""
+        """Bytes of an incomplete message; overridden by protocols that split input."""
         return self.session.buffered
 
     def _mayWork(self, data: bytes) -> bool:
         if self._early is not None:
             self._early.append(data)
+            self.session.buffering(self.session.charge.size + len(data))
             return False
         return self.session.state is ConnectionState.WAITING and self.session.mayReceive(self.buffered)
 

@@ -28,6 +28,7 @@ from zope.interface import implementer
 from fleximq.endpoints.tls_context import TlsFiles, serverContext
 from fleximq.errors import SettingError
 from fleximq.security.peer_address import peerAddress
+from fleximq.values.log_limit import LogLimit
 
 _renewalLog = Logger("fleximq.endpoints.renewal")
 
@@ -137,7 +138,12 @@ class TlsConnection(BufferingTLSTransport):
         why = self._reason
         if why is not None and why.check(TlsError):
             transport: Any = self.transport
-            _log.warn("TLS with {peer} failed: {why}", peer=peerAddress(transport.getPeer()), why=_words(why.value))
+            more = self.factory.logLimit.ending(self.factory.clock.seconds())
+            if more is not None:
+                _log.warn(
+                    "TLS with {peer} failed: {why}{more}",
+                    peer=peerAddress(transport.getPeer()), why=_words(why.value), more=more,
+                )  # fmt: skip
         super().connectionLost(reason)
 
 
@@ -149,6 +155,7 @@ class TlsFactory(TLSMemoryBIOFactory):
     def __init__(self, certificate: RenewingCertificate, isClient: bool, inner: IProtocolFactory, clock: Any) -> None:
         super().__init__(certificate, isClient, inner, clock)
         self.clock = clock
+        self.logLimit = LogLimit()
 
 
 def _words(error: Any) -> str:

@@ -1,23 +1,27 @@
 """The rights of principals, made from the permission tables of the settings.
 
-A principal has the grants of its own table and of all its roles; there are no denials. All clients have the role
-``everyone``, authenticated ones also ``authenticated``; clients without credentials are the principal ``anonymous``.
-Once any table is written, everything not granted is denied.
+A principal has the grants of its own table and of all its roles, without what any of these tables denies. All clients
+have the role ``everyone``, authenticated ones also ``authenticated``; clients without credentials are the principal
+``anonymous``. Once any table is written, everything not granted is denied.
 
 A name is matched against all patterns of an action at once, about 1 us; a cached answer takes a tenth of that. All
 answers share one bounded cache, so clients cannot fill the memory with requests.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from zope.interface import implementer
 
-from fleximq.config.permission_options import AUTHENTICATED, EVERYONE, PRINCIPAL, PermissionTable
+from fleximq.config.permission_options import AUTHENTICATED, EVERYONE, PLACEHOLDER, Patterns, PermissionTable
 from fleximq.interfaces import IRights
+from fleximq.limits import NO_LIMITS, OwnLimits
 from fleximq.rights import EVERYTHING, Action
 from fleximq.security.principal import ANONYMOUS, Principal
-from fleximq.values.patterns import anyOf, overlap
+from fleximq.values.patterns import anyOf, covers, overlap
 
 #: Maximum number of cached answers, and maximum length of their names.
 MAX_ANSWERS, NAME_CHARACTERS = 16_384, 256
@@ -31,30 +35,46 @@ Answers = dict[tuple["Rights", str, str], bool]
 
 @implementer(IRights)
 class Rights:
-    """Permits exactly the granted actions. May be used by several threads.
+    """Permits exactly the actions that are granted and not denied. May be used by several threads.
 
-    :param grants: patterns by action.
+    :param grants: patterns by action; those with ``{client_id}`` match nothing, see :meth:`forClient`.
     :param answers: a cache of answers, shared with other rights.
+    :param denials: patterns by action.
     """
 
-    __slots__ = ("_answers", "_matches", "_patterns")
+    __slots__ = ("_answers", "_denied", "_matches", "_patterns", "_personal", "_refuses", "limits")
 
-    def __init__(self, grants: Mapping[str, Sequence[str]], answers: Answers | None = None) -> None:
-        self._patterns = {
-            action: tuple(dict.fromkeys(_bare(action, pattern) for pattern in patterns))
-            for action, patterns in grants.items()
-            if patterns
-        }
+    def __init__(
+        self,
+        grants: Mapping[str, Sequence[str]],
+        answers: Answers | None = None,
+        denials: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        limits: OwnLimits = NO_LIMITS,
+    ) -> None:
+        self.limits = limits
+        self._personal = (grants, denials) if any(map(_namesClient, (grants, denials))) else None
+        self._patterns, self._denied = _usable(grants), _usable(denials)
         self._matches = {action: anyOf(patterns) for action, patterns in self._patterns.items()}
+        self._refuses = {action: anyOf(patterns) for action, patterns in self._denied.items()}
         self._answers = {} if answers is None else answers
 
+    def forClient(self, id: int) -> "Rights":
+        """Return these rights with ``{client_id}`` replaced; this object if no pattern has it."""
+        if self._personal is None:
+            return self
+        grants, denials = (
+            {action: [each.replace(_CLIENT, str(id)) for each in patterns] for action, patterns in rules.items()}
+            for rules in self._personal
+        )
+        return Rights(grants, self._answers, denials, self.limits)
+
     def may(self, action: str, name: str) -> bool:
-        """Return whether a pattern for this action matches the name."""
+        """Return whether a granted pattern for this action matches the name, and no denied one does."""
         key = (self, action, name)
         answer = self._answers.get(key)
         if answer is None:
-            matches = self._matches.get(action)
-            answer = matches is not None and matches(_bare(action, name))
+            matches, refuses, bare = self._matches.get(action), self._refuses.get(action), _bare(action, name)
+            answer = matches is not None and matches(bare) and (refuses is None or not refuses(bare))
             if len(name) <= NAME_CHARACTERS:
                 if len(self._answers) >= MAX_ANSWERS:
                     self._answers.clear()
@@ -62,12 +82,31 @@ class Rights:
         return answer
 
     def mayMatch(self, action: str, pattern: str) -> bool:
-        """Return whether some name matches both the pattern and a pattern for this action."""
-        return any(overlap(pattern, granted) for granted in self._patterns.get(action, ()))
+        """Return whether some name matches both the pattern and a granted one; True if denials leave it in doubt."""
+        denied = self._denied.get(action, ())
+        return not any(covers(each, pattern) for each in denied) and any(
+            overlap(pattern, granted) and not any(covers(each, granted) for each in denied)
+            for granted in self._patterns.get(action, ())
+        )
 
     def mayAll(self, action: str) -> bool:
-        """Return whether one of the patterns for this action is ``#``."""
-        return "#" in self._patterns.get(action, ())
+        """Return whether ``#`` is granted for this action, and no name denied that does not begin with ``$``."""
+        return "#" in self._patterns.get(action, ()) and not any(
+            overlap("#", each) for each in self._denied.get(action, ())
+        )
+
+
+def _usable(rules: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """Return the patterns without ``{client_id}`` by action, actions without any left out."""
+    usable = {
+        action: tuple(dict.fromkeys(_bare(action, each) for each in patterns if _CLIENT not in each))
+        for action, patterns in rules.items()
+    }
+    return {action: patterns for action, patterns in usable.items() if patterns}
+
+
+def _namesClient(rules: Mapping[str, Sequence[str]]) -> bool:
+    return any(_CLIENT in each for patterns in rules.values() for each in patterns)
 
 
 def _bare(action: str, name: str) -> str:
@@ -77,7 +116,7 @@ def _bare(action: str, name: str) -> str:
 #: Rights of this many principals are cached, so that their connections share them.
 MAX_PRINCIPALS = 4096
 
-_Key = tuple[str, bool, frozenset[str], tuple[tuple[str, tuple[str, ...]], ...]]
+_CLIENT, _CLAIM = "{client_id}", "claim:"
 _SPECIAL = re.compile(r"[./*#$%]")
 
 
@@ -94,6 +133,13 @@ class Permissions:
         self.configured = not (roles is None and principals is None)
         self._roles = {each.name: each for each in roles or ()}
         self._principals = {each.name: each for each in principals or ()}
+        self._claims = sorted(
+            found.removeprefix(_CLAIM)
+            for table in (*self._roles.values(), *self._principals.values())
+            for _, patterns in (*table.grants, *table.denials)
+            for found in set(PLACEHOLDER.findall(" ".join(patterns)))
+            if found.startswith(_CLAIM)
+        )
         self._answers: Answers = {}
         self._known: dict[_Key, IRights] = {}
 
@@ -107,7 +153,7 @@ class Permissions:
         grants = {} if principal is None else principal.grants
         if not (self.configured or grants):
             return EVERYTHING
-        key = _keyOf(principal, grants)
+        key = self._keyOf(principal)
         rights = self._known.get(key)
         if rights is None:
             if len(self._known) >= MAX_PRINCIPALS:
@@ -115,22 +161,59 @@ class Permissions:
             rights = self._known[key] = self._made(key)
         return rights
 
-    def _made(self, key: _Key) -> Rights:
-        name, authenticated, roles, grants = key
-        own = self._principals.get(name, PermissionTable(name))
-        held = {EVERYONE, *own.roles, *roles} | ({AUTHENTICATED} if authenticated else set())
+    def _keyOf(self, principal: Principal | None) -> "_Key":
+        if principal is None:
+            return _Key(ANONYMOUS)
+        grants = tuple((action, tuple(principal.grants[action])) for action in sorted(principal.grants))
+        claims = tuple((name, principal.claims[name]) for name in self._claims if name in principal.claims)
+        return _Key(principal.name, True, principal.roles, grants, claims)
+
+    def _made(self, key: "_Key") -> Rights:
+        own = self._principals.get(key.name, PermissionTable(key.name))
+        roles = {*own.roles, *key.roles} - {EVERYONE, AUTHENTICATED}
+        held = {EVERYONE, *roles} | ({AUTHENTICATED} if key.authenticated else set())
         tables = [
             own,
-            PermissionTable("", grants),
+            PermissionTable("", key.grants),
             *(self._roles[role] for role in sorted(held) if role in self._roles),
         ]
-        spelt = escapedName(name)
-        found: dict[str, list[str]] = {}
+        values = {"principal": [key.name], "role": sorted(roles)}
+        values |= {_CLAIM + name: [value] for name, value in key.claims}
+        found: tuple[dict[str, list[str]], dict[str, list[str]]] = {}, {}
         for table in tables:
-            for action, patterns in table.grants:
-                usable = patterns if spelt else [each for each in patterns if PRINCIPAL not in each]
-                found.setdefault(action, []).extend(each.replace(PRINCIPAL, spelt) for each in usable)
-        return Rights(found, self._answers)
+            for rules, into in zip((table.grants, table.denials), found, strict=True):
+                for action, patterns in rules:
+                    for each in patterns:
+                        into.setdefault(action, []).extend(_filled(each, values))
+        return Rights(found[0], self._answers, found[1], _limitsOf(own, tables[1:]))
+
+
+class _Key(NamedTuple):
+    """What the rights of a principal depend on."""
+
+    name: str
+    authenticated: bool = False
+    roles: frozenset[str] = frozenset()
+    grants: Patterns = ()
+    claims: tuple[tuple[str, str], ...] = ()
+
+
+def _limitsOf(own: PermissionTable, roles: Iterable[PermissionTable]) -> OwnLimits:
+    """Return the limits of a principal: its own ones, the others from its roles, where the tightest wins."""
+    limits: dict[str, Any] = {}
+    for option, value in (pair for role in roles for pair in role.limits):
+        limits[option] = min(value, limits.get(option), key=lambda each: (each is None, each))
+    limits |= dict(own.limits)
+    clients, topics, size = (limits.pop(option, None) for option in ("max-clients", "max-topics", "queue-bytes"))
+    return OwnLimits(clients, topics, size, tuple(limits.items()))
+
+
+def _filled(pattern: str, values: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield a pattern with each combination of the values of its placeholders, ``{client_id}`` excepted."""
+    names = [name for name in dict.fromkeys(PLACEHOLDER.findall(pattern)) if name != "client_id"]
+    for chosen in product(*([escapedName(value) for value in values.get(name, ()) if value] for name in names)):
+        spelt = {"client_id": _CLIENT, **dict(zip(names, chosen, strict=True))}
+        yield PLACEHOLDER.sub(lambda found, spelt=spelt: spelt[found[1]], pattern)  # type: ignore[misc]
 
 
 def escapedName(name: str) -> str:
@@ -139,9 +222,3 @@ def escapedName(name: str) -> str:
     The characters ``. / * # $ %`` become ``%2E``, ``%2F`` and so on, so that different names stay different.
     """
     return _SPECIAL.sub(lambda found: f"%{ord(found[0]):02X}", name)
-
-
-def _keyOf(principal: Principal | None, grants: Mapping[str, tuple[str, ...]]) -> _Key:
-    if principal is None:
-        return ANONYMOUS, False, frozenset(), ()
-    return principal.name, True, principal.roles, tuple((action, tuple(grants[action])) for action in sorted(grants))

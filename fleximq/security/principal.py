@@ -28,7 +28,7 @@ class Principal:
     patterns) are carried by the credentials, e.g. a token's claims, and add to those of the settings. ``scheme``: the
     scheme and prefix of its checker. ``expires``: the end of the credentials, in seconds since 1970; the connection
     ends then too. ``proof`` lets the checker recognise the credentials when it checks them again, e.g. after its file
-    was changed; it does not grant access.
+    was changed; it does not grant access. ``claims`` are those of a token that patterns may contain, as texts.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Principal:
     scheme: str = ""
     expires: float | None = None
     proof: str = field(default="", repr=False)
+    claims: Mapping[str, str] = field(default_factory=dict)
 
 
 class Admitted(NamedTuple):

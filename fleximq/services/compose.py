@@ -18,6 +18,7 @@ from fleximq.dialects.registry import Registry, installed
 from fleximq.endpoints.listen import Listen, ListenDefaults, WebListen
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.anonymous_access import AnonymousAccess
+from fleximq.services.audit_log import AuditLog
 from fleximq.services.broker_service import BrokerService, makeBroker
 from fleximq.services.extension_service import ExtensionContext, ExtensionService
 from fleximq.services.health import Health, LagService, listenersOf
@@ -45,6 +46,8 @@ from fleximq.services.reload import (
 )
 from fleximq.services.web_site import Web
 from fleximq.startup.configuration_check import configurationOf
+from fleximq.values.log_limit import LogLimit
+from fleximq.values.unadmitted_budget import UnadmittedBudget
 
 #: The dialects of a listener for HTTP only.
 _NO_DIALECTS = ListenerDialects({}, {}, {}, ())
@@ -84,6 +87,11 @@ def compose(
     whole = MultiService()
     if journal.onDisk:
         whole = JournalService(reactor, journal, partial(restore, broker, journal), abortStart, wakeup)
+    audit: AuditLog | None = None
+    if settings.auditLog is not None:
+        audit = AuditLog(reactor, settings.auditLog, abortStart)
+        audit.setServiceParent(whole)
+        broker.audit = reload.audit = audit.record
     counted = broker.observers.counted
     policy = policyOf(settings.slowConsumer, reactor, counted)
     connections = OpenConnections(reactor)
@@ -97,14 +105,20 @@ def compose(
         rateLimits.connects,
         rateLimits.flapping,
         rateLimits.bans,
+        broker.audit,
     )
     security = AccessPolicy.of(settings, reactor, counted)
+    logLimit, unadmitted = LogLimit(), UnadmittedBudget(settings.limits.unadmittedBytes)
+    contextFor = partial(_context, broker, settings, reactor, turn, security, policy, rateLimits, logLimit, unadmitted)
     brokerService = BrokerService(broker, connections, lambda: reload.settings.drainTimeout)
     brokerService.setServiceParent(whole)
     lag = LagService(reactor)
     lag.setServiceParent(brokerService)
     health = Health(broker, lag, lambda: listenersOf(whole), lambda: connections.stopping)
-    web = Web(reactor, broker, lambda: reload.settings, security, lag, health, lambda: connectionLimit.waiting)
+    web = Web(
+        reactor, broker, lambda: reload.settings, security, lag, health, lambda: connectionLimit.waiting, logLimit,
+        unadmitted,
+    )  # fmt: skip
     for chosen in settings.extension:
         configuration = configurationOf(chosen, registry)
         surroundings = ExtensionContext(broker, settings, reactor)
@@ -113,7 +127,7 @@ def compose(
 
     def listenOn(listen: Listen, parent: MultiService, speaks: bool = True) -> None:
         protection = AnonymousAccess(settings.allowAnonymous, listen.proxied)
-        context = _context(broker, settings, reactor, turn, security, protection, policy, rateLimits)
+        context = contextFor(protection)
         contexts.append(context)
         dialects = connections.of(dialectsOf(registry, context, listen.dialect)) if speaks else _NO_DIALECTS
         entrance = _entrance(reactor, context, security, protection, web, rateLimits, origins)
@@ -128,17 +142,17 @@ def compose(
         # It stays open as long as the broker, so that health checks see the broker stop.
         listenOn(place, brokerService, speaks=False)
     for line in settings.spawn:
-        context = _context(broker, settings, reactor, turn, security, AnonymousAccess(), policy, rateLimits)
+        context = contextFor(AnonymousAccess())
         child = ChildService(reactor, line, context, environment, security.rightsOf)
         contexts.append(child.context)
         child.setServiceParent(whole)
     readiness = _addReadiness(reactor, whole, journal, NotifySocket(environment), watchdogInterval(environment))
-    reload.onBegin, reload.onEnd = readiness.reloading, readiness.reloaded
+    reload.onBegin, reload.onEnd = partial(_beginReload, readiness, audit), readiness.reloaded
     reload.participants += [
         partial(prepareSecurity, security, broker, reactor),
         partial(prepareCertificates, listenersOf(whole)),
         partial(prepareBroker, broker),
-        partial(prepareConnectionLimit, connectionLimit),
+        partial(prepareConnectionLimit, connectionLimit, unadmitted),
         rateLimits.prepare,
         partial(prepareContexts, contexts),
         partial(prepareOrigins, origins),
@@ -146,6 +160,12 @@ def compose(
     broker.reload = reload.reloadForClient
     broker.operate = Operator(broker, rateLimits.bans)
     return whole
+
+
+def _beginReload(readiness: Readiness, audit: AuditLog | None) -> None:
+    readiness.reloading()
+    if audit is not None:
+        audit.reopen()
 
 
 def _addReadiness(
@@ -167,14 +187,17 @@ def _context(
     reactor: Any,
     turn: WriteTurn,
     security: AccessPolicy,
-    protection: AnonymousAccess,
     policy: Policy,
     rateLimits: RateLimits,
+    logLimit: LogLimit,
+    unadmitted: UnadmittedBudget,
+    protection: AnonymousAccess,
 ) -> Context:
     admission = rateLimits.limited(security.admissionFor(protection), broker.observers.counted)
     return Context(
-        broker, settings, reactor, turn, admission, policy, rates=rateLimits.rates, flapping=rateLimits.flapping
-    )
+        broker, settings, reactor, turn, admission, policy, rates=rateLimits.rates, flapping=rateLimits.flapping,
+        logLimit=logLimit, unadmitted=unadmitted,
+    )  # fmt: skip
 
 
 def _gated(
@@ -208,4 +231,7 @@ def _entrance(
         settings.handshakeTimeout,
         context.broker.observers.counted,
         web.site,
+        context.logLimit,
+        context.unadmitted,
+        context.broker.audit,
     )

@@ -23,6 +23,7 @@ from fleximq.security.access_policy import AccessPolicy
 from fleximq.services.broker_service import rulesOf
 from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.startup.setting_changes import Difference, SettingsRefused, difference, lostProtections, merged
+from fleximq.values.unadmitted_budget import UnadmittedBudget
 
 #: Checks new settings, or raises SettingError; returns a function that applies them and never fails.
 Participant = Callable[[Settings], Callable[[], None]]
@@ -33,7 +34,8 @@ _log = Logger("fleximq.services.reload")
 class Reload:
     """Holds and changes the current settings.
 
-    ``participants`` are called in order. ``onBegin`` and ``onEnd`` are called for each attempt.
+    ``participants`` are called in order. ``onBegin`` and ``onEnd`` are called for each attempt, ``audit``
+    with its result.
 
     :param again: reads the settings as at the start; raises SettingError.
     """
@@ -43,9 +45,20 @@ class Reload:
         self.participants: list[Participant] = []
         self.onBegin: Callable[[], object] = lambda: None
         self.onEnd: Callable[[], object] = lambda: None
+        self.audit: Callable[..., object] = lambda event, **fields: None
         self._again = again
 
     def reload(self) -> Difference:
+        """Read the settings again as :meth:`_reloaded` does, and record it in the audit log."""
+        try:
+            changes = self._reloaded()
+        except SettingsRefused as refused:
+            self.audit("reload", error=refused.sentences)
+            raise
+        self.audit("reload", changed=changes.changed)
+        return changes
+
+    def _reloaded(self) -> Difference:
         """Read and apply the settings, and return the differences from the previous ones.
 
         :raises Refused: the settings are invalid; no change was made.
@@ -153,9 +166,15 @@ def prepareBroker(broker: Broker, settings: Settings) -> Callable[[], None]:
     return partial(broker.changeRules, rulesOf(settings))
 
 
-def prepareConnectionLimit(connectionLimit: ConnectionLimit, settings: Settings) -> Callable[[], None]:
-    """Apply the connection limits."""
-    return partial(setattr, connectionLimit, "limits", settings.limits)
+def prepareConnectionLimit(
+    connectionLimit: ConnectionLimit, unadmitted: UnadmittedBudget, settings: Settings
+) -> Callable[[], None]:
+    """Apply the limits of connections, and of their input before admission."""
+
+    def follow() -> None:
+        connectionLimit.limits, unadmitted.limit = settings.limits, settings.limits.unadmittedBytes
+
+    return follow
 
 
 def originsOf(settings: Settings) -> Origins:

@@ -4,20 +4,27 @@ from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.interfaces import IProtocolFactory
+from twisted.logger import Logger
 
 from fleximq.broker.broker import Broker
 from fleximq.config.settings import Settings
 from fleximq.rights import Action
 from fleximq.security.access_policy import AccessPolicy
+from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import Admitted
 from fleximq.services.health import Health, LagService
+from fleximq.values.counted_event import CountedEvent, EventFamily
+from fleximq.values.log_limit import LogLimit
+from fleximq.values.unadmitted_budget import UnadmittedBudget
 from fleximq.web.api import Api
 from fleximq.web.health_pages import HealthPage
 from fleximq.web.metrics import Metrics
 from fleximq.web.queue_survey import QueueSurveyor
 from fleximq.web.request import Page
 from fleximq.web.site import WebSite
-from fleximq.web.welcome_page import WelcomeEntry
+from fleximq.web.welcome_page import RequestRules, WelcomeEntry
+
+_log = Logger()
 
 
 class Web:
@@ -25,6 +32,7 @@ class Web:
 
     :param settings: returns the current settings.
     :param waiting: returns the number of connections that have not joined yet.
+    :param unadmitted: charged for requests.
     """
 
     def __init__(
@@ -36,10 +44,16 @@ class Web:
         lag: LagService,
         health: Health,
         waiting: Callable[[], int],
+        logLimit: LogLimit,
+        unadmitted: UnadmittedBudget,
     ) -> None:
         self._reactor = reactor
+        self._logLimit = logLimit
+        self._counted = broker.observers.counted
+        self._rules = RequestRules(unadmitted, settings().handshakeTimeout, self._refused)
         self._settings = settings
         self._security = security
+        self._audit = broker.audit
         surveyor = QueueSurveyor(broker, reactor)
         metrics = Metrics(broker, surveyor, lag, waiting, settings().metricsTop)
         self._pages = {
@@ -52,7 +66,17 @@ class Web:
     def site(self, ways: tuple[WelcomeEntry, ...]) -> IProtocolFactory:
         """Return the site of a listener with these dialects."""
         renewed = self._security.renewed
-        return WebSite(self._reactor, ways, self._pages, self._nobody, self._namesTrusted, self._origins, renewed)
+        return WebSite(
+            self._reactor, ways, self._pages, self._nobody, self._namesTrusted, self._origins, renewed, self._rules,
+            self._audit,
+        )  # fmt: skip
+
+    def _refused(self, peer: object, code: int) -> None:
+        """Count and log a request that was not received in time or within the budget."""
+        self._counted(CountedEvent(EventFamily.REFUSED_CONNECTIONS, f"HTTP {code}"), 1)
+        more = self._logLimit.ending(self._reactor.seconds())
+        if more is not None:
+            _log.warn("Refusing HTTP from {peer} with {code}{more}", peer=peerAddress(peer), code=code, more=more)
 
     def _namesTrusted(self) -> bool:
         settings = self._settings()

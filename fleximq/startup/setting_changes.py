@@ -35,6 +35,7 @@ LIVE = frozenset(
         "max-text",
         "max-clients",
         "max-waiting",
+        "unadmitted-bytes",
         "max-clients-per-address",
         "max-subscriptions",
         "max-queues",

@@ -44,6 +44,17 @@ def overlap(first: str, second: str) -> bool:
     return "*" not in heads or not any(head.startswith("$") for head in heads)
 
 
+def covers(wide: str, narrow: str) -> bool:
+    """Return whether every name that matches the second pattern matches the first one; False in some doubtful cases."""
+    one, oneRest = _parts(wide)
+    other, otherRest = _parts(narrow)
+    if len(one) > len(other) or (not oneRest and (otherRest or len(one) < len(other))):
+        return False
+    if any(a not in ("*", b) for a, b in zip(one, other, strict=False)):
+        return False
+    return bool(one) and one[0] != "*" or not (other and other[0].startswith("$"))
+
+
 def _parts(pattern: str) -> tuple[list[str], bool]:
     """Return the levels of a pattern, and whether any number of them may follow."""
     levels = _levels(pattern)

@@ -17,6 +17,7 @@ from zope.interface import implementer
 
 from fleximq.errors import BrokerError
 from fleximq.rights import EVERYTHING
+from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import ANONYMOUS, Admitted
 from fleximq.status import Status
 from fleximq.web.request import (
@@ -30,7 +31,14 @@ from fleximq.web.request import (
     jsonReply,
     numberOf,
 )
-from fleximq.web.welcome_page import SERVER, OneRequestChannel, WelcomeEntry, WelcomePage, WelcomeSite
+from fleximq.web.welcome_page import (
+    SERVER,
+    OneRequestChannel,
+    RequestRules,
+    WelcomeEntry,
+    WelcomePage,
+    WelcomeSite,
+)
 
 _log = Logger("fleximq.web.site")
 
@@ -50,6 +58,15 @@ class AdmittedChannel(OneRequestChannel):
 
     admitted: Admitted | None = None
 
+    def allHeadersReceived(self) -> None:
+        """Take no body for a request that is refused in any case, so that it is answered now."""
+        request: Any = self.requests[-1]
+        site: Any = self.factory
+        if not site.resource.takesBody(request, self._command.decode("latin-1"), self._path.partition(b"?")[0]):
+            self.length = 0
+            request.requestHeaders.removeHeader(b"expect")
+        super().allHeadersReceived()
+
 
 def unrestricted() -> Admitted:
     """Return a principal with unrestricted rights for requests without credentials."""
@@ -65,6 +82,7 @@ class Pages(Resource):
     :param renewed: returns an earlier admission with today's rights; raises Unauthorized.
     :param namesTrusted: tells whether requests may use any host name, see :mod:`fleximq.web.request`.
     :param origins: returns the origins that the operator has allowed.
+    :param audit: records an act or a refusal, see :class:`fleximq.broker.broker.Broker`.
     """
 
     isLeaf = True
@@ -76,8 +94,10 @@ class Pages(Resource):
         renewed: Renewed,
         namesTrusted: Callable[[], bool],
         origins: Callable[[], Collection[str]],
+        audit: Callable[..., None],
     ) -> None:
         super().__init__()
+        self._audit = audit
         self._welcome = welcome
         self._pages = dict(pages)
         self._renewed = renewed
@@ -93,12 +113,41 @@ class Pages(Resource):
         gone: list[object] = []
         request.notifyFinish().addErrback(lambda failure: gone.append(failure))
         answering.addErrback(_wordsOf, request)
+        answering.addCallback(self._audited, request, path)
         answering.addCallback(lambda reply: None if gone else _write(request, reply))
         answering.addErrback(lambda failure: _log.failure("an answer could not be written", failure))
         return NOT_DONE_YET
 
+    def takesBody(self, request: Any, method: str, path: bytes) -> bool:
+        """Return whether a request with this head is answered after its body."""
+        page = self._pages.get(path.decode("latin-1"))
+        if page is None or not page.post:
+            return False
+        try:
+            self._check(request, method, path.decode("latin-1"), page)
+        except (HttpRefusal, BrokerError):
+            return False
+        return True
+
     async def _answer(self, request: Any, path: str, page: Page) -> HttpReply:
+        """Check the request, again after its body, which may arrive long after its head, and answer it."""
         method = request.method.decode("latin-1")
+        admitted = self._check(request, method, path, page)
+        principal = None if admitted is None else admitted.principal
+        request.arguments = _posted(request.content.read()) if page.post else _queried(request.args)
+        return await page.answer(
+            PageRequest(
+                method,
+                path,
+                request.arguments,
+                None if admitted is None else admitted.rights,
+                ANONYMOUS if principal is None else principal.name,
+                _field(request, b"accept") or "",
+            )
+        )
+
+    def _check(self, request: Any, method: str, path: str, page: Page) -> Admitted | None:
+        """Return the current rights of a request; raises HttpRefusal or BrokerError for one that is refused."""
         host = _field(request, b"host")
         origins = self._origins()
         checkHost(host, self._namesTrusted(), origins)
@@ -108,26 +157,31 @@ class Pages(Resource):
         if page.post:
             site = _field(request, b"sec-fetch-site")
             checkPost(_field(request, b"content-type"), _field(request, b"origin"), host, site, origins)
-        visit = self._visit(request, method, path, page)
-        if page.action is not None and not visit.may(page.action, path[1:]):
-            if visit.rights is None:
-                raise HttpRefusal(401, "credentials are required", {"www-authenticate": CHALLENGE})
-            raise HttpRefusal(403, "not permitted")
-        return await page.answer(visit)
-
-    def _visit(self, request: Any, method: str, path: str, page: Page) -> PageRequest:
-        """Return the request with its current rights: its body may arrive long after its head was admitted."""
         admitted: Admitted | None = getattr(request.channel, "admitted", None)
         admitted = None if admitted is None else self._renewed(admitted)
-        principal = None if admitted is None else admitted.principal
-        return PageRequest(
-            method,
-            path,
-            _posted(request.content.read()) if page.post else _queried(request.args),
-            None if admitted is None else admitted.rights,
-            ANONYMOUS if principal is None else principal.name,
-            _field(request, b"accept") or "",
-        )
+        if page.action is not None:
+            if admitted is None:
+                raise HttpRefusal(401, "credentials are required", {"www-authenticate": CHALLENGE})
+            if not admitted.rights.may(page.action, path[1:]):
+                raise HttpRefusal(403, "not permitted")
+        return admitted
+
+    def _audited(self, reply: HttpReply, request: Any, path: str) -> HttpReply:
+        """Record an act, or a refusal, and return its answer."""
+        refused = reply.code in (401, 403)
+        if refused or (self._pages[path].post and request.method == b"POST"):
+            admitted: Admitted | None = getattr(request.channel, "admitted", None)
+            principal = None if admitted is None else admitted.principal
+            who = {
+                "principal": ANONYMOUS if principal is None else principal.name,
+                "address": peerAddress(request.getClientAddress()),
+                "dialect": "http",
+                "path": path,
+            }
+            error = {} if reply.code < 400 else {"reason": f"{reply.code} {json.loads(reply.body)['error']}"}
+            arguments = None if refused else getattr(request, "arguments", None)
+            self._audit("refused" if refused else "admin", arguments, **who, **error)
+        return reply
 
 
 class WebSite(WelcomeSite):
@@ -136,6 +190,8 @@ class WebSite(WelcomeSite):
     :param ways: the dialects at the same address.
     :param nobody: returns the rights of requests without credentials, None if credentials are required.
     :param renewed: returns an earlier admission with today's rights; raises Unauthorized.
+    :param rules: the limits of requests.
+    :param audit: as for :class:`Pages`.
     """
 
     protocol = AdmittedChannel
@@ -149,8 +205,10 @@ class WebSite(WelcomeSite):
         namesTrusted: Callable[[], bool] = lambda: False,
         origins: Callable[[], Collection[str]] = tuple,
         renewed: Renewed = lambda admitted: admitted,
+        rules: RequestRules | None = None,
+        audit: Callable[..., None] = lambda *arguments, **fields: None,
     ) -> None:
-        super().__init__(reactor, ways, Pages(WelcomePage(ways), pages, renewed, namesTrusted, origins))
+        super().__init__(reactor, ways, Pages(WelcomePage(ways), pages, renewed, namesTrusted, origins, audit), rules)
         self._nobody = nobody
 
     def buildProtocol(self, addr: IAddress | None) -> Any:

@@ -3,11 +3,14 @@
 HTML for browsers, plain text otherwise. It has no links, no scripts and no text from the request.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.protocol import connectionDone
+from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel
 from twisted.web.iweb import IRequest
 from twisted.web.resource import IResource, Resource
@@ -15,10 +18,13 @@ from twisted.web.server import Request, Site
 from zope.interface import implementer
 
 from fleximq import __version__
+from fleximq.values.unadmitted_budget import BufferCharge, UnadmittedBudget
 
 SERVER = f"FlexiMQ/{__version__}".encode()
-#: Maximum seconds for the arrival of a request, and for the delivery of its answer.
-TIMEOUT = 60
+#: Seconds from the connection to the end of its request, unless the site is given others.
+DEADLINE = 10.0
+#: Seconds that a peer has to read its answer, and to close after an error.
+TIMEOUT, LINGER = 60.0, 5.0
 
 
 class WelcomeEntry(NamedTuple):
@@ -152,12 +158,87 @@ def _withoutBody(request: Any, body: bytes) -> bytes:
 
 
 class OneRequestChannel(HTTPChannel):
-    """Answers one request and closes: the next request may be for a WebSocket, which the request router handles."""
+    """Answers one request and closes: the next request may be for a WebSocket, which the request router handles.
+
+    The request must be complete before the deadline, which counts from ``connectedAt``, the clock's time, if another
+    protocol handled the connection first. Its bytes are charged as those of a connection that is not admitted.
+    """
+
+    factory: "WelcomeSite"
+    connectedAt: float | None = None
+    _timer: IDelayedCall | None = None
+    _isAnswered = False
+
+    def connectionMade(self) -> None:
+        """Start the deadline of the request."""
+        site = self.factory
+        self._charge = BufferCharge(site.unadmitted)
+        now = site.clock.seconds()
+        began = now if self.connectedAt is None else self.connectedAt
+        self._within(max(0.0, began + site.deadline - now), lambda: self._refuse(408))
+        super().connectionMade()
+
+    def dataReceived(self, data: bytes) -> None:
+        """Process a read within the budget."""
+        if self._isAnswered:
+            return
+        if self._charge.change(self._charge.size + len(data)):
+            super().dataReceived(data)
+        else:
+            self._refuse(503)
+
+    def allContentReceived(self) -> None:
+        """Stop the deadline; the answer may take longer."""
+        self._within(None)
+        super().allContentReceived()
+
+    def requestDone(self, request: Any) -> None:
+        """Close, at the latest after :data:`TIMEOUT`."""
+        self._isAnswered = True
+        self._within(TIMEOUT, self.forceAbortClient)
+        super().requestDone(request)
+
+    def forceAbortClient(self) -> None:
+        """Close now; Twisted would log every such connection."""
+        self._timer = None
+        transport: Any = self.transport
+        transport.abortConnection()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Stop the timer, and release the budget."""
+        self._within(None)
+        self._charge.change(0)
+        super().connectionLost(reason)
+
+    def _within(self, seconds: float | None, act: Callable[[], None] = lambda: None) -> None:
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self._timer = None if seconds is None else self.factory.clock.callLater(seconds, act)
+
+    def _refuse(self, code: int) -> None:
+        self._isAnswered = True
+        transport: Any = self.transport
+        self.factory.refused(transport.getPeer(), code)
+        head = f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        transport.write(head.encode())
+        self._within(LINGER, self.forceAbortClient)
+        self.loseConnection()
 
     def checkPersistence(self, request: Any, version: bytes) -> bool:
         """Close the connection after each request, and announce that."""
         request.responseHeaders.setRawHeaders(b"connection", [b"close"])
         return False
+
+
+class RequestRules(NamedTuple):
+    """The limits of requests: the budget of their bytes, and the seconds from the connection to their end.
+
+    ``refused`` is called with the peer and the status of each request that exceeds one.
+    """
+
+    unadmitted: UnadmittedBudget
+    deadline: float = DEADLINE
+    refused: Callable[[Any, int], None] = lambda peer, code: None
 
 
 class WelcomeSite(Site):
@@ -166,15 +247,24 @@ class WelcomeSite(Site):
     :param reactor: the clock of its timeouts.
     :param ways: the dialects at the same address, in the order of the page.
     :param root: a resource in place of the page.
+    :param rules: the limits of requests.
     """
 
     noisy = False
     protocol = OneRequestChannel  # type: ignore[assignment]
 
-    def __init__(self, reactor: IReactorTime, ways: Sequence[WelcomeEntry], root: IResource | None = None) -> None:
+    def __init__(
+        self,
+        reactor: IReactorTime,
+        ways: Sequence[WelcomeEntry],
+        root: IResource | None = None,
+        rules: RequestRules | None = None,
+    ) -> None:
         super().__init__(
-            root or WelcomePage(ways), Request, timeout=TIMEOUT, reactor=reactor, parsePOSTFormSubmission=False
+            root or WelcomePage(ways), Request, timeout=None, reactor=reactor, parsePOSTFormSubmission=False
         )
+        self.clock = reactor
+        self.unadmitted, self.deadline, self.refused = rules or RequestRules(UnadmittedBudget())
 
     def startFactory(self) -> None:
         """Open no access log: the page is public and the same for all."""

@@ -59,7 +59,7 @@ def colliding(count: int = 5300) -> list[int]:
 
 def collidingMap(**fields: object) -> bytes:
     """Return a map of MessagePack with these fields, and with keys that collide; about 40 KB."""
-    found: dict[object, object] = {**fields}
+    found: dict[Any, Any] = {**fields}
     found.update(dict.fromkeys(colliding()))
     return msgpack.packb(found)  # type: ignore[no-any-return]
 
@@ -89,11 +89,6 @@ def announcing(kind: str, id: int, size: int, payload: bytes = b"", **fields: ob
 def blip(kind: int, payload: bytes = b"", correlation: int = 7) -> bytes:
     """Return a frame of BlipMQ."""
     return struct.pack(">IBQ", 9 + len(payload), kind, correlation) + payload
-
-
-def counted(text: str) -> bytes:
-    """Return a text behind its length, as BlipMQ writes topics."""
-    return struct.pack(">H", len(text)) + text.encode()
 
 
 def emptyArrays(size: int) -> bytes:

@@ -15,8 +15,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.attacks.attackers import UPGRADE
 from tests.attacks.cost import ADMITTED, TRIES, Bounds, Cost, Crowd, Opened, WatchedBroker
-from tests.attacks.costly import announcing, blip, collidingMap, counted, deflated, emptyArrays, webSocket
-from tests.conversations.clients import Stream
+from tests.attacks.costly import announcing, blip, collidingMap, deflated, emptyArrays, webSocket
+from tests.conversations.clients import Stream, counted
 from tests.conversations.test_slow_consumers import MEBIBYTE
 from tests.nightly import nightly
 from tests.wire.flexi_frames import frame
@@ -117,6 +117,7 @@ NEIGHBOURS = (
 
 _TOPIC = {"topic": "cost"}
 _IDENTITY_READER = ("identity", _said(webSocket(b"SUBSCRIBE:cost", 0x81)))
+_TOPICS = (("fleximq", _each(20_000, lambda id, number: frame("PUB", id, {"topic": f"d.{number}"}))),)
 _BLIP_READERS = ("blipmq", _said(blip(_SUBSCRIBE, counted("copied") + b"\0") * 1000))
 
 
@@ -191,6 +192,14 @@ CLIENTS = (
     Input("colons", "minimq", _said(b"PRODUCE:i:::a", b":" * (8 << 20), b"\n"), 1, _LARGE),
     Input("longLine", "minimq", _said(b"PRODUCE:i:::cost:::", b"x" * (15 << 20), b"\n"), 1, _LARGE._replace(event=0.3),
           "", (_IDENTITY_READER,)),
+    Input("wildcards", "fleximq", lambda id: b"".join(frame("SUB", id, {"topic": f"d.*.{each}"}) for each in range(20)),
+          1, _LARGE._replace(event=0.1), "row 7", _TOPICS),
+    Input("pagesOfTopics", "fleximq", lambda id: _asking("/broker/topics", msgpack.packb({"limit": 1}))(id) * 20, 1,
+          _LARGE._replace(event=0.1), "row 7: all topics are looked at", _TOPICS),
+    Input("manyParameters", "http", _http("GET /api/about?" + "&" * 15_000 + " HTTP/1.1", "Host: localhost"), 1, _ONE),
+    Input("numbersInBody", "http", _http("POST /api/queues/purge HTTP/1.1", "Host: localhost", "Content-Length: 60000",
+                                         "Content-Type: application/json", body=b"[" + b"1e9," * 14_999 + b"0]]"),
+          1, _ONE),
     Input("channels", "identity", _each(5000, lambda id, number: webSocket(b"SUBSCRIBE:c%d" % number, 0x81))),
     Input("texts", "identity", _said(webSocket(b"SUBSCRIBE:cost", 0x81), webSocket(b"PUBLISH:cost:x", 0x81) * 5000), 1,
           Bounds(event=0.15)),
@@ -300,4 +309,4 @@ class ClientTests(CostCase):
 
     def more(self) -> Sequence[str]:
         """Keep a journal, which some paths need."""
-        return "--journal", "journal", "--fsync", "never"
+        return "--journal", "journal", "--fsync", "never", "--durable", "d.#"

@@ -206,6 +206,18 @@ class ServerTests(FleximqtlsCase):
         context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
         self.assertEqual(self.refusedTls(TlsPeer(self.reactor, self.listening(), context)), "unsupported protocol")
 
+    def test_fewLines(self) -> None:
+        """Ten failed handshakes a second are logged; later the log says how many were left out."""
+        factory = self.listening()
+        for _ in range(20):
+            TlsPeer(self.reactor, factory, self.made.trusting()).server.dataReceived(b"PING:\n" * 10)
+            self.reactor.advance(0)
+        self.assertEqual(len(self.log), 10)
+        self.reactor.advance(1)
+        TlsPeer(self.reactor, factory, self.made.trusting()).server.dataReceived(b"PING:\n" * 10)
+        self.reactor.advance(0)
+        self.assertTrue(self.log[-1].endswith(" (10 more lines left out)"))
+
     def test_noTls(self) -> None:
         """Who speaks something else is told nothing of a dialect, and the log says it."""
         peer = self.client()

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.permission_options import PermissionTable, tables
+from fleximq.config.rate_options import Rate
 from fleximq.interfaces import IRights
+from fleximq.limits import OwnLimits
 from fleximq.rights import EVERYTHING
 from fleximq.security.permissions import MAX_PRINCIPALS, Permissions, escapedName
 from fleximq.security.principal import Principal
@@ -87,6 +89,120 @@ class PermissionsTests(SynchronousTestCase):
         self.assertIs(these.rightsOf(Principal("0")), first)
         these.rightsOf(Principal("more"))
         self.assertIsNot(these.rightsOf(Principal("0")), first)
+
+
+class DenialTests(SynchronousTestCase):
+    """Rules that take rights back."""
+
+    def test_wins(self) -> None:
+        """Whichever table grants, and whichever denies: denied is denied; others keep their rights."""
+        these = permissions(
+            {"everyone": {"publish": True, "deny": {"publish": ["secret.#"]}}, "press": {"publish": ["secret.press"]}},
+            {"bob": {"publish": ["secret.bob"], "roles": ["press"], "deny": {"publish": ["{principal}.x"]}}},
+        )
+        names = "a", "secret", "secret.bob", "secret/press", "bob.x", "eve.x"
+        bob = Principal("bob", grants={"publish": ("secret.#",)})
+        self.assertEqual(published(these.rightsOf(bob), *names), ["a", "eve.x"])
+        self.assertEqual(published(these.rightsOf(Principal("eve")), *names), ["a", "bob.x", "eve.x"])
+
+    def test_wildcards(self) -> None:
+        """A wildcard subscription needs something that is left; reading everything needs everything."""
+        rights = permissions({"everyone": {"subscribe": ["a.#", "b.*"], "deny": {"subscribe": ["b.#", "a.x.#"]}}})
+        of = rights.rightsOf(None)
+        self.assertEqual(
+            [each for each in ("#", "a.#", "a.*", "*.y", "b.*", "a.x.*", "*.*.c") if of.mayMatch("subscribe", each)],
+            ["#", "a.#", "a.*", "*.y", "*.*.c"],
+        )
+        for denied, all in (["$sys/#"], True), (["a"], False), (["*.b"], False), ([], True):
+            table = {"everyone": {"subscribe": True, "deny": {"subscribe": denied}}}
+            self.assertEqual(permissions(table).rightsOf(None).mayAll("subscribe"), all, denied)
+
+    def test_paths(self) -> None:
+        """The first slash of a path counts in neither."""
+        rights = permissions({"everyone": {"read": True, "deny": {"read": ["/broker/clients"]}}}).rightsOf(None)
+        self.assertEqual(
+            [each for each in ("/broker/clients", "broker/clients", "/broker/about") if rights.may("read", each)],
+            ["/broker/about"],
+        )
+
+
+class TemplateTests(SynchronousTestCase):
+    """Roles, claims and the id of the client in a pattern."""
+
+    def rights(self, *patterns: str, **principal: Any) -> IRights:
+        """Return what somebody may publish to by these patterns."""
+        return permissions({"everyone": {"publish": [*patterns]}}).rightsOf(Principal("bob", **principal))
+
+    def test_role(self) -> None:
+        """Each role has a place, wherever it is from; those that all have do not."""
+        these = permissions(
+            {"everyone": {"publish": ["of.{role}.{role}"]}, "a": {}}, {"bob": {"roles": ["a", "everyone"]}}
+        )
+        rights = these.rightsOf(Principal("bob", frozenset({"b.c", "authenticated"})))
+        names = "of.a.a", "of.b%2Ec.b%2Ec", "of.a.b%2Ec", "of.everyone.everyone", "of.authenticated.authenticated"
+        self.assertEqual(published(rights, *names), list(names[:2]))
+        self.assertEqual(published(these.rightsOf(None), *names), [])
+
+    def test_claim(self) -> None:
+        """A claim is one level, whatever it holds; a missing or empty one matches nothing, nor denies anything."""
+        pattern = "{claim:realm.team}.{principal}"
+        for value, names in {
+            "red": ["red.bob"],
+            "#": ["%23.bob"],
+            "a.b": ["a%2Eb.bob"],
+            "": [],
+            "$x": ["%24x.bob"],
+        }.items():
+            rights = self.rights(pattern, claims={"realm.team": value})
+            self.assertEqual(published(rights, "red.bob", "%23.bob", "a%2Eb.bob", "a.b.bob", ".bob", "%24x.bob"), names)
+        self.assertEqual(published(self.rights(pattern), ".bob", "bob", "red.bob"), [])
+        denying = {"everyone": {"publish": True, "deny": {"publish": ["of.{claim:x}"]}}}
+        rights = permissions(denying).rightsOf(Principal("bob", claims={"x": "y"}))
+        self.assertEqual(published(rights, "of.y", "of.z"), ["of.z"])
+        self.assertTrue(permissions(denying).rightsOf(Principal("bob")).may("publish", "of.y"))
+
+    def test_claimsThatCount(self) -> None:
+        """Principals with equal claims in the patterns share their rights, others do not."""
+        these = permissions({"everyone": {"publish": ["{claim:a}"]}})
+        one, same, other = (
+            these.rightsOf(Principal("bob", claims={"a": a, "b": b})) for a, b in (("1", "x"), ("1", "y"), ("2", "x"))
+        )
+        self.assertIs(one, same)
+        self.assertIsNot(one, other)
+
+    def test_client(self) -> None:
+        """The id of the client is known when it has joined; until then the pattern matches nothing."""
+        rights = self.rights("in.{client_id}.#", "in.{principal}")
+        self.assertEqual(published(rights, "in.1000", "in.{client_id}", "in.bob"), ["in.bob"])
+        one = rights.forClient(1000)
+        self.assertEqual(published(one, "in.1000.x", "in.1001", "in.bob"), ["in.1000.x", "in.bob"])
+        self.assertIs(one.forClient(1001), one)
+        plain = self.rights("in.{principal}")
+        self.assertIs(plain.forClient(1000), plain)
+        table = {"everyone": {"publish": True, "deny": {"publish": ["in.{client_id}"]}}}
+        denied = permissions(table).rightsOf(None).forClient(7)
+        self.assertEqual(published(denied, "in.7", "in.8"), ["in.8"])
+
+
+class OwnLimitsTests(SynchronousTestCase):
+    """Limits of roles and principals."""
+
+    def test_mostSpecific(self) -> None:
+        """A principal's own limit counts, or else the tightest of its roles; no limit is the widest."""
+        these = permissions(
+            {
+                "everyone": {"limits": {"max-clients": 9, "max-message-rate": 0, "queue-bytes": "1KiB"}},
+                "a": {"limits": {"max-clients": 5, "max-message-rate": "10,20"}},
+                "b": {"limits": {"max-clients": 7, "max-topics": 3, "max-message-rate": "10,30"}},
+            },
+            {"bob": {"roles": ["a", "b"], "limits": {"queue-bytes": "2KiB", "max-byte-rate": 0}}, "eve": {}},
+        )
+        bob = OwnLimits(5, 3, 2048, (("max-message-rate", Rate(10, 20)), ("max-byte-rate", None)))
+        self.assertEqual(these.rightsOf(Principal("bob")).limits, bob)
+        self.assertEqual(these.rightsOf(Principal("bob")).forClient(1).limits, bob)
+        for principal in (None, Principal("eve")):
+            self.assertEqual(these.rightsOf(principal).limits, OwnLimits(9, None, 1024, (("max-message-rate", None),)))
+        self.assertEqual((EVERYTHING.limits, permissions({}).rightsOf(None).limits), (OwnLimits(), OwnLimits()))
 
 
 class SubstitutionTests(SynchronousTestCase):

@@ -118,6 +118,10 @@ class Running(SynchronousTestCase):
 
     numbers = iter(range(1 << 30))
 
+    def begun(self) -> bool:
+        """Tell whether somebody is closed who sends half of a long line before joining."""
+        return self.mini().say(bytes(3000)).closed
+
     def outbox(self) -> Any:
         """Return what waits for a new client."""
         peer = self.mini()
@@ -173,6 +177,7 @@ TABLE: dict[str, tuple[Any, Callable[[Running], object], object, object]] = {
     ),
     "max-line": (1024, lambda case: case.mini().ask(b"PING:" + b"x" * 2000 + b"\n")[:9], b"PONG:\n", b"ERROR:400"),
     "max-clients": (1, lambda case: [case.tried(), case.tried()], [200, 200], [503, 503]),
+    "unadmitted-bytes": (1, lambda case: case.begun(), False, True),
     "max-waiting": (1, lambda case: case.crowd(HERE), [False, False], [True, True]),
     "max-clients-per-address": (1, lambda case: case.crowd(REMOTE), [False, False], [True, True]),
     "max-subscriptions": (1, lambda case: case.subscribes(2), [], [603]),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.topics.topic_table import TopicTable
-from fleximq.values.patterns import anyOf, overlap
+from fleximq.values.patterns import anyOf, covers, overlap
 from tests.broker.parts import Collector
 
 _PARTS = st.sampled_from(["a", "b", "*", "#", ".", "/", "$", "", "a*", "\n", "é"])
@@ -91,3 +91,25 @@ class OverlapTests(SynchronousTestCase):
             return
         matches, matchesToo = anyOf((one,)), anyOf((other,))
         self.assertEqual(overlap(one, other), any(matches(name) and matchesToo(name) for name in _ALL_NAMES))
+
+
+class CoversTests(SynchronousTestCase):
+    """A pattern that covers another one."""
+
+    def test_examples(self) -> None:
+        """What is surely covered, and what is not."""
+        for line in ("a a", "* a", "# a.b", "# #", "a.# a", "a.# a.*.#", "$a.# $a.b", "# *.x", "a/* a.b"):
+            self.assertTrue(covers(*line.split()), line)
+        for line in ("a b", "a *", "a.* a.#", "a.*.# a.#", "# $a", "*.b $a.b", "a.b a"):
+            self.assertFalse(covers(*line.split()), line)
+
+    @given(
+        *[st.lists(st.sampled_from(["a", "$a", "*", "b"]), min_size=0, max_size=2)] * 2, st.booleans(), st.booleans()
+    )
+    def test_asNames(self, one: list[str], other: list[str], oneRest: bool, otherRest: bool) -> None:
+        """Every name that matches the covered pattern matches the covering one."""
+        wide, narrow = (".".join([*levels, "#"] if rest or not levels else levels)
+                        for levels, rest in ((one, oneRest), (other, otherRest)))  # fmt: skip
+        if covers(wide, narrow):
+            inside, outside = anyOf((narrow,)), anyOf((wide,))
+            self.assertEqual([name for name in _ALL_NAMES if inside(name) and not outside(name)], [])

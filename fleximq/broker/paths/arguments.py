@@ -29,6 +29,7 @@ class IBrokerView(Protocol):
     started: float
     dialects: Sequence[str]
     reload: Callable[[], Any]
+    audit: Callable[..., None]
     operate: Callable[[str, "Arguments", str], Any]
     journalTopics: SortedNames
     clients: Clients

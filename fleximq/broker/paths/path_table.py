@@ -17,8 +17,8 @@ from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Arguments, IBrokerView, Path, listing, page
 from fleximq.broker.paths.group_paths import GROUP_PATHS, lag
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, READERS
-from fleximq.broker.paths.rows import clientRow, overview, topicRow
-from fleximq.errors import BadRequest, NotFound
+from fleximq.broker.paths.rows import clientRow, overview, topicRow, whoIs
+from fleximq.errors import BadRequest, BrokerError, NotFound
 from fleximq.limits import KIBIBYTE
 from fleximq.rights import Action
 
@@ -133,4 +133,13 @@ class PathTable:
         function = find(client, path)
         if arguments is not None and not isinstance(arguments, Mapping):
             raise BadRequest("the payload of a broker path is a map or empty")
-        function(broker, client, arguments or {}, answer)
+        if path not in CHANGING or path == "/broker/bans":
+            function(broker, client, arguments or {}, answer)
+            return
+        audit = partial(broker.audit, "admin", arguments, **whoIs(client), path=path)
+        try:
+            function(broker, client, arguments or {}, answer)
+        except BrokerError as error:
+            audit(error=str(error))
+            raise
+        audit()

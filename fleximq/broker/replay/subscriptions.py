@@ -33,11 +33,14 @@ class ClientSubscriptions:
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
         :raises NotPermitted: the client may not subscribe to it, or to none of the topics that the pattern matches.
         :raises SubscriptionFailed: the client has the maximum number of subscriptions.
+        :raises NoCapacity: the topic does not exist, and the client's principal may make no more topics.
         """
         checkName(name)
         permitListening(client, name, literal)
         if len(client.subscriptions) >= self.most and name not in client.subscriptions:
             raise SubscriptionFailed(f"more than {self.most} subscriptions")
+        if client.rights.limits.topics is not None and (literal or not isPattern(name)):
+            self._topics.make(name, client.principal, client.rights.limits.topics)
 
     def subscribe(self, client: ConnectedClient, subscriber: ISubscriber, name: str, literal: bool = False) -> None:
         """Subscribe a client to a name or, unless ``literal``, to a pattern; idempotent. Errors as :meth:`check`."""

@@ -79,6 +79,7 @@ class BlipSession(PullSession):
 
     _log = NamedLogger("fleximq.dialects.blipmq.BlipSession")
     dialect = "blipmq"
+    joinsFirst = True
     #: The client, from AUTH on; no earlier step uses it.
     _me: ConnectedClient
 

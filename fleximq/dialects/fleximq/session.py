@@ -63,6 +63,7 @@ class FlexiSession(FlexiMessages):
     """One FlexiMQ client's conversation."""
 
     _log = NamedLogger("fleximq.dialects.fleximq.FlexiSession")
+    joinsFirst = True
     _messages: ClassVar[dict[int, str]] = {kind: f"message_{kind.name}" for kind in MessageType}
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:

@@ -34,6 +34,8 @@ from fleximq.security.anonymous_access import nameProxy
 from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import Admitted
 from fleximq.values.counted_event import CountedEvent, EventFamily
+from fleximq.values.log_limit import LogLimit
+from fleximq.values.unadmitted_budget import BufferCharge, UnadmittedBudget
 
 _log = Logger("fleximq.dialects.http_door")
 
@@ -45,10 +47,12 @@ class RequestRouter(Handover):
 
     factory: "RequestRouterFactory"
 
-    def __init__(self, address: IAddress | None, now: float) -> None:
+    def __init__(self, factory: "RequestRouterFactory", address: IAddress | None) -> None:
+        self.factory = factory
         self._address = address
-        self.connectedAt = now
+        self.connectedAt = factory.clock.seconds()
         self._received = bytearray()
+        self._charge = BufferCharge(factory.unadmitted)
         self._method = ""
         self._check: Deferred[None] | None = None
         self._inputOver = False
@@ -64,6 +68,9 @@ class RequestRouter(Handover):
             return
         searched = max(0, len(self._received) - len(_END) + 1)
         self._received += data
+        if not self._charge.change(len(self._received)):
+            self._refuse(HttpError(503, "too many requests are received at once"))
+            return
         if self._check is not None:
             return
         end = self._received.find(_END, searched, HEAD_BYTES)
@@ -82,6 +89,7 @@ class RequestRouter(Handover):
         """Stop the deadline and the check."""
         self._stopClock()
         self._drop()
+        self._charge.change(0)
 
     def _decide(self, raw: bytes) -> None:
         try:
@@ -131,6 +139,7 @@ class RequestRouter(Handover):
     def _enter(self, inner: Any, admitted: Admitted | None) -> None:
         self._stopClock()
         received, self._received = bytes(self._received), bytearray()
+        self._charge.change(0)
         if hasattr(inner, "admitted"):
             inner.admitted = admitted
         self.handOver(inner, received)
@@ -158,13 +167,17 @@ class RequestRouter(Handover):
 
     def _refuse(self, error: HttpError) -> None:
         self._stopClock()
+        self._drop()
         self.factory.counted(CountedEvent(EventFamily.REFUSED_CONNECTIONS, f"HTTP {error.code}"), 1)
-        _log.warn(
-            "Refusing HTTP from {peer} with {code}: {sentence}",
-            peer=peerAddress(self._peer()),
-            code=error.code,
-            sentence=error,
-        )
+        if error.code in (401, 403):
+            reason = f"{error.code} {error}"
+            self.factory.audit("refused", address=peerAddress(self._peer()), dialect="http", reason=reason)
+        more = self.factory.logLimit.ending(self.factory.clock.seconds())
+        if more is not None:
+            _log.warn(
+                "Refusing HTTP from {peer} with {code}: {sentence}{more}",
+                peer=peerAddress(self._peer()), code=error.code, sentence=error, more=more,
+            )  # fmt: skip
         transport: Any = self.transport
         transport.write(_response(error, withBody=self._method != "HEAD"))
         self._endAll()
@@ -179,13 +192,14 @@ class UpgradeRequest(NamedTuple):
 
 
 class RequestRouterFactory(HandoverFactory):
-    """Builds the routers of a listener.
+    """Builds the routers of a listener. ``audit`` records refusals, see :class:`fleximq.broker.broker.Broker`.
 
     :param webSockets: the factory of each dialect served over WebSocket, by name; ``site`` receives other requests.
     :param behindProxy: replaces ``admission`` for requests through a proxy.
     :param deadline: seconds from the start of the connection to the end of the request head.
     :param counted: called with the reason and 1 for every refused request.
     :param path: the only path of WebSockets, "" for all.
+    :param unadmitted: charged for heads, and for input while their credentials are checked.
     """
 
     def __init__(
@@ -199,6 +213,8 @@ class RequestRouterFactory(HandoverFactory):
         deadline: float,
         counted: Callable[[str, int], object] = lambda event, number: None,
         path: str = "",
+        logLimit: LogLimit | None = None,
+        unadmitted: UnadmittedBudget | None = None,
     ) -> None:
         super().__init__((site, *webSockets.values()))
         self._webSockets = dict(webSockets)
@@ -210,12 +226,16 @@ class RequestRouterFactory(HandoverFactory):
         self.deadline = deadline
         self.counted = counted
         self._path = path
+        self.logLimit = logLimit or LogLimit()
+        self.unadmitted = unadmitted or UnadmittedBudget()
+
+    @staticmethod
+    def audit(event: str, **fields: object) -> None:
+        """Record nothing; replaced where an audit log is written."""
 
     def buildProtocol(self, addr: IAddress | None) -> RequestRouter:
         """Return a router for a new connection."""
-        router = RequestRouter(addr, self.clock.seconds())
-        router.factory = self
-        return router
+        return RequestRouter(self, addr)
 
     def admissionOf(self, request: "UpgradeRequest") -> IAdmission:
         """Return the rule for this request."""

@@ -23,7 +23,7 @@ from fleximq.dialects.publisher_backpressure import pausePublisher
 from fleximq.dialects.session import STOPPED, ConnectionState, Session
 from fleximq.dialects.stream import SessionProtocol
 from fleximq.dialects.websocket.frame_outbox import WebSocketOutbox
-from fleximq.dialects.websocket.inflation import acceptDeflate
+from fleximq.dialects.websocket.inflation import WINDOW_BYTES, acceptDeflate
 from fleximq.dialects.websocket.protocol import (
     GOING_AWAY,
     INTERNAL_ERROR,
@@ -32,6 +32,8 @@ from fleximq.dialects.websocket.protocol import (
     SERVICE_RESTART,
     TOO_BIG,
     TRY_AGAIN_LATER,
+    UNADMITTED_STEP,
+    UNLIMITED,
     BoundedProtocol,
 )
 from fleximq.interfaces import IAdmission
@@ -98,6 +100,14 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignor
         session = self.session
         return session.state is not ConnectionState.WAITING or session.mayReceive(session.buffered)
 
+    @property
+    def buffered(self) -> int:
+        """Bytes buffered, and the memory that inflates a message."""
+        inflation = self._perMessageCompress
+        window = WINDOW_BYTES if inflation is not None and inflation.isInside else 0
+        size: int = self.session.buffered + len(self.data) + self._gathered.buffered + window
+        return size
+
     def work(self, data: bytes) -> None:
         """Parse bytes; an exception ends the session."""
         session = self.session
@@ -145,6 +155,7 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignor
     def opened(self) -> None:
         """Start the session after the handshake."""
         self.session.attempt(self.session.opened)
+        self._limitStep()
 
     def deliverMessages(self) -> None:
         """Pass received messages to the session."""
@@ -152,6 +163,15 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignor
             messages, self.messages = self.messages, []
             if self.session.state is not ConnectionState.ENDING:
                 self.session.attempt(lambda: self.messagesReceived(messages))
+                if self.step is not UNLIMITED:
+                    self._limitStep()
+
+    def _limitStep(self) -> None:
+        """Inflate in small steps before admission, and see after each step that not too much is buffered."""
+        session = self.session
+        self.step = UNLIMITED if session.state is ConnectionState.OPEN else UNADMITTED_STEP
+        if session.state is ConnectionState.WAITING:
+            session.mayReceive(session.buffered)
 
     def _checking(self, waits: bool) -> None:
         self.halted = waits

@@ -16,6 +16,8 @@ from autobahn.websocket.compress import PerMessageDeflateOffer, PerMessageDeflat
 _WINDOW = -zlib.MAX_WBITS
 #: Removed by every sender from the end of a message (RFC 7692, section 7.2.1).
 _TAIL = b"\x00\x00\xff\xff"
+#: Memory of an unfinished message: the window and tables of zlib.
+WINDOW_BYTES = 1 << 16
 
 
 def acceptDeflate(offers: Sequence[object]) -> PerMessageDeflateOfferAccept | None:
@@ -35,6 +37,11 @@ class Inflation:
         self._limit = limit
         self._left = limit
         self._stream: Any = None
+
+    @property
+    def isInside(self) -> bool:
+        """Whether a message is unfinished."""
+        return self._stream is not None
 
     def start_decompress_message(self) -> None:
         """Start a message."""

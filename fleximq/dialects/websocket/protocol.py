@@ -13,6 +13,7 @@ reasons:
 - Its timers and its log lines about refusals are off, and subclasses decide how its output is sent.
 """
 
+import sys
 from abc import ABCMeta, abstractmethod
 from typing import Any, ClassVar
 
@@ -33,6 +34,9 @@ SERVICE_RESTART, TRY_AGAIN_LATER = 1012, 1013
 #: Frames searched for the peer's close frame after ours was sent; later ones are ignored.
 LATE_FRAMES = 10_000
 
+#: Bytes of a frame passed to Autobahn at once: before admission so few that they inflate to 64 KiB at most.
+UNLIMITED, UNADMITTED_STEP = sys.maxsize, 64
+
 #: Frames with this opcode and above are control frames.
 _CONTROL = 8
 
@@ -42,7 +46,8 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
 
     ``messages`` holds complete messages that were not processed yet. ``kinds`` are the first bytes of frames that may
     bypass Autobahn; if :data:`TEXT` is one of them, binary messages are read as text too. ``violated`` is set after a
-    protocol violation. While subclasses set ``halted``, input is buffered; the next :meth:`feed` continues.
+    protocol violation. While subclasses set ``halted``, input is buffered; the next :meth:`feed` continues. ``step`` is
+    the number of bytes of a frame that are processed at once.
     """
 
     kinds: ClassVar[frozenset[int]]
@@ -58,6 +63,7 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
         self.inside_message = False
         self.violated = False
         self.halted = False
+        self.step = UNLIMITED
         self.messages: list[bytes] = []
         self._late = 0
         self._limit = limit
@@ -135,6 +141,8 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
             self.deliverMessages()
             if self.halted:
                 break
+            if end - offset > self.step:
+                end = offset + self.step
             self.data = data[offset:end]
             offset = end
             while self.processData() and self.state != self.STATE_CLOSED:

@@ -1,6 +1,7 @@
 """Name, roles and grants of a principal from a token or a web service's answer."""
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from fleximq.limits import TOPIC_BYTES
@@ -9,6 +10,9 @@ from fleximq.security.principal import isRole
 
 #: Maximum number of roles, or of patterns for one action.
 MAX_ITEMS = 1000
+
+#: Maximum number of claims that patterns may contain, and of the characters of one.
+MAX_CLAIMS, MAX_CLAIM_CHARACTERS = 100, 256
 
 _ACTIONS = frozenset(Action)
 
@@ -27,6 +31,17 @@ def find(claims: Mapping[str, Any], path: str) -> Any:
             return None
         found = found[part]
     return found
+
+
+def textsIn(claims: Mapping[str, Any], place: str = "") -> dict[str, str]:
+    """Return the first claims that patterns may contain: texts, and whole numbers; those in maps by dotted names."""
+    found: dict[str, str] = {}
+    for name, value in claims.items():
+        if isinstance(value, Mapping) and not place:
+            found.update(textsIn(value, f"{name}."))
+        elif isinstance(value, str | int) and not isinstance(value, bool) and len(str(value)) <= MAX_CLAIM_CHARACTERS:
+            found[place + name] = str(value)
+    return dict(islice(found.items(), MAX_CLAIMS))
 
 
 def rolesOf(said: object) -> frozenset[str]:

@@ -17,7 +17,7 @@ from fleximq.security import secret_files
 from fleximq.security.authentication import schemes
 from fleximq.security.authentication.checker_interfaces import ICautious, INeedsReactor, IUnguessable, IVouching
 from fleximq.security.checkers import signing_keys
-from fleximq.security.checkers.claims import WrongClaim, find, grantsOf, rolesOf
+from fleximq.security.checkers.claims import WrongClaim, find, grantsOf, rolesOf, textsIn
 from fleximq.security.checkers.remote_keys import KeySource, RemoteKeys
 from fleximq.security.checkers.signing_keys import SigningKey
 from fleximq.security.checkers.web_options import checkedUrl, isPrivate, trusting
@@ -147,6 +147,7 @@ class JsonWebTokens:
             {} if rule.permissions is None else grantsOf(find(claims, rule.permissions)),
             expires=float(claims["exp"]) + rule.leeway if "exp" in claims else None,
             proof=f"{self._proof(source)} {jti}",
+            claims=textsIn(claims),
         )
 
     def _isRevoked(self, jti: str) -> bool:

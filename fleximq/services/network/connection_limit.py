@@ -56,6 +56,7 @@ class ConnectionLimit:
     :param connects: limits how often an address may connect.
     :param flapping: knows the addresses that must wait.
     :param bans: knows the banned addresses.
+    :param audit: records each refusal.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class ConnectionLimit:
         connects: KeyedBuckets | None = None,
         flapping: FlappingLimit | None = None,
         bans: Bans | None = None,
+        audit: Callable[..., None] = lambda event, **fields: None,
     ) -> None:
         self._clock = clock
         self.limits = limits
@@ -74,6 +76,7 @@ class ConnectionLimit:
         self._counted = counted
         self._connects = KeyedBuckets(None) if connects is None else connects
         self._flapping = FlappingLimit() if flapping is None else flapping
+        self._audit = audit
         self._bans = Bans() if bans is None else bans
         #: Number of connections closed at once.
         self.refused = 0
@@ -139,6 +142,7 @@ class ConnectionLimit:
     def _refuse(self, reason: CountedEvent, address: object) -> None:
         self.refused += 1
         self._counted(reason, 1)
+        self._audit("refused", address=peerAddress(address), reason=reason.label)
         now = self._clock.seconds()
         if now < self._quietUntil:
             self._suppressed[reason] += 1

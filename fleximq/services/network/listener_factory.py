@@ -5,7 +5,7 @@ broker does not start.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from twisted.internet.interfaces import IProtocolFactory, IReactorTime
@@ -19,6 +19,8 @@ from fleximq.dialects.registry import OWN, Registry
 from fleximq.endpoints.listen import Listen
 from fleximq.errors import SettingError
 from fleximq.interfaces import IAdmission, IDialect
+from fleximq.values.log_limit import LogLimit
+from fleximq.values.unadmitted_budget import UnadmittedBudget
 from fleximq.web.welcome_page import WelcomeEntry
 
 _log = Logger("fleximq.services.spoken")
@@ -78,7 +80,8 @@ class ListenerFactory:
     """Builds the factory of a listener.
 
     ``admission`` decides who may connect, ``behindProxy`` the same for clients of a proxy. ``deadline`` is in seconds;
-    ``counted`` is called for every refused connection.
+    ``counted`` is called for every refused connection, ``audit`` with refusals of HTTP. ``logLimit`` applies to the log
+    lines about them, ``unadmitted`` to their input.
     """
 
     reactor: IReactorTime
@@ -88,6 +91,9 @@ class ListenerFactory:
     deadline: float
     counted: Callable[[str, int], object]
     site: Callable[[tuple[WelcomeEntry, ...]], IProtocolFactory]
+    logLimit: LogLimit = field(default_factory=LogLimit)
+    unadmitted: UnadmittedBudget = field(default_factory=UnadmittedBudget)
+    audit: Callable[..., None] = RequestRouterFactory.audit
 
     def factoryFor(self, listen: Listen, dialects: ListenerDialects) -> IProtocolFactory:
         """Return the factory of a listener: that of its one dialect, or one that detects the dialect."""
@@ -97,11 +103,13 @@ class ListenerFactory:
         router = None if listen.isStdio else self._router(dialects, listen)
         if router is not None and not streams:
             return router
-        return SniffingFactory(streams, router, self.reactor, self.deadline, self.counted, dialects.claims)
+        return SniffingFactory(
+            streams, router, self.reactor, self.deadline, self.counted, dialects.claims, self.logLimit
+        )
 
     def _router(self, dialects: ListenerDialects, listen: Listen) -> RequestRouterFactory:
         site = self.site(dialects.ways)
-        return RequestRouterFactory(
+        router = RequestRouterFactory(
             dialects.webSockets,
             site,
             self.admission,
@@ -111,4 +119,8 @@ class ListenerFactory:
             self.deadline,
             self.counted,
             listen.url.path if listen.url is not None and listen.onlyWebSockets else "",
+            self.logLimit,
+            self.unadmitted,
         )
+        router.audit = self.audit  # type: ignore[method-assign]
+        return router

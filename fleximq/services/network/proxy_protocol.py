@@ -12,6 +12,7 @@ from typing import Any
 from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol, IProtocolFactory, IReactorTime, ITransport
 from twisted.internet.protocol import connectionDone
 from twisted.logger import Logger
+from twisted.protocols.haproxy._wrapper import HAProxyProtocolWrapper
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from twisted.python.failure import Failure
 from zope.interface import alsoProvides
@@ -27,6 +28,11 @@ SILENT = CountedEvent(
     EventFamily.REFUSED_CONNECTIONS, "no PROXY header, or nothing behind it, before the handshake deadline"
 )
 
+#: Counter event: the connection was closed because of its PROXY header.
+MALFORMED = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "malformed PROXY header")
+#: The longest header, in bytes; the specification recommends 536.
+HEADER_BYTES = 2048
+
 #: Counts a connection by its address: returns a function that uncounts it, None if it exceeds a limit.
 Enter = Callable[[object], Callable[[], None] | None]
 
@@ -39,9 +45,14 @@ class ProxiedProtocol(Handover):
     _leave: Callable[[], None] | None = None
 
     def makeConnection(self, transport: ITransport) -> None:
-        """Observe the input of Twisted's wrapper, which is the transport."""
+        """Observe the input of Twisted's wrapper, which is the transport, or below TLS."""
         if isinstance(transport, ProtocolWrapper):
             self._listenTo(transport)
+        wrapper: Any = transport
+        while isinstance(wrapper, ProtocolWrapper) and not isinstance(wrapper, HAProxyProtocolWrapper):
+            wrapper = wrapper.transport
+        if isinstance(wrapper, HAProxyProtocolWrapper):
+            self._guardHeader(wrapper)
         super().makeConnection(transport)
 
     def connectionMade(self) -> None:
@@ -77,6 +88,28 @@ class ProxiedProtocol(Handover):
                 self._passOnEnds(wrapper)  # the admitted client's input reaches the wrapper directly now
 
         wrapper.dataReceived = receivedAndLook
+
+    def _guardHeader(self, wrapper: Any) -> None:
+        """Close for a header that is too long, or that Twisted raises for: it would log each with its traceback."""
+        received, size = wrapper.dataReceived, 0
+
+        def receivedHeader(data: bytes) -> None:
+            nonlocal size
+            size += len(data)
+            try:
+                received(data)
+            except ValueError:
+                if wrapper._proxyInfo is not None:
+                    raise
+                size = HEADER_BYTES + 1
+            if wrapper._proxyInfo is not None:
+                if wrapper.__dict__.get("dataReceived") is receivedHeader:
+                    wrapper.dataReceived = received
+            elif size > HEADER_BYTES:
+                self.factory.counted(MALFORMED, 1)
+                wrapper.transport.abortConnection()
+
+        wrapper.dataReceived = receivedHeader
 
     def _passOnEnds(self, wrapper: Any) -> None:
         """Pass on the end of input; only for admitted clients, because declaring the interface is half of the cost."""

@@ -230,6 +230,16 @@ class SniffingTests(SynchronousTestCase):
         self.assertTrue(transport.disconnecting)
         self.assertIn("(first byte 0x50)", events[0])
 
+    def test_fewLines(self) -> None:
+        """Ten connections a second are logged; later the log says how many were left out."""
+        with self.capturedLog() as events:
+            for _ in range(100):
+                self.connect()[0].dataReceived(b"\xff")
+            self.assertEqual(len(events), 10)
+            self.clock.advance(1)
+            self.connect()[0].dataReceived(b"\xff")
+        self.assertTrue(events[10].endswith(" (90 more lines left out)"))
+
     def test_deadlineEnds(self) -> None:
         """Once the dialect is known, its own deadline counts, from the time of the connection."""
         protocol, transport = self.connect()

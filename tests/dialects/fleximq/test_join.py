@@ -53,7 +53,7 @@ class ReadOnceTests(FlexiCase):
                 patch.object(fleximq_header, "msgpack", counted),
                 patch.object(fleximq_array_header, "msgpack", counted),
             ):
-                peer.ask(frame(kind, msgpack.packb(header)))
+                peer.ask(frame(kind, header=header))
             self.assertEqual(counted.count, 1, header)
 
 

@@ -8,6 +8,7 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock, StringTransport
+from twisted.logger import formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.connection.protocol_detection import SniffingFactory
@@ -18,6 +19,7 @@ from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.anonymous_access import REFUSAL, AnonymousAccess
 from fleximq.web.welcome_page import WelcomeEntry, WelcomeSite
 from tests.dialects.admissions import OPEN
+from tests.log_observer import observeLog
 
 LOCAL = IPv4Address("TCP", "127.0.0.1", 50000)
 REMOTE = IPv4Address("TCP", "192.0.2.7", 50000)
@@ -188,6 +190,28 @@ class RefusalTests(DoorTests):
         for field in ("Forwarded: for=192.0.2.1", "X-Forwarded-For: 127.0.0.1", "Via: 1.1 x", "x-real-ip: 127.0.0.1"):
             self.assertEqual(self.code(request("GET / HTTP/1.1", field)), 403, field)
             self.assertEqual(self.code(upgrade("/ws", field)), 403, field)
+
+    def test_fewLines(self) -> None:
+        """Ten refusals a second are logged, of whatever kind; later the log says how many were left out."""
+        lines: list[str] = []
+        observeLog(self, lambda event: lines.append(formatEvent(event)))
+        for data in (b"GET\r\n\r\n", upgrade("/", "Origin: https://example.com")) * 50:
+            self.answer(data)
+        self.assertEqual((len(lines), self.counts.total()), (10, 100))
+        self.clock.advance(1)
+        self.answer(b"GET\r\n\r\n")
+        self.assertTrue(lines[10].endswith(" (90 more lines left out)"))
+
+    def test_budget(self) -> None:
+        """Heads of all connections together are bounded; the one that asks for more is refused with 503."""
+        self.factory.unadmitted.limit = 10_000
+        (one, first), (two, second) = self.connect(), self.connect()
+        for door in (one, two):
+            door.dataReceived(b"GET / HTTP/1.1\r\nX: " + bytes(8000))
+        self.assertEqual((first.disconnecting, second.value().split(b" ")[1]), (False, b"503"))
+        for door in (one, two):
+            door.connectionLost()
+        self.assertEqual(self.factory.unadmitted.used, 0)
 
     def test_origin(self) -> None:
         """A foreign page gets no WebSocket of either dialect, though it gets the page."""

@@ -5,7 +5,16 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.rights import Action
-from fleximq.security.checkers.claims import MAX_ITEMS, WrongClaim, find, grantsOf, rolesOf
+from fleximq.security.checkers.claims import (
+    MAX_CLAIM_CHARACTERS,
+    MAX_CLAIMS,
+    MAX_ITEMS,
+    WrongClaim,
+    find,
+    grantsOf,
+    rolesOf,
+    textsIn,
+)
 
 NOTHING: dict[str, tuple[str, ...]] = {action.value: () for action in Action}
 
@@ -21,6 +30,22 @@ class ClaimsTests(SynchronousTestCase):
         self.assertEqual(find(claims, "realm.roles"), ["s"])
         for path in ("none", "realm.none", "sub.x", "realm.roles.0", ""):
             self.assertIsNone(find(claims, path))
+
+    def test_texts(self) -> None:
+        """Texts and whole numbers can be in patterns, not too long and not too many, also one level down."""
+        claims = {
+            "sub": "a",
+            "n": 5,
+            "yes": True,
+            "f": 1.5,
+            "list": ["x"],
+            "realm": {"team": "red", "deep": {"x": "y"}},
+        }
+        self.assertEqual(textsIn(claims), {"sub": "a", "n": "5", "realm.team": "red"})
+        self.assertEqual(
+            textsIn({"a": "x" * MAX_CLAIM_CHARACTERS, "b": "x" * (MAX_CLAIM_CHARACTERS + 1)}).keys(), {"a"}
+        )
+        self.assertEqual(len(textsIn({str(number): number for number in range(MAX_CLAIMS + 1)})), MAX_CLAIMS)
 
     def test_roles(self) -> None:
         """Roles are a list, or words; what is no role's name is passed over."""

@@ -20,7 +20,8 @@ from fleximq.security.peer_address import addressKey
 from fleximq.security.rates.flapping import FlappingLimit
 from fleximq.security.rates.token_bucket import KeyedBuckets
 from fleximq.services.network.connection_limit import FLAPS, TOO_MANY_THERE, TOO_OFTEN, ConnectionLimit
-from fleximq.services.network.proxy_protocol import SILENT, ProxiedFactory
+from fleximq.services.network.proxy_protocol import HEADER_BYTES, MALFORMED, SILENT, ProxiedFactory
+from tests.log_observer import observeLog
 
 PROXY = IPv4Address("TCP", "127.0.0.1", 40000)
 DEADLINE = 10.0
@@ -150,6 +151,30 @@ class ProxiedTests(SynchronousTestCase):
         _, transport = self.come(b"PING:\n")
         self.assertTrue(transport.disconnecting)
         self.assertEqual(self.servers.built, [])
+
+    def test_malformed(self) -> None:
+        """A header that Twisted cannot parse, or of more than 2 KiB, closes the connection and logs nothing."""
+        logged: list[Any] = []
+        observeLog(self, logged.append)
+        long = SIGNATURE + bytes([0x21, 0x11]) + struct.pack(">H", HEADER_BYTES)
+        for said in (
+            (b"PROXY TCP4 192.0.2.7 192.0.2.8 many 1\r\n",),
+            (b"PROXY TCP4 \xff\xff 192.0.2.8 1 1\r\n",),
+            (long + bytes(HEADER_BYTES - 1),),
+            (long, *[b"x"] * (HEADER_BYTES - 15)),
+        ):
+            _, transport = self.come(*said)
+            self.assertTrue(transport.disconnecting)
+        self.assertEqual((self.counted, self.servers.built, logged), ([MALFORMED] * 4, [], []))
+
+    def test_longHeader(self) -> None:
+        """A header of 2 KiB is accepted, in pieces too, with long input after it."""
+        body = bytes((192, 0, 2, 7, 198, 51, 100, 1)) + struct.pack(">HH", 50000, 7890)
+        body += bytes(HEADER_BYTES - 16 - len(body))
+        head = SIGNATURE + bytes([0x21, 0x11]) + struct.pack(">H", len(body)) + body
+        self.come(head + bytes(10_000))
+        self.come(head[:1000], head[1000:] + bytes(5000), bytes(5000))
+        self.assertEqual([len(b"".join(each.said)) for each in self.servers.built], [10_000, 10_000])
 
     def test_local(self) -> None:
         """A proxy that speaks for itself has its own address."""

@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.dialects.connection.log_limit import LogLimit
+from fleximq.values.log_limit import LogLimit
 
 
 class SeldomTests(SynchronousTestCase):

@@ -26,3 +26,8 @@ class LogLimit:
         self._left -= 1
         suppressed, self._suppressed = self._suppressed, 0
         return suppressed
+
+    def ending(self, now: float) -> str | None:
+        """Return the end of a line, which says how many lines were left out; None if this line is left out too."""
+        suppressed = self.passes(now)
+        return f" ({suppressed} more lines left out)" if suppressed else None if suppressed is None else ""

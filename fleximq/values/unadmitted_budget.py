@@ -1,0 +1,40 @@
+"""Limits the bytes that all connections together make the broker buffer before they are admitted.
+
+Each connection charges its buffered bytes to a budget until it is admitted or closed. The first :data:`FREE_BYTES` of
+each are not charged, so that ordinary clients can still join when attackers have used up the budget.
+"""
+
+from fleximq.limits import Limits
+
+#: Bytes of each connection that are not charged.
+FREE_BYTES = 2048
+
+
+class UnadmittedBudget:
+    """The bytes that are charged now, and their ``limit``."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int = Limits().unadmittedBytes) -> None:
+        self.limit = limit
+        self.used = 0
+
+
+class BufferCharge:
+    """The bytes that one connection buffers; ``size`` is their number."""
+
+    __slots__ = ("_budget", "size")
+
+    def __init__(self, budget: UnadmittedBudget) -> None:
+        self._budget = budget
+        self.size = 0
+
+    def change(self, size: int) -> bool:
+        """Charge this size instead of the previous one; return False if it is larger and exceeds the budget."""
+        budget = self._budget
+        used = budget.used + max(size - FREE_BYTES, 0) - max(self.size - FREE_BYTES, 0)
+        if used > budget.limit and used > budget.used:
+            return False
+        budget.used = used
+        self.size = size
+        return True
