@@ -44,11 +44,12 @@ _NO_PEER: tuple[None, None] = (None, None)
 class IPathTable(Protocol):
     """Answers requests to the broker's own paths, for example ``/broker/about``."""
 
-    def argumentBytes(self, client: ConnectedClient, path: str) -> int:
-        """Return the maximum size of a path's arguments in MessagePack; 0 if only the size limit of messages applies.
+    def readArguments(self, client: ConnectedClient, path: str, packed: bytes) -> Any:
+        """Return a path's arguments from their MessagePack; None for no bytes.
 
         :raises NotFound: the broker does not answer this path.
         :raises NotPermitted: the client may not request it.
+        :raises BadRequest: they are not MessagePack, or too large.
         """
 
     def answer(
@@ -135,7 +136,7 @@ class Broker:
         self.tap = self.taps.add
         self.untap = self.taps.remove
         self.waiting = self.requests.waiting
-        self.argumentBytes = self.paths.argumentBytes
+        self.readArguments = self.paths.readArguments
         self.openSubscription = self.polling.open
         self.poll = self.polling.poll
         self.loading = self.polling.loading

@@ -9,11 +9,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import msgpack
+import msgspec
+
 from fleximq.broker.authorization import permitPath, sees
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Arguments, IBrokerView, Path, listing, page
 from fleximq.broker.paths.group_paths import GROUP_PATHS, lag
-from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, commit, stage
+from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, READERS
 from fleximq.broker.paths.rows import clientRow, overview, topicPage, whoIs
 from fleximq.errors import BadRequest, BrokerError, NotFound
 from fleximq.limits import KIBIBYTE
@@ -99,9 +102,21 @@ def find(client: ConnectedClient, path: str) -> Path:
 class PathTable:
     """The path table as :class:`fleximq.broker.broker.Broker` uses it."""
 
-    def argumentBytes(self, client: ConnectedClient, path: str) -> int:
-        """See :class:`fleximq.broker.broker.IPathTable`; decoding MessagePack can take a hundred times its bytes."""
-        return 0 if find(client, path) in (stage, commit) else ARGUMENT_BYTES
+    def readArguments(self, client: ConnectedClient, path: str, packed: bytes) -> Any:
+        """See :class:`fleximq.broker.broker.IPathTable`.
+
+        As MessagePack can take a hundred times its bytes in memory, only paths with :data:`READERS` of their own take
+        more than :data:`ARGUMENT_BYTES`. Keys of maps are strings or bytes, so that none can be chosen to collide.
+        """
+        read = READERS.get(find(client, path), msgpack.unpackb)
+        if read is msgpack.unpackb and len(packed) > ARGUMENT_BYTES:
+            raise BadRequest(f"a request to the broker has at most {ARGUMENT_BYTES} bytes of payload")
+        try:
+            return read(packed) if packed else None
+        except msgspec.ValidationError as error:
+            raise BadRequest(f"an argument has a wrong type: {error}") from None
+        except (ValueError, TypeError, OverflowError, RecursionError, msgspec.DecodeError):
+            raise BadRequest("the payload is not MessagePack") from None
 
     def answer(
         self, broker: IBrokerView, client: ConnectedClient, path: str, arguments: Any, answer: Callable[[Any], None]
