@@ -87,8 +87,6 @@ class PageTests(DoorCase):
             with self.assertRaises(Refused, msg=origin):
                 WebSocketClient(broker.address, headers=(f"Origin: {origin}",)).close()
 
-    test_origins.todo = "row 4"  # type: ignore[attr-defined]
-
     def test_lines(self) -> None:
         """The body of a request is never taken for lines of MiniMQ, or for frames."""
         names = ("fleximq", "minimq", "blipmq")
@@ -101,8 +99,6 @@ class PageTests(DoorCase):
             self.assertNotIn(b"i\n", stream.readAll(), name)
         with MiniClient(("127.0.0.1", broker.port(1))) as client:
             self.assertEqual(client.consume("evil"), "NO_MSG")
-
-    test_lines.todo = "row 6"  # type: ignore[attr-defined]
 
 
 class RightsTests(DoorCase):
