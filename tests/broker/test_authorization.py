@@ -23,7 +23,7 @@ from fleximq.security.permissions import Rights
 from fleximq.values.message import Content, Message
 from fleximq.values.patterns import anyOf, overlap
 from fleximq.values.records import StoredBatch
-from tests.broker.parts import AsMessages, Collector, Friend, makeBroker, text
+from tests.broker.parts import AsMessages, Collector, Friend, ask, makeBroker, text
 from tests.broker.replay.test_feed import Reader
 from tests.slow_journal import SlowJournal
 
@@ -446,7 +446,7 @@ class PathTests(PermittingCase):
     def ask(self, path: str, **arguments: Any) -> Any:
         """Return what Bob is answered."""
         answers: list[Any] = []
-        self.broker.ask(self.bob, path, arguments, answers.append)
+        ask(self.broker, self.bob, path, arguments, answers.append)
         self.journal.commit()
         [answer] = answers
         if isinstance(answer, BrokerError):
@@ -463,7 +463,7 @@ class PathTests(PermittingCase):
         self.assertIn("version", self.ask("/broker/about"))
         self.allow(read=("broker/topics",), admin=("#",))
         self.assertDenied(self.ask, "/broker/about")
-        self.assertDenied(self.broker.argumentBytes, self.bob, "/sink/stage")
+        self.assertDenied(self.broker.readArguments, self.bob, "/sink/stage", b"")
         self.assertEqual(self.ask("/broker/topics")["topics"], [])
 
     def test_admin(self) -> None:
