@@ -7,6 +7,7 @@ all messages that arrive within a hundredth of their time to live.
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 from fleximq.values.message import Message
 
@@ -14,6 +15,8 @@ from fleximq.values.message import Message
 STEPS = 100
 # Sums of floats are not exact.
 _TOLERANCE = 1e-6
+#: In place of each deque that was never used, since an empty one takes 760 bytes; nothing may be added to it.
+NEVER_USED: deque[Any] = deque(maxlen=0)
 
 
 class MessageAges:
@@ -112,7 +115,7 @@ class WaitingMessages:
     __slots__ = ("_messages", "size")
 
     def __init__(self) -> None:
-        self._messages: deque[Message] = deque()
+        self._messages: deque[Message] = NEVER_USED
         self.size = 0
 
     def __len__(self) -> int:
@@ -120,6 +123,8 @@ class WaitingMessages:
 
     def append(self, messages: Sequence[Message], size: int) -> None:
         """Append messages of this cost."""
+        if self._messages is NEVER_USED:
+            self._messages = deque()
         self._messages.extend(messages)
         self.size += size
 
@@ -138,5 +143,5 @@ class WaitingMessages:
 
     def clear(self) -> None:
         """Drop all messages."""
-        self._messages.clear()
+        self._messages = NEVER_USED
         self.size = 0
