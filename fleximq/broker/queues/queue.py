@@ -89,8 +89,7 @@ class Queue:
     :param named: sets a message's id at its first delivery; None if ids are not needed.
     """
 
-    # Attributes in slots take a third of the memory of those in a dict, and empty deques are not made: a broker may have
-    # many queues without a message.
+    # A third of the memory of attributes in a dict: a broker may have many queues without a message.
     __slots__ = (
         "_ages", "_backlog", "_closed", "_counted", "_deadline", "_deadlines", "_dropsOldest", "_inFlight", "_left",
         "_maxDeliveries", "_moved", "_naming", "_onDead", "_retryAfter", "_returned", "_seconds", "_thrown", "_waiters",
