@@ -27,6 +27,7 @@ from fleximq.dialects.pull_stream import CHUNK_BYTES
 from fleximq.dialects.session import ConnectionState, NamedLogger
 from fleximq.errors import BrokerError, NoCapacity, NotKept, NotRecorded
 from fleximq.security.principal import Admitted
+from fleximq.status import Status
 from fleximq.wire.minimq_line import NO_MESSAGE, PONG, CommandKind, decodeText, encodeId, parseCommand
 from fleximq.wire.minimq_message import MiniMessage, isSpellable, parseProduce
 from fleximq.wire.ulids import newUlid
@@ -61,6 +62,10 @@ class MiniSession(PullSession):
         self._awaitOwnMessages = False
         self._awaitAllCommits = False
         self._repeated: bytes | None = None
+        #: The last line that was no command, its answer, and how often it was repeated without being counted yet.
+        self._malformed: bytes | None = None
+        self._refusal = b""
+        self._uncounted = 0
         self._topic = ""
         self._consumes = 0
         self._taken = 0
@@ -87,9 +92,17 @@ class MiniSession(PullSession):
             if line.startswith(_PRODUCE):
                 self._produce(line[len(_PRODUCE) :])
                 return
-            kind, payload = parseCommand(line)
             if self._run:
                 self._publish()
+            if line == self._malformed:
+                self._batch.append(self._refusal)
+                self._uncounted += 1
+                return
+            try:
+                kind, payload = parseCommand(line)
+            except BrokerError as error:
+                self._malformed, self._refusal = line, renderError(error)
+                raise
             if kind is _CONSUME:
                 self._consume(line, payload)
             elif kind is _ACK:
@@ -302,6 +315,9 @@ class MiniSession(PullSession):
         """Pass on the collected answers once the messages whose ids they contain are committed."""
         self._answerConsumes()
         self._publish()
+        if self._uncounted:
+            self.broker.observers.counted(f"error: {int(Status.BAD_REQUEST)}", self._uncounted)
+            self._uncounted = 0
         if not self._batch:
             return
         batch, self._batch = self._batch, []
