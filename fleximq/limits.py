@@ -36,7 +36,8 @@ class Limits:
     queue ``queueMemory`` bounds its part in memory and ``queueBytes`` does not apply. ``outboxBytes``: unread output of
     one connection. ``clients``: admitted connections. ``waiting``: connections before admission; ``unadmittedBytes``:
     buffered by all of them. ``clientsPerAddress``: both from one remote address. ``subscriptions``: of one client.
-    ``topics``: idle topics that are remembered. ``queues``: MiniMQ queues, as many again for dead letters and as many
+    ``topics``: idle topics that are remembered, ``durableTopics``: topics with messages in the journal, to which dead
+    letters and those found at the start may add. ``queues``: MiniMQ queues, as many again for dead letters and as many
     BlipMQ subscriptions. ``requests``: unanswered REQs of one client.
 
     :raises SettingError: for a value outside its range.
@@ -55,6 +56,7 @@ class Limits:
     clientsPerAddress: int = 1_000
     subscriptions: int = 10_000
     topics: int = 100_000
+    durableTopics: int = 100_000
     queues: int = 100_000
     requests: int = 10_000
 
@@ -72,6 +74,7 @@ class Limits:
             ("max-clients-per-address", self.clientsPerAddress),
             ("max-subscriptions", self.subscriptions),
             ("max-topics", self.topics),
+            ("max-durable-topics", self.durableTopics),
             ("max-queues", self.queues),
             ("max-requests", self.requests),
         ):

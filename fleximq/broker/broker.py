@@ -30,7 +30,8 @@ from fleximq.broker.publishing.transactions import Transactions
 from fleximq.broker.replay.replay import Replays
 from fleximq.broker.replay.subscriptions import ClientSubscriptions
 from fleximq.broker.rules import BrokerRules, TimesToLive
-from fleximq.broker.topics.names import SortedNames, isBrokerTopic
+from fleximq.broker.slices import Slices
+from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.broker.traffic import TrafficTotals
 from fleximq.errors import ClientNotFound, Forbidden, NotImplementedByBroker, NotKept
@@ -112,12 +113,11 @@ class Broker:
     admin: QueueAdmin
     groups: ConsumerGroups
     checkpointer: Checkpointer
+    slices: Slices
 
     def __post_init__(self) -> None:
         #: Seconds of the clock at which the broker was made.
         self.started = self.clock.seconds()
-        #: The topics of the journal in order, for pages of ``/journal/bounds``.
-        self.journalTopics = SortedNames()
         self.subscriptions = self.polling.subscriptions
         self.queues = self.consuming.queues
         self.reload: Callable[[], Any] = _noSettings

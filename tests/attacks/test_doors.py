@@ -87,8 +87,6 @@ class PageTests(DoorCase):
             with self.assertRaises(Refused, msg=origin):
                 WebSocketClient(broker.address, headers=(f"Origin: {origin}",)).close()
 
-    test_origins.todo = "row 4"  # type: ignore[attr-defined]
-
     def test_lines(self) -> None:
         """The body of a request is never taken for lines of MiniMQ, or for frames."""
         names = ("fleximq", "minimq", "blipmq")
@@ -102,8 +100,6 @@ class PageTests(DoorCase):
         with MiniClient(("127.0.0.1", broker.port(1))) as client:
             self.assertEqual(client.consume("evil"), "NO_MSG")
 
-    test_lines.todo = "row 6"  # type: ignore[attr-defined]
-
 
 class RightsTests(DoorCase):
     """What a client may do that nobody has granted."""
@@ -116,20 +112,52 @@ class RightsTests(DoorCase):
             self.assertEqual(client.hear().status, 403)
 
 
+class OwnLimitsTests(DoorCase):
+    """What one principal may use up, by the tables of a settings file."""
+
+    def test_shares(self) -> None:
+        """Its connections and topics are counted, and a denial holds; a reload changes all of them."""
+        number, name = tempfile.mkstemp(prefix="attack-", suffix=".toml")
+        os.close(number)
+        self.addCleanup(os.unlink, name)
+        tables = """[roles.everyone]
+publish = true
+subscribe = true
+deny.publish = ["payroll.#"]
+admin = true
+[principals.anna.limits]
+max-clients = 1
+"""
+        Path(name).write_text(f"{tables}max-topics = 3\n")
+        broker = self.guarded("--config", name)
+        credentials = {"auth": {"type": "token", "token": TOKEN}}
+        with FlexiClient(Stream(broker.address)) as client, FlexiClient(Stream(broker.address)) as second:
+            client.join(credentials)
+            second.joinWith(credentials)
+            self.assertEqual(second.hear().status, 503)
+            client.subscribe("a", "b", "c")
+            for topic in ("a", "payroll.x", "d"):
+                client.publish(topic)
+            answers = [heard.status for heard in client.barrier() if heard.status not in (None, 200)]
+            self.assertEqual(answers, [403, 503])
+            Path(name).write_text(f"{tables}max-topics = 4\n")
+            self.assertEqual(client.ask("/broker/reload"), {"changed": ["principals"], "restart": []})
+            client.publish("d")
+            self.assertEqual([heard.status for heard in client.barrier()], [])
+
+
 class TopicTests(DoorCase):
     """Topics without end."""
 
     def test_durable(self) -> None:
         """Durable topics are counted."""
-        broker = self.broker("--journal", "j", "--fsync", "never", "--durable", "d.#", "--max-topics", "500")
+        broker = self.broker("--journal", "j", "--fsync", "never", "--durable", "d.#", "--max-durable-topics", "500")
         with FlexiClient(Stream(broker.address)) as client:
             client.join()
             for number in range(2000):
                 client.publish(f"d.{number}", "x")
             refused = [heard for heard in client.barrier() if heard.status]
             self.assertGreaterEqual(len(refused), 1500)
-
-    test_durable.todo = "row 7"  # type: ignore[attr-defined]
 
 
 class ShownTests(DoorCase):

@@ -3,8 +3,10 @@
 Answers arrive when the journal has finished; requests that it cannot store are answered with 503.
 """
 
+import sys
 from collections.abc import Callable
-from itertools import groupby, islice
+from functools import partial
+from itertools import groupby
 from operator import itemgetter
 from typing import Annotated, Any, TypedDict
 
@@ -12,7 +14,17 @@ import msgspec
 
 from fleximq.broker.authorization import permit, permits, sees
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.paths.arguments import Arguments, IBrokerView, Path, array, journalOf, number, page, text
+from fleximq.broker.paths.arguments import (
+    Arguments,
+    IBrokerView,
+    Path,
+    array,
+    journalOf,
+    number,
+    page,
+    seenNames,
+    text,
+)
 from fleximq.errors import BadRequest, BrokerError, Conflict, NoCapacity, NotKept, NotPermitted
 from fleximq.limits import HEADER_BYTES, MEBIBYTE
 from fleximq.rights import UNRESTRICTED, Action
@@ -66,28 +78,31 @@ def bounds(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, a
     size.
 
     Also the ``journal``'s id, and its ``end``: offset and ``position`` after the last commit. With ``topics`` false the
-    answer has only these: a page costs up to 0.2 us for each topic of the journal. Topics without any right for the
-    client are left out.
+    answer has only these. Topics without any right for the client are left out.
     """
     after, limit = page(arguments, str, "")
     wanted = arguments.get("topics", True)
     if not isinstance(wanted, bool):
         raise BadRequest("'topics' must be true or false")
     journal = journalOf(broker)
-    found: dict[str, Any] = {"topics": [], "next": None, "journal": journal.id}
+
+    def listed(names: list[str]) -> None:
+        kept, end = journal.bounds() if names else {}, journal.end
+        found = {
+            "topics": [_bounds(name, kept[name]) for name in names[:limit] if name in kept],
+            "next": names[limit - 1] if len(names) > limit else None,
+            "journal": journal.id,
+        }
+
+        def done(position: int, content: bytes | memoryview, endPosition: int) -> None:
+            answer(found | {"end": end, "position": endPosition})
+
+        journal.readBytes(_AFTER_ALL, 1, done)
+
     if wanted:
-        kept = journal.bounds()
-        names = list(
-            islice((name for name in broker.journalTopics.after(kept, after) if sees(client, name)), limit + 1)
-        )
-        found["topics"] = [_bounds(name, kept[name]) for name in names[:limit]]
-        found["next"] = names[limit - 1] if len(names) > limit else None
-    end = journal.end
-
-    def done(position: int, content: bytes | memoryview, endPosition: int) -> None:
-        answer(found | {"end": end, "position": endPosition})
-
-    journal.readBytes(_AFTER_ALL, 1, done)
+        seenNames(broker, partial(sees, client), journal.topics, after, limit, listed)
+    else:
+        listed([])
 
 
 def _bounds(topic: str, kept: TopicBounds) -> dict[str, Any]:
@@ -131,7 +146,7 @@ def _permitAll(broker: IBrokerView, client: ConnectedClient) -> None:
     """Check that a client may read the whole journal."""
     if client.rights in UNRESTRICTED:
         return
-    own = (name for name in broker.journal.bounds() if name.startswith("$"))
+    own = broker.journal.topics(sys.maxsize, "$", "%")
     if not client.rights.mayAll(Action.SUBSCRIBE) or not all(permits(client, Action.SUBSCRIBE, name) for name in own):
         raise NotPermitted("reading the journal as it is is not permitted to those who may not subscribe to all topics")
 

@@ -17,7 +17,7 @@ from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Arguments, IBrokerView, Path, listing, page
 from fleximq.broker.paths.group_paths import GROUP_PATHS, lag
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, READERS
-from fleximq.broker.paths.rows import clientRow, overview, topicRow, whoIs
+from fleximq.broker.paths.rows import clientRow, overview, topicPage, whoIs
 from fleximq.errors import BadRequest, BrokerError, NotFound
 from fleximq.limits import KIBIBYTE
 from fleximq.rights import Action
@@ -37,14 +37,12 @@ def clients(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) 
     return listing("clients", broker.clients, lambda client: client.id, after, limit, partial(clientRow, broker))
 
 
-def topics(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -> dict[str, Any]:
+def topics(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Callable[[Any], None]) -> None:
     """Answer ``/broker/topics``: every topic by name, with its subscribers, messages and queue.
 
     Topics without any right for the client are left out.
     """
-    after, limit = page(arguments, str, "")
-    seen = (topic for topic in broker.topics if sees(client, topic.name))
-    return listing("topics", seen, lambda topic: topic.name, after, limit, partial(topicRow, broker))
+    topicPage(broker, partial(sees, client), arguments, answer)
 
 
 def reload(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -> Any:
@@ -70,7 +68,7 @@ def _atOnce(tell: Callable[[IBrokerView, ConnectedClient, Arguments], Any]) -> P
 PATHS: dict[str, Path] = {
     "/broker/about": _atOnce(about),
     "/broker/clients": _atOnce(clients),
-    "/broker/topics": _atOnce(topics),
+    "/broker/topics": topics,
     "/broker/reload": _atOnce(reload),
     **{f"/broker/{act}": _operate(act) for act in ("kick", "ban", "unban", "bans")},
     **JOURNAL_PATHS,

@@ -55,13 +55,13 @@ class ClientSubscriptions:
         Asking for the same name again restarts it. The errors are of :meth:`check` and :meth:`Replays.check`.
         """
         self.check(client, name, False)
-        feedRange = self._replays.check(client, name, start)
+        search = self._replays.check(client, name, start)
         feed = self._replays.permanent(client, outlet)
         held = client.subscriptions.get(name)
         if held is None or held.subscriber is not feed:
             self.unsubscribe(client, name)
             self._add(client, feed, name, False)
-        self._replays.follow(feed, feedRange, start)
+        self._replays.follow(feed, search, start)
 
     def _add(self, client: ConnectedClient, subscriber: ISubscriber, name: str, literal: bool) -> None:
         if literal or not isPattern(name):

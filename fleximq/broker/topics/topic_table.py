@@ -15,6 +15,7 @@ from fleximq.broker.topics.names import checkName
 from fleximq.broker.topics.wildcard_tree import Wildcards
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import IForm, IGuard, ISubscriber, ISubscriberProxy
+from fleximq.values.sorted_names import SortedNames
 
 DeliverCalls = tuple[Callable[[Any, int], None], ...]
 Route = tuple[IForm, DeliverCalls]
@@ -118,6 +119,8 @@ class TopicTable:
         durable: Callable[[str], bool] = lambda name: False,
     ) -> None:
         self._topics: dict[str, Topic] = {}
+        #: All names in order, for listings.
+        self.names = SortedNames()
         self._idle: dict[str, Topic] = {}
         self._idleLimit = idle
         self._created = created
@@ -174,6 +177,7 @@ class TopicTable:
         checkName(name)
         alwaysDurable = not name.startswith(SYSTEM) and self._durable(name)
         topic = self._topics[name] = Topic(name, alwaysDurable)
+        self.names.add(name)
         self._created(topic)
         self._idles(topic)
         return topic
@@ -192,6 +196,7 @@ class TopicTable:
             if not self._made[maker]:
                 del self._made[maker]
         del self._topics[topic.name], self._idle[topic.name]
+        self.names.remove(topic.name)
         self.publishedBefore += topic.published
         self._warm.pop(topic, None)
         topic.dropRoutes()
