@@ -25,9 +25,8 @@ from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.pull_session import PullEvent, PullSession, PullState
 from fleximq.dialects.pull_stream import CHUNK_BYTES
 from fleximq.dialects.session import ConnectionState, NamedLogger
-from fleximq.errors import BrokerError, NoCapacity, NotKept, NotRecorded
+from fleximq.errors import BadRequest, BrokerError, NoCapacity, NotKept, NotRecorded
 from fleximq.security.principal import Admitted
-from fleximq.status import Status
 from fleximq.wire.minimq_line import NO_MESSAGE, PONG, CommandKind, decodeText, encodeId, parseCommand
 from fleximq.wire.minimq_message import MiniMessage, isSpellable, parseProduce
 from fleximq.wire.ulids import newUlid
@@ -37,6 +36,8 @@ _CONSUME, _ACK = CommandKind.CONSUME, CommandKind.ACK
 #: Recognised before parsing, since most lines are PRODUCEs.
 _PRODUCE = b"PRODUCE:"
 _READY, _AWAITING_READER = PullState.READY, PullState.AWAITING_READER
+#: More malformed lines in one read end the connection: answering one costs as much as processing ten others.
+MALFORMED_LINES = 1000
 
 
 class MiniSession(PullSession):
@@ -62,10 +63,6 @@ class MiniSession(PullSession):
         self._awaitOwnMessages = False
         self._awaitAllCommits = False
         self._repeated: bytes | None = None
-        #: The last line that was no command, its answer, and how often it was repeated without being counted yet.
-        self._malformed: bytes | None = None
-        self._refusal = b""
-        self._uncounted = 0
         self._topic = ""
         self._consumes = 0
         self._taken = 0
@@ -73,6 +70,7 @@ class MiniSession(PullSession):
         self._pendingLine: bytes | None = None
         self._wait: WaitingConsume | None = None
         self._first = b""
+        self._malformed = 0
 
     # -- lines -------------------------------------------------------------------------------------
 
@@ -92,17 +90,9 @@ class MiniSession(PullSession):
             if line.startswith(_PRODUCE):
                 self._produce(line[len(_PRODUCE) :])
                 return
+            kind, payload = parseCommand(line)
             if self._run:
                 self._publish()
-            if line == self._malformed:
-                self._batch.append(self._refusal)
-                self._uncounted += 1
-                return
-            try:
-                kind, payload = parseCommand(line)
-            except BrokerError as error:
-                self._malformed, self._refusal = line, renderError(error)
-                raise
             if kind is _CONSUME:
                 self._consume(line, payload)
             elif kind is _ACK:
@@ -112,10 +102,14 @@ class MiniSession(PullSession):
                 self._awaitAllCommits |= self._me.consumed
         except BrokerError as error:
             self.failed(error)
+            self._malformed += isinstance(error, BadRequest)
+            if self._malformed > MALFORMED_LINES:
+                self.end("error 400")
 
     def readProcessed(self) -> None:
         """Send the answers to the lines so far, and close if the input has ended."""
         self._seal()
+        self._malformed = 0
         if self._inputEnded and self.pullState is _READY:
             self.end("client closed")
 
@@ -315,9 +309,6 @@ class MiniSession(PullSession):
         """Pass on the collected answers once the messages whose ids they contain are committed."""
         self._answerConsumes()
         self._publish()
-        if self._uncounted:
-            self.broker.observers.counted(f"error: {int(Status.BAD_REQUEST)}", self._uncounted)
-            self._uncounted = 0
         if not self._batch:
             return
         batch, self._batch = self._batch, []
