@@ -34,7 +34,7 @@ from fleximq.security.anonymous_access import nameProxy
 from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import Admitted
 from fleximq.values.counted_event import CountedEvent, EventFamily
-from fleximq.values.log_limit import LogLimit
+from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import BufferCharge, UnadmittedBudget
 
 _log = Logger("fleximq.dialects.http_door")
@@ -173,7 +173,7 @@ class RequestRouter(Handover):
         if error.code in (401, 403):
             reason = f"{error.code} {error}"
             self.factory.audit("refused", address=peerAddress(self._peer()), dialect="http", reason=reason)
-        more = self.factory.logLimit.ending(self.factory.clock.seconds())
+        more = self.factory.logLimits[f"HTTP {error.code}"].ending(self.factory.clock.seconds())
         if more is not None:
             _log.warn(
                 "Refusing HTTP from {peer} with {code}: {sentence}{more}",
@@ -215,7 +215,7 @@ class RequestRouterFactory(HandoverFactory):
         deadline: float,
         counted: Callable[[str, int], object] = lambda event, number: None,
         path: str = "",
-        logLimit: LogLimit | None = None,
+        logLimits: LogLimits | None = None,
         unadmitted: UnadmittedBudget | None = None,
     ) -> None:
         super().__init__((site, *webSockets.values()))
@@ -228,7 +228,7 @@ class RequestRouterFactory(HandoverFactory):
         self.deadline = deadline
         self.counted = counted
         self._path = path
-        self.logLimit = logLimit or LogLimit()
+        self.logLimits = logLimits or LogLimits()
         self.unadmitted = unadmitted or UnadmittedBudget()
 
     @staticmethod
@@ -308,6 +308,7 @@ def _response(error: HttpError, withBody: bool) -> bytes:
     head = (
         f"HTTP/1.1 {error.code} {HTTPStatus(error.code).phrase}\r\n"
         + "".join(f"WWW-Authenticate: {challenge}\r\n" for challenge in error.challenges)
-        + f"Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        + "Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+        + f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + (body if withBody else b"")
