@@ -78,7 +78,7 @@ _ROUTES = [{"client_id": 2000 + each, "path": "x"} for each in range(1000)]
 STRANGERS = (
     Input("garbage", "fleximq", _said(b"\xde\xad\xbe\xef" * 10), 200, _ANY),
     Input("tlsHello", "fleximq", _said(b"\x16\x03\x01\x02\0\1" + bytes(500)), 200, _ANY),
-    Input("collidingJoin", "fleximq", lambda id: frame("JOIN", 0, collidingMap()), 1, Bounds(event=0.012), "row 2"),
+    Input("collidingJoin", "fleximq", lambda id: frame("JOIN", 0, collidingMap()), 1, Bounds(event=0.012)),
     Input("nestedJoin", "fleximq", lambda id: frame("JOIN", 0, b"\x91" * 65000), 5, _ONE),
     Input("nestedArrayJoin", "fleximq", lambda id: frame("JOIN", 0, b"\x96" + b"\x91" * 65000), 5, _ONE),
     Input("mapJoin", "fleximq", lambda id: frame("JOIN", 0, {f"{each:x}": each for each in range(8000)}), 5, _ONE),
@@ -134,14 +134,14 @@ def _asking(path: str, arguments: bytes) -> Callable[[int], bytes]:
 #: What clients say that were let in.
 CLIENTS = (
     Input("collidingPub", "fleximq", lambda id: frame("PUB", id, collidingMap(topic="c")), 1,
-          Bounds(event=0.01), "row 2"),
-    Input("collidingArguments", "fleximq", _asking("/broker/topics", collidingMap()), 1, Bounds(event=0.01), "row 2"),
+          Bounds(event=0.01)),
+    Input("collidingArguments", "fleximq", _asking("/broker/topics", collidingMap()), 1, Bounds(event=0.01)),
     Input("collidingStage", "fleximq", lambda id: _asking("/sink/stage", b"\x84" + msgpack.packb(
         {"query": "q", "batch": 1, "part": "p"})[1:] + msgpack.packb("records") + b"\xdc\0\x20" + collidingMap() * 32
-        )(id), 1, Bounds(), "row 2"),
-    Input("arraysToIdentity", "fleximq", _flexi("PUB", payload=emptyArrays(4 << 20), topic="cost"), 1, _ONE, "row 5",
+        )(id), 1, Bounds()),
+    Input("arraysToIdentity", "fleximq", _flexi("PUB", payload=emptyArrays(4 << 20), topic="cost"), 1, _ONE, "",
           (_IDENTITY_READER,)),
-    Input("arraysToMini", "minimq", _said(b"CONSUME:queued\n"), 1, Bounds(event=0.05, least=10.0), "row 5",
+    Input("arraysToMini", "minimq", _said(b"CONSUME:queued\n"), 1, Bounds(event=0.05, least=10.0), "",
           _waiting(emptyArrays(4 << 20))),
     Input("smallArraysToIdentity", "fleximq", _flexi("PUB", payload=emptyArrays(1000), times=2000, topic="cost"), 1,
           Bounds(event=0.1, byMebibyte=4.0), "", (_IDENTITY_READER,)),
