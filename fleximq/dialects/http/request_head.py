@@ -2,7 +2,7 @@
 
 Pure functions; :mod:`fleximq.dialects.http.request_router` acts on them. Credentials are in ``Authorization``, or in a
 query parameter for web pages that cannot set headers. :func:`withoutCredentials` removes them, so that the web site,
-which may log requests, never sees them. docs/dialects.rst, "Credentials".
+which may log requests, never sees them. docs/reference/dialects.rst, "Credentials".
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""The Identity dialect: publish and subscribe in plain text (Identity document, docs/dialects.rst).
+"""The Identity dialect: publish and subscribe in plain text (Identity document, docs/reference/dialects.rst).
 
 Consecutive PUBLISHes to one channel in one read are published as one run: each message after the first costs one
 comparison, 0.1 us, instead of a topic look-up.

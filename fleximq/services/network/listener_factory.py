@@ -1,4 +1,4 @@
-"""The protocol factory of a listener: its dialects and access rules (docs/dialects.rst, "One port").
+"""The protocol factory of a listener: its dialects and access rules (docs/reference/dialects.rst, "One port for all").
 
 A plug-in that cannot be loaded is logged and skipped on listeners of several dialects; if a listener names it, the
 broker does not start.
