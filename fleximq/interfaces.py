@@ -110,6 +110,8 @@ class IRecordWatcher(Interface):
 class IRights(Interface):
     """The rights of a client. The values of ``action`` are those of :class:`fleximq.rights.Action`."""
 
+    limits = Attribute("""The :class:`fleximq.limits.OwnLimits` of its principal.""")
+
     def may(action: str, name: str) -> bool:
         """Return whether the action is permitted on exactly this topic or path. Called often, so results are cached."""
 
@@ -217,8 +219,20 @@ class IJournalRead(Interface):
         the journal could not be read.
         """
 
+    removals = Attribute("""The number of entries of :meth:`removedSince` so far.""")
+
     def bounds() -> "Mapping[str, TopicBounds]":
-        """Return the bounds of each topic that has messages."""
+        """Return the bounds of each topic that has messages: always the same mapping, for look-ups."""
+
+    def topics(limit: int, start: str = "", before: str = "") -> list[str]:
+        """Return the first topics with messages, in order, from ``start`` on and less than ``before`` if given."""
+
+    def removedSince(number: int, limit: int) -> tuple[int, Sequence[tuple[str, int]]]:
+        """Return topics that lost their oldest messages, each with the last removed offset, in order of removal.
+
+        At most ``limit`` from this number on, and the number of the next; the first is 0. An empty name means any
+        topic: the list is bounded.
+        """
 
     def backlogFrom(offset: int) -> "BacklogSize":
         """Return the approximate number of records and bytes from an offset on."""

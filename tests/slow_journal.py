@@ -42,6 +42,7 @@ class SlowJournal:
         self.notes: list[Any] = []
         self.kept: list[PublishedRun] = []
         self.records: list[Record] = []
+        self.removed: list[tuple[str, int]] = []
         self.patient = False
         self.portion = 1000
         self.readOnly = ""
@@ -121,6 +122,8 @@ class SlowJournal:
 
     def forget(self, before: int, wanted: Callable[[str], bool] = lambda topic: True) -> None:
         """Do what retention does: lose the records of these topics below an offset."""
+        gone = [each for each in self.records if each.offset < before and wanted(each.topic)]
+        self.removed += {each.topic: each.offset for each in gone}.items()
         self.records = [record for record in self.records if record.offset >= before or not wanted(record.topic)]
 
     def lose(self, *offsets: int) -> None:
@@ -201,6 +204,21 @@ class SlowJournal:
             count, total = (0, 0) if known is None else (known.count, known.bytes)
             found[record.topic] = TopicBounds(first, record.offset, time, record.time, count + 1, total + size)
         return found
+
+    def topics(self, limit: int, start: str = "", before: str = "") -> list[str]:
+        """Return the topics that have a record, in order."""
+        names = sorted(name for name in self.bounds() if start <= name and not (before and name >= before))
+        return names[:limit]
+
+    @property
+    def removals(self) -> int:
+        """Count what was forgotten."""
+        return len(self.removed)
+
+    def removedSince(self, number: int, limit: int) -> tuple[int, list[tuple[str, int]]]:
+        """Return what was forgotten."""
+        found = self.removed[number : number + limit]
+        return number + len(found), found
 
     def backlogFrom(self, offset: int) -> BacklogSize:
         """Count the records that are committed."""

@@ -27,6 +27,7 @@ from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.replay.replay import Replays
 from fleximq.broker.replay.subscriptions import ClientSubscriptions
 from fleximq.broker.rules import BrokerRules, TimesToLive
+from fleximq.broker.slices import Slices
 from fleximq.broker.topics.topic_table import SYSTEM, Topic, TopicTable
 from fleximq.broker.traffic import TrafficTotals
 from fleximq.interfaces import IJournal
@@ -81,6 +82,7 @@ def assemble(
     topics = TopicTable(rules.limits.topics, announceTopic, announceChannels, durable)
     timesToLive = TimesToLive(rules.messageTtl)
     deadlines = Deadlines(clock, onError=onError, afterwards=afterwards)
+    slices = Slices(clock, onError)
     # from publish() to the subscribers
     fanOut = FanOut(topics, clients)
     transactions = Transactions(journal, topics, fanOut.deliver, readAgain)
@@ -93,10 +95,11 @@ def assemble(
     replays = Replays(
         journal,
         topics,
-        anyOf(rules.retain),
+        anyOf(rules.retain) if rules.retain else None,
         timesToLive,
         transactions.waits,
         lambda: time.time_ns() // 1000,
+        slices,
         lambda client, name: clientSubscriptions.unsubscribe(client, name),
     )
     clientSubscriptions = ClientSubscriptions(topics, replays, rules.limits.subscriptions)
@@ -169,4 +172,5 @@ def assemble(
         admin=QueueAdmin(itself, topics, consuming, slowPath, deadlines),
         groups=groups,
         checkpointer=checkpointer,
+        slices=slices,
     )

@@ -30,7 +30,8 @@ from fleximq.broker.publishing.transactions import Transactions
 from fleximq.broker.replay.replay import Replays
 from fleximq.broker.replay.subscriptions import ClientSubscriptions
 from fleximq.broker.rules import BrokerRules, TimesToLive
-from fleximq.broker.topics.names import SortedNames, isBrokerTopic
+from fleximq.broker.slices import Slices
+from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.broker.traffic import TrafficTotals
 from fleximq.errors import ClientNotFound, Forbidden, NotImplementedByBroker, NotKept
@@ -43,11 +44,12 @@ _NO_PEER: tuple[None, None] = (None, None)
 class IPathTable(Protocol):
     """Answers requests to the broker's own paths, for example ``/broker/about``."""
 
-    def argumentBytes(self, client: ConnectedClient, path: str) -> int:
-        """Return the maximum size of a path's arguments in MessagePack; 0 if only the size limit of messages applies.
+    def readArguments(self, client: ConnectedClient, path: str, packed: bytes) -> Any:
+        """Return a path's arguments from their MessagePack; None for no bytes.
 
         :raises NotFound: the broker does not answer this path.
         :raises NotPermitted: the client may not request it.
+        :raises BadRequest: they are not MessagePack, or too large.
         """
 
     def answer(
@@ -111,12 +113,11 @@ class Broker:
     admin: QueueAdmin
     groups: ConsumerGroups
     checkpointer: Checkpointer
+    slices: Slices
 
     def __post_init__(self) -> None:
         #: Seconds of the clock at which the broker was made.
         self.started = self.clock.seconds()
-        #: The topics of the journal in order, for pages of ``/journal/bounds``.
-        self.journalTopics = SortedNames()
         self.subscriptions = self.polling.subscriptions
         self.queues = self.consuming.queues
         self.reload: Callable[[], Any] = _noSettings
@@ -135,7 +136,7 @@ class Broker:
         self.tap = self.taps.add
         self.untap = self.taps.remove
         self.waiting = self.requests.waiting
-        self.argumentBytes = self.paths.argumentBytes
+        self.readArguments = self.paths.readArguments
         self.openSubscription = self.polling.open
         self.poll = self.polling.poll
         self.loading = self.polling.loading
@@ -186,7 +187,7 @@ class Broker:
         :param conversation: notified when its rights change.
         :raises NoCapacity: the broker has the maximum number of clients.
         """
-        client = self.clients.add(dialect, peer, principal, address, user, id)
+        client = self.clients.add(dialect, peer, principal, address, user, id, rights.limits.clients)
         client.rights, client.identity, client.conversation = rights.forClient(client.id), identity, conversation
         self.observers.clientJoined(client)
         return client
@@ -222,11 +223,12 @@ class Broker:
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
         :raises Forbidden: its first level is ``$sys`` or ``$dead``, where only the broker publishes.
         :raises NotPermitted: the client's rights do not cover it.
+        :raises NoCapacity: it does not exist, and the client's principal may make no more topics.
         """
         if isBrokerTopic(name):
             raise Forbidden("only the broker publishes to this topic")
         permit(client, Action.PUBLISH, name)
-        return self.topics.get(name)
+        return self.topics.find(name) or self.topics.make(name, client.principal, client.rights.limits.topics)
 
     def publish(self, envelope: Envelope, body: Any, count: int, onDecided: OnDecided | None = None) -> None:
         """Deliver a run of ``count`` messages to the subscribers of its topic. Hot.

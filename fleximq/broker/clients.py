@@ -4,6 +4,7 @@ Ids count up from 1000 and repeat only after the whole range of the FlexiMQ docu
 use or reserved are skipped.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from fleximq.broker.envelope import FIRST_CLIENT_ID, LAST_CLIENT_ID, ConnectedClient
@@ -27,6 +28,7 @@ class Clients:
         self._byId: dict[int, ConnectedClient] = {}
         self._reserved: set[int] = set()
         self._names: set[str] = set()
+        self._perPrincipal: Counter[str | None] = Counter()
         self._next = FIRST_CLIENT_ID
         self._noteAt = LAST_CLIENT_ID + 1  # never: without a journal ids start at 1000 in each run
         self._note: Callable[[int], None] = lambda until: None
@@ -68,16 +70,27 @@ class Clients:
         self._reserved.discard(id)
 
     def add(
-        self, dialect: str, peer: IPeer | None, principal: str | None, address: str, user: bool, id: int | None = None
+        self,
+        dialect: str,
+        peer: IPeer | None,
+        principal: str | None,
+        address: str,
+        user: bool,
+        id: int | None = None,
+        most: int | None = None,
     ) -> ConnectedClient:
         """Register a new connection with an id and a name.
 
         :param user: name it ``user-<8 hex digits>``.
         :param id: an id reserved for it; the reservation ends.
-        :raises NoCapacity: the broker has the maximum number of clients.
+        :param most: maximum number of clients of its principal, or of all anonymous ones.
+        :raises NoCapacity: the broker or the principal has the maximum number of clients.
         """
         if len(self._byId) >= self.maximum:
             raise NoCapacity("the broker has as many clients as it may")
+        if most is not None and self._perPrincipal[principal] >= most:
+            raise NoCapacity(f"{principal or 'anonymous'} has {most} clients already, as many as its limits permit")
+        self._perPrincipal[principal] += 1
         if id is None:
             id = self._newId()
         else:
@@ -95,6 +108,9 @@ class Clients:
         """Remove a client; False if it was not registered any more."""
         if self._byId.pop(client.id, None) is None:
             return False
+        self._perPrincipal[client.principal] -= 1
+        if not self._perPrincipal[client.principal]:
+            del self._perPrincipal[client.principal]
         self._names.discard(client.name)
         self.peers.pop(client.id, None)
         return True

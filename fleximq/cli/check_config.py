@@ -14,7 +14,7 @@ from typing import Any
 from fleximq.cli.command import Command
 from fleximq.config.option_table import OPTIONS, TABLES, Option
 from fleximq.config.option_values import formattedSize, read, size
-from fleximq.config.permission_options import PermissionTable
+from fleximq.config.permission_options import LIMITS, PermissionTable
 from fleximq.config.rate_options import Rate, byteRate, formattedByteRate
 from fleximq.config.settings import Settings
 from fleximq.dialects.registry import installed
@@ -57,6 +57,8 @@ def _granted(table: PermissionTable) -> Iterator[str]:
     for prefix, rules in ("", table.grants), ("deny.", table.denials):
         for action, patterns in rules:
             yield f"{prefix}{action} = {tomlValue(bool(patterns) if action == Action.BROADCAST else patterns)}"
+    for name, value in table.limits:
+        yield f"limits.{name} = {0 if value is None else _valueRead(LIMITS[name], value)}"
 
 
 def _key(name: str) -> str:
@@ -64,10 +66,12 @@ def _key(name: str) -> str:
 
 
 def _optionValue(option: Option, value: Any) -> str:
-    if option.read is size:
-        return tomlValue(formattedSize(value))
+    return tomlValue(formattedSize(value)) if option.read is size else _valueRead(option.read, value)
+
+
+def _valueRead(read: object, value: Any) -> str:
     if isinstance(value, Rate):
-        return tomlValue(formattedByteRate(value) if option.read is byteRate else str(value))
+        return tomlValue(formattedByteRate(value) if read is byteRate else str(value))
     return tomlValue(value)
 
 

@@ -101,6 +101,7 @@ OPTIONS = (
     _limit("max-clients-per-address", count, "Connections from one other machine."),
     _limit("max-subscriptions", count, "Subscriptions of one client."),
     _limit("max-topics", count, "Idle topics that are remembered."),
+    _limit("max-durable-topics", count, "Topics with messages in the journal."),
     _limit("max-queues", count, "MiniMQ queues in all, and BlipMQ subscriptions in all."),
     _limit("max-requests", count, "Unanswered REQs of one client."),
     _option("max-message-rate", rate, "Messages a second from one client, as RATE[,BURST].", "messageRate"),

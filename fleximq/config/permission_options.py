@@ -2,16 +2,19 @@
 
 A key is an action (:class:`fleximq.rights.Action`), and its value a list of topic patterns, or true for all topics
 except those that begin with ``$``; ``broadcast`` is true or false. ``deny`` has the same keys, and takes back what any
-table grants. ``roles`` in the table of a principal lists its roles, in addition to those of all clients.
+table grants; ``limits`` has options from :data:`LIMITS`. ``roles`` in the table of a principal lists its roles, in
+addition to those of all clients.
 """
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from fleximq.config.option_values import count, size
+from fleximq.config.rate_options import byteRate, rate
 from fleximq.errors import SettingError
-from fleximq.limits import TOPIC_BYTES
+from fleximq.limits import TOPIC_BYTES, within
 from fleximq.rights import Action
 
 #: The roles of all clients and of authenticated ones, assigned automatically.
@@ -21,21 +24,44 @@ ALL = ("#",)
 #: Placeholders in a pattern: for the principal's name, each of its roles, the id of the client, and a token's claim.
 PLACEHOLDER = re.compile(r"\{(principal|role|client_id|claim:[^{}#*]+)\}")
 
-_ROLES, _DENY = "roles", "deny"
+_ROLES, _DENY, _LIMITS = "roles", "deny", "limits"
 _ACTIONS = tuple(action.value for action in Action)
 
+
+def _atLeastOne(read: Callable[[str, object], int]) -> Callable[[str, object], int]:
+    def checked(name: str, value: object) -> int:
+        found = read(name, value)
+        within(name, found, 1, 1 << 48)
+        return found
+
+    return checked
+
+
+#: The options that a table may limit, with their parsers.
+LIMITS: Mapping[str, Callable[[str, object], Any]] = {
+    "max-message-rate": rate,
+    "max-byte-rate": byteRate,
+    "max-subscribe-rate": rate,
+    "principal-message-rate": rate,
+    "principal-byte-rate": byteRate,
+    "principal-subscribe-rate": rate,
+    "max-clients": _atLeastOne(count),
+    "max-topics": _atLeastOne(count),
+    "queue-bytes": _atLeastOne(size),
+}
 
 #: Pairs of an action and its patterns.
 Patterns = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 class PermissionTable(NamedTuple):
-    """One table: its name, the patterns it grants, the roles named, and the patterns it denies."""
+    """One table: its name, the patterns granted, the roles named, the patterns denied, and the limits by option."""
 
     name: str
     grants: Patterns = ()
     roles: tuple[str, ...] = ()
     denials: Patterns = ()
+    limits: tuple[tuple[str, Any], ...] = ()
 
 
 def tables(name: str, value: object) -> tuple[PermissionTable, ...]:
@@ -89,8 +115,11 @@ def _faultsOfKey(name: str, place: str, key: str, given: object) -> Iterator[str
         else:
             for action, patterns in given.items():
                 yield from _faultsOfKey("", f"{place}.deny", action, patterns)
+    elif key == _LIMITS and name:
+        yield from _faultsOfLimits(f"{place}.limits", given)
     elif key not in _ACTIONS:
-        known = (*_ACTIONS, _DENY, _ROLES) if name == "principals" else (*_ACTIONS, _DENY) if name else _ACTIONS
+        more = (_DENY, _LIMITS, *([_ROLES] if name == "principals" else [])) if name else ()
+        known = (*_ACTIONS, *more)
         nearest = difflib.get_close_matches(key, known, 1, 0.7)
         yield f"{place} has no key {key!r}, " + (f"did you mean {nearest[0]}?" if nearest else f"only {_list(known)}")
     elif isinstance(given, bool):
@@ -102,6 +131,20 @@ def _faultsOfKey(name: str, place: str, key: str, given: object) -> Iterator[str
     else:
         for pattern in given:
             yield from _faultsOfPattern(f"{place}.{key}", pattern)
+
+
+def _faultsOfLimits(place: str, given: object) -> Iterator[str]:
+    if not isinstance(given, Mapping):
+        yield f"{place} is {given!r}, but must be a table: [{place}]"
+        return
+    for option, value in given.items():
+        if option not in LIMITS:
+            yield f"{place} has no key {option!r}, only {_list(tuple(LIMITS))}"
+            continue
+        try:
+            LIMITS[option](f"{place}.{option}", value)
+        except SettingError as error:
+            yield str(error)
 
 
 def _faultsOfPattern(place: str, pattern: str) -> Iterator[str]:
@@ -120,7 +163,9 @@ def _faultsOfPattern(place: str, pattern: str) -> Iterator[str]:
 def _granted(name: str, table: Mapping[str, object]) -> PermissionTable:
     roles: Any = table.get(_ROLES, ())
     denied: Any = table.get(_DENY, {})
-    return PermissionTable(name, _patternsIn(table), tuple(roles), _patternsIn(denied))
+    written: Any = table.get(_LIMITS, {})
+    limits = tuple((option, LIMITS[option](option, value)) for option, value in written.items())
+    return PermissionTable(name, _patternsIn(table), tuple(roles), _patternsIn(denied), limits)
 
 
 def _patternsIn(table: Mapping[str, object]) -> Patterns:

@@ -123,8 +123,8 @@ class Settings:
         within("max-disconnects", self.maxDisconnects, 0, 1_000)
         within("metrics-top", self.metricsTop, 0, 1000)
         for origin in self.allowedOrigin:
-            if origin != "*" and not _ORIGIN.fullmatch(origin):
-                raise SettingError(f"allowed-origin is {origin!r}, but must be like https://example.com, or *")
+            if origin not in ("*", "null") and not _ORIGIN.fullmatch(origin):
+                raise SettingError(f"allowed-origin is {origin!r}, but must be like https://example.com, null or *")
         for line in self.spawn:
             command(line)
         if not self.ipcDir.startswith("/"):

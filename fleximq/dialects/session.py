@@ -215,7 +215,7 @@ class Session(metaclass=ABCMeta):
             self.dialect, peer, principal, address, user, self.context.reserved, rights, who, self
         )
         self.client = client
-        meter = self.context.rates.meter(principal)
+        meter = self.context.rates.meter(principal, lambda: dict(client.rights.limits.rates))
         if meter is not None:
             self.rate = ConnectionRate(meter, self.traffic, self.context.clock, self.broker.observers.counted)
         self.state = ConnectionState.OPEN

@@ -24,7 +24,7 @@ from fleximq.journal.format.control_frames import LostRange
 from fleximq.journal.reading.reader_thread import ReaderThread
 from fleximq.journal.recovery.recovered_state import IQueueStateOwner, NoQueueState, RecoveredJournal, sentenceOf
 from fleximq.journal.recovery.recovery import SKIP, recover, verifyTail
-from fleximq.journal.retention.capacity import Capacity
+from fleximq.journal.retention.capacity import Capacity, TopicLimit
 from fleximq.journal.retention.cleaner_thread import CleanerThread
 from fleximq.journal.retention.former_patterns import withFormer
 from fleximq.journal.retention.retention_rules import RetentionPolicy
@@ -88,6 +88,7 @@ class DiskJournal:
     :param callFromThread: runs a function on the reactor's thread; safe to call from any.
     :param now: microseconds since 1970.
     :param maxBytes: the approximate maximum size of the segments; 0: the capacity of the disk.
+    :param maxTopics: the maximum number of topics with records, except those of dead letters; 0: unlimited.
     :param rules: which records may be removed; None: none.
     :param makeWorker: makes the worker that writes, by default a thread; tests use one that works at once.
     :param onEvent: called with countable events and their number.
@@ -107,6 +108,7 @@ class DiskJournal:
         files: Files | None = None,
         segmentBytes: int = 64 * MEBIBYTE,
         maxBytes: int = 0,
+        maxTopics: int = 0,
         overloadedAt: int = 32 * MEBIBYTE,
         rules: RetentionPolicy | None = None,
         makeWorker: Callable[[CommitWriter, Callable[..., Any], Callable[[str], None]], Worker] = WriterThread,
@@ -122,6 +124,7 @@ class DiskJournal:
         self._fsync = fsync
         self._segmentBytes = self._rollAt = segmentBytes
         self._maxBytes = maxBytes
+        self._maxTopics = maxTopics
         self._callFromThread = callFromThread
         self._now = now
         self._overloadedAt = overloadedAt
@@ -170,6 +173,7 @@ class DiskJournal:
             raise
         self._found = found
         self._segments = found.segments
+        self._topicLimit = TopicLimit(self._maxTopics, self._segments.bounds())
         self._weights = BacklogTotals(found.segments)
         self._clientIds = found.nextClientId
         self._group = self._newGroup(found.nextOffset)
@@ -325,6 +329,8 @@ class DiskJournal:
         for position, frame in commit.written:
             segments.committed(position, frame)
         self._staging.settle(commit)
+        if self._topicLimit.pending:
+            self._topicLimit.settled()
         self._length = commit.length
         self._frames += len(commit.written)
         if commit.opening is not None:
@@ -375,6 +381,7 @@ class DiskJournal:
             self._worker.hand(_nothing, answered)
 
     def _failed(self, commit: Commit) -> None:
+        self._topicLimit.failed()
         self._onEvent(CountedEvent(EventFamily.JOURNAL, "read-only"), 1)
         self._say(f"nothing is kept any more, since writing failed: {commit.reason}")
         if commit.error is not None and not isinstance(commit.error, OSError):
@@ -402,7 +409,12 @@ class DiskJournal:
     def append(self, topic: str, publisher: int, name: str, dialect: str, run: Run, committed: OnCommitted) -> int:
         if self._maxBytes:
             self._room.check(len(run.payloads), self._group.waiting)
-        return self._group.append(topic, publisher, name, dialect, run, committed)
+        if topic in self._topicLimit.known:
+            return self._group.append(topic, publisher, name, dialect, run, committed)
+        new = self._topicLimit.check((topic,), len(run.payloads))
+        number = self._group.append(topic, publisher, name, dialect, run, committed)
+        self._topicLimit.add(new)
+        return number
 
     def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
         self._group.whenCommitted(call, number)
@@ -418,13 +430,16 @@ class DiskJournal:
     def stage(self, query: str, batch: int, part: str, runs: Sequence[PublishedRun], found: OnStaged) -> None:
         try:
             self._room.check(1, self._group.waiting)
+            self._topicLimit.check((run.topic for run in runs), 1)
         except NotKept as error:
             found(None, error.reason)
             return
         self._staging.stage(query, batch, part, runs, found)
 
     def commitStaged(self, query: str, batch: int, tokens: Sequence[str], committed: OnCommitted) -> None:
+        new = self._topicLimit.check(self._staging.topics(query, batch), 1)
         self._staging.commit(query, batch, tokens, committed)
+        self._topicLimit.add(new)
 
     def abortStaged(self, query: str, batch: int) -> None:
         self._staging.abort(query, batch)
@@ -444,6 +459,16 @@ class DiskJournal:
 
     def bounds(self) -> Mapping[str, TopicBounds]:
         return self._segments.bounds()
+
+    def topics(self, limit: int, start: str = "", before: str = "") -> list[str]:
+        return self._segments.topics(limit, start, before)
+
+    @property
+    def removals(self) -> int:
+        return self._segments.removals
+
+    def removedSince(self, number: int, limit: int) -> tuple[int, Sequence[tuple[str, int]]]:
+        return self._segments.removedSince(number, limit)
 
     def backlogFrom(self, offset: int) -> BacklogSize:
         return self._weights.backlogFrom(offset)

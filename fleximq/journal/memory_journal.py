@@ -25,6 +25,7 @@ class MemoryJournal:
     appended = decided = 0
     overloaded = False
     end = 1
+    removals = 0
 
     def append(self, topic: str, publisher: int, name: str, dialect: str, run: Run, committed: OnCommitted) -> int:
         """Call ``committed(0, None)`` before returning."""
@@ -55,6 +56,14 @@ class MemoryJournal:
     def bounds(self) -> Mapping[str, Any]:
         """Return an empty mapping."""
         return {}
+
+    def topics(self, limit: int, start: str = "", before: str = "") -> list[str]:
+        """Return no topics."""
+        return []
+
+    def removedSince(self, number: int, limit: int) -> tuple[int, Sequence[tuple[str, int]]]:
+        """Return no topics."""
+        return number, ()
 
     def backlogFrom(self, offset: int) -> BacklogSize:
         """Return 0 records and bytes."""

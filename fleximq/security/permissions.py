@@ -12,12 +12,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from zope.interface import implementer
 
 from fleximq.config.permission_options import AUTHENTICATED, EVERYONE, PLACEHOLDER, Patterns, PermissionTable
 from fleximq.interfaces import IRights
+from fleximq.limits import NO_LIMITS, OwnLimits
 from fleximq.rights import EVERYTHING, Action
 from fleximq.security.principal import ANONYMOUS, Principal
 from fleximq.values.patterns import anyOf, covers, overlap
@@ -41,14 +42,16 @@ class Rights:
     :param denials: patterns by action.
     """
 
-    __slots__ = ("_answers", "_denied", "_matches", "_patterns", "_personal", "_refuses")
+    __slots__ = ("_answers", "_denied", "_matches", "_patterns", "_personal", "_refuses", "limits")
 
     def __init__(
         self,
         grants: Mapping[str, Sequence[str]],
         answers: Answers | None = None,
         denials: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        limits: OwnLimits = NO_LIMITS,
     ) -> None:
+        self.limits = limits
         self._personal = (grants, denials) if any(map(_namesClient, (grants, denials))) else None
         self._patterns, self._denied = _usable(grants), _usable(denials)
         self._matches = {action: anyOf(patterns) for action, patterns in self._patterns.items()}
@@ -63,7 +66,7 @@ class Rights:
             {action: [each.replace(_CLIENT, str(id)) for each in patterns] for action, patterns in rules.items()}
             for rules in self._personal
         )
-        return Rights(grants, self._answers, denials)
+        return Rights(grants, self._answers, denials, self.limits)
 
     def may(self, action: str, name: str) -> bool:
         """Return whether a granted pattern for this action matches the name, and no denied one does."""
@@ -182,7 +185,7 @@ class Permissions:
                 for action, patterns in rules:
                     for each in patterns:
                         into.setdefault(action, []).extend(_filled(each, values))
-        return Rights(found[0], self._answers, found[1])
+        return Rights(found[0], self._answers, found[1], _limitsOf(own, tables[1:]))
 
 
 class _Key(NamedTuple):
@@ -193,6 +196,16 @@ class _Key(NamedTuple):
     roles: frozenset[str] = frozenset()
     grants: Patterns = ()
     claims: tuple[tuple[str, str], ...] = ()
+
+
+def _limitsOf(own: PermissionTable, roles: Iterable[PermissionTable]) -> OwnLimits:
+    """Return the limits of a principal: its own ones, the others from its roles, where the tightest wins."""
+    limits: dict[str, Any] = {}
+    for option, value in (pair for role in roles for pair in role.limits):
+        limits[option] = min(value, limits.get(option), key=lambda each: (each is None, each))
+    limits |= dict(own.limits)
+    clients, topics, size = (limits.pop(option, None) for option in ("max-clients", "max-topics", "queue-bytes"))
+    return OwnLimits(clients, topics, size, tuple(limits.items()))
 
 
 def _filled(pattern: str, values: Mapping[str, Sequence[str]]) -> Iterator[str]:

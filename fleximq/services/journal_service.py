@@ -55,6 +55,7 @@ def makeJournal(wakeup: Wakeup, settings: Settings, turn: WriteTurn, counted: Ca
         fsync=fsyncOf(settings.fsync),
         segmentBytes=settings.journalSegment,
         maxBytes=settings.journalMaxBytes,
+        maxTopics=settings.limits.durableTopics,
         rules=_rulesOf(settings),
         onEvent=counted,
         log=_warn,

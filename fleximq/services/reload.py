@@ -178,8 +178,9 @@ def prepareConnectionLimit(
 
 
 def originsOf(settings: Settings) -> Origins:
-    """Return the origin rule; host names are trusted if other machines are served."""
-    return Origins(frozenset(settings.allowedOrigin), settings.allowAnonymous or bool(settings.auth))
+    """Return the rule about web pages: strict with authentication; names are trusted if other machines are served."""
+    strict = bool(settings.auth)
+    return Origins(frozenset(settings.allowedOrigin), settings.allowAnonymous or strict, strict)
 
 
 def prepareOrigins(origins: Origins, settings: Settings) -> Callable[[], None]:
@@ -187,7 +188,7 @@ def prepareOrigins(origins: Origins, settings: Settings) -> Callable[[], None]:
 
     def follow() -> None:
         other = originsOf(settings)
-        origins.added, origins.namesTrusted = other.added, other.namesTrusted
+        origins.added, origins.namesTrusted, origins.strict = other.added, other.namesTrusted, other.strict
 
     return follow
 

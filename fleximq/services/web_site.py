@@ -51,7 +51,6 @@ class Web:
         self._logLimit = logLimit
         self._counted = broker.observers.counted
         self._rules = RequestRules(unadmitted, settings().handshakeTimeout, self._refused)
-        self._settings = settings
         self._security = security
         self._audit = broker.audit
         surveyor = QueueSurveyor(broker, reactor)
@@ -66,10 +65,7 @@ class Web:
     def site(self, ways: tuple[WelcomeEntry, ...]) -> IProtocolFactory:
         """Return the site of a listener with these dialects."""
         renewed = self._security.renewed
-        return WebSite(
-            self._reactor, ways, self._pages, self._nobody, self._namesTrusted, self._origins, renewed, self._rules,
-            self._audit,
-        )  # fmt: skip
+        return WebSite(self._reactor, ways, self._pages, self._nobody, renewed, self._rules, self._audit)
 
     def _refused(self, peer: object, code: int) -> None:
         """Count and log a request that was not received in time or within the budget."""
@@ -77,13 +73,6 @@ class Web:
         more = self._logLimit.ending(self._reactor.seconds())
         if more is not None:
             _log.warn("Refusing HTTP from {peer} with {code}{more}", peer=peerAddress(peer), code=code, more=more)
-
-    def _namesTrusted(self) -> bool:
-        settings = self._settings()
-        return settings.allowAnonymous or bool(settings.auth)
-
-    def _origins(self) -> tuple[str, ...]:
-        return self._settings().allowedOrigin
 
     def _nobody(self) -> Admitted | None:
         """Return the rights of requests without credentials; None if credentials are required."""

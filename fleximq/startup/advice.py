@@ -9,7 +9,7 @@ from fleximq.config.settings import Settings
 
 _NO_ADMIN = (
     "no client may use /broker/reload or act as operator over HTTP: to name an admin, add admin = true to "
-    "[principals.NAME], and to [roles.everyone] what all others may do (docs/guides/security.rst, Permissions)"
+    '[principals.NAME], and to [roles.everyone] what all others may do, see "Permissions" in the security guide'
 )
 #: The files with private keys of an endpoint; a certificate's file has its key if no other is named.
 _KEY, _CERTIFICATE = re.compile(r":(?:privateKey|key)=([^:\\]+)"), re.compile(r":cert=([^:\\]+)")

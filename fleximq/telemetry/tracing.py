@@ -35,7 +35,7 @@ def contextIn(source: Any, body: Any) -> Mapping[str, str]:
     headers = source.run(body).headers
     header = headers if isinstance(headers, bytes) else next(iter(headers), b"")
     try:
-        fields = msgpack.unpackb(header, strict_map_key=False, timestamp=1) if header else {}
+        fields = msgpack.unpackb(header, timestamp=1) if header else {}
     except (ValueError, TypeError):
         return {}
     return {key: fields[key] for key in KEYS if isinstance(fields, dict) and isinstance(fields.get(key), str)}

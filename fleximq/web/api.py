@@ -18,7 +18,7 @@ from twisted.logger import Logger
 
 from fleximq.broker.broker import Broker
 from fleximq.broker.paths.arguments import listing, number, page, text
-from fleximq.broker.paths.rows import clientRow, overview, topicRow
+from fleximq.broker.paths.rows import clientRow, overview, topicPage
 from fleximq.broker.queues.queue import Queue
 from fleximq.config.option_table import OPTIONS
 from fleximq.config.settings import Settings
@@ -117,8 +117,9 @@ class Api:
 
     async def topics(self, visit: PageRequest) -> HttpReply:
         """List the topics by name."""
-        seen = (each for each in self._broker.topics if visit.sees(each.name))
-        return jsonReply(_listed(visit, "topics", seen, "name", partial(topicRow, self._broker)))
+        listed: Deferred[dict[str, Any]] = Deferred()
+        topicPage(self._broker, visit.sees, visit.arguments, listed.callback)
+        return jsonReply(await listed)
 
     async def queues(self, visit: PageRequest) -> HttpReply:
         """List the work queues by topic, including those of dead letters."""

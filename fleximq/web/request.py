@@ -1,20 +1,12 @@
-"""Requests and replies of the pages, and protection against requests that a browser was tricked into.
-
-A foreign web page can make a browser on this machine send requests to the broker, and a host name that resolves to this
-machine (DNS rebinding) can make the answers readable. So the ``Host`` of a request must be an address or a name of this
-machine, unless host names are trusted because the broker also serves other machines; and a request that changes state
-must contain JSON, and must not originate from a page of another origin.
-"""
+"""Requests and replies of the pages. :mod:`fleximq.dialects.http.origins` protects them from foreign web pages."""
 
 import json
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from fleximq.interfaces import IRights
 from fleximq.rights import Action
-from fleximq.security.peer_address import isAddress, isOwnName
 
 JSON = "application/json"
 #: Longer numbers are not meaningful, and Python's int is limited to some thousand digits.
@@ -86,41 +78,3 @@ class Page(NamedTuple):
     def methods(self) -> tuple[str, ...]:
         """The allowed methods."""
         return ("POST",) if self.post else ("GET", "HEAD")
-
-
-def checkHost(host: str | None, namesTrusted: bool, added: Collection[str] = ()) -> None:
-    """Check that a request was meant for this broker.
-
-    :param host: the value of its ``Host`` field; None without one, as browsers never send.
-    :param namesTrusted: accept any name.
-    :param added: origins that the operator has allowed; their hosts are accepted.
-    :raises HttpRefusal: 403.
-    """
-    if host is None or namesTrusted:
-        return
-    name = _nameOf(f"//{host}")
-    if not name or not (isAddress(name) or isOwnName(name) or name in {_nameOf(each) for each in added}):
-        raise HttpRefusal(403, "ask by an address or as localhost: other names are not trusted here")
-
-
-def checkPost(kind: str | None, origin: str | None, host: str | None, site: str | None, added: Collection[str]) -> None:
-    """Check that a request that changes state does not originate from a foreign page.
-
-    :param kind: its ``Content-Type``.
-    :param site: its ``Sec-Fetch-Site``.
-    :raises HttpRefusal: 415 for another type than JSON, 403 for another origin.
-    """
-    if (kind or "").partition(";")[0].strip().lower() != JSON:
-        raise HttpRefusal(415, f"what is posted must be {JSON}")
-    if origin is not None and origin in added:
-        return
-    foreign = origin is not None and (host is None or urlsplit(origin.lower()).netloc != host.lower())
-    if foreign or site not in (None, "same-origin", "none"):
-        raise HttpRefusal(403, "pages of this origin are not admitted, see --allowed-origin")
-
-
-def _nameOf(url: str) -> str:
-    try:
-        return urlsplit(url.lower()).hostname or ""
-    except ValueError:
-        return ""

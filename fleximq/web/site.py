@@ -4,7 +4,7 @@ An error is a JSON object with the key ``error``. Answers are neither cached nor
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -26,8 +26,6 @@ from fleximq.web.request import (
     HttpReply,
     Page,
     PageRequest,
-    checkHost,
-    checkPost,
     jsonReply,
     numberOf,
 )
@@ -80,8 +78,6 @@ class Pages(Resource):
     :param welcome: answers the root.
     :param pages: the other pages, by path.
     :param renewed: returns an earlier admission with today's rights; raises Unauthorized.
-    :param namesTrusted: tells whether requests may use any host name, see :mod:`fleximq.web.request`.
-    :param origins: returns the origins that the operator has allowed.
     :param audit: records an act or a refusal, see :class:`fleximq.broker.broker.Broker`.
     """
 
@@ -92,8 +88,6 @@ class Pages(Resource):
         welcome: IResource,
         pages: Mapping[str, Page],
         renewed: Renewed,
-        namesTrusted: Callable[[], bool],
-        origins: Callable[[], Collection[str]],
         audit: Callable[..., None],
     ) -> None:
         super().__init__()
@@ -101,8 +95,6 @@ class Pages(Resource):
         self._welcome = welcome
         self._pages = dict(pages)
         self._renewed = renewed
-        self._namesTrusted = namesTrusted
-        self._origins = origins
 
     def render(self, request: Any) -> Any:
         """Answer a request, perhaps later."""
@@ -148,15 +140,11 @@ class Pages(Resource):
 
     def _check(self, request: Any, method: str, path: str, page: Page) -> Admitted | None:
         """Return the current rights of a request; raises HttpRefusal or BrokerError for one that is refused."""
-        host = _field(request, b"host")
-        origins = self._origins()
-        checkHost(host, self._namesTrusted(), origins)
         if method not in page.methods:
             allowed = ", ".join(page.methods)
             raise HttpRefusal(405, f"this path takes {allowed} only", {"allow": allowed})
-        if page.post:
-            site = _field(request, b"sec-fetch-site")
-            checkPost(_field(request, b"content-type"), _field(request, b"origin"), host, site, origins)
+        if page.post and (_field(request, b"content-type") or "").partition(";")[0].strip().lower() != JSON:
+            raise HttpRefusal(415, f"what is posted must be {JSON}")  # a foreign page needs leave to post this type
         admitted: Admitted | None = getattr(request.channel, "admitted", None)
         admitted = None if admitted is None else self._renewed(admitted)
         if page.action is not None:
@@ -202,13 +190,11 @@ class WebSite(WelcomeSite):
         ways: Sequence[WelcomeEntry],
         pages: Mapping[str, Page],
         nobody: Callable[[], Admitted | None] = unrestricted,
-        namesTrusted: Callable[[], bool] = lambda: False,
-        origins: Callable[[], Collection[str]] = tuple,
         renewed: Renewed = lambda admitted: admitted,
         rules: RequestRules | None = None,
         audit: Callable[..., None] = lambda *arguments, **fields: None,
     ) -> None:
-        super().__init__(reactor, ways, Pages(WelcomePage(ways), pages, renewed, namesTrusted, origins, audit), rules)
+        super().__init__(reactor, ways, Pages(WelcomePage(ways), pages, renewed, audit), rules)
         self._nobody = nobody
 
     def buildProtocol(self, addr: IAddress | None) -> Any:

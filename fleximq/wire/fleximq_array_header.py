@@ -6,11 +6,13 @@ likewise; a status by the name of its code. Values that cannot be translated sta
 :mod:`fleximq.wire.fleximq_header` refuses them.
 """
 
+from collections.abc import Mapping
 from struct import Struct
 from typing import Any
 
 import msgpack
 
+from fleximq.errors import BadRequest
 from fleximq.status import Status
 from fleximq.wire.fleximq_scanner import FIXED_BYTES
 
@@ -30,16 +32,17 @@ def isArrayHeader(envelope: bytes) -> bool:
     return 0x90 <= marker <= 0x9F or marker in (0xDC, 0xDD)
 
 
-def withMapHeader(envelope: bytes) -> bytes:
-    """Return the envelope with its array header as a map; unchanged if the header cannot be read."""
+def withMapHeader(envelope: bytes) -> tuple[bytes, Mapping[Any, Any], BadRequest | None]:
+    """Return the envelope with its array header as a map, and the map; unchanged with an error if it cannot be read."""
     try:
-        values = msgpack.unpackb(envelope[FIXED_BYTES:], strict_map_key=False, timestamp=1)
+        values = msgpack.unpackb(envelope[FIXED_BYTES:], timestamp=1)
     except (ValueError, TypeError, OverflowError, RecursionError):
-        return envelope
+        return envelope, {}, BadRequest("the header is not MessagePack")
     if len(values) != len(_FIELDS):
-        return envelope
-    header: bytes = msgpack.packb(fromArray(values))
-    return envelope[: FIXED_BYTES - 4] + _headerLength(len(header)) + header
+        return envelope, {}, BadRequest("the header is not a map")
+    fields = fromArray(values)
+    header: bytes = msgpack.packb(fields)
+    return envelope[: FIXED_BYTES - 4] + _headerLength(len(header)) + header, fields, None
 
 
 def fromArray(values: list[Any]) -> dict[str, Any]:

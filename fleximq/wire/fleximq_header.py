@@ -114,10 +114,22 @@ class Header(NamedTuple):
 
 def peek(raw: bytes) -> Mapping[Any, Any]:
     """Return the map of a header without any check; an empty one if the header is not a map."""
+    return openHeader(raw)[0]
+
+
+def openHeader(raw: bytes) -> tuple[Mapping[Any, Any], BadRequest | None]:
+    """Return the map of a header; an empty one and the error if it is not a MessagePack map of distinct keys.
+
+    Keys are strings or bytes at every depth: Python hashes these with a secret, so that a client cannot choose keys
+    that collide, and reading takes linear time.
+    """
+    if not raw:
+        return {}, None
     try:
-        return _unpack(raw)
-    except BadRequest:
-        return {}
+        fields = msgpack.unpackb(raw, timestamp=1, object_pairs_hook=_distinct)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return {}, BadRequest("the header is not MessagePack")
+    return (fields, None) if isinstance(fields, dict) else ({}, BadRequest("the header is not a map"))
 
 
 def peekId(fields: Mapping[Any, Any]) -> str | None:
@@ -145,11 +157,21 @@ def readHeader(kind: MessageType, raw: bytes) -> Header:
     """Return a message's header, checked by the rules of its type.
 
     :param raw: the bytes between HeaderLength and PayloadLength; none mean an empty map.
-    :raises BadRequest: no MessagePack map, or a duplicate key; a field is forbidden, missing or of a wrong type (400).
+    :raises BadRequest: no MessagePack map, or a duplicate key; otherwise as :func:`checkHeader`.
+    """
+    fields, error = openHeader(raw)
+    if error is not None:
+        raise error
+    return checkHeader(kind, fields)
+
+
+def checkHeader(kind: MessageType, fields: Mapping[Any, Any]) -> Header:
+    """Return a message's header from its map.
+
+    :raises BadRequest: a field is forbidden, missing or of a wrong type (400).
     :raises InvalidRouting: ``routing`` is malformed (602).
     :raises AuthenticationFailed: ``auth`` is malformed or of an unknown kind (604).
     """
-    fields = _unpack(raw)
     rule = RULES[kind]
     for name in rule.forbidden:
         if name in fields:
@@ -169,31 +191,12 @@ def readHeader(kind: MessageType, raw: bytes) -> Header:
     return Header(fields, topic, id, routing, timestamp, interval, start)
 
 
-def _unpack(raw: bytes) -> Mapping[Any, Any]:
-    if not raw:
-        return {}
-    try:
-        try:
-            fields = msgpack.unpackb(raw, strict_map_key=False, timestamp=1, object_pairs_hook=_distinct)
-        except TypeError:  # a key is a map or an array, which no document names: omit it
-            fields = msgpack.unpackb(raw, strict_map_key=False, timestamp=1, object_pairs_hook=_hashable)
-    except (ValueError, TypeError, OverflowError, RecursionError):
-        raise BadRequest("the header is not MessagePack") from None
-    if not isinstance(fields, dict):
-        raise BadRequest("the header is not a map")
-    return fields
-
-
 def _distinct(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     """Return a map without duplicate keys: another reader might use the other value."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
         raise ValueError("a key stands there twice")
     return fields
-
-
-def _hashable(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    return _distinct([pair for pair in pairs if not isinstance(pair[0], (dict, list))])
 
 
 def _topic(kind: MessageType, fields: Mapping[Any, Any]) -> str:

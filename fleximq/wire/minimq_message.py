@@ -7,13 +7,12 @@ messages of every dialect. The decisions are those of "MiniMQ" and "Across diale
 
 from collections.abc import Callable
 from hashlib import sha256
-from json.encoder import encode_basestring
 from typing import NamedTuple
 
 from fleximq.errors import BadRequest, InvalidTopic
 from fleximq.limits import TOPIC_BYTES, isTooLong
 from fleximq.values.message import Content, Message
-from fleximq.wire.payload_conversion import toUtf8
+from fleximq.wire.payload_conversion import toLine
 
 #: The digits of a ULID.
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -114,18 +113,12 @@ def renderDelivery(message: Message, topic: str, id: str) -> bytes:
     :param topic: one that :func:`isSpellable`.
     :param id: a result of :func:`deliveryId`.
     """
-    content = toUtf8(message)
-    if b"\n" in content or (b"\r" in content and not message.line):
-        content = encode_basestring(content.decode()).encode()
-    if message.legacy:
-        return b"%b:::%b:::%b\n" % (id.encode(), topic.encode(), content)
-    return b"%b:::%b:::%b:::%b:::%b\n" % (
-        id.encode(),
-        topic.encode(),
-        content,
-        _field(message.correlation_id),
-        _field(message.reply_to),
-    )
+    content = toLine(message)
+    fields = [id.encode(), topic.encode(), content]
+    if not message.legacy:
+        fields += (_field(message.correlation_id), _field(message.reply_to))
+    fields[-1] += b"\n"
+    return b":::".join(fields)
 
 
 def checkTopic(topic: str) -> None:

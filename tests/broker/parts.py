@@ -22,10 +22,16 @@ def raising(error: Exception) -> None:
     raise error
 
 
+def ask(broker: Broker, client: ConnectedClient, path: str, arguments: Any, answer: Callable[[Any], None]) -> None:
+    """Ask a broker path as a connection does, with the arguments in MessagePack."""
+    packed = msgpack.packb(arguments) if arguments is not None else b""
+    broker.ask(client, path, broker.readArguments(client, path, packed), answer)
+
+
 def askAt(broker: Broker, path: str, arguments: Any) -> Any:
     """Return the answer of a broker path that answers at once, after it went through MessagePack."""
     answers: list[Any] = []
-    broker.ask(broker.itself, path, arguments, answers.append)
+    ask(broker, broker.itself, path, arguments, answers.append)
     [answer] = answers
     if isinstance(answer, BrokerError):
         raise answer

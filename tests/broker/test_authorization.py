@@ -1,6 +1,7 @@
 """What the broker does for a client that may not do everything, and when that changes."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 from hypothesis import settings
@@ -14,14 +15,15 @@ from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
 from fleximq.broker.replay.feed import DeferredForm
 from fleximq.broker.replay.replay import Start
 from fleximq.broker.topics.names import isPattern
-from fleximq.errors import BrokerError, InvalidTopic, NotFound, NotPermitted
+from fleximq.errors import BrokerError, InvalidTopic, NoCapacity, NotFound, NotKept, NotPermitted
 from fleximq.interfaces import IConversation
-from fleximq.rights import EVERYTHING
+from fleximq.limits import OwnLimits
+from fleximq.rights import EVERYTHING, Action
 from fleximq.security.permissions import Rights
 from fleximq.values.message import Content, Message
 from fleximq.values.patterns import anyOf, overlap
 from fleximq.values.records import StoredBatch
-from tests.broker.parts import AsMessages, Collector, Friend, makeBroker, text
+from tests.broker.parts import AsMessages, Collector, Friend, ask, makeBroker, text
 from tests.broker.replay.test_feed import Reader
 from tests.slow_journal import SlowJournal
 
@@ -108,6 +110,60 @@ class OwnPlaceTests(PermittingCase):
         self.assertDenied(self.broker.topicFor, self.bob, f"in.{self.alice.id}")
         self.allow(publish=("out.{client_id}",))
         self.assertEqual(self.broker.topicFor(self.bob, f"out.{self.bob.id}").name, f"out.{self.bob.id}")
+
+
+class OwnLimitsTests(PermittingCase):
+    """How much one principal may use."""
+
+    def limited(self, principal: str | None = "eve", **limits: int) -> ConnectedClient:
+        """Return a client that may do everything, within these limits."""
+        grants = dict.fromkeys(Action, ("#",))
+        rights = Rights(grants, limits=OwnLimits(**limits))
+        return self.broker.join("any", self.friend, principal, rights=rights)
+
+    def test_clients(self) -> None:
+        """So many connections at a time; those of others do not count; all anonymous ones together do."""
+        for principal in ("eve", None):
+            first = self.limited(principal, clients=3 if principal is None else 1)
+            self.limited("mallory", clients=9)
+            self.assertRaises(NoCapacity, self.limited, principal, clients=1)
+            self.broker.leave(first, "gone")
+            if principal is not None:
+                self.limited(principal, clients=1)
+
+    def test_topics(self) -> None:
+        """So many topics, however they are made; idle ones give way, and those of others may be used."""
+        eve = self.limited(topics=3)
+        self.broker.subscribe(eve, Collector(), "a")
+        self.broker.openSubscription(eve, None, "b", 1)
+        self.broker.topicFor(eve, "idle")
+        self.broker.consume(eve, "c")
+        self.assertIsNone(self.broker.topics.find("idle"))
+        self.broker.topicFor(self.alice, "d")
+        self.broker.topicFor(eve, "d")
+        self.broker.subscribe(eve, Collector(), "x.*")
+        for act in (
+            partial(self.broker.topicFor, eve, "e"),
+            partial(self.broker.subscribe, eve, Collector(), "e"),
+            partial(self.broker.consume, eve, "e"),
+            partial(self.broker.openSubscription, eve, None, "e", 1),
+            partial(self.broker.topicFor, self.limited(topics=3), "e"),
+        ):
+            self.assertEqual(str(self.assertRaises(NoCapacity, act))[:21], "eve has made 3 topics")
+        self.broker.expectReplies(eve, "e")
+        self.assertIsNone(self.broker.topics.find("e"))
+        self.broker.unsubscribe(eve, "a")
+        self.broker.topicFor(eve, "e")
+        self.assertIsNone(self.broker.topics.find("a"))
+
+    def test_queueBytes(self) -> None:
+        """Its own queues are smaller; it fills those of others as far as its limit, and others fill them further."""
+        eve = self.limited(queueBytes=1000)
+        self.assertEqual(self.broker.openSubscription(eve, None, "b", 1).queue.maxBytes, 1000)
+        self.broker.consume(self.alice, "q")
+        self.broker.produce(self.envelope("q", eve), text("x" * 500), 1)
+        self.assertRaises(NotKept, self.broker.produce, self.envelope("q", eve), text("x" * 500), 1)
+        self.broker.produce(self.envelope("q"), text("x" * 500), 1)
 
 
 class PublishingTests(PermittingCase):
@@ -390,7 +446,7 @@ class PathTests(PermittingCase):
     def ask(self, path: str, **arguments: Any) -> Any:
         """Return what Bob is answered."""
         answers: list[Any] = []
-        self.broker.ask(self.bob, path, arguments, answers.append)
+        ask(self.broker, self.bob, path, arguments, answers.append)
         self.journal.commit()
         [answer] = answers
         if isinstance(answer, BrokerError):
@@ -407,7 +463,7 @@ class PathTests(PermittingCase):
         self.assertIn("version", self.ask("/broker/about"))
         self.allow(read=("broker/topics",), admin=("#",))
         self.assertDenied(self.ask, "/broker/about")
-        self.assertDenied(self.broker.argumentBytes, self.bob, "/sink/stage")
+        self.assertDenied(self.broker.readArguments, self.bob, "/sink/stage", b"")
         self.assertEqual(self.ask("/broker/topics")["topics"], [])
 
     def test_admin(self) -> None:

@@ -7,6 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cli.check_config import asToml
 from fleximq.config.permission_options import PermissionTable, tables, unknownRoles
+from fleximq.config.rate_options import Rate
 from fleximq.config.settings import Settings
 from fleximq.dialects.registry import installed
 from fleximq.errors import SettingError
@@ -22,6 +23,10 @@ broadcast = true
 subscribe = false
 deny.publish = ["/x/secret", "of.{role}.{client_id}.{claim:realm.team}"]
 deny.broadcast = true
+limits = { max-message-rate = "10,20", max-byte-rate = "1MiB", max-clients = 5, queue-bytes = "64KiB" }
+
+[principals."door.1".limits]
+principal-subscribe-rate = 0
 
 [principals."door.1"]
 roles = ["sensor", "everyone"]
@@ -41,9 +46,15 @@ class ReadingTests(SynchronousTestCase):
             ("broadcast", ("#",)),
             ("subscribe", ()),
         )
+        limits = (
+            ("max-message-rate", Rate(10, 20)), ("max-byte-rate", Rate(1 << 20, 1 << 20)), ("max-clients", 5),
+            ("queue-bytes", 64 << 10),
+        )  # fmt: skip
         denials = (("publish", ("/x/secret", "of.{role}.{client_id}.{claim:realm.team}")), ("broadcast", ("#",)))
-        self.assertEqual(settings.roles, (PermissionTable("sensor", grants, (), denials),))
-        door = PermissionTable("door.1", (("subscribe", ("doors.#",)),), ("sensor", "everyone"))
+        self.assertEqual(settings.roles, (PermissionTable("sensor", grants, (), denials, limits),))
+        door = PermissionTable(
+            "door.1", (("subscribe", ("doors.#",)),), ("sensor", "everyone"), (), (("principal-subscribe-rate", None),)
+        )
         self.assertEqual(settings.principals, (door,))
 
     def test_none(self) -> None:
@@ -83,11 +94,15 @@ class FaultTests(SynchronousTestCase):
         """A key that is none is named, and what may have been meant."""
         self.assertFault("roles", {"x": {"pubish": []}}, "roles.x has no key 'pubish', did you mean publish?")
         actions = "publish, subscribe, consume, request, notify, broadcast, read, progress"
-        self.assertFault("roles", {"x": {"zz": []}}, f"roles.x has no key 'zz', only {actions}, admin and deny")
+        self.assertFault("roles", {"x": {"zz": []}}, f"roles.x has no key 'zz', only {actions}, admin, deny and limits")
         self.assertFault(
-            "principals", {"x": {"zz": []}}, f"principals.x has no key 'zz', only {actions}, admin, deny and roles"
+            "principals",
+            {"x": {"zz": []}},
+            f"principals.x has no key 'zz', only {actions}, admin, deny, limits and roles",
         )
-        self.assertFault("roles", {"x": {"roles": []}}, f"roles.x has no key 'roles', only {actions}, admin and deny")
+        self.assertFault(
+            "roles", {"x": {"roles": []}}, f"roles.x has no key 'roles', only {actions}, admin, deny and limits"
+        )
 
     def test_values(self) -> None:
         """Lists of texts, or true and false."""
@@ -111,6 +126,16 @@ class FaultTests(SynchronousTestCase):
         self.assertEqual(len(list(faults({"principals": {"x": {"deny": {"deny": {}, "roles": []}}}}, installed()))), 2)
         sentence = "roles.x.deny.read has '', but a pattern has 1 to 1024 bytes, e.g. orders.#"
         self.assertFault("roles", {"x": {"deny": {"read": [""]}}}, sentence)
+
+    def test_limits(self) -> None:
+        """Known options with values that they may have."""
+        self.assertFault("roles", {"x": {"limits": 5}}, "roles.x.limits is 5, but must be a table: [roles.x.limits]")
+        sentence = "roles.x.limits.max-clients is 0, but must be between 1 and 281474976710656"
+        self.assertFault("roles", {"x": {"limits": {"max-clients": 0}}}, sentence)
+        given = {"keepalive": 5, "max-topics": "x", "queue-bytes": -1, "max-message-rate": "x", "max-byte-rate": "x"}
+        sentences = list(faults({"principals": {"x": {"limits": given}}}, installed()))
+        self.assertEqual(len(sentences), len(given))
+        self.assertTrue(all(each.startswith("principals.x.limits") for each in sentences), sentences)
 
     def test_patterns(self) -> None:
         """Those that a subscription could not have, and braces around anything else."""

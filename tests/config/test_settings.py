@@ -189,8 +189,8 @@ class RangeTests(SynchronousTestCase):
                 self.assertTrue(str(error).startswith(f"{name} is {number}, but must be "), error)
 
     def test_allowedOrigin(self) -> None:
-        """An origin is a scheme and a host, without anything behind; or all of them."""
-        for good in ("*", "https://example.com", "http://[::1]:8080", "app://x"):
+        """An origin is a scheme and a host, without anything behind; null, or all of them."""
+        for good in ("*", "null", "https://example.com", "http://[::1]:8080", "app://x"):
             self.assertEqual(Settings.of({"allowed-origin": good}).allowedOrigin, (good,))
         for bad in (
             "example.com",
@@ -202,7 +202,7 @@ class RangeTests(SynchronousTestCase):
             "",
         ):
             error = self.assertRaises(SettingError, Settings.of, {"allowed-origin": bad})
-            self.assertEqual(str(error), f"allowed-origin is {bad!r}, but must be like https://example.com, or *")
+            self.assertEqual(str(error), f"allowed-origin is {bad!r}, but must be like https://example.com, null or *")
 
 
 class TableTests(SynchronousTestCase):

@@ -1,13 +1,25 @@
 """Behind a proxy that says for whom it speaks: everything that the broker counts or shows is the peer's own."""
 
+import re
+import shutil
 import socket
+import subprocess
+import textwrap
+import time
+from pathlib import Path
 from typing import ClassVar
 
-from twisted.trial.unittest import SynchronousTestCase
+from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from tests.broker_process import BrokerProcess
 from tests.conversations.clients import BlipClient, FlexiClient, MiniClient, Stream
 from tests.services.network.test_proxy_protocol import header1, header2
+
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "operating.rst"
+_UPGRADE = (
+    "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+)  # fmt: skip
 
 
 class ProxiedCase(SynchronousTestCase):
@@ -102,3 +114,120 @@ class FlappingTests(ProxiedCase):
         self.assertEqual(Stream(self.through(header2() + b"PING:\n")).readAll(), b"")
         self.broker.waitForOutput("Closing the connection from 192.0.2.7:50000: came and went too often")
         FlexiClient(Stream(self.through(header1("192.0.2.8")))).join()
+
+
+class HowToTests(SynchronousTestCase):
+    """The settings of nginx and HAProxy on docs/guides/operating.rst, run literally but for places and TLS."""
+
+    def broker(self, *options: str) -> BrokerProcess:
+        """Return a broker with a port for HTTP, and one for the PROXY protocol."""
+        listens = ("--listen", "tcp:0:interface=127.0.0.1", "--listen", "haproxy:tcp:0:interface=127.0.0.1")
+        broker = BrokerProcess(*listens, *options).__enter__()
+        self.addCleanup(broker.stop)
+        return broker
+
+    def proxy(self, program: str, settings: str, *ports: int) -> None:
+        """Run a proxy until the end of the test; these ports are open afterwards."""
+        path = shutil.which(program, path="/usr/local/sbin:/usr/sbin:/usr/local/bin:/usr/bin:/bin")
+        if path is None:
+            raise SkipTest(f"{program} is not installed")
+        folder = Path(self.mktemp()).absolute()
+        folder.mkdir()
+        (folder / "settings").write_text(settings.replace("FOLDER", str(folder)))
+        option = {"nginx": "-c", "haproxy": "-f"}[program]
+        process = subprocess.Popen([path, option, str(folder / "settings")], stderr=subprocess.DEVNULL)
+        self.addCleanup(process.wait, 20)
+        self.addCleanup(process.terminate)
+        for port in ports:
+            until = time.monotonic() + 20
+            while socket.socket().connect_ex(("127.0.0.1", port)):
+                self.assertIsNone(process.poll())
+                self.assertLess(time.monotonic(), until)
+                time.sleep(0.02)
+
+    def nginx(self, server: str) -> int:
+        """Return the port at which nginx serves this."""
+        port = freePort()
+        server = re.sub(r"(?m)^ *ssl_.*$", "", server).replace("listen 443 ssl", f"listen 127.0.0.1:{port}")
+        paths = "".join(f"{each}_temp_path FOLDER;" for each in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        general = "daemon off; pid FOLDER/pid; error_log FOLDER/log; events {} http { access_log off;"
+        self.proxy("nginx", f"{general} {paths}\n{server}\n}}\n", port)
+        return port
+
+    def haproxy(self, broker: BrokerProcess) -> tuple[int, int]:
+        """Return the ports at which HAProxy serves all dialects, and HTTP alone."""
+        every, web = freePort(), freePort()
+        settings = re.sub(r" ssl crt .*", "", written("text", "send-proxy"))
+        for old, new in (
+            ("bind :7890", f"bind 127.0.0.1:{every}"), ("bind :443", f"bind 127.0.0.1:{web}"),
+            ("127.0.0.1:7891", f"127.0.0.1:{broker.port(1)}"), ("127.0.0.1:7890", f"127.0.0.1:{broker.port(0)}"),
+        ):  # fmt: skip
+            settings = settings.replace(old, new)
+        self.proxy("haproxy", settings, every, web)
+        return every, web
+
+    def code(self, port: int, path: str, *fields: str) -> int:
+        """Return the status of the answer to a GET."""
+        connected = socket.create_connection(("127.0.0.1", port), 10)
+        self.addCleanup(connected.close)
+        connected.sendall("\r\n".join((f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", *fields, "", "")).encode())
+        return int(connected.makefile("rb").readline().split()[1])
+
+    def seen(self, port: int, scheme: str = "http") -> list[int]:
+        """Return how a page, an own, and a foreign WebSocket are answered."""
+        return [
+            self.code(port, "/healthz"),
+            self.code(port, "/ws", *_UPGRADE, f"Origin: {scheme}://127.0.0.1:{port}"),
+            self.code(port, "/ws", *_UPGRADE, "Origin: https://evil.example"),
+        ]
+
+    def test_nginxRemote(self) -> None:
+        """Without authentication the settings let nobody in through nginx; without them the proxy would be local."""
+        broker = self.broker()
+        server = written("nginx", "proxy_pass").replace("127.0.0.1:7890", f"127.0.0.1:{broker.port(0)}")
+        self.assertEqual(self.seen(self.nginx(server)), [403] * 3)
+        bare = re.sub(r"(?m)^ *proxy_(?!pass).*$", "", server)
+        self.assertEqual(self.code(self.nginx(bare), "/healthz"), 200)
+
+    def test_nginxServes(self) -> None:
+        """With it pages and WebSockets work, the own origin included."""
+        broker = self.broker("--auth", f"apikeys:{self.keys()}")
+        server = written("nginx", "proxy_pass").replace("127.0.0.1:7890", f"127.0.0.1:{broker.port(0)}")
+        self.assertEqual(self.seen(self.nginx(server)), [200, 101, 403])
+
+    def test_haproxyRemote(self) -> None:
+        """Without authentication HAProxy's clients are remote if they are not of this machine, or HTTP shows it."""
+        broker = self.broker()
+        every, web = self.haproxy(broker)
+        self.assertEqual((self.code(every, "/healthz"), self.seen(web, "https")), (403, [403] * 3))
+
+    def test_haproxyServes(self) -> None:
+        """With it pages, WebSockets and streams work; where HAProxy says that it speaks TLS, origins are of TLS."""
+        broker = self.broker("--auth", f"apikeys:{self.keys()}")
+        every, web = self.haproxy(broker)
+        self.assertEqual((self.seen(every), self.seen(web, "https")), ([200, 101, 403], [200, 101, 403]))
+        self.assertEqual(self.seen(web), [200, 403, 403])
+        stream = Stream(("127.0.0.1", every))
+        self.addCleanup(stream.close)
+        stream.say(b"PING:\n")
+        self.assertTrue(stream.readAll().startswith(b"ERROR:401:"))
+
+    def keys(self) -> str:
+        """Return the path of a file without any key."""
+        path = Path(self.mktemp()).absolute()
+        path.touch(0o600)
+        return str(path)
+
+
+def written(kind: str, word: str) -> str:
+    """Return the settings of this kind with this word on the page."""
+    blocks = re.findall(rf"(?m)^\.\. code-block:: {kind}\n\n((?:    .*\n|\n)+)", PAGE.read_text())
+    [found] = [each for each in blocks if word in each]
+    return textwrap.dedent(found)
+
+
+def freePort() -> int:
+    """Return a port that was free just now: proxies cannot say which one the system chose."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -155,7 +155,8 @@ class TakenTests(ReloadCase):
             guest.request(1, "/broker/reload", "r")
             self.assertEqual(guest.hear().status, status)
         self.assertEqual(self.broker.output.count(warning), 2)  # the guest could reload once more
-        for claims in ({"exp": None, "jti": "8"}, {}):
+        refused: list[dict[str, Any]] = [{"exp": None, "jti": "8"}, {}]
+        for claims in refused:
             self.assertEqual(self.tried({"type": "token", "token": token(sub="ann", **claims)}), 401)
         self.write("revoked", "7\n")
         self.assertEqual(self.reload().status, 200)

@@ -46,7 +46,7 @@ class StoppingTests(SynchronousTestCase):
                 web.join()
                 blip.login()
                 mini.produce("t", "i", "x")
-                browser.say(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                browser.say(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 browser.read()
                 began = time.monotonic()
                 broker.stop(number)

@@ -61,7 +61,7 @@ def _header(data: bytes) -> None:
     kind, raw = MessageType(data[0] % len(MessageType)) if data else MessageType.PUB, data[1:]
     envelope = bytes(FIXED_BYTES) + raw
     if isArrayHeader(envelope):
-        raw = withMapHeader(envelope)[FIXED_BYTES:]
+        raw = withMapHeader(envelope)[0][FIXED_BYTES:]
     peek(raw)
     readHeader(kind, raw)
 

@@ -19,6 +19,7 @@ from fleximq.journal.files.folder_files import readEnd
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import FreedSpace
 from fleximq.journal.writing.writer_thread import WriterThread
+from fleximq.values.records import PublishedRun, Run
 from fleximq.values.state_records import ClientIdsReserved, QueueAcknowledged
 from tests.journal.journal_case import JournalCase, replayed
 from tests.journal.steps import Steps, published
@@ -325,6 +326,57 @@ class FullTests(JournalCase):
         self.journal.whenCommitted(lambda: safe.append(1))
         self.steps.all()
         self.assertEqual((safe, self.journal.health()["state"]), ([1], "ok"))
+
+    def test_maxTopics(self) -> None:
+        """Messages of one topic too many are refused, those of known topics and dead letters are not."""
+        self.journal.close()
+        self.begin(maxTopics=2)
+        self.publish("a")
+        self.publish("b")
+        for _ in range(2):
+            error = self.assertRaises(NotKept, self.publish, "c")
+            self.assertEqual((error.refused, error.reason), (range(1), "the journal may have at most 2 topics"))
+            self.steps.all()
+        self.publish("a")
+        self.publish("$dead/a")
+        self.steps.all()
+        self.assertEqual(self.journal.topics(10), ["$dead/a", "a", "b"])
+        self.journal.close()
+        self.begin(maxTopics=1)
+        self.publish("b")
+        self.assertRaises(NotKept, self.publish, "c")
+
+    def test_maxTopicsStaged(self) -> None:
+        """Staged messages of a topic too many are refused at once, or when they are committed."""
+        self.journal.close()
+        self.begin(maxTopics=2)
+        tokens: list[Any] = []
+        for part, topics in (("p", "xyz"), ("q", "xy")):
+            runs = [PublishedRun(topic, 1, "a", "fleximq", Run(b"", [b"x"], 0)) for topic in topics]
+            self.journal.stage("q", 1, part, runs, lambda *told: tokens.append(told))
+            self.steps.all()
+        self.assertEqual(tokens[0], (None, "the journal may have at most 2 topics"))
+        self.publish("a")
+        self.assertRaises(NotKept, self.journal.commitStaged, "q", 1, [tokens[1][0]], lambda *told: None)
+
+    def test_maxTopicsFailed(self) -> None:
+        """Topics whose first commit failed do not count."""
+        self.journal.close()
+        self.begin(maxTopics=1)
+        self.files.fail("sync")
+        self.publish("a")
+        self.steps.all()
+        self.files.heal()
+        self.assertRaises(NotKept, self.publish, "b")
+        self.journal.reopen(lambda reason: None)
+        self.steps.all()
+        self.publish("b")
+        self.steps.all()
+        self.assertEqual(self.journal.topics(10), ["b"])
+
+    def publish(self, topic: str) -> None:
+        """Append one message."""
+        self.journal.append(topic, 1, "a", "fleximq", Run(b"", [b"x"], 0), lambda offset, reason: None)
 
     def test_waitingCounts(self) -> None:
         """What waits for the disk counts too."""

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.permission_options import PermissionTable, tables
+from fleximq.config.rate_options import Rate
 from fleximq.interfaces import IRights
+from fleximq.limits import OwnLimits
 from fleximq.rights import EVERYTHING
 from fleximq.security.permissions import MAX_PRINCIPALS, Permissions, escapedName
 from fleximq.security.principal import Principal
@@ -180,6 +182,27 @@ class TemplateTests(SynchronousTestCase):
         table = {"everyone": {"publish": True, "deny": {"publish": ["in.{client_id}"]}}}
         denied = permissions(table).rightsOf(None).forClient(7)
         self.assertEqual(published(denied, "in.7", "in.8"), ["in.8"])
+
+
+class OwnLimitsTests(SynchronousTestCase):
+    """Limits of roles and principals."""
+
+    def test_mostSpecific(self) -> None:
+        """A principal's own limit counts, or else the tightest of its roles; no limit is the widest."""
+        these = permissions(
+            {
+                "everyone": {"limits": {"max-clients": 9, "max-message-rate": 0, "queue-bytes": "1KiB"}},
+                "a": {"limits": {"max-clients": 5, "max-message-rate": "10,20"}},
+                "b": {"limits": {"max-clients": 7, "max-topics": 3, "max-message-rate": "10,30"}},
+            },
+            {"bob": {"roles": ["a", "b"], "limits": {"queue-bytes": "2KiB", "max-byte-rate": 0}}, "eve": {}},
+        )
+        bob = OwnLimits(5, 3, 2048, (("max-message-rate", Rate(10, 20)), ("max-byte-rate", None)))
+        self.assertEqual(these.rightsOf(Principal("bob")).limits, bob)
+        self.assertEqual(these.rightsOf(Principal("bob")).forClient(1).limits, bob)
+        for principal in (None, Principal("eve")):
+            self.assertEqual(these.rightsOf(principal).limits, OwnLimits(9, None, 1024, (("max-message-rate", None),)))
+        self.assertEqual((EVERYTHING.limits, permissions({}).rightsOf(None).limits), (OwnLimits(), OwnLimits()))
 
 
 class SubstitutionTests(SynchronousTestCase):

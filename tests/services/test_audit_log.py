@@ -13,12 +13,15 @@ from typing import Any
 from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.client.blipmq.blocking import Nacked
+from fleximq.client.blipmq.blocking import connect as connectBlip
 from fleximq.client.blocking import connect
 from fleximq.client.errors import ClientError
 from fleximq.services import audit_log
 from fleximq.services.audit_log import MAX_WAITING, REFUSALS_PER_SECOND, AuditLog
 from tests.broker_process import PATIENCE, BrokerProcess
 from tests.cli.client_commands.commands import ran
+from tests.web_socket_client import Refused, WebSocketClient
 
 SETTINGS = """
 auth = ["apikeys:{keys}"]
@@ -230,6 +233,29 @@ class BrokerTests(SynchronousTestCase):
         whole = self.path.read_text()
         self.assertNotIn("secret-payload", whole)
         self.assertNotIn("fmqk_", whole)
+
+    def test_dialects(self) -> None:
+        """The other dialects' logins and refusals."""
+        with connectBlip(self.url, self.key) as blip:
+            blip.publish("hidden", b"x")
+            self.assertRaises(Nacked, blip.flush)
+        with WebSocketClient(self.broker.address) as page:
+            page.receiveText()
+            page.sendText("SUBSCRIBE:hidden")
+            page.receiveText()
+        with self.assertRaises(Refused):
+            WebSocketClient(self.broker.address, "/?api_key=fmqk_wrong")
+        found = self.wait(5)
+        self.assertEqual(
+            [(line["event"], line["dialect"], line.get("principal"), line.get("reason")) for line in found],
+            [
+                ("login", "blipmq", "press", None),
+                ("refused", "blipmq", "press", "publishing to 'hidden' is not permitted"),
+                ("login", "identity", None, None),
+                ("refused", "identity", None, "subscribing to 'hidden' is not permitted"),
+                ("refused", "http", None, "401 these credentials are not valid here"),
+            ],
+        )
 
     def test_fullDisk(self) -> None:
         """A broker whose audit log cannot be written serves its clients, and says so once."""

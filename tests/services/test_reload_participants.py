@@ -125,7 +125,8 @@ class Running(SynchronousTestCase):
     def outbox(self) -> Any:
         """Return what waits for a new client."""
         peer = self.mini()
-        return peer.protocol.outbox
+        peer.ask(b"PING:\n")
+        return peer.protocol.dataReceived.__self__.outbox  # it has been handed over
 
     def page(self, origin: str) -> bytes:
         """Return the first line of the answer to a page that opens a WebSocket."""
@@ -215,6 +216,15 @@ class SecurityTests(Running):
         peer = self.flexi().join()
         self.change(keepalive=5)
         self.assertEqual((peer.barrier(), peer.closed), ([], False))
+
+    def test_pages(self) -> None:
+        """As soon as credentials are checked, pages of files and of this machine are foreign, unless they are named."""
+        pages = ("null", "http://localhost:3000", "http://localhost")
+        self.assertEqual([self.page(each)[9:12] for each in pages], [b"101"] * 3)
+        self.change(auth=[f"apikeys:{self.file('')}"])
+        self.assertEqual([self.page(each)[9:12] for each in pages], [b"403", b"403", b"101"])
+        self.change(allowed_origin=["null"])
+        self.assertEqual([self.page(each)[9:12] for each in pages], [b"101", b"403", b"101"])
 
     def test_notAnonymous(self) -> None:
         """Who showed nothing is expelled when everybody has to show something."""

@@ -65,9 +65,6 @@ class Answer:
 class SiteCase(SynchronousTestCase):
     """``broker`` and the pages on it; ``admitted`` is who asks."""
 
-    namesTrusted = False
-    origins: tuple[str, ...] = ()
-
     def setUp(self) -> None:
         """A broker without anybody."""
         self.clock: Any = MemoryReactorClock()
@@ -112,8 +109,6 @@ class SiteCase(SynchronousTestCase):
             (),
             self.pages,
             lambda: self.admitted,
-            lambda: self.namesTrusted,
-            lambda: self.origins,
             lambda admitted: self.renewed(admitted),
         )
         site.doStart()

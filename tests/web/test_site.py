@@ -98,7 +98,6 @@ class MethodTests(SiteCase):
         """Bytes that are no UTF-8 are no failure, wherever they stand."""
         for field in ("Accept", "Origin", "Sec-Fetch-Site"):
             self.assertEqual(self.ask("GET /api/about", f"{field}: \xff\xfe").code, 200, field)
-        self.assertEqual(self.ask("GET /api/about", host="\xff").code, 403)
         self.assertEqual(self.ask("GET /", "Accept: \xff").code, 200)
 
     def test_notJson(self) -> None:
@@ -119,55 +118,13 @@ class MethodTests(SiteCase):
         self.assertEqual(len(self.flushLoggedErrors(ValueError)), 1)
 
 
-class RebindingTests(SiteCase):
-    """What a browser could be tricked into."""
-
-    def test_foreignNames(self) -> None:
-        """Where only this machine is served, a name that is not its own is refused."""
-        for host in ("evil.example", "evil.example:7890", "localhost.evil.example", "[", "a@127.0.0.1.evil"):
-            self.assertEqual(self.ask("GET /api/about", host=host).code, 403, host)
-
-    def test_ownNames(self) -> None:
-        """Addresses and names of this machine are good, and so is none at all."""
-        for host in ("127.0.0.1:7890", "localhost", "LOCALHOST:1", "[::1]:7890", "app.localhost", "192.0.2.1"):
-            self.assertEqual(self.ask("GET /api/about", host=host).code, 200, host)
+class KindTests(SiteCase):
+    """What a browser could be tricked into posting; foreign origins are refused before they reach the site."""
 
     def test_kind(self) -> None:
-        """What a form can post is not taken."""
+        """What a form can post is not taken; JSON is, with whatever parameters."""
         for field in ("Content-Type: text/plain", "Content-Type: application/x-www-form-urlencoded", "X: y"):
             answer = self.ask("POST /api/queues/purge", field, body={"topic": "a"})
             self.assertEqual(answer.code, 415, field)
-
-    def test_origins(self) -> None:
-        """A page of another origin may post nothing, not even one of this machine."""
-        for origin in ("https://evil.example", "null", "http://localhost:3000", "http://127.0.0.1:7891"):
-            answer = self.post("/api/queues/purge", {"topic": "a"}, f"Origin: {origin}")
-            self.assertEqual(answer.code, 403, origin)
-        self.assertEqual(self.post("/api/queues/purge", {"topic": "a"}, "Origin: http://127.0.0.1:7890").code, 404)
-
-    def test_fetchSite(self) -> None:
-        """A browser that says that another site asks is believed."""
-        for site, code in (("cross-site", 403), ("same-site", 403), ("same-origin", 404), ("none", 404)):
-            answer = self.post("/api/queues/purge", {"topic": "a"}, f"Sec-Fetch-Site: {site}")
-            self.assertEqual(answer.code, code, site)
-
-
-class AddedOriginTests(SiteCase):
-    """An origin that an operator has allowed."""
-
-    origins = ("https://console.example",)
-
-    def test_added(self) -> None:
-        """Its pages may post, and its name is good."""
-        self.assertEqual(self.post("/api/queues/purge", {"topic": "a"}, "Origin: https://console.example").code, 404)
-        self.assertEqual(self.ask("GET /api/about", host="console.example").code, 200)
-
-
-class TrustedNamesTests(SiteCase):
-    """Where others than this machine's own are served."""
-
-    namesTrusted = True
-
-    def test_anyName(self) -> None:
-        """Any name will do."""
-        self.assertEqual(self.ask("GET /api/about", host="broker.example").code, 200)
+        field = "Content-Type: Application/JSON; charset=utf-8"
+        self.assertEqual(self.ask("POST /api/queues/purge", field, body={"topic": "a"}).code, 404)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.errors import BrokerError
+from fleximq.errors import BadRequest, BrokerError
 from fleximq.wire.fleximq_array_header import fromArray, isArrayHeader, withMapHeader
 from fleximq.wire.fleximq_header import MessageType, readHeader
 from tests.wire.flexi_frames import NAMES, frame
@@ -78,9 +78,10 @@ class ArrayTests(SynchronousTestCase):
     def test_everyType(self) -> None:
         """What is right as a map is right as an array, for each type."""
         for kind in NAMES:
-            raw = withMapHeader(envelope(arrayOf(smallest(kind)), kind))
+            raw, fields, _ = withMapHeader(envelope(arrayOf(smallest(kind)), kind))
             header = readHeader(MessageType[kind], raw[26:])
             self.assertEqual(dict(header.fields), smallest(kind), kind)
+            self.assertEqual(fields, smallest(kind), kind)
 
 
 class EnvelopeTests(SynchronousTestCase):
@@ -95,7 +96,7 @@ class EnvelopeTests(SynchronousTestCase):
 
     def test_rewritten(self) -> None:
         """The header is written anew with its length; all before it stays."""
-        self.assertEqual(withMapHeader(envelope(arrayOf({"topic": "t"}))), envelope({"topic": "t"}))
+        self.assertEqual(withMapHeader(envelope(arrayOf({"topic": "t"})))[0], envelope({"topic": "t"}))
 
     def test_left(self) -> None:
         """What cannot be read, or has not six places, stays as it is, and is refused as no map."""
@@ -109,14 +110,16 @@ class EnvelopeTests(SynchronousTestCase):
             b"\xdd\xff\xff\xff\xff",
         ):
             raw = envelope(header)
-            self.assertEqual(withMapHeader(raw), raw)
+            same, fields, error = withMapHeader(raw)
+            self.assertEqual((same, fields), (raw, {}))
+            self.assertIsInstance(error, BadRequest)
             self.assertRaises(BrokerError, readHeader, MessageType.PUB, raw[26:])
 
     @given(st.lists(VALUES, min_size=6, max_size=6), st.sampled_from(list(MessageType)))
     def test_anyValues(self, values: list[Any], kind: MessageType) -> None:
         """Whatever stands in the places: a header, or one of the protocol's own errors."""
         try:
-            readHeader(kind, withMapHeader(envelope(values))[26:])
+            readHeader(kind, withMapHeader(envelope(values))[0][26:])
         except BrokerError:
             pass
 
@@ -124,4 +127,4 @@ class EnvelopeTests(SynchronousTestCase):
     def test_anyBytes(self, header: bytes) -> None:
         """Whatever the bytes behind an array's marker: no exception, and an envelope that begins as before."""
         raw = envelope(b"\x96" + header)
-        self.assertEqual(withMapHeader(raw)[:22], raw[:22])
+        self.assertEqual(withMapHeader(raw)[0][:22], raw[:22])

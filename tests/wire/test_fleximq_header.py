@@ -94,7 +94,7 @@ class FieldTests(SynchronousTestCase):
 
     def test_unknownKeys(self) -> None:
         """Keys that nobody knows are ignored, whatever they are and hold."""
-        strange = {"traceparent": "00-1", "message": {"deep": [1, {"x": None}]}, 7: "seven", b"topic": 1, None: 2}
+        strange = {"traceparent": "00-1", "message": {"deep": [1, {"x": None}]}, "7": "seven", b"topic": 1}
         for kind in NAMES:
             self.assertEqual(verdict(kind, {**smallest(kind), **strange}), 200, kind)
 
@@ -139,13 +139,26 @@ class ShapeTests(SynchronousTestCase):
         for broken in (b"\xd7\xff" + b"\xff" * 8, b"\xc7\x0c\xff" + b"\xff" * 12, b"\xc7\x05\xff" + bytes(5)):
             self.assertEqual(verdict("PUB", b"\x82\xa5topic\xa1t\xa1w" + broken), 400)
 
-    def test_unhashableKey(self) -> None:
-        """A map or an array as a key is an unknown key like any other, in the header and inside its objects."""
-        for key in (b"\x90", b"\x80", b"\x91\x01", b"\x81\x91\x01\x02", b"\x81\xa1a\x01"):
+    def test_keysAreStrings(self) -> None:
+        """A key that is neither a string nor bytes is refused, at every depth: integers can be chosen to collide."""
+        for key in (b"\x90", b"\x80", b"\x91\x01", b"\x81\xa1a\x01", b"\x01", b"\xc0", b"\xc3", b"\xca" + bytes(4)):
+            self.assertEqual(verdict("PUB", b"\x82\xa5topic\xa1t" + key + b"\x01"), 400, key)
+            self.assertEqual(verdict("PUB", b"\x82\xa5topic\xa1t\xa1x\x91\x81" + key + b"\x01"), 400, key)
+            self.assertEqual(verdict("PING", b"\x81\xa9keepalive\x82\xa9timestamp\x05" + key + b"\x01"), 400, key)
+        for key in (b"\xa1k", b"\xc4\x01k"):
             self.assertEqual(verdict("PUB", b"\x82\xa5topic\xa1t" + key + b"\x01"), 200, key)
-            self.assertEqual(verdict("PING", b"\x81\xa9keepalive\x82\xa9timestamp\x05" + key + b"\x01"), 200, key)
-            self.assertEqual(verdict("PUB", b"\x82\xa5topic\x05" + key + b"\x01"), 400, key)
-            self.assertEqual(verdict("PUB", b"\x82\xa5topic\xa1t" + key), 400, key)
+
+    def test_cost(self) -> None:
+        """A header costs at most about 0.2 us for each byte, whatever it holds; bounds are ten times as high."""
+        for item in (b"\x90", b"\x80", b"\xa0", b"\xc4\x00", b"\x81\xa1a\xc0", b"\xd6\xff" + bytes(4)):
+            seconds = []
+            for size in (1 << 12, 1 << 16):
+                count = (size - 20) // len(item)
+                raw = b"\x82\xa5topic\xa1t\xa1x\xdc" + count.to_bytes(2, "big") + item * count
+                began = time.process_time()
+                self.assertEqual(verdict("PUB", raw), 200)
+                seconds.append(time.process_time() - began)
+            self.assertLess(seconds[1], 0.13, item)
 
     def test_bombs(self) -> None:
         """Nesting, announced lengths and colliding keys cost little and end in 400 where they are wrong."""
@@ -153,15 +166,6 @@ class ShapeTests(SynchronousTestCase):
         for raw in _bombs():
             self.assertEqual(verdict("PUB", raw), 400, raw[:8])
         self.assertLess(time.process_time() - began, 2.0)
-
-    def test_collidingKeys(self) -> None:
-        """Many keys with the same low bits cost no more than others."""
-        number = 6000
-        keys = b"".join(b"\xcf" + (i << 45).to_bytes(8, "big") + b"\xc0" for i in range(number))
-        raw = b"\xde" + (number + 1).to_bytes(2, "big") + b"\xa5topic\xa1t" + keys
-        began = time.process_time()
-        self.assertEqual(verdict("PUB", raw), 200)
-        self.assertLess(time.process_time() - began, 0.5)
 
     @given(st.sampled_from(KINDS), st.binary(max_size=200))
     def test_anyBytes(self, kind: MessageType, raw: bytes) -> None:

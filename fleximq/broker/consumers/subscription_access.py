@@ -48,7 +48,8 @@ class SubscriptionAccess:
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
         :raises NotPermitted: the client may not subscribe to it.
         :raises SubscriptionFailed: the client has the maximum number of subscriptions, or the journal is read-only.
-        :raises NoCapacity: the broker has the maximum number, including those that outlive their connection.
+        :raises NoCapacity: the broker has the maximum number, including those that outlive their connection; or the
+            client's principal may make no more topics.
         """
         permit(client, Action.SUBSCRIBE, name)
         subscriptions = self.subscriptions
@@ -56,8 +57,11 @@ class SubscriptionAccess:
             raise NoCapacity(f"there are {len(subscriptions)} subscriptions already")
         if subscriptions.subscriptionCount(client) >= self.limits.subscriptions:
             raise SubscriptionFailed(f"more than {self.limits.subscriptions} subscriptions")
-        self._topics.get(name)
+        limits = client.rights.limits
+        self._topics.make(name, client.principal, limits.topics)
         subscription = subscriptions.open(client, owner, name, qos, self._mustBeDurable(qos, name))
+        if limits.queueBytes is not None:
+            subscription.queue.maxBytes = min(subscription.queue.maxBytes, limits.queueBytes)
         self._openingLog.subscribed(subscription)
         self._topics.subscribe(subscription, name, guard=subscription if qos else None, durable=subscription.durable)
         return subscription

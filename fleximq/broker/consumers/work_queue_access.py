@@ -65,11 +65,19 @@ class WorkQueueAccess:
             self._topics.subscribe(queue, name, queue=True, durable=queue.durable)
         return queue
 
+    def _ensureFor(self, client: ConnectedClient, name: str) -> WorkQueue:
+        """As :meth:`ensure`; raises NoCapacity also if the client's principal may make no more topics."""
+        self._topics.make(name, client.principal, client.rights.limits.topics)
+        return self.ensure(name)
+
     def refusal(self, queue: WorkQueue, envelope: Envelope, body: Any, count: int) -> str | None:
         """Return the reason why a queue refuses a MiniMQ PRODUCE; None if it accepts it. The topic must be in the
         table.
         """
         size = weigh(envelope.source.messages(body))
+        most = envelope.publisher.rights.limits.queueBytes
+        if most is not None and not queue.durable and queue.queue.weight + size > most:
+            return "the queue is as full as the limits of its publisher permit"
         if queue.everConsumed:
             return queue.admits(envelope.topic.pendingCount + count, envelope.topic.pendingBytes + size)
         return queue.admits(count, size)
@@ -82,7 +90,7 @@ class WorkQueueAccess:
         """
         if not isBrokerTopic(name) and permits(client, Action.CONSUME, name):
             with suppress(InvalidTopic, NoCapacity):
-                self.ensure(name)
+                self._ensureFor(client, name)
 
     def consume(self, client: ConnectedClient, name: str) -> QueueDelivery | None:
         """Deliver one message, None if there is none; otherwise as :meth:`consumeMany`."""
@@ -99,7 +107,7 @@ class WorkQueueAccess:
         :raises NoCapacity: the broker has the maximum number of queues.
         """
         permit(client, Action.CONSUME, name)
-        queue = self.ensure(name)
+        queue = self._ensureFor(client, name)
         deliveries = queue.consumeMany(number, most)
         if deliveries and queue.durable:
             client.consumed = True
@@ -111,7 +119,7 @@ class WorkQueueAccess:
         The errors are those of :meth:`consumeMany`.
         """
         permit(client, Action.CONSUME, name)
-        return self.ensure(name).whenReady(call)
+        return self._ensureFor(client, name).whenReady(call)
 
     def loading(self, name: str) -> WorkQueue | None:
         """Return a topic's work queue if its next message must first be read from the journal."""

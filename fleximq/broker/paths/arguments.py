@@ -1,6 +1,6 @@
 """Shared by all broker paths: the view of the broker, checks of arguments, and paged listings."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ from fleximq.broker.deadlines import Clock
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.observers import Counts
 from fleximq.broker.publishing.transactions import Transactions
-from fleximq.broker.topics.names import SortedNames
+from fleximq.broker.slices import Slices
 from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.errors import BadRequest, NoCapacity
 from fleximq.interfaces import IJournal
@@ -31,7 +31,6 @@ class IBrokerView(Protocol):
     reload: Callable[[], Any]
     audit: Callable[..., None]
     operate: Callable[[str, "Arguments", str], Any]
-    journalTopics: SortedNames
     clients: Clients
     topics: TopicTable
     queues: WorkQueues
@@ -39,6 +38,7 @@ class IBrokerView(Protocol):
     groups: ConsumerGroups
     counts: Counts
     transactions: Transactions
+    slices: Slices
 
     def topicFor(self, client: ConnectedClient, name: str) -> Topic:
         """Return the topic that a client may publish to."""
@@ -53,6 +53,8 @@ Path = Callable[[IBrokerView, ConnectedClient, Arguments, Callable[[Any], None]]
 
 _PAGE = 100
 _MAX_PAGE = 1000
+#: So many names are looked at in one turn of the reactor.
+_LOOKED_AT = _MAX_PAGE + 1
 _MAX_NUMBER = (1 << 63) - 1
 
 
@@ -74,6 +76,37 @@ def listing(
     found = nsmallest(limit + 1, (row for row in rows if key(row) > after), key)
     more = len(found) > limit
     return {title: [show(row) for row in found[:limit]], "next": key(found[limit - 1]) if more else None}
+
+
+def seenNames(
+    broker: IBrokerView,
+    sees: Callable[[str], bool],
+    names: Callable[[int, str], list[str]],
+    after: str,
+    limit: int,
+    answer: Callable[[list[str]], None],
+) -> None:
+    """Call ``answer`` with one name more than a page has, if there are so many, perhaps in a later turn.
+
+    :param sees: selects the names to show.
+    :param names: returns the first so many names from one on, in order.
+    """
+    found: list[str] = []
+
+    def steps() -> Iterator[None]:
+        start = after and after + "\0"
+        while True:
+            some = names(_LOOKED_AT, start)
+            found.extend(filter(sees, some))
+            if len(some) < _LOOKED_AT or len(found) > limit:
+                break
+            start = some[-1] + "\0"
+            yield
+        answer(found[: limit + 1])
+
+    work = steps()
+    if next(work, work) is None:
+        broker.slices.run(work)
 
 
 def number(

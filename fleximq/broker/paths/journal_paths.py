@@ -3,16 +3,28 @@
 Answers arrive when the journal has finished; requests that it cannot store are answered with 503.
 """
 
+import sys
 from collections.abc import Callable
-from itertools import groupby, islice
+from functools import partial
+from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
-import msgpack
+import msgspec
 
 from fleximq.broker.authorization import permit, permits, sees
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.paths.arguments import Arguments, IBrokerView, Path, array, journalOf, number, page, text
+from fleximq.broker.paths.arguments import (
+    Arguments,
+    IBrokerView,
+    Path,
+    array,
+    journalOf,
+    number,
+    page,
+    seenNames,
+    text,
+)
 from fleximq.errors import BadRequest, BrokerError, Conflict, NoCapacity, NotKept, NotPermitted
 from fleximq.limits import HEADER_BYTES, MEBIBYTE
 from fleximq.rights import UNRESTRICTED, Action
@@ -28,9 +40,37 @@ MAX_RECORDS, MAX_TOKENS = 100_000, 1_000_000
 
 Answer = Callable[[Any], None]
 _AFTER_ALL = (1 << 63) - 1
+_decodeHeaders = msgspec.msgpack.Decoder(dict[str, msgspec.Raw] | None).decode
 _CONTENT = contentOf(Message(b"", Content.MESSAGEPACK))
 #: Keys of a header that a record has already, or that a PUB must not have.
 _OTHERS = frozenset({"topic", "offset", "routing", "reqrep", "status", "auth", "keepalive"})
+
+
+class _Record(TypedDict, total=False):
+    """A record of ``/sink/stage``, read no further than needed."""
+
+    topic: str
+    value: msgspec.Raw
+    payload: bytes
+    content: int
+    headers: msgspec.Raw
+
+
+class _Part(TypedDict, total=False):
+    """The arguments of ``/sink/stage``."""
+
+    query: str
+    batch: int
+    part: str
+    records: Annotated[list[_Record], msgspec.Meta(max_length=MAX_RECORDS)]
+
+
+class _Tokens(TypedDict, total=False):
+    """The arguments of ``/sink/commit``."""
+
+    query: str
+    batch: int
+    tokens: Annotated[list[str], msgspec.Meta(max_length=MAX_TOKENS)]
 
 
 def bounds(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
@@ -38,28 +78,31 @@ def bounds(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, a
     size.
 
     Also the ``journal``'s id, and its ``end``: offset and ``position`` after the last commit. With ``topics`` false the
-    answer has only these: a page costs up to 0.2 us for each topic of the journal. Topics without any right for the
-    client are left out.
+    answer has only these. Topics without any right for the client are left out.
     """
     after, limit = page(arguments, str, "")
     wanted = arguments.get("topics", True)
     if not isinstance(wanted, bool):
         raise BadRequest("'topics' must be true or false")
     journal = journalOf(broker)
-    found: dict[str, Any] = {"topics": [], "next": None, "journal": journal.id}
+
+    def listed(names: list[str]) -> None:
+        kept, end = journal.bounds() if names else {}, journal.end
+        found = {
+            "topics": [_bounds(name, kept[name]) for name in names[:limit] if name in kept],
+            "next": names[limit - 1] if len(names) > limit else None,
+            "journal": journal.id,
+        }
+
+        def done(position: int, content: bytes | memoryview, endPosition: int) -> None:
+            answer(found | {"end": end, "position": endPosition})
+
+        journal.readBytes(_AFTER_ALL, 1, done)
+
     if wanted:
-        kept = journal.bounds()
-        names = list(
-            islice((name for name in broker.journalTopics.after(kept, after) if sees(client, name)), limit + 1)
-        )
-        found["topics"] = [_bounds(name, kept[name]) for name in names[:limit]]
-        found["next"] = names[limit - 1] if len(names) > limit else None
-    end = journal.end
-
-    def done(position: int, content: bytes | memoryview, endPosition: int) -> None:
-        answer(found | {"end": end, "position": endPosition})
-
-    journal.readBytes(_AFTER_ALL, 1, done)
+        seenNames(broker, partial(sees, client), journal.topics, after, limit, listed)
+    else:
+        listed([])
 
 
 def _bounds(topic: str, kept: TopicBounds) -> dict[str, Any]:
@@ -103,7 +146,7 @@ def _permitAll(broker: IBrokerView, client: ConnectedClient) -> None:
     """Check that a client may read the whole journal."""
     if client.rights in UNRESTRICTED:
         return
-    own = (name for name in broker.journal.bounds() if name.startswith("$"))
+    own = broker.journal.topics(sys.maxsize, "$", "%")
     if not client.rights.mayAll(Action.SUBSCRIBE) or not all(permits(client, Action.SUBSCRIBE, name) for name in own):
         raise NotPermitted("reading the journal as it is is not permitted to those who may not subscribe to all topics")
 
@@ -186,6 +229,11 @@ def abort(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, an
     answer({})
 
 
+#: Readers of the arguments of paths that take many, in linear time and memory.
+READERS: dict[Path, Callable[[bytes], Any]] = {
+    stage: msgspec.msgpack.Decoder(_Part).decode,
+    commit: msgspec.msgpack.Decoder(_Tokens).decode,
+}
 JOURNAL_PATHS: dict[str, Path] = {
     "/journal/bounds": bounds,
     "/journal/read": read,
@@ -210,17 +258,14 @@ def _refusal(broker: IBrokerView, reason: str) -> BrokerError:
     return (Conflict if broker.journal.health()["state"] == "ok" else NoCapacity)(reason)
 
 
-def _runs(broker: IBrokerView, client: ConnectedClient, records: list[Any]) -> list[PublishedRun]:
+def _runs(broker: IBrokerView, client: ConnectedClient, records: list[_Record]) -> list[PublishedRun]:
     """Return records as neighbouring runs of one topic, published by the broker.
 
     :raises BadRequest: one of them is malformed.
     :raises Forbidden: only the broker publishes to its topic.
     :raises NotPermitted: the client may not.
     """
-    # One packer for all records, since making one takes longer than packing most records; not stored, since it retains
-    # its memory.
-    pack = msgpack.Packer().pack
-    checked = [_record(record, pack) for record in records]
+    checked = [_record(record) for record in records]
     publisher = broker.itself
     runs: list[PublishedRun] = []
     for name, group in groupby(checked, key=itemgetter(0)):
@@ -232,37 +277,46 @@ def _runs(broker: IBrokerView, client: ConnectedClient, records: list[Any]) -> l
     return runs
 
 
-def _record(record: Any, pack: Callable[[Any], bytes]) -> tuple[str, bytes, bytes, int]:
+def _record(record: _Record) -> tuple[str, bytes, bytes, int]:
     """Return topic, header, payload and the code of its content."""
-    if not isinstance(record, dict) or not isinstance(record.get("topic"), str):
+    if "topic" not in record:
         raise BadRequest("a record must be a map with the string 'topic'")
-    payload, content = _payload(record, pack)
+    payload, content = _payload(record)
     headers = record.get("headers")
-    return record["topic"], _header(headers, pack) if headers else b"", payload, content
+    return record["topic"], _header(headers) if headers is not None else b"", payload, content
 
 
-def _header(headers: Any, pack: Callable[[Any], bytes]) -> bytes:
+def _header(packed: msgspec.Raw) -> bytes:
     """Return the further keys of a record's header, packed; empty without any."""
-    if not isinstance(headers, dict) or not all(isinstance(key, str) for key in headers):
-        raise BadRequest("'headers' of a record must be a map whose keys are strings")
-    kept = {key: value for key, value in headers.items() if key not in _OTHERS}
-    header = pack(kept) if kept else b""
-    if len(header) > HEADER_BYTES:
+    if len(bytes(packed)) > HEADER_BYTES:
         raise BadRequest(f"'headers' of a record may have at most {HEADER_BYTES} bytes")
+    try:
+        headers = _decodeHeaders(packed) or {}
+        kept = {key: value for key, value in headers.items() if key not in _OTHERS}
+    except msgspec.DecodeError:
+        raise BadRequest("'headers' of a record must be a map whose keys are strings") from None
     for key in ("message_id", "correlation_id", "reply_to"):
-        if not isinstance(kept.get(key, ""), str):
+        if key in kept and not _isString(kept[key]):
             raise BadRequest(f"{key!r} must be a string")
-    return header
+    return msgspec.msgpack.encode(kept) if kept else b""
 
 
-def _payload(record: dict[Any, Any], pack: Callable[[Any], bytes]) -> tuple[bytes, int]:
+def _isString(packed: msgspec.Raw) -> bool:
+    try:
+        msgspec.msgpack.decode(packed, type=str)
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+def _payload(record: _Record) -> tuple[bytes, int]:
     """Return a record's payload and the code of its content, from its value or as given."""
     if ("value" in record) == ("payload" in record):
         raise BadRequest("a record must have a 'value', or a 'payload' in its place")
     if "value" in record:
-        return pack(record["value"]), _CONTENT
+        return bytes(record["value"]), _CONTENT
     payload, code = record["payload"], record.get("content")
-    if not isinstance(payload, bytes) or type(code) is not int or code not in CONTENTS:
+    if code not in CONTENTS:
         raise BadRequest("'payload' of a record must be bytes, and its 'content' the code for what they are")
     if CONTENTS[code][0] is Content.TEXT:
         try:

@@ -9,12 +9,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import msgpack
+import msgspec
+
 from fleximq.broker.authorization import permitPath, sees
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Arguments, IBrokerView, Path, listing, page
 from fleximq.broker.paths.group_paths import GROUP_PATHS, lag
-from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, commit, stage
-from fleximq.broker.paths.rows import clientRow, overview, topicRow, whoIs
+from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, READERS
+from fleximq.broker.paths.rows import clientRow, overview, topicPage, whoIs
 from fleximq.errors import BadRequest, BrokerError, NotFound
 from fleximq.limits import KIBIBYTE
 from fleximq.rights import Action
@@ -34,14 +37,12 @@ def clients(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) 
     return listing("clients", broker.clients, lambda client: client.id, after, limit, partial(clientRow, broker))
 
 
-def topics(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -> dict[str, Any]:
+def topics(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Callable[[Any], None]) -> None:
     """Answer ``/broker/topics``: every topic by name, with its subscribers, messages and queue.
 
     Topics without any right for the client are left out.
     """
-    after, limit = page(arguments, str, "")
-    seen = (topic for topic in broker.topics if sees(client, topic.name))
-    return listing("topics", seen, lambda topic: topic.name, after, limit, partial(topicRow, broker))
+    topicPage(broker, partial(sees, client), arguments, answer)
 
 
 def reload(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -> Any:
@@ -67,7 +68,7 @@ def _atOnce(tell: Callable[[IBrokerView, ConnectedClient, Arguments], Any]) -> P
 PATHS: dict[str, Path] = {
     "/broker/about": _atOnce(about),
     "/broker/clients": _atOnce(clients),
-    "/broker/topics": _atOnce(topics),
+    "/broker/topics": topics,
     "/broker/reload": _atOnce(reload),
     **{f"/broker/{act}": _operate(act) for act in ("kick", "ban", "unban", "bans")},
     **JOURNAL_PATHS,
@@ -101,9 +102,21 @@ def find(client: ConnectedClient, path: str) -> Path:
 class PathTable:
     """The path table as :class:`fleximq.broker.broker.Broker` uses it."""
 
-    def argumentBytes(self, client: ConnectedClient, path: str) -> int:
-        """See :class:`fleximq.broker.broker.IPathTable`; decoding MessagePack can take a hundred times its bytes."""
-        return 0 if find(client, path) in (stage, commit) else ARGUMENT_BYTES
+    def readArguments(self, client: ConnectedClient, path: str, packed: bytes) -> Any:
+        """See :class:`fleximq.broker.broker.IPathTable`.
+
+        As MessagePack can take a hundred times its bytes in memory, only paths with :data:`READERS` of their own take
+        more than :data:`ARGUMENT_BYTES`. Keys of maps are strings or bytes, so that none can be chosen to collide.
+        """
+        read = READERS.get(find(client, path), msgpack.unpackb)
+        if read is msgpack.unpackb and len(packed) > ARGUMENT_BYTES:
+            raise BadRequest(f"a request to the broker has at most {ARGUMENT_BYTES} bytes of payload")
+        try:
+            return read(packed) if packed else None
+        except msgspec.ValidationError as error:
+            raise BadRequest(f"an argument has a wrong type: {error}") from None
+        except (ValueError, TypeError, OverflowError, RecursionError, msgspec.DecodeError):
+            raise BadRequest("the payload is not MessagePack") from None
 
     def answer(
         self, broker: IBrokerView, client: ConnectedClient, path: str, arguments: Any, answer: Callable[[Any], None]

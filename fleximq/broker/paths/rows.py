@@ -1,10 +1,11 @@
 """Rows about the broker, its clients and topics; ``/broker`` paths and ``/api`` pages show the same."""
 
+from collections.abc import Callable
 from typing import Any
 
 from fleximq import __version__
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.paths.arguments import IBrokerView
+from fleximq.broker.paths.arguments import Arguments, IBrokerView, page, seenNames
 from fleximq.broker.topics.topic_table import Topic
 
 
@@ -61,3 +62,16 @@ def topicRow(broker: IBrokerView, topic: Topic) -> dict[str, Any]:
         "durable": topic.durable,
         "queued": None if queue is None else queue.depth,
     }
+
+
+def topicPage(
+    broker: IBrokerView, sees: Callable[[str], bool], arguments: Arguments, answer: Callable[[dict[str, Any]], None]
+) -> None:
+    """Call ``answer`` with one page of topics, those that ``sees`` selects, perhaps in a later turn."""
+    after, limit = page(arguments, str, "")
+
+    def listed(names: list[str]) -> None:
+        rows = [topicRow(broker, topic) for topic in map(broker.topics.find, names[:limit]) if topic is not None]
+        answer({"topics": rows, "next": names[limit - 1] if len(names) > limit else None})
+
+    seenNames(broker, sees, broker.topics.names.page, after, limit, listed)

@@ -10,10 +10,11 @@ It reads once for all of them, in the order of offsets, so it delivers each mess
 """
 
 from bisect import bisect_left
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 from functools import partial
+from heapq import heappop, heappush
 from typing import Any, Protocol
 
 from zope.interface import implementer
@@ -22,11 +23,13 @@ from fleximq.broker.envelope import Envelope
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.errors import BrokerError, NoLongerKept
 from fleximq.interfaces import IForm, IJournalRead, ISubscriber, ISubscriberProxy
-from fleximq.values.records import StoredBatch, TopicBounds
+from fleximq.values.records import StoredBatch
 from fleximq.values.transitions import Transitions
 
 #: So many bytes are read at a time where single messages are looked for.
 SEARCH_BYTES = 1 << 16
+#: So many removals are compared with ranges in one turn of the reactor, about 1 ms.
+_COMPARED_AT_ONCE = 2000
 
 
 class FeedState(Enum):
@@ -145,36 +148,21 @@ class Outlet(Protocol):
 class FeedRange:
     """The topics of one subscription, from an offset on; ``start`` is None while the offset is looked up.
 
-    ``known`` are the bounds of these topics when it was made.
+    ``since`` is the number of removals (:meth:`fleximq.interfaces.IJournalRead.removedSince`) before it was made.
     """
 
-    __slots__ = ("known", "literal", "matches", "name", "start")
+    __slots__ = ("literal", "matches", "name", "since", "start")
 
-    def __init__(
-        self, name: str, literal: bool, matches: Callable[[str], bool], start: int | None, known: dict[str, TopicBounds]
-    ) -> None:
+    def __init__(self, name: str, literal: bool, matches: Callable[[str], bool], since: int) -> None:
         self.name = name
         self.literal = literal
         self.matches = matches
-        self.start = start
-        self.known = known
+        self.since = since
+        self.start: int | None = None
 
     def accepts(self, topic: Topic) -> bool:
         """Tell whether the feed delivers publications to a topic; a pattern covers durable topics only."""
         return (self.literal or topic.durable) and self.matches(topic.name)
-
-    def missed(self, position: int, bounds: Callable[[str], TopicBounds | None]) -> int | None:
-        """Return the first remaining offset of a topic that lost messages from this position on, or None."""
-        for name, known in tuple(self.known.items()):
-            if known.last < position:
-                del self.known[name]  # all records that could be lost were read
-                continue
-            now = bounds(name)
-            if now is None:
-                return known.last + 1
-            if now.first > max(position, known.first):
-                return now.first
-        return None
 
 
 @implementer(ISubscriberProxy)
@@ -210,22 +198,31 @@ class Feed:
         self._waits = waits
         self._done = done
         self._lost = lost
-        self._singles: deque[tuple[int, str]] = deque()
+        self._singles: list[tuple[int, str]] = []  # a heap
+        self._singleTopics: Counter[str] = Counter()
+        self._compared = 0  # so many removals were compared with the ranges
         self._state = FeedState.IDLE
         self._round = 0  # results of reads started in an earlier round are ignored
         self._position = 0  # while it is live: all before this was delivered
 
     # -- ranges --------------------------------------------------------------------------------------
 
-    def addRange(self, feedRange: FeedRange, singles: Iterable[tuple[int, str]] = ()) -> None:
-        """Deliver a range from its start on; one of the same name restarts.
-
-        :param singles: offsets and topics of single messages to deliver first.
-        """
+    def addRange(self, feedRange: FeedRange) -> None:
+        """Deliver a range from its start on; one of the same name restarts."""
+        if not self.ranges:
+            self._compared = feedRange.since
         self._fallBehind()
         self.ranges[feedRange.name] = feedRange
-        self._singles = deque(sorted({*self._singles, *singles}))
         self._proceed()
+
+    def addSingles(self, feedRange: FeedRange, singles: Iterable[tuple[int, str]]) -> bool:
+        """Deliver single messages, offsets with their topics, before a range without a start; False: it was removed."""
+        if self.ranges.get(feedRange.name) is not feedRange:
+            return False
+        for offset, name in singles:
+            heappush(self._singles, (offset, name))
+            self._singleTopics[name] += 1
+        return True
 
     def place(self, feedRange: FeedRange, start: int) -> None:
         """Start a range at the offset that was looked up; a no-op if it was removed."""
@@ -233,6 +230,11 @@ class Feed:
             self._fallBehind()
             feedRange.start = start
             self._proceed()
+
+    def failRange(self, feedRange: FeedRange, error: BrokerError) -> None:
+        """End a range with an error; a no-op if it was removed."""
+        if self.ranges.get(feedRange.name) is feedRange:
+            self._lost(feedRange.name, error)
 
     def removeRange(self, name: str) -> bool:
         """Stop delivering a range; False if it does not exist."""
@@ -253,12 +255,6 @@ class Feed:
         """Read publications from the journal that were not delivered."""
         self._fallBehind()
         self._proceed()
-
-    def narrow(self) -> None:
-        """Forget topics that the ranges do not match any more, and read undelivered records again."""
-        for feedRange in self.ranges.values():
-            feedRange.known = {name: kept for name, kept in feedRange.known.items() if feedRange.matches(name)}
-        self.readAgain()
 
     def close(self) -> None:
         """Stop permanently."""
@@ -304,8 +300,7 @@ class Feed:
             self.outlet.whenRelieved(self._relieved)
         elif self._singles:
             offset = self._singles[0][0]
-            names = {name for _, name in self._singles}
-            self._read(offset, names.__contains__, SEARCH_BYTES, self._foundSingles)
+            self._read(offset, self._singleTopics.__contains__, SEARCH_BYTES, self._foundSingles)
         elif min(places) >= self._journal.end:
             self._caughtUp(min(places))
         else:
@@ -343,7 +338,7 @@ class Feed:
         if next <= position:
             self._fail(BrokerError("the journal cannot be read"))
             return
-        if self._overtaken(position):
+        if not self._comparesRemovals(position, partial(self._found, position, ahead, batches, next)):
             return
         if ahead and next > ahead:
             batches = _before(batches, ahead)
@@ -355,12 +350,17 @@ class Feed:
         self.outlet.soon(self._proceed)
 
     def _foundSingles(self, batches: Sequence[StoredBatch], next: int) -> None:
-        singles = self._singles
-        offset = singles[0][0]
-        wanted = {offset for offset, name in singles if self.covers(name)}
+        singles, topics = self._singles, self._singleTopics
+        until = max(next, singles[0][0] + 1)
+        wanted: set[int] = set()
+        while singles and singles[0][0] < until:
+            offset, name = heappop(singles)
+            topics[name] -= 1
+            if not topics[name]:
+                del topics[name]
+            if self.covers(name):
+                wanted.add(offset)
         self._send([_those(batch, wanted) for batch in batches])
-        while singles and singles[0][0] < max(next, offset + 1):
-            singles.popleft()
         self.outlet.soon(self._proceed)
 
     def _send(self, batches: Sequence[StoredBatch]) -> None:
@@ -378,16 +378,28 @@ class Feed:
         if not self.permanent:
             self._done()
 
-    def _overtaken(self, position: int) -> bool:
-        """End the ranges that lost records to retention before they were read; True if any did."""
-        bounds = self._journal.bounds()
-        overtaken = False
-        for feedRange in tuple(self.ranges.values()):
-            first = feedRange.missed(position, bounds.get)
-            if first is not None and self.permanent:
-                overtaken = True
-                self._lost(feedRange.name, NoLongerKept(first))
-        return overtaken
+    def _comparesRemovals(self, position: int, again: Callable[[], None]) -> bool:
+        """End the ranges that lost records from this position on to retention; return whether there are none.
+
+        If very many were removed, also return False, and continue in the next turn of the reactor.
+        """
+        if not self.permanent:
+            return True
+        journal, round = self._journal, self._round
+        number, removed = journal.removedSince(self._compared, max(1, _COMPARED_AT_ONCE // len(self.ranges)))
+        self._compared, first = number, number - len(removed)
+        lost: dict[str, int] = {}
+        for place, (topic, last) in enumerate(removed, first):
+            if last >= position:
+                for feedRange in self.ranges.values():
+                    if place >= feedRange.since and (not topic or feedRange.matches(topic)):
+                        lost.setdefault(feedRange.name, last + 1)
+        for name, offset in lost.items():
+            self._lost(name, NoLongerKept(offset))
+        if lost or not removed:
+            return not lost
+        self.outlet.soon(lambda: again() if round == self._round else None)
+        return False
 
     def _fail(self, error: BrokerError) -> None:
         self._enter(FeedEvent.FAILED)  # ending one range must not make the others read again

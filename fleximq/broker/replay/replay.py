@@ -5,15 +5,17 @@ and get offsets, and a temporary one for past messages of new subscriptions, whi
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 from fleximq.broker.authorization import permits
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.replay.feed import Feed, FeedRange, Outlet
 from fleximq.broker.rules import TimesToLive
-from fleximq.broker.topics.names import checkName, checkPattern, isPattern
+from fleximq.broker.slices import Slices
+from fleximq.broker.topics.names import checkName, checkPattern, isPattern, rangesOf
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import BrokerError, NoLongerKept, SubscriptionFailed
 from fleximq.interfaces import IJournal
@@ -23,6 +25,8 @@ from fleximq.values.records import StoredBatch, TopicBounds
 
 #: So many bytes are read at a time.
 PORTION = 1 << 20
+#: So many topics of a pattern are looked up in one turn of the reactor, 1 ms at most.
+TOPICS_AT_ONCE = 500
 #: Growth of the searched part while it has too few messages.
 _FURTHER = 8
 
@@ -94,9 +98,10 @@ class Start(NamedTuple):
 class Replays:
     """The feeds of all clients.
 
-    :param retained: tells whether new subscribers of a topic get its latest message.
+    :param retained: tells whether new subscribers of a topic get its latest message; None: of no topic.
     :param waits: returns whether committed publications wait for delivery, and if so calls after it.
     :param now: microseconds since 1970.
+    :param slices: looks through the topics of a pattern.
     :param unsubscribe: ends a client's subscription of this name.
     """
 
@@ -104,10 +109,11 @@ class Replays:
         self,
         journal: IJournal,
         topics: TopicTable,
-        retained: Callable[[str], bool],
+        retained: Callable[[str], bool] | None,
         lives: TimesToLive,
         waits: Callable[[Callable[[], None]], bool],
         now: Callable[[], int],
+        slices: Slices,
         unsubscribe: Callable[[ConnectedClient, str], None],
     ) -> None:
         self._journal = journal
@@ -116,12 +122,13 @@ class Replays:
         self._lives = lives
         self._waits = waits
         self._now = now
+        self._slices = slices
         self._unsubscribe = unsubscribe
         self._permanent: dict[ConnectedClient, Feed] = {}
         self._temporary: dict[ConnectedClient, Feed] = {}
 
-    def check(self, client: ConnectedClient, name: str, start: Start) -> FeedRange:
-        """Return the range of a client's subscription that starts in the journal.
+    def check(self, client: ConnectedClient, name: str, start: Start) -> "StartSearch":
+        """Return the range of a client's subscription that starts in the journal, and the search for its start.
 
         :raises InvalidTopic: the name is empty or too long, or has too many levels for a pattern.
         :raises SubscriptionFailed: the broker has no journal, or the topic is not durable.
@@ -133,10 +140,12 @@ class Replays:
             raise SubscriptionFailed("there is no journal to begin in")
         if literal and not self._topics.get(name).durable:
             raise SubscriptionFailed("this topic is not durable")
-        feedRange = _feedRange(client, name, literal, self._journal.bounds())
+        search = StartSearch(self._journal, self._feedRange(client, name, literal), start)
         if start.kind != "time":
-            feedRange.start = self._offsetOf(start, tuple(feedRange.known.values()))
-        return feedRange
+            # Few topics need no later turn, so that errors are known at once.
+            search.look()
+            search.look()
+        return search
 
     def permanent(self, client: ConnectedClient, outlet: Outlet) -> Feed:
         """Return the client's permanent feed, to be subscribed under the names of its ranges."""
@@ -146,12 +155,15 @@ class Replays:
             self._setProxies(client, outlet)
         return feed
 
-    def follow(self, feed: Feed, feedRange: FeedRange, start: Start) -> None:
+    def follow(self, feed: Feed, search: "StartSearch", start: Start) -> None:
         """Start a range in the journal, and continue with live publications; a range of the same name restarts."""
+        feedRange = search.feedRange
         feed.addRange(feedRange)
         self._topics.reroute()
         if start.kind == "time":
             self._journal.offsetAt(min(start.number * 1000, _NEVER), partial(feed.place, feedRange))
+        elif feedRange.start is None:
+            self._slices.run(search.steps(feed))
 
     def recall(
         self, client: ConnectedClient, outlet: Outlet, name: str, literal: bool = False, history: int = 0
@@ -163,31 +175,50 @@ class Replays:
         if not self._journal.onDisk:
             return
         literal = literal or not isPattern(name)
-        bounds = self._journal.bounds()
-        feedRange = _feedRange(client, name, literal, bounds)
+        feedRange = self._feedRange(client, name, literal)
         if history and literal and self._topics.get(name).durable:
-            feedRange.start = None
-            feed = self._pass(client, outlet, feedRange, [])
+            feed = self._pass(client, outlet, feedRange)
             findBack(self._journal, name, history, partial(feed.place, feedRange))
-            return
-        singles = sorted(
-            (kept.last, each)
-            for each, kept in feedRange.known.items()
-            if self._retained(each) and not self._covers(client, each)
-        )
-        if singles:
-            feedRange.start = self._journal.end
-            self._pass(client, outlet, feedRange, singles)
+        elif self._retained is not None:
+            self._recallRetained(client, outlet, feedRange)
 
-    def _pass(
-        self, client: ConnectedClient, outlet: Outlet, feedRange: FeedRange, singles: list[tuple[int, str]]
-    ) -> Feed:
+    def _recallRetained(self, client: ConnectedClient, outlet: Outlet, feedRange: FeedRange) -> None:
+        """Deliver the latest message of each topic, and then what follows the present end."""
+        journal, retained = self._journal, self._retained or _none
+        end = journal.end
+        pages = (
+            [
+                (kept.last, name)
+                for name, kept in page
+                if kept.last < end and retained(name) and not self._covers(client, name)
+            ]
+            for page in topicsOf(journal, feedRange)
+        )
+        singles, more = next(pages, []), next(pages, None)
+        if not singles and more is None:
+            return
+        feed = self._pass(client, outlet, feedRange)
+        feed.addSingles(feedRange, singles)
+
+        def steps() -> Iterator[None]:
+            for page in chain([more or []], pages):
+                if not feed.addSingles(feedRange, page):
+                    return
+                yield
+            feed.place(feedRange, end)
+
+        if more is None:
+            feed.place(feedRange, end)
+        else:
+            self._slices.run(steps())
+
+    def _pass(self, client: ConnectedClient, outlet: Outlet, feedRange: FeedRange) -> Feed:
         feed = self._temporary.get(client)
         if feed is None:
             feed = self._temporary[client] = self._feed(client, outlet, permanent=False)
             self._setProxies(client, outlet)
         self._topics.reroute()
-        feed.addRange(feedRange, singles)
+        feed.addRange(feedRange)
         return feed
 
     def drop(self, client: ConnectedClient, name: str) -> None:
@@ -209,7 +240,7 @@ class Replays:
         for feeds in (self._permanent, self._temporary):
             feed = feeds.get(client)
             if feed is not None:
-                feed.narrow()
+                feed.readAgain()
 
     def leave(self, client: ConnectedClient) -> None:
         """End all feeds of this client."""
@@ -253,17 +284,6 @@ class Replays:
         feed = self._permanent.get(client)
         return feed is not None and feed.covers(name)
 
-    def _offsetOf(self, start: Start, kept: Sequence[TopicBounds]) -> int:
-        end: int = self._journal.end
-        first = min((each.first for each in kept), default=end)
-        if start.kind == "first":
-            return first
-        if start.kind == "last":
-            return max((each.last for each in kept), default=end)
-        if kept and start.number < first:
-            raise NoLongerKept(first)
-        return min(start.number, end)
-
     def _alive(self, batches: Sequence[StoredBatch]) -> Sequence[StoredBatch]:
         """Remove expired messages."""
         if not self._lives:
@@ -279,14 +299,79 @@ class Replays:
         columns = zip(batch.topicOf, batch.timestamps, strict=True)
         return batch.pick([place for place, (topic, time) in enumerate(columns) if time >= oldest[topic]])
 
+    def _feedRange(self, client: ConnectedClient, name: str, literal: bool) -> FeedRange:
+        """Return a range without a start; it never matches topics that the client may not read."""
+        alike = name.__eq__ if literal else anyOf((name,))
 
-def _feedRange(client: ConnectedClient, name: str, literal: bool, bounds: Mapping[str, TopicBounds]) -> FeedRange:
-    """Return a range without a start; it never matches topics that the client may not read."""
-    alike = name.__eq__ if literal else anyOf((name,))
+        def matches(each: str) -> bool:
+            return alike(each) and permits(client, Action.SUBSCRIBE, each)
 
-    def matches(each: str) -> bool:
-        return alike(each) and permits(client, Action.SUBSCRIBE, each)
+        return FeedRange(name, literal, matches, self._journal.removals)
 
-    names = bounds.keys() & {name} if literal else bounds
-    known = {each: bounds[each] for each in names if matches(each)}
-    return FeedRange(name, literal, matches, None, known)
+
+def topicsOf(journal: IJournal, feedRange: FeedRange) -> Iterator[list[tuple[str, TopicBounds]]]:
+    """Yield the journal's topics in a range with their bounds; each list takes 1 ms at most, few topics make one."""
+    bounds = journal.bounds()
+    found: list[tuple[str, TopicBounds]] = []
+    room = TOPICS_AT_ONCE
+    for start, before in [(feedRange.name, feedRange.name + "\0")] if feedRange.literal else rangesOf(feedRange.name):
+        while page := journal.topics(room, start, before):
+            found += [(name, bounds[name]) for name in page if feedRange.matches(name) and name in bounds]
+            start = page[-1] + "\0"
+            room -= len(page)
+            if not room:
+                yield found
+                found, room = [], TOPICS_AT_ONCE
+    yield found
+
+
+class StartSearch:
+    """Looks through the topics of a range for the offset at which it starts."""
+
+    def __init__(self, journal: IJournal, feedRange: FeedRange, start: Start) -> None:
+        self.feedRange = feedRange
+        self._start = start
+        self._end: int = journal.end
+        self._first: int = self._end
+        self._last: int = self._end
+        self._pages = topicsOf(journal, feedRange)
+
+    def look(self) -> bool:
+        """Look at some topics; True when the start is known.
+
+        :raises NoLongerKept: records that old were deleted.
+        """
+        page = next(self._pages, None)
+        if page is None:
+            self.feedRange.start = self._offset()
+            return True
+        # Records since the search began follow in any case.
+        old = [bounds.last for _, bounds in page if bounds.last < self._end]
+        self._first = min([self._first, *(bounds.first for _, bounds in page)])
+        if old:
+            self._last = max(old) if self._last == self._end else max(self._last, *old)
+        return False
+
+    def steps(self, feed: Feed) -> Iterator[None]:
+        """Look through the remaining topics in slices, and start the range or end it with an error."""
+        feedRange = self.feedRange
+        try:
+            while feed.ranges.get(feedRange.name) is feedRange and not self.look():
+                yield
+        except NoLongerKept as error:
+            feed.failRange(feedRange, error)
+        else:
+            if feedRange.start is not None:
+                feed.place(feedRange, feedRange.start)
+
+    def _offset(self) -> int:
+        start, end = self._start, self._end
+        if start.kind != "offset":
+            return self._first if start.kind == "first" else self._last
+        if start.number < self._first < end:
+            raise NoLongerKept(self._first)
+        return min(start.number, end)
+
+
+def _none(name: str) -> bool:
+    return False

@@ -33,11 +33,14 @@ class ClientSubscriptions:
         :raises InvalidTopic: the name is empty or longer than 1,024 bytes.
         :raises NotPermitted: the client may not subscribe to it, or to none of the topics that the pattern matches.
         :raises SubscriptionFailed: the client has the maximum number of subscriptions.
+        :raises NoCapacity: the topic does not exist, and the client's principal may make no more topics.
         """
         checkName(name)
         permitListening(client, name, literal)
         if len(client.subscriptions) >= self.most and name not in client.subscriptions:
             raise SubscriptionFailed(f"more than {self.most} subscriptions")
+        if client.rights.limits.topics is not None and (literal or not isPattern(name)):
+            self._topics.make(name, client.principal, client.rights.limits.topics)
 
     def subscribe(self, client: ConnectedClient, subscriber: ISubscriber, name: str, literal: bool = False) -> None:
         """Subscribe a client to a name or, unless ``literal``, to a pattern; idempotent. Errors as :meth:`check`."""
@@ -52,13 +55,13 @@ class ClientSubscriptions:
         Asking for the same name again restarts it. The errors are of :meth:`check` and :meth:`Replays.check`.
         """
         self.check(client, name, False)
-        feedRange = self._replays.check(client, name, start)
+        search = self._replays.check(client, name, start)
         feed = self._replays.permanent(client, outlet)
         held = client.subscriptions.get(name)
         if held is None or held.subscriber is not feed:
             self.unsubscribe(client, name)
             self._add(client, feed, name, False)
-        self._replays.follow(feed, feedRange, start)
+        self._replays.follow(feed, search, start)
 
     def _add(self, client: ConnectedClient, subscriber: ISubscriber, name: str, literal: bool) -> None:
         if literal or not isPattern(name):

@@ -8,14 +8,20 @@ most of it the call of ``deliver`` (``benchmarks/``, scene "1000 mixed topics").
 
 from collections import deque
 from collections.abc import Callable, Container, Iterator
+from itertools import islice
 from typing import Any
 
 from fleximq.broker.topics.names import checkName
 from fleximq.broker.topics.wildcard_tree import Wildcards
+from fleximq.errors import NoCapacity
 from fleximq.interfaces import IForm, IGuard, ISubscriber, ISubscriberProxy
+from fleximq.values.sorted_names import SortedNames
 
 DeliverCalls = tuple[Callable[[Any, int], None], ...]
 Route = tuple[IForm, DeliverCalls]
+
+#: How many topics of a principal are searched for one that can give way.
+_OLDEST = 100
 
 #: The broker's own topics; clients cannot publish there.
 SYSTEM = "$sys/"
@@ -32,13 +38,14 @@ class Topic:
     with equal subscribers share one tuple, so the session can deliver neighbouring runs together.
 
     ``alwaysDurable``: the journal stores all messages; ``durableQueues`` are the members that are durable queues, which
-    require it for QoS1. ``pendingRuns`` are the runs awaiting the journal, in order; ``last`` is the journal's number
-    of the last of them, ``pendingCount`` and ``pendingBytes`` measure the QoS1 messages among them.
+    require it for QoS1. ``maker``: the principal that made it, if its topics are counted. ``pendingRuns`` are the runs
+    awaiting the journal, in order; ``last`` is the journal's number of the last of them, ``pendingCount`` and
+    ``pendingBytes`` measure the QoS1 messages among them.
     """
 
     __slots__ = (
-        "alwaysDurable", "deliverCalls", "durableQueues", "gone", "guards", "last", "members", "name", "needsSlowPath",
-        "onlyForm", "pendingBytes", "pendingCount", "pendingRuns", "published", "queues", "routes",
+        "alwaysDurable", "deliverCalls", "durableQueues", "gone", "guards", "last", "maker", "members", "name",
+        "needsSlowPath", "onlyForm", "pendingBytes", "pendingCount", "pendingRuns", "published", "queues", "routes",
     )  # fmt: skip
 
     def __init__(self, name: str, alwaysDurable: bool = False) -> None:
@@ -47,6 +54,7 @@ class Topic:
         self.durableQueues: set[ISubscriber] = set()
         self.pendingRuns: deque[Any] = deque()
         self.last = 0
+        self.maker: tuple[str | None, ...] = ()
         self.pendingCount = 0
         self.pendingBytes = 0
         self.routes: tuple[Route, ...] | None = None
@@ -111,6 +119,8 @@ class TopicTable:
         durable: Callable[[str], bool] = lambda name: False,
     ) -> None:
         self._topics: dict[str, Topic] = {}
+        #: All names in order, for listings.
+        self.names = SortedNames()
         self._idle: dict[str, Topic] = {}
         self._idleLimit = idle
         self._created = created
@@ -120,6 +130,7 @@ class TopicTable:
         self._warm: dict[Topic, None] = {}
         self._same: dict[DeliverCalls, DeliverCalls] = {}
         self._channels: list[str] | None = None
+        self._made: dict[str | None, dict[str, Topic]] = {}
         self.publishedBefore = 0
         self.proxies: dict[ISubscriber, tuple[ISubscriberProxy, ...]] = {}
         self._bounds: dict[ISubscriber, _Bound] = {}
@@ -142,24 +153,50 @@ class TopicTable:
         topic = self._topics.get(name)
         return topic if topic is not None else self._create(name)
 
+    def make(self, name: str, maker: str | None, most: int | None) -> Topic:
+        """As :meth:`get`, for a principal that may have made at most so many of the topics in the table.
+
+        The first of its older topics without subscribers gives way, among the :data:`_OLDEST` oldest ones.
+
+        :raises NoCapacity: there is none.
+        """
+        topic = self._topics.get(name)
+        if topic is not None or most is None:
+            return topic or self._create(name)
+        mine = self._made.setdefault(maker, {})
+        if len(mine) >= most:
+            idle = next((each for each in islice(mine.values(), _OLDEST) if each.name in self._idle), None)
+            if idle is None:
+                raise NoCapacity(f"{maker or 'anonymous'} has made {most} topics, as many as its limits permit")
+            self._forget(idle)
+        topic = self._create(name)
+        topic.maker, self._made.setdefault(maker, {})[name] = (maker,), topic
+        return topic
+
     def _create(self, name: str) -> Topic:
         checkName(name)
         alwaysDurable = not name.startswith(SYSTEM) and self._durable(name)
         topic = self._topics[name] = Topic(name, alwaysDurable)
+        self.names.add(name)
         self._created(topic)
         self._idles(topic)
         return topic
 
     def _idles(self, topic: Topic) -> None:
-        """Record that a topic has no subscriber; if there are too many of them, forget the oldest.
-
-        Publishers that still use it take the slow path, which looks its name up again.
-        """
+        """Record that a topic has no subscriber; if there are too many of them, forget the oldest."""
         self._idle[topic.name] = topic
         if len(self._idle) <= self._idleLimit:
             return
-        topic = next(iter(self._idle.values()))
+        self._forget(next(iter(self._idle.values())))
+
+    def _forget(self, topic: Topic) -> None:
+        """Remove a topic without subscribers; publishers that still use it look its name up again."""
+        for maker in topic.maker:
+            del self._made[maker][topic.name]
+            if not self._made[maker]:
+                del self._made[maker]
         del self._topics[topic.name], self._idle[topic.name]
+        self.names.remove(topic.name)
         self.publishedBefore += topic.published
         self._warm.pop(topic, None)
         topic.dropRoutes()

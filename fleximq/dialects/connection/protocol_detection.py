@@ -30,6 +30,8 @@ LONGEST_WORD = 16
 LONGEST_CLAIM = 16
 
 _WORD = re.compile(rb"[A-Z]*")
+#: The first byte of a TLS handshake.
+_TLS = b"\x16"
 _ENDS = frozenset(b": \r\n")
 
 
@@ -48,7 +50,8 @@ def decide(first: bytes, allowed: frozenset[str], claims: Mapping[bytes, str] = 
     """Return which of the allowed dialects a connection with these first bytes speaks.
 
     The result does not depend on how the bytes were cut: for a prefix it is either the same or undecided. If a single
-    stream dialect is allowed, it receives everything except HTTP, so that it answers errors itself.
+    stream dialect is allowed, it receives everything except HTTP and TLS, so that it answers errors itself: a web page
+    can make a browser send either, with lines of the page's choice in it.
 
     :param allowed: names of dialects, and ``"http"`` if HTTP is served.
     :param claims: beginnings of further dialects, none a prefix of another; see :func:`mayBeClaimed`.
@@ -58,12 +61,13 @@ def decide(first: bytes, allowed: frozenset[str], claims: Mapping[bytes, str] = 
         decision = _claimed(first, claims)
     streams = allowed - {Decision.HTTP}
     if decision == Decision.UNDECIDED:
-        if len(streams) == 1 and first and not _mayBecomeHttp(first, allowed):
+        if len(streams) == 1 and first and not any(method.startswith(first) for method in HTTP_METHODS):
             return next(iter(streams))
         return decision
     if decision in allowed:
         return decision
-    return next(iter(streams)) if len(streams) == 1 else Decision.NONE
+    foreign = decision == Decision.HTTP or first[:1] == _TLS
+    return next(iter(streams)) if len(streams) == 1 and not foreign else Decision.NONE
 
 
 def mayBeClaimed(beginning: bytes) -> bool:
@@ -95,10 +99,6 @@ def _recognised(first: bytes) -> str:
         return Decision.NONE
     isHttp = word in HTTP_METHODS and first[len(word)] == ord(" ")
     return Decision.HTTP if isHttp else Decision.MINIMQ
-
-
-def _mayBecomeHttp(first: bytes, allowed: frozenset[str]) -> bool:
-    return Decision.HTTP in allowed and any(method.startswith(first) for method in HTTP_METHODS)
 
 
 class SniffingProtocol(Handover):

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import msgpack
 from twisted.internet.interfaces import IAddress
 
 from fleximq.broker.envelope import BROKER_ID, Envelope
@@ -33,7 +32,6 @@ from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.replay_outlet import ReplayOutlet
 from fleximq.dialects.session import ConnectionState
 from fleximq.errors import (
-    BadRequest,
     BrokerError,
     ClientNotFound,
     InvalidTopic,
@@ -45,8 +43,8 @@ from fleximq.errors import (
 )
 from fleximq.status import Status
 from fleximq.values.records import StoredBatch
-from fleximq.wire.fleximq_frame import MessageType, hasZeroReserved, payloadOf
-from fleximq.wire.fleximq_header import Header
+from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, hasZeroReserved, payloadOf
+from fleximq.wire.fleximq_header import Header, peek
 
 #: Maximum number of unanswered requests to the broker itself, since some answers are large.
 QUESTIONS = 64
@@ -74,15 +72,9 @@ class FlexiMessages(FlexiReplies):
             self._rememberDirect(header, envelope, frame)
 
     def _answer(self, header: Header, path: str, payload: bytes) -> None:
-        maximum = self.broker.argumentBytes(self._me, path)  # called first: it raises an error for an unknown path
-        if maximum and len(payload) > maximum:
-            raise BadRequest(f"a request to the broker has at most {maximum} bytes of payload")
+        arguments = self.broker.readArguments(self._me, path, payload)
         if self._requests >= QUESTIONS:
             raise TooManyRequests(f"more than {QUESTIONS} requests to the broker are not answered yet")
-        try:
-            arguments = msgpack.unpackb(payload, strict_map_key=False, timestamp=1) if payload else None
-        except (ValueError, TypeError, OverflowError, RecursionError):
-            raise BadRequest("the payload is not MessagePack") from None
         self._requests += 1
         try:
             self.broker.ask(self._me, path, arguments, partial(self._answered, path, header.id))
@@ -157,8 +149,9 @@ class FlexiMessages(FlexiReplies):
         except NotRecorded as error:
             self._committed(parsed.topic.name, error.reason, error.refused, inOrder=True)
         except NotKept as error:
+            fields = peek(envelope[FIXED_BYTES:])
             for _ in error.refused:
-                self._refused(error, envelope, parsed.topic.name)
+                self._refused(error, MessageType.PUB, fields, parsed.topic.name)
 
     def message_SUB(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Subscribe to a topic or pattern, from now on or from an offset in the journal."""

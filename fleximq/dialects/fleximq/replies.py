@@ -1,7 +1,7 @@
 """Messages from the broker to a FlexiMQ client: answers, errors and notifications, in the client's layout."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgpack
@@ -17,8 +17,8 @@ from fleximq.dialects.session import ConnectionState, StreamSession
 from fleximq.errors import BrokerError, NoLongerKept, NotRecorded
 from fleximq.interfaces import IForm, IPeer, ISubscriber
 from fleximq.status import Status
-from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, encodeFrameHead, encodeMessage, words
-from fleximq.wire.fleximq_header import Header, RoutingEntry, peek, peekId, peekPath, reportsError
+from fleximq.wire.fleximq_frame import MessageType, encodeFrameHead, encodeMessage, words
+from fleximq.wire.fleximq_header import Header, RoutingEntry, peekId, peekPath, reportsError
 from fleximq.wire.fleximq_layout_b import toLayoutB
 from fleximq.wire.large_value import packLarge
 
@@ -113,10 +113,8 @@ class FlexiReplies(StreamSession):
             fields = {"status": int(Status.CLIENT_NOT_FOUND), "routing": self._routing(entry.asSent())}
             self._send(MessageType.NOTIF, fields, words(f"there is no client {entry.client_id}"))
 
-    def _refused(self, error: BrokerError, envelope: bytes, topic: str = "") -> None:
-        """Answer an error for the message with this envelope, unless it reports one itself."""
-        fields = peek(envelope[FIXED_BYTES:])
-        kind = envelope[1] if envelope else None
+    def _refused(self, error: BrokerError, kind: int | None, fields: Mapping[Any, Any], topic: str = "") -> None:
+        """Answer an error for a message with this type and header, unless it reports one itself."""
         if kind in (MessageType.REP, MessageType.NOTIF) and reportsError(fields):
             self.failed(error, silently=True)
             return

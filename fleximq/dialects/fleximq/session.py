@@ -47,7 +47,7 @@ from fleximq.wire.fleximq_frame import (
     readPrefix,
     withZeroReserved,
 )
-from fleximq.wire.fleximq_header import Header, readHeader
+from fleximq.wire.fleximq_header import Header, checkHeader, openHeader, peek
 from fleximq.wire.fleximq_layout_b import Layout, LayoutBScanner, LayoutDetector, asSpans
 from fleximq.wire.fleximq_scanner import FlexiScanner, FrameTooLarge, Span, singleFrames
 
@@ -130,7 +130,7 @@ class FlexiSession(FlexiMessages):
                 _handOver(source, begin, until, deliverCalls, total)
                 total = 0
             self._detectLayout()
-            self._refused(error, error.envelope)
+            self._refused(error, error.envelope[1] if error.envelope else None, peek(error.envelope[FIXED_BYTES:]))
         finally:
             self.traffic.messagesIn += messages + total
             if total:
@@ -152,10 +152,10 @@ class FlexiSession(FlexiMessages):
         return True
 
     def _overRate(self, envelope: bytes, count: int) -> None:
-        if not self._strict and isArrayHeader(envelope):
-            envelope = withMapHeader(envelope)
+        positional = not self._strict and isArrayHeader(envelope)
+        fields = withMapHeader(envelope)[1] if positional else peek(envelope[FIXED_BYTES:])
         for _ in range(count):
-            self._refused(overRate(), envelope)
+            self._refused(overRate(), envelope[1], fields)
 
     def resume(self) -> None:
         """Continue after the JOIN."""
@@ -171,14 +171,18 @@ class FlexiSession(FlexiMessages):
         head = len(envelope)
         positional = not self._strict and isArrayHeader(envelope)
         if positional:
-            envelope = withMapHeader(envelope)
+            envelope, fields, unreadable = withMapHeader(envelope)
+        else:
+            fields, unreadable = openHeader(envelope[FIXED_BYTES:])
+        if self.state is ConnectionState.WAITING:
+            self._omitsOk = positional
         done = 0
         for frame in (frames,) if count == 1 else singleFrames(frames, head):
             done += len(frame)
             try:
-                self._message(envelope, envelope + frame[head:] if positional else frame, positional)
+                self._message(envelope, envelope + frame[head:] if positional else frame, fields, unreadable)
             except BrokerError as error:
-                self._refused(error, envelope)
+                self._refused(error, envelope[1], fields)
             if self.state is not ConnectionState.OPEN:
                 rest = frames[done:]
                 return asSpans(iter([(asRead, rest, len(singleFrames(rest, head)))] if rest else ()))
@@ -195,11 +199,10 @@ class FlexiSession(FlexiMessages):
         if scanner.settled is not None:
             self._scanner = scanner.settled
 
-    def _message(self, envelope: bytes, frame: bytes, positional: bool) -> None:
+    def _message(self, envelope: bytes, frame: bytes, fields: Mapping[Any, Any], unreadable: BadRequest | None) -> None:
         beginning = readPrefix(envelope)
         if self.state is ConnectionState.WAITING:
-            self._omitsOk = positional
-            self._join(beginning.type, beginning.client_id, envelope)
+            self._join(beginning.type, beginning.client_id, fields, unreadable)
             return
         if beginning.type == MessageType.JOIN:
             raise Conflict("this connection has joined already")
@@ -208,11 +211,13 @@ class FlexiSession(FlexiMessages):
             raise NotImplementedByBroker(f"message type {beginning.type} is not known")
         if beginning.client_id != self.id:
             raise Forbidden(f"the client id is {beginning.client_id}, but this connection has {self.id}")
-        header = readHeader(MessageType(beginning.type), envelope[FIXED_BYTES:])
+        if unreadable is not None:
+            raise unreadable
+        header = checkHeader(MessageType(beginning.type), fields)
         act: Callable[[Header, bytes, bytes], None] = getattr(self, name)
         act(header, envelope, frame if hasZeroReserved(envelope) else withZeroReserved(frame))
 
-    def _join(self, kind: int, client_id: int, envelope: bytes) -> None:
+    def _join(self, kind: int, client_id: int, fields: Mapping[Any, Any], unreadable: BadRequest | None) -> None:
         refusal = self.refusal()
         if kind != MessageType.JOIN:
             raise Unauthorized("the first message must be a JOIN")
@@ -220,17 +225,20 @@ class FlexiSession(FlexiMessages):
             raise JoinRejected(refusal)
         if client_id != 0:
             raise BadRequest("the client id of a JOIN must be 0")
-        header = readHeader(MessageType.JOIN, envelope[FIXED_BYTES:])
+        if unreadable is not None:
+            raise unreadable
+        header = checkHeader(MessageType.JOIN, fields)
         auth = header.fields.get("auth", {})
         if auth.get("type") == "public_key" and "signature" not in auth:
             self._sendChallenge(header)
             return
         credentials = credentialsIn(header.fields, self._challenge)
-        joined = partial(self._joined, header)
+        # No more than this of the header is held while the credentials are checked.
+        joined = partial(self._joined, header.id, "client_name" in fields)
         if credentials is None and self.admitted is not None:
             joined(self.admission.renewed(self.admitted))
         else:
-            refused = partial(self._refused, envelope=envelope)
+            refused = partial(self.failed, id=header.id)
             self.admit(credentials or self.certificate(), joined, refused)
 
     def _sendChallenge(self, header: Header) -> None:
@@ -241,12 +249,12 @@ class FlexiSession(FlexiMessages):
         payload = msgpack.packb({"error": "sign the challenge in another JOIN", "challenge": self._challenge})
         self._send(MessageType.REP, {"status": int(Status.UNAUTHORIZED)} | correlation(header.id), payload, sender=0)
 
-    def _joined(self, header: Header, admitted: Admitted) -> None:
+    def _joined(self, id: str | None, named: bool, admitted: Admitted) -> None:
         self._me = self.letIn(admitted, peer=self)
         self.id = self._me.id
-        self._named = "client_name" in header.fields
+        self._named = named
         status = {} if self._omitsOk else {"status": int(Status.OK)}
-        self._send(MessageType.REP, status | correlation(header.id), sender=self.id)
+        self._send(MessageType.REP, status | correlation(id), sender=self.id)
         self.keepAlive(self._ping)
 
     def left(self) -> None:

@@ -1,7 +1,7 @@
-"""The ``Origin`` rule: which web pages may open a WebSocket (docs/dialects.rst, "Identity").
+"""The rules about ``Origin`` and ``Host``: which web pages may use a broker (docs/guides/security.rst, "Web pages").
 
-Browsers send a page's origin with every WebSocket request. The rule prevents a foreign web page from using a broker on
-its reader's own machine.
+Browsers send a page's origin with each WebSocket request and each POST, and often add credentials by themselves. The
+rules prevent a foreign web page from using a broker through its reader's browser.
 """
 
 import ipaddress
@@ -15,36 +15,61 @@ _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 @dataclass(slots=True)
 class Origins:
-    """The admitted origins; both fields may change.
+    """The admitted origins; all fields may change.
 
-    Always admitted: no origin at all (no browser), ``null`` and ``file:`` (a local file), pages of this machine, and
-    the listener's own origin. ``added`` holds further ones as ``scheme://host[:port]``, or ``*`` for all.
+    Always admitted: no origin at all (no browser), and the listener's own origin. ``added`` holds further ones as
+    ``scheme://host[:port]``, ``null``, or ``*`` for all.
 
-    ``namesTrusted``: whether the listener's own origin may be a host name. A broker that serves only this machine
-    accepts addresses only: a foreign name in the Host header is a sign of DNS rebinding.
+    ``namesTrusted``: whether a request may name the broker by any host name. A broker that serves only this machine
+    accepts addresses and names of this machine: a foreign name in the Host header is a sign of DNS rebinding.
+
+    ``strict``: credentials are checked, and browsers may add them for any page. Otherwise ``null``, ``file:`` and pages
+    of this machine may open WebSockets too.
     """
 
     added: frozenset[str] = frozenset()
     namesTrusted: bool = False
+    strict: bool = False
 
-    def admit(self, origin: str | None, host: str | None) -> bool:
+    def admit(
+        self, origin: str | None, host: str | None, secure: bool = False, changing: bool = False, site: str = "none"
+    ) -> bool:
         """Return whether a page of this origin may connect to the listener addressed as ``host``.
 
         Both are header values, None without the header.
-        """
-        if origin is None or origin == "null" or "*" in self.added:
-            return True
-        page = _place(origin)
-        if page is None:
-            return False
-        scheme, name, _ = page
-        if scheme == "file" or _isLoopback(name):
-            return True
-        return self._isOwn(page, host) or page in {_place(each) for each in self.added}
 
-    def _isOwn(self, page: tuple[str, str, int | None], host: str | None) -> bool:
+        :param secure: the request was sent inside TLS, so that a page without TLS has another origin.
+        :param changing: the request may change something and is no WebSocket: the strict rule applies, without ``*``.
+        :param site: ``Sec-Fetch-Site`` of a changing request.
+        """
+        page = None if origin is None else _place(origin)
+        if origin in self.added or (page is not None and page in map(_place, self.added)):
+            return True
+        if changing:
+            if site not in ("same-origin", "none"):
+                return False
+        elif "*" in self.added or (not self.strict and (origin == "null" or _isOnThisMachine(page))):
+            return True
+        return origin is None or (page is not None and self._isOwn(page, host, secure))
+
+    def admitHost(self, host: str | None) -> bool:
+        """Return whether a request may name the broker so; None without the header, which all browsers send."""
+        if host is None or self.namesTrusted:
+            return True
+        place = _place(f"http://{host}")
+        if place is None:
+            return False
+        name = place[1]
+        return isAddress(name) or isOwnName(name) or name in {each[1] for each in map(_place, self.added) if each}
+
+    def _isOwn(self, page: tuple[str, str, int | None], host: str | None, secure: bool) -> bool:
         scheme, name, _ = page
-        return (self.namesTrusted or isAddress(name)) and host is not None and _place(f"{scheme}://{host}") == page
+        return (
+            scheme in (("https",) if secure else ("http", "https"))
+            and host is not None
+            and self.admitHost(host)
+            and _place(f"{scheme}://{host}") == page
+        )
 
 
 def _place(url: str) -> tuple[str, str, int | None] | None:
@@ -62,5 +87,8 @@ def _place(url: str) -> tuple[str, str, int | None] | None:
     return parts.scheme, name, port or _PORTS.get(parts.scheme)
 
 
-def _isLoopback(name: str) -> bool:
-    return isOwnName(name) or (isAddress(name) and ipaddress.ip_address(name).is_loopback)
+def _isOnThisMachine(page: tuple[str, str, int | None] | None) -> bool:
+    if page is None:
+        return False
+    scheme, name, _ = page
+    return scheme == "file" or isOwnName(name) or (isAddress(name) and ipaddress.ip_address(name).is_loopback)

@@ -9,7 +9,6 @@ import base64
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 from urllib.parse import unquote_plus
 
 from twisted.cred.credentials import ICredentials
@@ -19,6 +18,8 @@ from fleximq.security.credentials import ApiKey, Password, Token
 
 #: Maximum size of a head, including its empty line.
 HEAD_BYTES = 16 * 1024
+#: Maximum number of header fields.
+FIELDS = 100
 #: Maximum size of a body: no page accepts more.
 BODY_BYTES = 64 * 1024
 
@@ -54,7 +55,8 @@ class RequestHead:
     def parse(cls, raw: bytes) -> "RequestHead":
         """Parse a complete head, without its empty line.
 
-        :raises HttpError: 400 if it is malformed, 505 for another HTTP version, 413 for a body that is too large.
+        :raises HttpError: 400 if it is malformed, 505 for another HTTP version, 431 for more than
+            :data:`FIELDS` fields, 413 for a body that is too large.
         """
         first, *lines = raw.decode("latin-1").split("\r\n")
         line = _REQUEST_LINE.fullmatch(first)
@@ -62,6 +64,8 @@ class RequestHead:
             raise HttpError(400, "the request line is malformed")
         if line[3] != "1":
             raise HttpError(505, "only HTTP/1.0 and HTTP/1.1 are spoken here")
+        if len(lines) > FIELDS:
+            raise HttpError(431, f"the head of a request may have {FIELDS} fields")
         fields: dict[str, tuple[str, ...]] = {}
         for each in lines:
             found = _FIELD.fullmatch(each)
@@ -136,25 +140,15 @@ class UnreadableCredentials:
     """Credentials that no checker accepts: malformed, of an unknown kind, or more than one."""
 
 
-class ShownCredentials(NamedTuple):
-    """The credentials in a request.
-
-    ``knownToPage``: the web page itself knew them; browsers add those of ``Authorization`` for any page.
-    """
-
-    credentials: ICredentials | None
-    knownToPage: bool = False
-
-
-def credentialsIn(head: RequestHead) -> ShownCredentials:
+def credentialsIn(head: RequestHead) -> ICredentials | None:
     """Return the credentials in a request, if any."""
     authorizations = head.fields.get("authorization", ())
     parameters = [each for each in map(_parameter, _queryOf(head.target)) if each is not None]
     if len(authorizations) + len(parameters) > 1:
-        return ShownCredentials(UnreadableCredentials())
+        return UnreadableCredentials()
     if parameters:
-        return ShownCredentials(parameters[0], knownToPage=True)
-    return ShownCredentials(_authorization(authorizations[0]) if authorizations else None)
+        return parameters[0]
+    return _authorization(authorizations[0]) if authorizations else None
 
 
 def withoutCredentials(raw: bytes) -> bytes:

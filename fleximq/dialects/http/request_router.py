@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
+from twisted.cred.credentials import ICredentials
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IAddress, IProtocolFactory, IReactorTime
+from twisted.internet.interfaces import IAddress, IProtocolFactory, IReactorTime, ISSLTransport
 from twisted.internet.protocol import connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -23,7 +24,6 @@ from fleximq.dialects.http.request_head import (
     HEAD_BYTES,
     HttpError,
     RequestHead,
-    ShownCredentials,
     credentialsIn,
     webSocketDialect,
     withoutCredentials,
@@ -95,7 +95,8 @@ class RequestRouter(Handover):
         try:
             head = RequestHead.parse(raw)
             self._method = head.method
-            request = UpgradeRequest(head, credentialsIn(head), self._peer())
+            secure = ISSLTransport.providedBy(self.transport) or "https" in head.listed("x-forwarded-proto")
+            request = UpgradeRequest(head, credentialsIn(head), self._peer(), secure)
             inner = self.factory.factoryOf(request).buildProtocol(self._address)
         except HttpError as error:
             self._refuse(error)
@@ -103,14 +104,14 @@ class RequestRouter(Handover):
         self._received[: len(raw)] = withoutCredentials(raw)
         if hasattr(inner, "admission"):
             inner.admission = self.factory.admissionOf(request)
-        if request.shown.credentials is None and getattr(inner, "joinsLater", False):
+        if request.credentials is None and getattr(inner, "joinsLater", False):
             self._enter(inner, None)
         else:
             self._ask(request, inner)
 
     def _ask(self, request: "UpgradeRequest", inner: Any) -> None:
         transport: Any = self.transport
-        credentials = request.shown.credentials or certificateOf(transport)
+        credentials = request.credentials or certificateOf(transport)
         outcome: list[Admitted | Failure] = []
         check = self.factory.admissionOf(request).admit(credentials, request.peer)
         check.addBoth(outcome.append)
@@ -184,11 +185,12 @@ class RequestRouter(Handover):
 
 
 class UpgradeRequest(NamedTuple):
-    """A request, its credentials, and the address of the peer."""
+    """A request, its credentials, the address of the peer, and whether it was sent inside TLS."""
 
     head: RequestHead
-    shown: ShownCredentials
+    credentials: ICredentials | None
     peer: Any
+    secure: bool
 
 
 class RequestRouterFactory(HandoverFactory):
@@ -244,16 +246,15 @@ class RequestRouterFactory(HandoverFactory):
     def factoryOf(self, request: "UpgradeRequest") -> Any:
         """Return the factory that serves this request.
 
-        :raises HttpError: 403 for a peer or an origin without access, 403 or 404 for a dialect not served here.
+        :raises HttpError: 403 for a peer, page or ``Host`` without access, 403 or 404 for a dialect not served here.
         """
         head = request.head
         refusal = self.admissionOf(request).refusal(request.peer)
         if refusal is not None:
             raise HttpError(403, refusal)
+        self._checkPage(request)
         if not head.isUpgrade:
             return self._site
-        if not request.shown.knownToPage:
-            self._checkOrigin(head)
         if self._path not in ("", head.path):
             raise HttpError(404, "there are no WebSockets on this path")
         return self._webSockets[webSocketDialect(head, frozenset(self._webSockets))]
@@ -263,19 +264,25 @@ class RequestRouterFactory(HandoverFactory):
     ) -> Admitted | None:
         """Return the identity of a request; None if it lacks required credentials but the site may answer it.
 
-        :raises HttpError: 401, 403 or 503 if it is refused; 403 for an anonymous WebSocket of a foreign page.
+        :raises HttpError: 401, 403 or 503 if it is refused.
         """
         if isinstance(outcome, Failure):
             if mayLackCredentials and not request.head.isUpgrade and isinstance(outcome.value, Unauthorized):
                 return None
             raise _httpErrorOf(outcome)
-        if request.head.isUpgrade and outcome.principal is None:
-            self._checkOrigin(request.head)
         return outcome
 
-    def _checkOrigin(self, head: RequestHead) -> None:
-        if not self._origins.admit(head.only("origin"), head.only("host")):
-            raise HttpError(403, "pages of this origin are not admitted, see --allowed-origin")
+    def _checkPage(self, request: "UpgradeRequest") -> None:
+        """Refuse a web page that must not use this broker, whatever its credentials."""
+        head = request.head
+        host = head.only("host")
+        changing = head.method not in ("GET", "HEAD")
+        if head.isUpgrade or changing:
+            site = head.only("sec-fetch-site") or "none"
+            if not self._origins.admit(head.only("origin"), host, request.secure, changing, site):
+                raise HttpError(403, "pages of this origin are not admitted, see --allowed-origin")
+        if not head.isUpgrade and not self._origins.admitHost(host):
+            raise HttpError(403, "ask by an address or as localhost: other names are not trusted here")
 
 
 #: The HTTP status of each error class; all others are 500.

@@ -9,9 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 
 from fleximq.journal.files.segment_summary import Segment, StagedBlock, addFrame, countTransaction
+from fleximq.journal.files.topic_counts import Count
 from fleximq.journal.format.control_frames import LostRange
 from fleximq.journal.format.frame import Frame, FrameHeader, FrameKind, readHeader, seal
 from fleximq.values.records import BacklogSize, TopicBounds
+from fleximq.values.sorted_names import SortedNames
+
+#: After a removal, the bounds of so many topics are changed at a time: about 1 ms in which commits wait.
+_BOUNDS_AT_ONCE = 1000
+#: So many removals are remembered for feeds that read slowly.
+_REMOVALS = 200_000
+# Making a NamedTuple through its own constructor costs twice as much.
+_new = tuple.__new__
 
 
 def segmentName(position: int) -> str:
@@ -22,7 +31,8 @@ def segmentName(position: int) -> str:
 class SegmentTable:
     """All segments of a journal, in order; the last one is being written.
 
-    ``end`` is the position after the last commit, ``nextOffset`` the offset of the next record.
+    ``end`` is the position after the last commit, ``nextOffset`` the offset of the next record. The bounds of each
+    topic are changed by each commit and removal, never computed for all topics at once; 1 us for a topic.
     """
 
     def __init__(self, found: Iterable[Segment] = (), nextOffset: int = 1) -> None:
@@ -32,9 +42,13 @@ class SegmentTable:
         self.end = 0
         self.nextOffset = nextOffset
         self._staged: dict[int, StagedBlock] = {}
-        self._sealedBounds: dict[str, TopicBounds] | None = None
-        self._bounds: dict[str, TopicBounds] | None = None
-        self._boundsEnd = 0
+        self._bounds: dict[str, TopicBounds] = {}
+        #: Of each topic in the last segment, its bounds before that segment.
+        self._boundsBefore: dict[str, TopicBounds | None] = {}
+        self._names = SortedNames()
+        #: Topics with their last removed offsets; the number of older entries, and the largest offset of them.
+        self._removed: list[tuple[str, int]] = []
+        self._dropped = self._droppedUntil = 0
         for segment in found:
             self.add(segment)
 
@@ -72,7 +86,8 @@ class SegmentTable:
         self._resolve(segment)
         with self._changing:
             self.all = (*self.all, segment)
-            self._sealedBounds = None
+            self._boundsBefore = {}
+            self._extend(segment.counts)
         self.end = segment.end
         self.nextOffset = max(self.nextOffset, segment.next)
 
@@ -82,15 +97,18 @@ class SegmentTable:
         segment.first = segment.next = self.nextOffset
         with self._changing:
             self.all = (*self.all, segment)
-            self._sealedBounds = None
+            self._boundsBefore = {}
         self.end = position
 
     def committed(self, position: int, frame: Frame) -> None:
         """Add a committed frame at this position, the last one."""
         segment = self.all[-1]
-        addFrame(segment, position, frame, frame.topicCounts, lambda: _written(frame, position))
-        if frame.kind in (FrameKind.STAGED, FrameKind.TRANSACTION):
-            self._follow(segment, frame.kind)
+        with self._changing:
+            addFrame(segment, position, frame, frame.topicCounts, lambda: _written(frame, position))
+            if frame.kind in (FrameKind.STAGED, FrameKind.TRANSACTION):
+                self._follow(segment, frame.kind)
+            elif frame.topicCounts:
+                self._extend(frame.topicCounts)
         self.end = segment.end
         self.nextOffset = max(self.nextOffset, segment.next)
 
@@ -101,15 +119,61 @@ class SegmentTable:
 
     def replace(self, segment: Segment) -> None:
         """Replace a sealed segment by its rewritten form."""
-        with self._changing:
-            self.all = tuple(segment if each.base == segment.base else each for each in self.all)
-            self._sealedBounds = None
+        self._change(segment.base, (segment,))
 
     def remove(self, base: int) -> None:
         """Remove the segment with this base."""
+        self._change(base, ())
+
+    def _change(self, base: int, by: tuple[Segment, ...]) -> None:
+        """Replace a sealed segment; first the bounds, so that readers learn of a loss before it happens."""
+        before = self.all[:-1]
+        after = tuple(new for each in before for new in (by if each.base == base else (each,)))
+        counts = by[0].counts if by else {}
+        old = next(each for each in before if each.base == base).counts
+        changed = [topic for topic, count in old.items() if counts.get(topic) != count]
+        bounds = _together(after, set(changed))
+        removed = [
+            (topic, counts[topic][0] - 1 if topic in counts else old[topic][1])
+            for topic in changed
+            if topic not in counts or counts[topic][0] > old[topic][0]
+        ]
+        for start in range(0, len(changed), _BOUNDS_AT_ONCE):
+            with self._changing:
+                for topic in changed[start : start + _BOUNDS_AT_ONCE]:
+                    self._replaceBounds(topic, bounds.get(topic), self.all[len(before) :])
+                self._removed += removed[start : start + _BOUNDS_AT_ONCE]
+                if len(self._removed) > _REMOVALS:
+                    self._dropped += _REMOVALS // 2
+                    self._droppedUntil = max(self._droppedUntil, *(last for _, last in self._removed[: _REMOVALS // 2]))
+                    del self._removed[: _REMOVALS // 2]
         with self._changing:
-            self.all = tuple(each for each in self.all if each.base != base)
-            self._sealedBounds = None
+            self.all = (*after, *self.all[len(before) :])
+
+    def _replaceBounds(self, topic: str, found: TopicBounds | None, later: Iterable[Segment]) -> None:
+        """Set the bounds of a topic to those in earlier segments, extended by those in later ones."""
+        for segment in later:
+            count = segment.counts.get(topic)
+            if count is not None:
+                if segment is self.all[-1]:
+                    self._boundsBefore[topic] = found
+                found = _extended(found, count)
+        if found is not None:
+            self._bounds[topic] = found
+        elif self._bounds.pop(topic, None) is not None:
+            self._names.remove(topic)
+
+    def _extend(self, topics: Iterable[str]) -> None:
+        """Bring the bounds of these topics up to date, which were added to the last segment."""
+        counts, bounds, before = self.all[-1].counts, self._bounds, self._boundsBefore
+        for topic in topics:
+            if topic not in before:
+                before[topic] = bounds.get(topic)
+                if topic not in bounds:
+                    self._names.add(topic)
+            known = before[topic]
+            # Hot: most topics of a commit are new in the segment, or in no earlier one.
+            bounds[topic] = _new(TopicBounds, counts[topic]) if known is None else _extended(known, counts[topic])
 
     def _resolve(self, segment: Segment) -> None:
         """Apply the staged blocks and transactions of a complete segment, in order."""
@@ -126,20 +190,35 @@ class SegmentTable:
             return
         transaction, base, count = segment.transactions[-1]
         countTransaction(segment, transaction, base, self._staged, count)
+        if not transaction.aborted:
+            for block in (self._staged[each] for each in transaction.staged if each in self._staged):
+                self._extend(block.topicCounts.keys() & segment.counts.keys())
         self.forget(transaction.staged)
 
     # -- searching ---------------------------------------------------------------------------------
 
     def bounds(self) -> Mapping[str, TopicBounds]:
-        """Return the bounds of each topic; the same object until something changes."""
+        """Return the bounds of each topic: always the same mapping, for look-ups; :meth:`topics` lists its keys."""
+        return self._bounds
+
+    def topics(self, limit: int, start: str, before: str) -> list[str]:
+        """See :meth:`fleximq.interfaces.IJournalRead.topics`."""
         with self._changing:
-            if self._sealedBounds is None:
-                self._sealedBounds = _together({}, self.all[:-1])
-                self._bounds = None
-            if self._bounds is None or self._boundsEnd != self.end:
-                self._bounds = _together(self._sealedBounds, self.all[-1:])
-                self._boundsEnd = self.end
-            return self._bounds
+            return self._names.page(limit, start, before)
+
+    @property
+    def removals(self) -> int:
+        """See :class:`fleximq.interfaces.IJournalRead`."""
+        return self._dropped + len(self._removed)
+
+    def removedSince(self, number: int, limit: int) -> tuple[int, list[tuple[str, int]]]:
+        """See :meth:`fleximq.interfaces.IJournalRead.removedSince`."""
+        with self._changing:
+            at = number - self._dropped
+            if at < 0:
+                return self._dropped, [("", self._droppedUntil)]
+            found = self._removed[at : at + limit]
+            return number + len(found), found
 
     def ofOffset(self, offset: int) -> int:
         """Return the index in ``all`` of the segment for this offset; 0 for an earlier offset."""
@@ -156,19 +235,23 @@ def _written(frame: Frame, position: int) -> tuple[FrameHeader, bytes]:
     return readHeader(whole), whole
 
 
-def _together(known: Mapping[str, TopicBounds], segments: Iterable[Segment]) -> dict[str, TopicBounds]:
-    """Return the bounds of each topic, extended by those of later segments."""
-    found = dict(known)
+def _together(segments: Iterable[Segment], topics: set[str]) -> dict[str, TopicBounds]:
+    """Return the bounds of these topics in all of these segments."""
+    found: dict[str, TopicBounds] = {}
     for segment in segments:
-        for topic, (first, last, firstTime, lastTime, count, size) in tuple(segment.counts.items()):
-            before = found.get(topic)
-            if before is None:
-                found[topic] = TopicBounds(first, last, firstTime, lastTime, count, size)
-            else:
-                found[topic] = TopicBounds(
-                    before.first, last, before.firstTime, lastTime, before.count + count, before.bytes + size
-                )
+        for topic in topics & segment.counts.keys():
+            found[topic] = _extended(found.get(topic), segment.counts[topic])
     return found
+
+
+def _extended(before: TopicBounds | None, count: Count) -> TopicBounds:
+    """Return bounds extended by the count of a later segment."""
+    first, last, firstTime, lastTime, number, size = count
+    if before is not None:
+        first, _, firstTime, _, more, bytes = before
+        number += more
+        size += bytes
+    return _new(TopicBounds, (first, last, firstTime, lastTime, number, size))
 
 
 class BacklogTotals:

@@ -1,15 +1,52 @@
-"""The size of the journal, its limit, and the reaction to a full journal."""
+"""The size of the journal and the number of its topics, their limits, and the reaction to a full journal."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 
 from fleximq.errors import NotKept
 from fleximq.journal.files.segment_table import SegmentTable
 from fleximq.journal.retention.cleaner_thread import CleanerThread
 from fleximq.journal.retention.segment_removal import FreedSpace
 from fleximq.journal.writing.commit import Commit
+from fleximq.limits import DEAD
 
 #: The interval between attempts to free space in a full journal, in microseconds.
 RETRY_INTERVAL = 10_000_000
+
+
+class TopicLimit:
+    """Limits the topics of the journal; a restart, and dead letters, may add more.
+
+    ``known`` are the topics with committed records, ``pending`` those whose first records await their commit.
+    """
+
+    def __init__(self, most: int, known: Collection[str]) -> None:
+        self._most = most
+        self.known = known
+        self.pending: set[str] = set()
+
+    def check(self, topics: Iterable[str], count: int) -> set[str]:
+        """Return the new topics among these, to be added when their records are appended.
+
+        :raises NotKept: they are too many; ``count`` are the refused messages.
+        """
+        new = {each for each in topics if each not in self.known and each not in self.pending}
+        most = self._most
+        if new and most and len(self.known) + len(self.pending) + len(new) > most:
+            if not all(each.startswith(DEAD) for each in new):
+                raise NotKept(f"the journal may have at most {most} topics", range(count))
+        return new
+
+    def add(self, new: set[str]) -> None:
+        """Count topics whose first records await their commit."""
+        self.pending |= new
+
+    def settled(self) -> None:
+        """Count the topics of a commit as known."""
+        self.pending.difference_update([each for each in self.pending if each in self.known])
+
+    def failed(self) -> None:
+        """Forget the topics of commits that failed."""
+        self.pending.clear()
 
 
 class Capacity:

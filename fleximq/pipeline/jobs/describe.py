@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fleximq.pipeline.command.job import Job, addSource, lowered, option, sourceOptions
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import PipelineError
-from fleximq.values.printable import jsonLine
+from fleximq.values.printable import jsonLine, printable
 
 if TYPE_CHECKING:
     from fleximq.pipeline.files.selection import Selection
@@ -170,7 +170,7 @@ def _section(run: JobRun, title: str, names: Sequence[str], rows: Sequence[Facts
     from fleximq.pipeline.query.query_output import aligned
 
     run.out.write(f"{title}\n\n")
-    cells = [["" if row.get(name) is None else str(row[name]) for name in names] for row in rows]
+    cells = [["" if row.get(name) is None else printable(str(row[name])) for name in names] for row in rows]
     isNumber = [all(isinstance(row.get(name), int | float | None) for row in rows) for name in names]
     if rows:
         aligned(names, cells, isNumber, run.out)

@@ -6,7 +6,7 @@ clears none.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from fleximq.config.rate_options import Rate
@@ -35,6 +35,22 @@ class RateRules(NamedTuple):
     def on(self) -> bool:
         """Whether any rate is limited."""
         return any((*self.client, *self.principal))
+
+    def replaced(self, own: Mapping[str, Rate | None]) -> "RateRules":
+        """Return these rules with a principal's own rates."""
+        client, principal = (
+            Allowance(*map(own.get, names, allowance))
+            for names, allowance in ((_CLIENT, self.client), (_PRINCIPAL, self.principal))
+        )
+        return RateRules(client, principal, self.refuses)
+
+
+#: The options that limit a client, and all clients of a principal, in the order of an allowance.
+_CLIENT = ("max-message-rate", "max-byte-rate", "max-subscribe-rate")
+_PRINCIPAL = ("principal-message-rate", "principal-byte-rate", "principal-subscribe-rate")
+
+#: Returns the rates of one principal's own, by option; they replace those of the rules.
+OwnRates = Callable[[], Mapping[str, Rate | None]]
 
 
 class _Purse:
@@ -138,31 +154,34 @@ class Rates:
     def __init__(self, rules: RateRules | None = None, seconds: Callable[[], float] = lambda: 0.0) -> None:
         self.rules = rules or RateRules()
         self._seconds = seconds
-        self._meters: dict[Meter, tuple[_Purse, str | None]] = {}
+        self._meters: dict[Meter, tuple[_Purse, str | None, OwnRates]] = {}
         self._principals: dict[str, _Purse] = {}
         self._gone: dict[str, None] = {}
 
-    def meter(self, principal: str | None) -> Meter | None:
+    def meter(self, principal: str | None, ownRates: OwnRates = dict) -> Meter | None:
         """Return the meter of an admitted client; None if no rate is limited."""
-        if not self.rules.on:
+        rules = self.rules.replaced(ownRates())
+        if not rules.on:
             return None
-        own = _Purse(self.rules.client, self._seconds())
+        own = _Purse(rules.client, self._seconds())
         purses = [own]
-        shared = None if principal is None else self._sharedBy(principal)
+        shared = None if principal is None else self._sharedBy(principal, rules.principal)
         if shared is not None:
             purses.append(shared)
         meter = Meter(purses, self.rules.refuses, self._seconds, self._closed)
-        self._meters[meter] = own, None if shared is None else principal
+        self._meters[meter] = own, None if shared is None else principal, ownRates
         return meter
 
     def change(self, rules: RateRules) -> None:
         """Apply new rules. A client admitted without limits has none until it reconnects."""
         self.rules = rules
         now = self._seconds()
-        for shared in self._principals.values():
-            shared.change(rules.principal, now)
-        for meter, (own, _) in self._meters.items():
-            own.change(rules.client, now)
+        replaced = {meter: rules.replaced(ownRates()) for meter, (_, _, ownRates) in self._meters.items()}
+        ofPrincipals = {self._meters[meter][1]: each.principal for meter, each in replaced.items()}
+        for principal, shared in self._principals.items():
+            shared.change(ofPrincipals.get(principal, rules.principal), now)
+        for meter, (own, _, _) in self._meters.items():
+            own.change(replaced[meter].client, now)
             meter.refuses = rules.refuses
             meter.renew()
 
@@ -171,17 +190,17 @@ class Rates:
         """The number of remembered principals."""
         return len(self._principals)
 
-    def _sharedBy(self, principal: str) -> _Purse | None:
+    def _sharedBy(self, principal: str, allowance: Allowance) -> _Purse:
         shared = self._principals.get(principal)
         if shared is None:
-            shared = self._principals[principal] = _Purse(self.rules.principal, self._seconds())
+            shared = self._principals[principal] = _Purse(allowance, self._seconds())
         else:
             shared.users += 1
             self._gone.pop(principal, None)
         return shared
 
     def _closed(self, meter: Meter) -> None:
-        _, principal = self._meters.pop(meter, (None, None))
+        _, principal, _ = self._meters.pop(meter, (None, None, None))
         if principal is None:
             return
         shared = self._principals[principal]

@@ -96,11 +96,12 @@ class ListenerFactory:
     audit: Callable[..., None] = RequestRouterFactory.audit
 
     def factoryFor(self, listen: Listen, dialects: ListenerDialects) -> IProtocolFactory:
-        """Return the factory of a listener: that of its one dialect, or one that detects the dialect."""
+        """Return the factory of a listener, which detects the dialect, or that it is not the listener's."""
         streams = {} if listen.onlyWebSockets else dialects.streams
-        if listen.dialect is not None and listen.dialect in streams and not dialects.webSockets:
-            return streams[listen.dialect]
-        router = None if listen.isStdio else self._router(dialects, listen)
+        alone = listen.dialect in streams and not dialects.webSockets
+        if alone and listen.isStdio:
+            return streams[str(listen.dialect)]
+        router = None if listen.isStdio or alone else self._router(dialects, listen)
         if router is not None and not streams:
             return router
         return SniffingFactory(

@@ -1,5 +1,6 @@
 """The broker's paths for programs that read the journal, or write to it all at once."""
 
+import time
 from typing import Any
 
 import msgpack
@@ -14,7 +15,7 @@ from fleximq.broker.paths.path_table import ARGUMENT_BYTES
 from fleximq.errors import BadRequest, BrokerError, Forbidden, InvalidTopic
 from fleximq.values.message import Content, Message
 from fleximq.values.records import contentOf
-from tests.broker.parts import Collector, askAt, makeBroker, text
+from tests.broker.parts import Collector, ask, askAt, makeBroker, text
 from tests.slow_journal import SlowJournal
 
 
@@ -34,7 +35,7 @@ class JournalPathCase(SynchronousTestCase):
 
     def askLater(self, path: str, **arguments: Any) -> None:
         """Ask, and let the answer come to ``answers``."""
-        self.broker.ask(self.client, path, arguments, self.answers.append)
+        ask(self.broker, self.client, path, arguments, self.answers.append)
 
     def keep(self, *contents: str, topic: str = "d.t") -> None:
         """Publish and commit."""
@@ -171,15 +172,45 @@ class ReadingTests(JournalPathCase):
         others = {"/journal/advance": {"start": 1, "end": 2}}
         for path in JOURNAL_PATHS:
             error = self.assertRaises(
-                BrokerError, broker.ask, broker.itself, path, others.get(path, arguments), self.fail
+                BrokerError, ask, broker, broker.itself, path, others.get(path, arguments), self.fail
             )
             self.assertEqual(int(error.status), 503, path)
 
-    def test_argumentBytes(self) -> None:
+    def test_largeArguments(self) -> None:
         """Only what is staged, and the tokens of that, may be as large as a message."""
-        found = {path: self.broker.argumentBytes(self.client, path) for path in JOURNAL_PATHS}
-        self.assertEqual((found.pop("/sink/stage"), found.pop("/sink/commit")), (0, 0))
-        self.assertEqual(set(found.values()), {ARGUMENT_BYTES})
+        packed = msgpack.packb({"x": "y" * ARGUMENT_BYTES})
+        for path in JOURNAL_PATHS:
+            if path in ("/sink/stage", "/sink/commit"):
+                self.assertEqual(self.broker.readArguments(self.client, path, packed), {})
+            else:
+                self.assertRaises(BadRequest, self.broker.readArguments, self.client, path, packed)
+
+    def test_keys(self) -> None:
+        """Integers are no keys of arguments, at any depth: a client could choose them to collide."""
+        for path in JOURNAL_PATHS:
+            self.assertRaises(BadRequest, self.broker.readArguments, self.client, path, b"\x81\x01\x02")
+        for path in ("/journal/read", "/journal/bounds"):
+            self.assertRaises(BadRequest, self.broker.readArguments, self.client, path, b"\x81\xa1a\x91\x81\x01\x02")
+
+    def test_cost(self) -> None:
+        """16 MiB of arguments that cannot be read at low cost are refused or skipped; measured: at most 50 ms."""
+        size = 1 << 24
+        announced = b"\xdd" + size.to_bytes(4, "big")
+        for path, head in [
+            ("/sink/stage", b"\x81\xa1x"),
+            ("/sink/stage", b"\x81\xa7records"),
+            ("/sink/stage", b"\x81\xa7records\x91\x81\xa5value"),
+            ("/sink/stage", b"\x81\xa7records\x91\x81\xa7headers"),
+            ("/sink/commit", b"\x81\xa6tokens"),
+        ]:
+            for item in (b"\x90", b"\x80", b"\xa0"):
+                packed = head + announced + item * size
+                began = time.process_time()
+                try:
+                    self.broker.readArguments(self.client, path, packed)
+                except BadRequest:
+                    pass
+                self.assertLess(time.process_time() - began, 0.4, (head, item))
 
 
 class SinkTests(JournalPathCase):

@@ -169,7 +169,7 @@ class PathTests(SynchronousTestCase):
         """Any other path: not found."""
         for path in ("", "/", "/broker", "/broker/", "/broker/about/", "/BROKER/ABOUT", "/journal"):
             self.assertRaises(NotFound, self.broker.ask, self.clients[0], path, None, self.fail)
-            self.assertRaises(NotFound, self.broker.argumentBytes, self.clients[0], path)
+            self.assertRaises(NotFound, self.broker.readArguments, self.clients[0], path, b"")
 
     def test_noMap(self) -> None:
         """Arguments are a map or nothing."""

@@ -25,7 +25,7 @@ _TOPICS = ("d.a", "d.b", "d.a.x")
 _NAMES = (*_TOPICS, "d.*", "d.#", "#")
 
 
-class _WithOffsets(AsMessages):
+class WithOffsets(AsMessages):
     """Offsets of the messages of a run."""
 
     def render(self, envelope: Envelope, body: Any, count: int) -> Any:
@@ -88,7 +88,7 @@ class Reader(Collector):
             call()
 
 
-_FORM = DeferredForm(_WithOffsets())
+_FORM = DeferredForm(WithOffsets())
 
 
 class FeedMachine(RuleBasedStateMachine):

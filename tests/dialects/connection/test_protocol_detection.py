@@ -87,7 +87,6 @@ class DecideTests(SynchronousTestCase):
             b"\x01",
             b"\x00",
             b"\x02",
-            b"\x16\x03",
             b"PING:",
             b"Hello",
             b"GX",
@@ -101,12 +100,24 @@ class DecideTests(SynchronousTestCase):
             self.assertEqual(decide(method + b" /", FLEXIMQ_ONLY), Decision.HTTP)
             for length in range(len(method) + 1):
                 self.assertEqual(decide(method[:length], FLEXIMQ_ONLY), Decision.UNDECIDED)
-        self.assertEqual(decide(b"G", frozenset({"fleximq"})), Decision.FLEXIMQ)
+
+    def test_browsers(self) -> None:
+        """What a browser can be made to send is closed where a stream dialect is alone, HTTP as well as TLS."""
+        for name in ("fleximq", "blipmq", "minimq", "plus"):
+            alone = frozenset({name})
+            for method in HTTP_METHODS:
+                for length in range(len(method) + 1):
+                    self.assertEqual(decide(method[:length], alone), Decision.UNDECIDED)
+                self.assertEqual(decide(method + b" ", alone), Decision.NONE)
+                self.assertEqual(decide(method + b":", alone), name)
+            for served in (alone, alone | {"http"}):
+                self.assertEqual(decide(b"\x16", served), Decision.NONE)
+        self.assertEqual(decide(b"\x16", frozenset({"plus"}), {b"\x16": "plus"}), "plus")
 
     @given(st.binary(max_size=24) | st.text(alphabet="GETPOSX: \r\na", max_size=24).map(str.encode))
     def test_prefixes(self, data: bytes) -> None:
         """However bytes are cut, they are decided once and in the same way."""
-        for allowed in (ALL, FLEXIMQ_ONLY):
+        for allowed in (ALL, FLEXIMQ_ONLY, frozenset({"minimq"})):
             decisions = [decide(data[:length], allowed) for length in range(len(data) + 1)]
             seen = set(decisions) - {Decision.UNDECIDED}
             self.assertLessEqual(len(seen), 1)

@@ -1,6 +1,7 @@
 """FlexiMQ connections before and at the JOIN (document 3.2, 4.1, 4.2, 5.2)."""
 
 from typing import Any
+from unittest.mock import patch
 
 import msgpack
 from twisted.internet.address import IPv4Address
@@ -8,12 +9,53 @@ from twisted.internet.address import IPv4Address
 from fleximq.limits import Limits
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.anonymous_access import AnonymousAccess
+from fleximq.wire import fleximq_array_header, fleximq_header
 from tests.dialects.admissions import REFUSAL, REFUSING
 from tests.dialects.conversations import inPieces
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer
 from tests.wire.flexi_frames import NAMES, Heard, cut, frame
 from tests.wire.test_flexi_rules import documented
 from tests.wire.test_fleximq_header import smallest
+
+
+class Counted:
+    """msgpack, with a count of what is unpacked."""
+
+    def __init__(self) -> None:
+        self.packb = msgpack.packb
+        self.count = 0
+
+    def unpackb(self, *arguments: Any, **more: Any) -> Any:
+        """Count, and unpack."""
+        self.count += 1
+        return msgpack.unpackb(*arguments, **more)
+
+
+class ReadOnceTests(FlexiCase):
+    """The header of a JOIN is read once, whatever becomes of it."""
+
+    def test_once(self) -> None:
+        """Accepted, refused for a field, for its keys and for its type; as a map and as an array."""
+        for kind, header in [
+            ("JOIN", {"auth": TOKEN}),
+            ("JOIN", {"auth": {"type": "x"}, "reqrep": {"type": "request", "id": "1"}}),
+            ("JOIN", {"topic": "t"}),
+            ("JOIN", {1: 2}),
+            ("JOIN", {("a",): 2}),
+            ("JOIN", [None, None, None, None, ["token", "t"], None]),
+            ("JOIN", [None, ["request", "1"], "t", None, None, None]),
+            ("JOIN", [1, 2]),
+            ("PUB", {"topic": "t"}),
+        ]:
+            counted = Counted()
+            peer = self.server.connect()
+            with (
+                patch.object(fleximq_header, "msgpack", counted),
+                patch.object(fleximq_array_header, "msgpack", counted),
+            ):
+                peer.ask(frame(kind, header=header))
+            self.assertEqual(counted.count, 1, header)
+
 
 TOKEN = {"type": "token", "token": "authentication-token"}
 
@@ -61,7 +103,7 @@ class AcceptedTests(FlexiCase):
     def test_unknownKeysAndPayload(self) -> None:
         """Unknown keys and a payload are ignored."""
         peer = self.server.connect()
-        [heard] = peer.tell("JOIN", {"client_name": "x", 5: None}, {"hello": 1}).messages()
+        [heard] = peer.tell("JOIN", {"client_name": "x", "5": None}, {"hello": 1}).messages()
         self.assertEqual(heard.header, {"status": 200})
 
     def test_reservedBytes(self) -> None:

@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.connection.protocol_detection import SniffingFactory
 from fleximq.dialects.http.origins import Origins
-from fleximq.dialects.http.request_head import HEAD_BYTES
+from fleximq.dialects.http.request_head import FIELDS, HEAD_BYTES
 from fleximq.dialects.http.request_router import RequestRouter, RequestRouterFactory
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.anonymous_access import REFUSAL, AnonymousAccess
@@ -221,6 +221,25 @@ class RefusalTests(DoorTests):
             self.assertEqual(self.code(upgrade(path, "Origin: http://localhost:3000")), 0, path)
         self.assertEqual(self.code(request("GET / HTTP/1.1", "Origin: https://evil.example")), 0)
 
+    def test_postOrigin(self) -> None:
+        """A foreign page may post nothing, and neither may another page of this machine."""
+        for origin in ("https://evil.example", "null", "http://localhost:3000", "http://127.0.0.1:7891"):
+            self.assertEqual(self.code(request("POST / HTTP/1.1", f"Origin: {origin}")), 403, origin)
+        for field in ("Origin: http://127.0.0.1:7890", "Origin: https://127.0.0.1:7890", "Sec-Fetch-Site: none"):
+            self.assertEqual(self.code(request("POST / HTTP/1.1", field)), 0, field)
+
+    def test_rebinding(self) -> None:
+        """Where only this machine is served, pages are not read by a foreign name, which may have been bent to it."""
+        for host, code in (("evil.example:7890", 403), ("\xff", 403), ("localhost", 0), ("127.0.0.1:7890", 0)):
+            for method in ("GET", "POST"):
+                data = f"{method} /api/about HTTP/1.1\r\nHost: {host}\r\n\r\n".encode("latin-1")
+                self.assertEqual(self.code(data), code, host)
+        self.assertEqual(self.code(b"GET / HTTP/1.0\r\n\r\n"), 0)
+        self.assertEqual(self.code(b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n"), 400)
+        self.assertEqual(
+            self.code(upgrade("/", "Origin: http://evil.example:7890").replace(b"127.0.0.1", b"evil.example")), 403
+        )
+
     def test_twoOrigins(self) -> None:
         """Two origins are none."""
         self.assertEqual(self.code(upgrade("/", "Origin: null", "Origin: null")), 400)
@@ -281,6 +300,11 @@ class BoundTests(DoorTests):
             for byte in data:
                 door.dataReceived(bytes([byte]))
             self.assertEqual(transport.value().startswith(b"HTTP/1.1 431 "), bool(code))
+
+    def test_fields(self) -> None:
+        """At most 100 fields, equal ones too, are looked at, in linear time; more are 431."""
+        for number, code in ((FIELDS - 1, 0), (FIELDS, 431), (4_000, 431)):
+            self.assertEqual(self.code(request("GET / HTTP/1.1", *["a:"] * number)), code, number)
 
     def test_endless(self) -> None:
         """A head without an end is refused when it is full."""

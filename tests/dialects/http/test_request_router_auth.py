@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from twisted.internet.interfaces import IHalfCloseableProtocol
+from twisted.internet.interfaces import IHalfCloseableProtocol, ISSLTransport
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface import implementer
+from zope.interface import directlyProvides, implementer
 
 from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.http.request_router import RequestRouter, RequestRouterFactory
@@ -58,6 +58,8 @@ class TellingFactory(RecorderFactory):
 class DoorCase(SynchronousTestCase):
     """A door at which alice is known."""
 
+    origins = Origins()
+
     def setUp(self) -> None:
         """Build it."""
         self.clock = Clock()
@@ -76,8 +78,8 @@ class DoorCase(SynchronousTestCase):
         }
         webSockets = {name: self.behind[name] for name in ("fleximq", "identity")}
         self.factory = RequestRouterFactory(
-            webSockets, self.behind["site"], self.admission, behindProxy or self.admission, Origins(), self.clock, 10.0,
-            lambda event, n: self.counts.append(event),
+            webSockets, self.behind["site"], self.admission, behindProxy or self.admission, self.origins, self.clock,
+            10.0, lambda event, n: self.counts.append(event),
         )  # fmt: skip
 
     def connect(self, certificate: Any = None) -> tuple[RequestRouter, StringTransport]:
@@ -86,6 +88,7 @@ class DoorCase(SynchronousTestCase):
         transport: Any = StringTransport(peerAddress=LOCAL)
         if certificate is not None:
             transport.getPeerCertificate = lambda: _Shown(certificate)
+            directlyProvides(transport, ISSLTransport)
         door.makeConnection(transport)
         return door, transport
 
@@ -215,24 +218,53 @@ class ShownTests(DoorCase):
 class OriginTests(DoorCase):
     """Pages of foreign origins."""
 
-    def test_ownCredentials(self) -> None:
-        """A page that knows credentials may come from anywhere."""
-        self.assertEqual(self.asked(upgrade("/?token=good", EVIL))[1].principal, ALICE)
-        self.assertEqual(self.asked(upgrade("/ws?api_key=k", EVIL))[1].principal, ALICE)
-        self.assertEqual(self.asked(upgrade("/?token=bad", EVIL)), (401, None))
+    def setUp(self) -> None:
+        """Check credentials."""
+        self.origins = Origins(namesTrusted=True, strict=True)
+        super().setUp()
 
-    def test_browsersCredentials(self) -> None:
-        """What a browser adds by itself does not help a page, and nobody is asked about it."""
-        self.assertEqual(self.asked(upgrade("/", BASIC, EVIL)), (403, None))
-        self.assertEqual(self.asked(upgrade("/", EVIL), "c"), (403, None))
-        self.assertEqual(self.asked(upgrade("/ws", EVIL)), (403, None))
+    def test_webSockets(self) -> None:
+        """Whatever credentials a page knows or a browser adds: it is refused, and no checker is asked."""
+        for origin in ("https://evil.example", "null", "http://localhost:3000"):
+            for data in (
+                upgrade("/?token=good", f"Origin: {origin}"), upgrade("/ws?api_key=k", f"Origin: {origin}"),
+                upgrade("/", BASIC, f"Origin: {origin}"), upgrade("/ws", f"Origin: {origin}"),
+            ):  # fmt: skip
+                self.assertEqual(self.asked(data), (403, None), data)
+            self.assertEqual(self.asked(upgrade("/", f"Origin: {origin}"), "c"), (403, None))
         self.assertEqual(self.admission.asked, [])
 
-    def test_credentialsOfNobody(self) -> None:
-        """Where credentials are not looked at, showing some does not help either."""
-        self.admission.known[Token("any")] = None
-        self.assertEqual(self.asked(upgrade("/?token=any", EVIL)), (403, None))
-        self.assertEqual(self.asked(upgrade("/?token=any"))[0], 0)
+    def test_changes(self) -> None:
+        """So is each request that may change something, while pages are only read by their own origin's scripts."""
+        for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "ANY"):
+            for fields in (
+                ("Origin: https://evil.example",), ("Origin: null",), ("Origin: http://localhost:3000",),
+                ("Sec-Fetch-Site: cross-site",), ("Sec-Fetch-Site: same-site",),
+            ):  # fmt: skip
+                self.assertEqual(self.asked(request(f"{method} /api HTTP/1.1", BASIC, *fields)), (403, None), fields)
+        self.assertEqual(self.admission.asked, [])
+        for line in ("GET / HTTP/1.1", "HEAD / HTTP/1.1"):
+            self.assertEqual(self.asked(request(line, BASIC, EVIL))[0], 0)
+
+    def test_own(self) -> None:
+        """The listener's own page may do both, and a program without any origin."""
+        for fields in (("Origin: http://127.0.0.1:7890", "Sec-Fetch-Site: same-origin"), ()):
+            self.assertEqual(self.asked(upgrade("/", BASIC, *fields))[1].principal, ALICE)
+            self.assertEqual(self.asked(request("POST /api HTTP/1.1", BASIC, *fields))[1].principal, ALICE)
+
+    def test_named(self) -> None:
+        """So may pages of an added origin, also where the browser says that they are of another site."""
+        self.origins.added = frozenset({"https://a.example", "null"})
+        for origin in self.origins.added:
+            fields = (f"Origin: {origin}", "Sec-Fetch-Site: cross-site")
+            self.assertEqual(self.asked(upgrade("/", BASIC, *fields))[1].principal, ALICE)
+            self.assertEqual(self.asked(request("POST /api HTTP/1.1", BASIC, *fields))[1].principal, ALICE)
+
+    def test_downgrade(self) -> None:
+        """A page without TLS is foreign to a listener inside TLS, and to one whose proxy says that it speaks TLS."""
+        fields = ("Origin: http://127.0.0.1:7890",)
+        self.assertEqual(self.asked(upgrade("/", BASIC, *fields), "c"), (403, None))
+        self.assertEqual(self.asked(upgrade("/", BASIC, "X-Forwarded-Proto: https", *fields)), (403, None))
 
 
 class LaterTests(DoorCase):

@@ -31,6 +31,21 @@ class MeterTests(SynchronousTestCase):
         """Where nothing is limited there is no meter."""
         self.assertIsNone(Rates().meter("anna"))
 
+    def test_ownRates(self) -> None:
+        """A principal's own rates replace those of the rules, also where there are none, and follow a change."""
+        own: dict[str, Rate | None] = {"max-message-rate": Rate(1, 1), "principal-byte-rate": Rate(100, 100)}
+        rates = self.rates()
+        first, second = (rates.meter("anna", lambda: own) for _ in range(2))
+        assert first is not None and second is not None
+        self.assertIsNone(rates.meter("bert"))
+        first.spend(2, 150)
+        self.assertEqual((first.wait(), second.wait()), (1, 0.5))
+        own |= {"max-message-rate": None, "principal-byte-rate": Rate(50, 50)}
+        rates.change(RateRules(Allowance(TEN)))
+        self.assertEqual((first.wait(), second.wait()), (1, 1))
+        second.spend(1000, 0)
+        self.assertEqual(second.wait(), 1)
+
     def test_eachKind(self) -> None:
         """Messages, bytes and subscriptions are counted by themselves; the longest wait counts."""
         meter = self.meter(self.rates(Allowance(TEN, Rate(1000, 1000), Rate(1, 1))))

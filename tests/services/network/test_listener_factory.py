@@ -87,11 +87,16 @@ class EntranceTests(SynchronousTestCase):
         )
 
     def test_streams(self) -> None:
-        """A listener for BlipMQ or MiniMQ gives it everything."""
+        """A listener for BlipMQ or MiniMQ gives it everything but what a browser can be made to send."""
+        post = b"POST / HTTP/1.1\r\nHost: x\r\n\r\nPRODUCE:t:x\n"
         for name in ("blipmq", "minimq"):
-            self.assertEqual(
-                self.answers(f"{name}+tcp:0", b"\x01", b"\x00", b"ping:", UPGRADE % b"/"), [name.encode()] * 4
-            )
+            for place in ("tcp:0", "unix:/run/x", "haproxy:tcp:0"):
+                self.assertEqual(
+                    self.answers(
+                        f"{name}+{place}", b"\x01", b"\x00", b"ping:", UPGRADE % b"/", post, b"\x16\x03\nPRODUCE:t:x\n"
+                    ),
+                    [name.encode()] * 3 + [b""] * 3,
+                )
 
     def test_identity(self) -> None:
         """A listener for Identity speaks HTTP only."""
@@ -108,8 +113,8 @@ class EntranceTests(SynchronousTestCase):
         self.assertEqual(self.answers("tcp:0", b"+", b"-", offer % b"/"), [b"plus", b"", b"both web"])
 
     def test_onePlugIn(self) -> None:
-        """A listener for one gives it everything, as with the broker's own."""
-        self.assertEqual(self.answers("plus+tcp:0", b"+", b"\x01", UPGRADE % b"/"), [b"plus"] * 3)
+        """A listener for one gives it everything but that, as with the broker's own."""
+        self.assertEqual(self.answers("plus+tcp:0", b"+", b"\x01", UPGRADE % b"/"), [b"plus", b"plus", b""])
         self.assertEqual(
             self.answers("both+tcp:0", b"+", b"\x01", UPGRADE % b"/"), [b"both", b"both", b"HTTP/1.1 404 Not Found"]
         )
