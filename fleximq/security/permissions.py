@@ -189,7 +189,7 @@ class Permissions:
 
 
 class _Key(NamedTuple):
-    """What the rights of a principal depend on."""
+    """The part of a principal that decides its rights."""
 
     name: str
     authenticated: bool = False

@@ -30,7 +30,7 @@ from fleximq.web.request import (
     numberOf,
 )
 from fleximq.web.welcome_page import (
-    SERVER,
+    COMMON_FIELDS,
     OneRequestChannel,
     RequestRules,
     WelcomeEntry,
@@ -242,11 +242,9 @@ def _wordsOf(failure: Failure, request: Any) -> HttpReply:
 def _write(request: Any, reply: HttpReply) -> None:
     request.setResponseCode(reply.code)
     for name, value in (
-        (b"server", SERVER),
+        *COMMON_FIELDS,
         (b"content-type", reply.kind.encode() + (b"; charset=utf-8" if reply.kind == JSON else b"")),
         (b"content-length", b"%d" % len(reply.body)),
-        (b"cache-control", b"no-store"),
-        (b"x-content-type-options", b"nosniff"),
     ):
         request.setHeader(name, value)
     if request.method != b"HEAD":

@@ -73,6 +73,16 @@ _POLICY = (
 )
 
 
+#: Header fields of all answers: foreign pages cannot use them, nor caches store them.
+COMMON_FIELDS = (
+    (b"server", SERVER),
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
+
+
 def asText(ways: Sequence[WelcomeEntry], address: object, secure: bool = False) -> str:
     """Return the page as plain text, with these dialects at the listener's own address, inside TLS or not."""
     lines = [f"FlexiMQ {__version__}", "One message broker, one space of topics. It speaks:", ""]
@@ -124,9 +134,9 @@ class WelcomePage(Resource):
     def render(self, request: IRequest) -> bytes:
         """Return the body of the answer: the page, or one line with the error."""
         answer: Any = request
-        answer.setHeader(b"server", SERVER)
+        for name, value in COMMON_FIELDS:
+            answer.setHeader(name, value)
         answer.setHeader(b"content-type", b"text/plain; charset=utf-8")
-        answer.setHeader(b"x-content-type-options", b"nosniff")
         if answer.path != b"/":
             return _sentence(answer, 404, "There is nothing here; / says what there is.")
         if answer.method not in (b"GET", b"HEAD"):

@@ -108,6 +108,40 @@ class RightsTests(DoorCase):
             self.assertEqual(client.hear().status, 403)
 
 
+class OwnLimitsTests(DoorCase):
+    """What one principal may use up, by the tables of a settings file."""
+
+    def test_shares(self) -> None:
+        """Its connections and topics are counted, and a denial holds; a reload changes all of them."""
+        number, name = tempfile.mkstemp(prefix="attack-", suffix=".toml")
+        os.close(number)
+        self.addCleanup(os.unlink, name)
+        tables = """[roles.everyone]
+publish = true
+subscribe = true
+deny.publish = ["payroll.#"]
+admin = true
+[principals.anna.limits]
+max-clients = 1
+"""
+        Path(name).write_text(f"{tables}max-topics = 3\n")
+        broker = self.guarded("--config", name)
+        credentials = {"auth": {"type": "token", "token": TOKEN}}
+        with FlexiClient(Stream(broker.address)) as client, FlexiClient(Stream(broker.address)) as second:
+            client.join(credentials)
+            second.joinWith(credentials)
+            self.assertEqual(second.hear().status, 503)
+            client.subscribe("a", "b", "c")
+            for topic in ("a", "payroll.x", "d"):
+                client.publish(topic)
+            answers = [heard.status for heard in client.barrier() if heard.status not in (None, 200)]
+            self.assertEqual(answers, [403, 503])
+            Path(name).write_text(f"{tables}max-topics = 4\n")
+            self.assertEqual(client.ask("/broker/reload"), {"changed": ["principals"], "restart": []})
+            client.publish("d")
+            self.assertEqual([heard.status for heard in client.barrier()], [])
+
+
 class TopicTests(DoorCase):
     """Topics without end."""
 

@@ -90,6 +90,30 @@ class MethodTests(SiteCase):
         answer = self.post("/api/clients", {})
         self.assertEqual((answer.code, answer.fields["allow"]), (405, "GET, HEAD"))
 
+    def test_foreignPages(self) -> None:
+        """No answer lets foreign pages read it, show it in a frame, guess its type or find it in a cache."""
+        for line in (
+            "GET /",
+            "GET /api/about",
+            "GET /metrics",
+            "GET /nowhere",
+            "POST /",
+            "POST /api/about",
+            "OPTIONS /",
+        ):
+            for accept in ("text/html", "application/json"):
+                fields = self.ask(line, f"Accept: {accept}", "Origin: https://evil.example").fields
+                self.assertNotIn("access-control-allow-origin", fields)
+                self.assertIn("frame-ancestors 'none'", fields["content-security-policy"])
+                self.assertEqual(fields["cross-origin-resource-policy"], "same-origin")
+                self.assertEqual(fields["x-content-type-options"], "nosniff")
+                self.assertIn(fields["cache-control"], ("no-store", "no-cache") if line == "GET /" else ("no-store",))
+
+    def test_reflects(self) -> None:
+        """No error repeats what was asked for."""
+        for line in ("GET /<b>?<i>", "GET /api/about?<b>", "POST /<b>", "<B> /", "GET /api/../<b>", "GET //etc/<b>"):
+            self.assertNotIn(b"<b>", self.ask(line).body.lower(), line)
+
     def test_noPage(self) -> None:
         """Other paths are not there."""
         self.assertEqual(self.ask("GET /api/nothing").code, 404)

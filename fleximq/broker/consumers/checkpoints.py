@@ -143,10 +143,10 @@ class Checkpointer:
     def snapshot(self) -> dict[str, Any]:
         """Return the state that a restart cannot derive from the later log, as MessagePack values."""
         self.flush()
-        states = [self._stateOf(each) for each in (*self._subscriptions, *self._queues) if each.durable]
+        queues = [each for each in (*self._subscriptions, *self._queues) if each.durable]
         return {
             "lastId": max(self._subscriptions.lastId, self._openingLog.lastId),
-            "queues": [state.dump() for state in states],
+            "queues": [self._stateOf(each).dump() for each in queues],
             "idempotence": self._recentIds.snapshot(),
             "groups": self._groups.snapshot(),
         }

@@ -172,8 +172,8 @@ class Replays:
 
         :param history: number of messages of a durable topic; without it, the latest one of topics with that setting.
         """
-        if not self._journal.onDisk:
-            return
+        if not self._journal.onDisk or (self._retained is None and not history):
+            return  # a pattern need not be compiled, which takes 0.2 ms
         literal = literal or not isPattern(name)
         feedRange = self._feedRange(client, name, literal)
         if history and literal and self._topics.get(name).durable:

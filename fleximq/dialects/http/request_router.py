@@ -308,6 +308,7 @@ def _response(error: HttpError, withBody: bool) -> bytes:
     head = (
         f"HTTP/1.1 {error.code} {HTTPStatus(error.code).phrase}\r\n"
         + "".join(f"WWW-Authenticate: {challenge}\r\n" for challenge in error.challenges)
-        + f"Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        + "Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+        + f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + (body if withBody else b"")

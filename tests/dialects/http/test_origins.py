@@ -82,8 +82,8 @@ class OriginsTests(SynchronousTestCase):
         origins = Origins(frozenset({"*", "https://a.example"}))
         for origin in ("null", "file://", "http://localhost:3000", "http://127.0.0.1:1", "https://b.example"):
             self.assertFalse(origins.admit(origin, "127.0.0.1:7890", changing=True), origin)
-        for origin in (None, "http://127.0.0.1:7890", "https://a.example"):
-            self.assertTrue(origins.admit(origin, "127.0.0.1:7890", changing=True), origin)
+        for good in (None, "http://127.0.0.1:7890", "https://a.example"):
+            self.assertTrue(origins.admit(good, "127.0.0.1:7890", changing=True), good)
         named = Origins(frozenset({"null"}))
         self.assertTrue(named.admit("null", None, changing=True))
 
@@ -109,8 +109,9 @@ class OriginsTests(SynchronousTestCase):
     def test_hosts(self) -> None:
         """Where only this machine is served, a name of others in Host is a sign of DNS rebinding."""
         origins = Origins(frozenset({"https://console.example"}))
+        self.assertTrue(origins.admitHost(None))
         for host in (
-            None, "127.0.0.1:7890", "localhost", "LOCALHOST:1", "[::1]:7890", "app.localhost", "192.0.2.1",
+            "127.0.0.1:7890", "localhost", "LOCALHOST:1", "[::1]:7890", "app.localhost", "192.0.2.1",
             "console.example:7890",
         ):  # fmt: skip
             self.assertTrue(origins.admitHost(host), host)

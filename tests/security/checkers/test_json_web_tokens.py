@@ -130,6 +130,15 @@ class ClaimTests(TokensCase):
             self.assertIsNone(self.check(checker, token(**claims)), claims)
         self.assertIsNone(self.check(self.make(), token(sub=None)))
 
+    def test_claims(self) -> None:
+        """Claims that patterns may contain are the principal's, also when it is checked again."""
+        checker = self.make()
+        found = self.check(checker, token(realm={"team": "red"}, shift=3))
+        assert found is not None
+        self.assertEqual([found.claims[name] for name in ("realm.team", "shift")], ["red", "3"])
+        again = checker.vouch(found)
+        self.assertEqual(again and again.claims, found.claims)
+
     def test_roles(self) -> None:
         """Roles come with a token only where the operator says in which claim."""
         shown = token(roles=["ops"], scope="a b")
