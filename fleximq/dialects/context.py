@@ -12,7 +12,7 @@ from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.interfaces import IAdmission
 from fleximq.security.rates.client_rates import Rates
 from fleximq.security.rates.flapping import FlappingLimit
-from fleximq.values.log_limit import LogLimit
+from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import UnadmittedBudget
 
 
@@ -34,5 +34,5 @@ class Context:
     envelopeBudget: CacheBudget = field(default_factory=CacheBudget)
     rates: Rates = field(default_factory=Rates)
     flapping: FlappingLimit = field(default_factory=FlappingLimit)
-    logLimit: LogLimit = field(default_factory=LogLimit)
+    logLimits: LogLimits = field(default_factory=LogLimits)
     unadmitted: UnadmittedBudget = field(default_factory=UnadmittedBudget)

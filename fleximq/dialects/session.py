@@ -78,9 +78,9 @@ class Session(metaclass=ABCMeta):
 
     Subclasses define ``dialect`` and :meth:`answerError`, and call :meth:`letIn`. ``receivedAt`` is the time of the
     last read, in the clock's seconds. ``reason`` is the end reason, "" before the end. ``stays`` means that clients are
-    expected to stay connected, ``mayFinish`` that peers are warned before the broker stops, ``dismissed`` that their
-    time is over. ``limited`` are the beginnings of messages that :meth:`admittedOf` may refuse. ``joinsFirst`` means
-    that the first message is small in any case.
+    expected to stay connected, so that each is logged, ``mayFinish`` that peers are warned before the broker stops,
+    ``dismissed`` that their time is over. ``limited`` are the beginnings of messages that :meth:`admittedOf` may
+    refuse. ``joinsFirst`` means that the first message is small in any case.
 
     The protocol sets ``certificate``, which returns the client certificate; ``checking``, called with True and False at
     the start and end of a pending credential check; and ``admitted``, the result for credentials in an HTTP request.
@@ -224,11 +224,13 @@ class Session(metaclass=ABCMeta):
         if who is not None and who.expires is not None:
             self._expiry = CredentialExpiry(self.context.clock, who.expires, self._expired)
         self._audit("login")
-        self._log.info(
-            "{client} joined from {address}",
-            client=client.name, address=address, event="joined", dialect=self.dialect, principal=principal,
-            client_id=client.id,
-        )  # fmt: skip
+        more = "" if self.stays else self._more("joined")
+        if more is not None:
+            self._log.info(
+                "{client} joined from {address}{more}",
+                client=client.name, address=address, event="joined", dialect=self.dialect, principal=principal,
+                client_id=client.id, more=more,
+            )  # fmt: skip
         return client
 
     def keepAlive(self, ping: Callable[[], None]) -> None:
@@ -342,7 +344,7 @@ class Session(metaclass=ABCMeta):
         self.broker.observers.counted(f"error: {int(error.status)}", 1)
         if isinstance(error, _REFUSALS):
             self._audit("refused", reason=str(error))
-        more = self.context.logLimit.ending(self.context.clock.seconds())
+        more = self._more("error")
         if more is not None:
             self._log.debug("{who}: {error}{more}", who=self._label(), error=error, more=more)
 
@@ -409,12 +411,16 @@ class Session(metaclass=ABCMeta):
         self._logLeft(reason)
 
     def _logLeft(self, reason: str) -> None:
-        more = "" if self.client is not None else self.context.logLimit.ending(self.context.clock.seconds())
+        more = "" if self.client is not None and self.stays else self._more("left")
         if more is not None:
             self._log.info(
                 "{who} left: {reason}{more}",
                 who=self._label(), reason=reason, more=more, event="left", **self._account(),
             )  # fmt: skip
+
+    def _more(self, kind: str) -> str | None:
+        """Return the end of a log line of this kind, None if it is over the limit."""
+        return self.context.logLimits[kind].ending(self.context.clock.seconds())
 
     def _flapped(self, client: ConnectedClient) -> None:
         if self.stays:

@@ -19,16 +19,17 @@ from zope.interface import implementer
 
 from fleximq.dialects.connection.connection_rate import maxReadBytes
 from fleximq.dialects.connection.credential_check import certificateOf
+from fleximq.dialects.connection.handover import FIRST_READ_BYTES
 from fleximq.dialects.connection.read_pauses import ReadPause, ReadPauses
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox, markOf
 from fleximq.dialects.publisher_backpressure import pausePublisher
 from fleximq.dialects.session import ConnectionState, Session, StreamSession
 
-#: Read sizes in bytes: first, largest, smallest. The size doubles while reads are full; the largest carries a quarter
-#: more messages of 1 KB than half of it would, and short reads are faster with a small buffer. It halves when
-#: processing one read delays other connections for longer than ``READ_SECONDS``.
-READ_FIRST, READ_MOST, READ_LEAST = 1 << 16, 1 << 19, 1 << 12
+#: Read sizes in bytes: first, largest, smallest. After admission the size doubles while reads are full; the largest
+#: carries a quarter more messages of 1 KB than half of it would, and short reads are faster with a small buffer. It
+#: halves when processing one read delays other connections for longer than ``READ_SECONDS``.
+READ_FIRST, READ_MOST, READ_LEAST = FIRST_READ_BYTES, 1 << 19, 1 << 12
 READ_SECONDS = 0.01
 WRITE_BYTES = 1 << 20
 
@@ -76,9 +77,11 @@ class SessionProtocol:
         turn.reader = self
         self.work(data)
         turn.flush()
+        isOpen = session.state is ConnectionState.OPEN
         if len(data) >= self._fullRead:
-            self._fullRead = fit(self.transport, self._seconds() - began, self._maxRead)
-        if session.state is not ConnectionState.OPEN:
+            maximum = self._maxRead if isOpen else self._fullRead
+            self._fullRead = fit(self.transport, self._seconds() - began, maximum)
+        if not isOpen:
             self._charge(len(data))
 
     def _charge(self, read: int) -> None:

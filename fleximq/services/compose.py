@@ -46,7 +46,7 @@ from fleximq.services.reload import (
 )
 from fleximq.services.web_site import Web
 from fleximq.startup.configuration_check import configurationOf
-from fleximq.values.log_limit import LogLimit
+from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import UnadmittedBudget
 
 #: The dialects of a listener for HTTP only.
@@ -108,15 +108,15 @@ def compose(
         broker.audit,
     )
     security = AccessPolicy.of(settings, reactor, counted)
-    logLimit, unadmitted = LogLimit(), UnadmittedBudget(settings.limits.unadmittedBytes)
-    contextFor = partial(_context, broker, settings, reactor, turn, security, policy, rateLimits, logLimit, unadmitted)
+    logLimits, unadmitted = LogLimits(), UnadmittedBudget(settings.limits.unadmittedBytes)
+    contextFor = partial(_context, broker, settings, reactor, turn, security, policy, rateLimits, logLimits, unadmitted)
     brokerService = BrokerService(broker, connections, lambda: reload.settings.drainTimeout)
     brokerService.setServiceParent(whole)
     lag = LagService(reactor)
     lag.setServiceParent(brokerService)
     health = Health(broker, lag, lambda: listenersOf(whole), lambda: connections.stopping)
     web = Web(
-        reactor, broker, lambda: reload.settings, security, lag, health, lambda: connectionLimit.waiting, logLimit,
+        reactor, broker, lambda: reload.settings, security, lag, health, lambda: connectionLimit.waiting, logLimits,
         unadmitted,
     )  # fmt: skip
     for chosen in settings.extension:
@@ -189,14 +189,14 @@ def _context(
     security: AccessPolicy,
     policy: Policy,
     rateLimits: RateLimits,
-    logLimit: LogLimit,
+    logLimits: LogLimits,
     unadmitted: UnadmittedBudget,
     protection: AnonymousAccess,
 ) -> Context:
     admission = rateLimits.limited(security.admissionFor(protection), broker.observers.counted)
     return Context(
         broker, settings, reactor, turn, admission, policy, rates=rateLimits.rates, flapping=rateLimits.flapping,
-        logLimit=logLimit, unadmitted=unadmitted,
+        logLimits=logLimits, unadmitted=unadmitted,
     )  # fmt: skip
 
 
@@ -231,7 +231,7 @@ def _entrance(
         settings.handshakeTimeout,
         context.broker.observers.counted,
         web.site,
-        context.logLimit,
+        context.logLimits,
         context.unadmitted,
         context.broker.audit,
     )

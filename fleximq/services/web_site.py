@@ -14,7 +14,7 @@ from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import Admitted
 from fleximq.services.health import Health, LagService
 from fleximq.values.counted_event import CountedEvent, EventFamily
-from fleximq.values.log_limit import LogLimit
+from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import UnadmittedBudget
 from fleximq.web.api import Api
 from fleximq.web.health_pages import HealthPage
@@ -44,11 +44,11 @@ class Web:
         lag: LagService,
         health: Health,
         waiting: Callable[[], int],
-        logLimit: LogLimit,
+        logLimits: LogLimits,
         unadmitted: UnadmittedBudget,
     ) -> None:
         self._reactor = reactor
-        self._logLimit = logLimit
+        self._logLimits = logLimits
         self._counted = broker.observers.counted
         self._rules = RequestRules(unadmitted, settings().handshakeTimeout, self._refused)
         self._security = security
@@ -70,7 +70,7 @@ class Web:
     def _refused(self, peer: object, code: int) -> None:
         """Count and log a request that was not received in time or within the budget."""
         self._counted(CountedEvent(EventFamily.REFUSED_CONNECTIONS, f"HTTP {code}"), 1)
-        more = self._logLimit.ending(self._reactor.seconds())
+        more = self._logLimits[f"HTTP {code}"].ending(self._reactor.seconds())
         if more is not None:
             _log.warn("Refusing HTTP from {peer} with {code}{more}", peer=peerAddress(peer), code=code, more=more)
 

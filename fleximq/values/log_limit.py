@@ -31,3 +31,12 @@ class LogLimit:
         """Return the end of a line, which says how many lines were left out; None if this line is left out too."""
         suppressed = self.passes(now)
         return f" ({suppressed} more lines left out)" if suppressed else None if suppressed is None else ""
+
+
+class LogLimits(dict[str, LogLimit]):
+    """A limit for each kind of line, made when it is first looked up, so that one kind does not hide another."""
+
+    def __missing__(self, kind: str) -> LogLimit:
+        """Return a new limit for a kind."""
+        self[kind] = limit = LogLimit()
+        return limit

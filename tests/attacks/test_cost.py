@@ -78,24 +78,24 @@ _ROUTES = [{"client_id": 2000 + each, "path": "x"} for each in range(1000)]
 STRANGERS = (
     Input("garbage", "fleximq", _said(b"\xde\xad\xbe\xef" * 10), 200, _ANY),
     Input("tlsHello", "fleximq", _said(b"\x16\x03\x01\x02\0\1" + bytes(500)), 200, _ANY),
-    Input("collidingJoin", "fleximq", lambda id: frame("JOIN", 0, collidingMap()), 1, Bounds(event=0.012), ""),
+    Input("collidingJoin", "fleximq", lambda id: frame("JOIN", 0, collidingMap()), 1, Bounds(event=0.012)),
     Input("nestedJoin", "fleximq", lambda id: frame("JOIN", 0, b"\x91" * 65000), 5, _ONE),
     Input("nestedArrayJoin", "fleximq", lambda id: frame("JOIN", 0, b"\x96" + b"\x91" * 65000), 5, _ONE),
     Input("mapJoin", "fleximq", lambda id: frame("JOIN", 0, {f"{each:x}": each for each in range(8000)}), 5, _ONE),
     Input("routesJoin", "fleximq", lambda id: frame("JOIN", 0, {"routing": _ROUTES}), 5, _ONE),
     Input("wrongJoin", "fleximq", _flexi("JOIN", auth={"type": "token", "token": "x" * 60000}), 20),
     Input("beforeJoin", "fleximq", lambda id: frame("PUB", 0, {"topic": "x"}, b"\xc0") * 500, 20),
-    Input("begunJoins", "fleximq", lambda id: announcing("JOIN", 0, 1 << 23, bytes(_BEGUN)), 600, _PURSE, "row 8"),
+    Input("begunJoins", "fleximq", lambda id: announcing("JOIN", 0, 1 << 23, bytes(_BEGUN)), 600, _PURSE),
     Input("emptyMessages", "fleximq-ws", _said(_WS, webSocket(b"") * 10_000), 2),
     Input("pings", "fleximq-ws", _said(_WS, webSocket(b"", 0x89) * 10_000), 2, Bounds(event=0.2)),
     Input("fragments", "fleximq-ws", _said(_WS, webSocket(b"", 2), webSocket(b"", 0) * 10_000), 2, Bounds(event=0.2)),
     Input("hellos", "blipmq", _said(blip(_HELLO, b"\0\1") * 5000), 2),
     Input("beforeAuth", "blipmq", _said(blip(_PING) * 5000), 2),
     Input("wrongKeys", "blipmq", _said(blip(_HELLO, b"\0\1"), blip(_AUTH, counted("k" * 60000)) * 10), 2),
-    Input("begunFrames", "blipmq", _said(b"\0\xff\0\0\2", bytes(_BEGUN)), 600, _PURSE, "row 8"),
+    Input("begunFrames", "blipmq", _said(b"\0\xff\0\0\2", bytes(_BEGUN)), 600, _PURSE),
     Input("manyLines", "minimq", _line("PRODUCE:i%:::t:::x", 2000), 2),
-    Input("begunLines", "minimq", _said(b"PRODUCE:", b"x" * _BEGUN), 600, _PURSE, "row 8"),
-    Input("equalFields", "http", _http(_GET, *["a:"] * 4000), 1, Bounds(event=0.01), ""),
+    Input("begunLines", "minimq", _said(b"PRODUCE:", b"x" * _BEGUN), 600, _PURSE),
+    Input("equalFields", "http", _http(_GET, *["a:"] * 4000), 1, Bounds(event=0.01)),
     Input("manyFields", "http", _http(_GET, *(f"{each:x}:" for each in range(2300))), 1, _ONE),
     Input("longQuery", "http", _http("GET /?" + "a&" * 8000 + " HTTP/1.1"), 1, _ONE),
     Input("longBasic", "http", _http(_GET, "Authorization: Basic " + "YTpi" * 4000), 5),
@@ -103,7 +103,7 @@ STRANGERS = (
     Input("malformed", "http", _said(b"GET /\r\n\r\n"), 200, _ANY),
     Input("foreign", "http", _said(_IDENTITY[:-2], b"Origin: https://a.example\r\n\r\n"), 200, _ANY),
     Input("bodies", "http", _http("POST /api/queues/purge HTTP/1.1", "Host: localhost", "Content-Length: 65000",
-                                  body=bytes(64000)), 600, _PURSE, "row 8"),
+                                  body=bytes(64000)), 600, _PURSE),
 )  # fmt: skip
 
 #: What strangers say to a broker that lets all of its own machine in.
@@ -135,11 +135,11 @@ def _asking(path: str, arguments: bytes) -> Callable[[int], bytes]:
 #: What clients say that were let in.
 CLIENTS = (
     Input("collidingPub", "fleximq", lambda id: frame("PUB", id, collidingMap(topic="c")), 1,
-          Bounds(event=0.01), ""),
-    Input("collidingArguments", "fleximq", _asking("/broker/topics", collidingMap()), 1, Bounds(event=0.01), ""),
+          Bounds(event=0.01)),
+    Input("collidingArguments", "fleximq", _asking("/broker/topics", collidingMap()), 1, Bounds(event=0.01)),
     Input("collidingStage", "fleximq", lambda id: _asking("/sink/stage", b"\x84" + msgpack.packb(
         {"query": "q", "batch": 1, "part": "p"})[1:] + msgpack.packb("records") + b"\xdc\0\x20" + collidingMap() * 32
-        )(id), 1, Bounds(), ""),
+        )(id), 1, Bounds()),
     Input("stagedRecords", "fleximq", _asking("/sink/stage", msgpack.packb({
           "query": "q", "batch": 1, "part": "p", "records": [{"topic": f"{each}", "value": 0} for each in range(50_000)]
           })), 1, _LARGE._replace(event=0.05),
@@ -196,7 +196,7 @@ CLIENTS = (
     Input("alternatingLines", "minimq", _said(b"PRODUCE:i:::a:::x\nPRODUCE:i:::b:::x\n" * 5000), 1, Bounds(event=0.15)),
     Input("producesAndConsumes", "minimq", _said(b"PRODUCE:i:::a:::x\nCONSUME:a\n" * 3000), 1, Bounds(least=2.0)),
     Input("equalIds", "minimq", _said(b"PRODUCE:i:::a:::x\n" * 10_000, b"CONSUME:a\n" * 10_000, b"ACK:i\n" * 10_000)),
-    Input("emptyLines", "minimq", _said(b"\n" * 60_000), 1, _ANY, "row 14: many small things"),
+    Input("emptyLines", "minimq", _said(b"\n" * 60_000), 1, _ANY),
     Input("colons", "minimq", _said(b"PRODUCE:i:::a", b":" * (8 << 20), b"\n"), 1, _LARGE),
     Input("longLine", "minimq", _said(b"PRODUCE:i:::cost:::", b"x" * (15 << 20), b"\n"), 1, _LARGE._replace(event=0.3),
           "", (_IDENTITY_READER,)),

@@ -286,8 +286,8 @@ class SocketTests(TestCase):
         transport = peer.outbox._transport
         full = tune(transport)
         self.assertEqual(full, transport.bufferSize)
-        sizes = [fit(transport, 0.0) for _ in range(4)]
-        self.assertEqual(sizes, [2 * READ_FIRST, 4 * READ_FIRST, READ_MOST, READ_MOST])
+        sizes = [fit(transport, 0.0) for _ in range(6)]
+        self.assertEqual(sizes, [*(READ_FIRST << n for n in range(1, 5)), READ_MOST, READ_MOST])
         self.assertEqual(fit(transport, READ_SECONDS / 2), READ_MOST)
         sizes = [fit(transport, 2 * READ_SECONDS) for _ in range(8)]
         self.assertEqual((sizes[0], sizes[-2:], transport.bufferSize), (READ_MOST // 2, [READ_LEAST] * 2, READ_LEAST))

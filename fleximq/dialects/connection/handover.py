@@ -8,10 +8,21 @@ methods of the second, so a read costs no extra call. The new protocol must ther
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from twisted.internet.interfaces import IAddress, IDelayedCall, IHalfCloseableProtocol, IProtocol, IProtocolFactory
+from twisted.internet.interfaces import (
+    IAddress,
+    IDelayedCall,
+    IHalfCloseableProtocol,
+    IProtocol,
+    IProtocolFactory,
+    ITransport,
+)
 from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.internet.tcp import Connection
 from twisted.python.failure import Failure
 from zope.interface import implementer
+
+#: Size of the first reads of a plain connection: strangers can make 64 KiB, Twisted's default, cost 0.1 seconds.
+FIRST_READ_BYTES = 1 << 14
 
 
 @implementer(IHalfCloseableProtocol)
@@ -27,6 +38,13 @@ class Handover(Protocol):
     _outer: "Handover | None" = None
     _address: IAddress | None = None
     _timer: IDelayedCall | None = None
+    _outputOver = False
+
+    def makeConnection(self, transport: ITransport) -> None:
+        """Begin with small reads."""
+        if isinstance(transport, Connection):
+            transport.bufferSize = FIRST_READ_BYTES
+        super().makeConnection(transport)
 
     def handOver(self, inner: IProtocol | None, received: bytes) -> None:
         """Pass the connection and the bytes read so far to another protocol, permanently.
@@ -43,6 +61,8 @@ class Handover(Protocol):
             inner.connectedAt = self.connectedAt
         self._follow(inner)
         inner.makeConnection(transport)
+        if self._outputOver:
+            self.writeConnectionLost()  # now the inner protocol's method
         if received and not getattr(transport, "disconnecting", False):
             inner.dataReceived(received)
 
@@ -72,7 +92,8 @@ class Handover(Protocol):
         self._endAll()
 
     def writeConnectionLost(self) -> None:
-        """Ignore that the peer reads no more; later input still decides."""
+        """The peer reads no more: its protocol is told, once later input has decided it."""
+        self._outputOver = True
 
     def _stopClock(self) -> None:
         timer, self._timer = self._timer, None

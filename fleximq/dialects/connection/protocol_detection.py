@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from fleximq.dialects.connection.handover import Handover, HandoverFactory
 from fleximq.security.peer_address import peerAddress
 from fleximq.values.counted_event import CountedEvent, EventFamily
-from fleximq.values.log_limit import LogLimit
+from fleximq.values.log_limit import LogLimits
 
 _log = Logger("fleximq.dialects.sniffing")
 
@@ -150,7 +150,7 @@ class SniffingProtocol(Handover):
 
     def _refuse(self, reason: str, first: int | None) -> None:
         self.factory.counted(CountedEvent(EventFamily.REFUSED_CONNECTIONS, reason), 1)
-        more = self.factory.logLimit.ending(self.factory.clock.seconds())
+        more = self.factory.logLimits[reason].ending(self.factory.clock.seconds())
         if more is not None:
             _log.warn(
                 "Closing the connection from {peer}: {reason} (first byte {first}){more}",
@@ -178,7 +178,7 @@ class SniffingFactory(HandoverFactory):
         deadline: float,
         counted: Callable[[str, int], object] = lambda event, number: None,
         claims: Mapping[bytes, str] = MappingProxyType({}),
-        logLimit: LogLimit | None = None,
+        logLimits: LogLimits | None = None,
     ) -> None:
         self._factories = dict(streams)
         if http is not None:
@@ -189,7 +189,7 @@ class SniffingFactory(HandoverFactory):
         self.deadline = deadline
         self.counted = counted
         self.claims = claims
-        self.logLimit = logLimit or LogLimit()
+        self.logLimits = logLimits or LogLimits()
 
     def buildProtocol(self, addr: IAddress | None) -> SniffingProtocol:
         """Return a protocol that detects the dialect of a new connection."""

@@ -34,7 +34,7 @@ from fleximq.security.anonymous_access import nameProxy
 from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import Admitted
 from fleximq.values.counted_event import CountedEvent, EventFamily
-from fleximq.values.log_limit import LogLimit
+from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import BufferCharge, UnadmittedBudget
 
 _log = Logger("fleximq.dialects.http_door")
@@ -173,7 +173,7 @@ class RequestRouter(Handover):
         if error.code in (401, 403):
             reason = f"{error.code} {error}"
             self.factory.audit("refused", address=peerAddress(self._peer()), dialect="http", reason=reason)
-        more = self.factory.logLimit.ending(self.factory.clock.seconds())
+        more = self.factory.logLimits[f"HTTP {error.code}"].ending(self.factory.clock.seconds())
         if more is not None:
             _log.warn(
                 "Refusing HTTP from {peer} with {code}: {sentence}{more}",
@@ -215,7 +215,7 @@ class RequestRouterFactory(HandoverFactory):
         deadline: float,
         counted: Callable[[str, int], object] = lambda event, number: None,
         path: str = "",
-        logLimit: LogLimit | None = None,
+        logLimits: LogLimits | None = None,
         unadmitted: UnadmittedBudget | None = None,
     ) -> None:
         super().__init__((site, *webSockets.values()))
@@ -228,7 +228,7 @@ class RequestRouterFactory(HandoverFactory):
         self.deadline = deadline
         self.counted = counted
         self._path = path
-        self.logLimit = logLimit or LogLimit()
+        self.logLimits = logLimits or LogLimits()
         self.unadmitted = unadmitted or UnadmittedBudget()
 
     @staticmethod

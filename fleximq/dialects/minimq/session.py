@@ -25,7 +25,7 @@ from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.pull_session import PullEvent, PullSession, PullState
 from fleximq.dialects.pull_stream import CHUNK_BYTES
 from fleximq.dialects.session import ConnectionState, NamedLogger
-from fleximq.errors import BrokerError, NoCapacity, NotKept, NotRecorded
+from fleximq.errors import BadRequest, BrokerError, NoCapacity, NotKept, NotRecorded
 from fleximq.security.principal import Admitted
 from fleximq.wire.minimq_line import NO_MESSAGE, PONG, CommandKind, decodeText, encodeId, parseCommand
 from fleximq.wire.minimq_message import MiniMessage, isSpellable, parseProduce
@@ -36,6 +36,8 @@ _CONSUME, _ACK = CommandKind.CONSUME, CommandKind.ACK
 #: Recognised before parsing, since most lines are PRODUCEs.
 _PRODUCE = b"PRODUCE:"
 _READY, _AWAITING_READER = PullState.READY, PullState.AWAITING_READER
+#: More malformed lines in one read end the connection: answering one costs as much as processing ten others.
+MALFORMED_LINES = 1000
 
 
 class MiniSession(PullSession):
@@ -68,6 +70,7 @@ class MiniSession(PullSession):
         self._pendingLine: bytes | None = None
         self._wait: WaitingConsume | None = None
         self._first = b""
+        self._malformed = 0
 
     # -- lines -------------------------------------------------------------------------------------
 
@@ -99,10 +102,14 @@ class MiniSession(PullSession):
                 self._awaitAllCommits |= self._me.consumed
         except BrokerError as error:
             self.failed(error)
+            self._malformed += isinstance(error, BadRequest)
+            if self._malformed > MALFORMED_LINES:
+                self.end("error 400")
 
     def readProcessed(self) -> None:
         """Send the answers to the lines so far, and close if the input has ended."""
         self._seal()
+        self._malformed = 0
         if self._inputEnded and self.pullState is _READY:
             self.end("client closed")
 

@@ -19,7 +19,7 @@ from fleximq.dialects.registry import OWN, Registry
 from fleximq.endpoints.listen import Listen
 from fleximq.errors import SettingError
 from fleximq.interfaces import IAdmission, IDialect
-from fleximq.values.log_limit import LogLimit
+from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import UnadmittedBudget
 from fleximq.web.welcome_page import WelcomeEntry
 
@@ -80,8 +80,8 @@ class ListenerFactory:
     """Builds the factory of a listener.
 
     ``admission`` decides who may connect, ``behindProxy`` the same for clients of a proxy. ``deadline`` is in seconds;
-    ``counted`` is called for every refused connection, ``audit`` with refusals of HTTP. ``logLimit`` applies to the log
-    lines about them, ``unadmitted`` to their input.
+    ``counted`` is called for every refused connection, ``audit`` with refusals of HTTP. ``logLimits`` applies to the
+    log lines about them, ``unadmitted`` to their input.
     """
 
     reactor: IReactorTime
@@ -91,7 +91,7 @@ class ListenerFactory:
     deadline: float
     counted: Callable[[str, int], object]
     site: Callable[[tuple[WelcomeEntry, ...]], IProtocolFactory]
-    logLimit: LogLimit = field(default_factory=LogLimit)
+    logLimits: LogLimits = field(default_factory=LogLimits)
     unadmitted: UnadmittedBudget = field(default_factory=UnadmittedBudget)
     audit: Callable[..., None] = RequestRouterFactory.audit
 
@@ -99,13 +99,11 @@ class ListenerFactory:
         """Return the factory of a listener, which detects the dialect, or that it is not the listener's."""
         streams = {} if listen.onlyWebSockets else dialects.streams
         alone = listen.dialect in streams and not dialects.webSockets
-        if alone and listen.isStdio:
-            return streams[str(listen.dialect)]
         router = None if listen.isStdio or alone else self._router(dialects, listen)
         if router is not None and not streams:
             return router
         return SniffingFactory(
-            streams, router, self.reactor, self.deadline, self.counted, dialects.claims, self.logLimit
+            streams, router, self.reactor, self.deadline, self.counted, dialects.claims, self.logLimits
         )
 
     def _router(self, dialects: ListenerDialects, listen: Listen) -> RequestRouterFactory:
@@ -120,7 +118,7 @@ class ListenerFactory:
             self.deadline,
             self.counted,
             listen.url.path if listen.url is not None and listen.onlyWebSockets else "",
-            self.logLimit,
+            self.logLimits,
             self.unadmitted,
         )
         router.audit = self.audit  # type: ignore[method-assign]

@@ -5,6 +5,7 @@ import tracemalloc
 from typing import Any
 
 from twisted.internet.task import Clock
+from twisted.logger import LogLevel
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.blipmq import BlipFactory
@@ -12,6 +13,7 @@ from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.fleximq_ws import FlexiWebSocketFactory
 from fleximq.dialects.minimq import MiniFactory
+from fleximq.dialects.minimq.session import MALFORMED_LINES
 from fleximq.dialects.session import MAX_UNAUTHENTICATED_BYTES, OVER_BUDGET
 from fleximq.limits import MEBIBYTE
 from fleximq.security.principal import Principal
@@ -22,6 +24,7 @@ from tests.dialects.conversations import Peer, makeContext
 from tests.dialects.test_fleximq_ws import FlexiWebSocketPeer
 from tests.dialects.websocket.test_inflation import deflated
 from tests.dialects.websocket_peer import BINARY, DEFLATE, PING, masked
+from tests.log_observer import observeLog
 from tests.wire.flexi_frames import frame
 
 SIZE = 10_000
@@ -161,3 +164,36 @@ class InflationTests(SynchronousTestCase):
         large = frame("BCAST", 1, payload=bytes(MEBIBYTE))[:-1]
         peer.say(masked(BINARY, deflated(frame("JOIN", 0) + large), rsv=4))
         self.assertEqual((peer.protocol.session.buffered, context.unadmitted.used), (len(large), 0))
+
+
+class LogTests(SynchronousTestCase):
+    """Log lines that many connections cause."""
+
+    def lines(self, factory: Any, said: bytes) -> int:
+        """Return how many lines above debug a hundred connections in one second cause that say this."""
+        lines: list[Any] = []
+        observeLog(self, lines.append)
+        for _ in range(100):
+            Peer(factory).say(said).leave()
+        return len([each for each in lines if each["log_level"] > LogLevel.debug])
+
+    def test_garbage(self) -> None:
+        """Garbage causes ten lines, and where it counts as the command of a MiniMQ client, twenty."""
+        context = makeContext(Clock())
+        self.assertEqual(self.lines(FlexiFactory(context), bytes(100)), 10)
+        self.assertEqual(self.lines(MiniFactory(makeContext(Clock())), b"GET\r\n"), 20)
+
+    def test_clients(self) -> None:
+        """Clients that are expected to stay are all logged."""
+        self.assertEqual(self.lines(FlexiFactory(makeContext(Clock())), frame("JOIN", 0)), 200)
+
+
+class MalformedTests(SynchronousTestCase):
+    """Malformed lines of MiniMQ, which cost more than they have bytes."""
+
+    def test_oneRead(self) -> None:
+        """A thousand in one read are answered; one more ends the connection."""
+        peer = Peer(MiniFactory(makeContext(Clock())))
+        self.assertEqual((peer.ask(b"\n" * MALFORMED_LINES).count(b"\n"), peer.closed), (MALFORMED_LINES, False))
+        self.assertEqual(peer.ask(b"\n" * (1 << 16)).count(b"\n"), MALFORMED_LINES + 1)
+        self.assertTrue(peer.closed)

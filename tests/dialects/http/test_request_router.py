@@ -192,15 +192,15 @@ class RefusalTests(DoorTests):
             self.assertEqual(self.code(upgrade("/ws", field)), 403, field)
 
     def test_fewLines(self) -> None:
-        """Ten refusals a second are logged, of whatever kind; later the log says how many were left out."""
+        """Ten refusals a second are logged for each status; later the log says how many were left out."""
         lines: list[str] = []
         observeLog(self, lambda event: lines.append(formatEvent(event)))
         for data in (b"GET\r\n\r\n", upgrade("/", "Origin: https://example.com")) * 50:
             self.answer(data)
-        self.assertEqual((len(lines), self.counts.total()), (10, 100))
+        self.assertEqual((len(lines), self.counts.total()), (20, 100))
         self.clock.advance(1)
         self.answer(b"GET\r\n\r\n")
-        self.assertTrue(lines[10].endswith(" (90 more lines left out)"))
+        self.assertTrue(lines[20].endswith(" (40 more lines left out)"))
 
     def test_budget(self) -> None:
         """Heads of all connections together are bounded; the one that asks for more is refused with 503."""
