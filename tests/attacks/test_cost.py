@@ -25,7 +25,7 @@ _LOOPBACK = "tcp:0:interface=127.0.0.1"
 _ANY = Bounds()
 #: One message, however large or odd, and what hundreds say before they are let in.
 _ONE, _LARGE = Bounds(event=0.05), Bounds(event=0.15, grown=128 * MEBIBYTE)
-_PURSE = Bounds(grown=40 * MEBIBYTE, least=1.0)
+_PURSE = Bounds(grown=50 * MEBIBYTE, least=1.0)
 #: Messages that inflate: much less than they inflate to.
 _INFLATED = Bounds(event=0.05, byMebibyte=4.0)
 _WS, _IDENTITY = UPGRADE % b"/ws", UPGRADE % b"/"
@@ -145,8 +145,8 @@ CLIENTS = (
           })), 1, _LARGE._replace(event=0.05),
           "row 14: one message of many records"),
     Input("replays", "fleximq", lambda id: b"".join(
-        frame("SUB", id, {"topic": f"d.x{each}", "from": "first"}) for each in range(1500)), 1, _ANY,
-          "row 14: many small things"),
+        frame("SUB", id, {"topic": f"d.x{each}", "from": "first"}) for each in range(1500)), 1, Bounds(event=0.3),
+          ""),
     Input("arraysToIdentity", "fleximq", _flexi("PUB", payload=emptyArrays(4 << 20), topic="cost"), 1, _ONE, "",
           (_IDENTITY_READER,)),
     Input("arraysToMini", "minimq", _said(b"CONSUME:queued\n"), 1, Bounds(event=0.05, least=10.0), "",
@@ -174,9 +174,9 @@ CLIENTS = (
     Input("pingsOfFlexi", "fleximq", _flexi("PING", keepalive={"timestamp": 1}, times=10_000)),
     Input("unknownTypes", "fleximq", lambda id: frame(77, id) * 10_000),
     Input("inflatedPubs", "fleximq-ws", lambda id: deflated(frame("PUB", id, _TOPIC, bytes(4 << 20))) * 15, 1,
-          _INFLATED._replace(grown=48 * MEBIBYTE), "row 14: amplified by inflation"),
+          _INFLATED._replace(grown=48 * MEBIBYTE), ""),
     Input("inflatedTexts", "identity", _said(deflated(bytes(1 << 20), 0xC1) * 60), 1, _INFLATED,
-          "row 14: amplified by inflation"),
+          ""),
     Input("ownTopics", "blipmq", _each(10_000, lambda id, number: blip(_PUBLISH, b"\0" + counted(f"b{number}")))),
     Input("subscriptions", "blipmq", _each(5000, lambda id, number: blip(_SUBSCRIBE, counted(f"b{number}") + b"\1")), 1,
           _ANY, "row 14: many small things"),
@@ -191,7 +191,7 @@ CLIENTS = (
     Input("queues", "minimq", _line("PRODUCE:i:::q%:::x", 5000), 1, _ANY, "row 14: many small things"),
     Input("consumes", "minimq", _line("CONSUME:c%", 10_000), 1, Bounds(grown=24 * MEBIBYTE),
           "row 14: many small things"),
-    Input("replies", "minimq", _line("PRODUCE:i%:::one:::x:::-:::r%", 5000), 1, Bounds(event=0.2)),
+    Input("replies", "minimq", _line("PRODUCE:i%:::one:::x:::-:::r%", 5000), 1, _LARGE._replace(event=0.2)),
     Input("acks", "minimq", _line("ACK:unknown%", 10_000)),
     Input("alternatingLines", "minimq", _said(b"PRODUCE:i:::a:::x\nPRODUCE:i:::b:::x\n" * 5000), 1, Bounds(event=0.15)),
     Input("producesAndConsumes", "minimq", _said(b"PRODUCE:i:::a:::x\nCONSUME:a\n" * 3000), 1, Bounds(least=2.0)),
