@@ -27,7 +27,7 @@ _ANY = Bounds()
 _ONE, _LARGE = Bounds(event=0.05), Bounds(event=0.15, grown=128 * MEBIBYTE)
 _PURSE = Bounds(grown=50 * MEBIBYTE, least=1.0)
 #: Messages that inflate: much less than they inflate to.
-_INFLATED = Bounds(event=0.05, byMebibyte=4.0)
+_INFLATED = Bounds(event=0.1, byMebibyte=4.0)
 _WS, _IDENTITY = UPGRADE % b"/ws", UPGRADE % b"/"
 _NUMBERS = itertools.count()
 
