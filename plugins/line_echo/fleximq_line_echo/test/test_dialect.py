@@ -41,7 +41,7 @@ class Peer:
 
     @property
     def session(self) -> Any:
-        """The session, once the first bytes have shown that this is no browser."""
+        """The session, after the first byte: its protocol has taken the place of the first one's methods."""
         return self._protocol.dataReceived.__self__.session
 
     @property
@@ -71,7 +71,8 @@ class LineTests(SynchronousTestCase):
         """The parts are what they say."""
         verifyObject(ISource, LINES)
         verifyObject(IForm, LINES)
-        verifyObject(ISubscriber, Peer(self.own).say(b"+a\n").session)
+        peer = Peer(self.own).say(b"+")
+        verifyObject(ISubscriber, peer.session)
 
     def test_conversation(self) -> None:
         """Who subscribed is told what is published, the publisher too; nobody else is, and success is silent."""
