@@ -145,8 +145,8 @@ CLIENTS = (
           })), 1, _LARGE._replace(event=0.05),
           "row 14: one message of many records"),
     Input("replays", "fleximq", lambda id: b"".join(
-        frame("SUB", id, {"topic": f"d.x{each}", "from": "first"}) for each in range(1500)), 1, Bounds(event=0.3, least=1.0),
-          ""),
+        frame("SUB", id, {"topic": f"d.x{each}", "from": "first"}) for each in range(1500)), 1,
+          Bounds(event=0.3, least=1.0)),
     Input("arraysToIdentity", "fleximq", _flexi("PUB", payload=emptyArrays(4 << 20), topic="cost"), 1, _ONE, "",
           (_IDENTITY_READER,)),
     Input("arraysToMini", "minimq", _said(b"CONSUME:queued\n"), 1, Bounds(event=0.05, least=10.0), "",
