@@ -1,7 +1,8 @@
 """The classes that plug-in files are made of: a name, and dotted names of the implementation.
 
 Twisted reads every drop-in file in ``twisted/plugins/`` whenever any of its programs looks for plug-ins. Each file
-therefore holds names only and imports only this module; each name is imported at its first use. See docs/extending.rst.
+therefore holds names only and imports only this module; each name is imported at its first use. See
+docs/guides/extending.rst.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,7 @@
-"""docs/guides/operating.rst describes exactly the options that there are, with the defaults that they have."""
+"""The page on operating describes exactly the existing options; the pages that modules cite exist."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -48,3 +49,23 @@ class DocumentedOptionsTests(SynchronousTestCase):
         """Name and default are taken from each row; a default may be missing, or on a further line of the row."""
         text = "``--one SIZE``  One. Default:\n                16MiB; at most 1GiB.\n``--two``       Two.\n"
         self.assertEqual(documentedOptions(text), {"one": "16MiB", "two": None})
+
+
+class CitedPagesTests(SynchronousTestCase):
+    """The files of docs/ that docstrings and comments of modules cite."""
+
+    def test_exist(self) -> None:
+        """Each cited file exists, and each title quoted after a page is a heading or a term on it."""
+        for file in _modules():
+            words = re.sub(r"\s+(?:#:?\s)?\s*", " ", file.read_text())
+            for path, titles in re.findall(r'(?<![\w/.])(docs/[\w./-]*\w)((?:,? (?:and )?"[A-Z][^"]*")*)', words):
+                self.assertTrue((ROOT / path).exists(), f"{file} cites {path}")
+                for title in re.findall(r'"([^"]+)"', titles):
+                    heading = rf"^(?:{re.escape(title)}\n[-=~]+|\*{re.escape(title)}\*.*)$"
+                    self.assertRegex((ROOT / path).read_text(), re.compile(heading, re.MULTILINE), str(file))
+
+
+def _modules() -> Iterator[Path]:
+    """Yield the files of Python of the repository."""
+    for folder in ("benchmarks", "docs", "fleximq", "plugins", "tests", "twisted"):
+        yield from (ROOT / folder).rglob("*.py")

@@ -23,7 +23,7 @@ PREFETCH_BYTES = 64 * MEBIBYTE
 PRIVATE_KEY = "private_key"
 #: How a client reconnects by default.
 BACKOFF = Backoff()
-#: FlexiMQ document 3.7 and docs/dialects.rst: the intervals that the broker accepts, in seconds.
+#: FlexiMQ document 3.7 and docs/reference/dialects.rst: the intervals that the broker accepts, in seconds.
 _MIN_INTERVAL, _MAX_INTERVAL = 5, 300
 #: Start of a subscription: "first", "last", an offset, or ``{"time": milliseconds since 1970}``.
 Start = str | int | Mapping[str, int]

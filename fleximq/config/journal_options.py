@@ -1,7 +1,7 @@
 """Options of durable topics: patterns, retention, time to live, and when messages are safe.
 
 Patterns are those of subscriptions: levels are separated by ``.`` or ``/``, a level ``*`` matches one level, a last
-level ``#`` any number of them (docs/dialects.rst). If several lines match a topic, the first applies.
+level ``#`` any number of them (docs/reference/dialects.rst). If several lines match a topic, the first applies.
 """
 
 import re

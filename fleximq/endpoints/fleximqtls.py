@@ -1,7 +1,8 @@
 r"""``fleximqtls:cert=FILE:key=FILE[:clientCA=FILE][:clientRequired=yes|no][:crl=FILE]:inner=ENDPOINT``.
 
 TLS on any other endpoint, including sockets of systemd; the colons of the inner one are escaped by a backslash:
-``inner=tcp\:7890``. A client's certificate is verified before the first byte of a dialect. docs/operating.rst, "TLS".
+``inner=tcp\:7890``. A client's certificate is verified before the first byte of a dialect. docs/guides/operating.rst,
+"TLS".
 """
 
 import time

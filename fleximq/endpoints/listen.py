@@ -2,7 +2,7 @@
 
 The endpoint is a URL (:mod:`fleximq.values.urls`) or a string for Twisted's ``serverFromString``. It is tried when the
 value is made, without a reactor and without binding a port, so that a mistake is reported in one sentence before the
-broker starts. docs/dialects.rst, "One port".
+broker starts. docs/reference/dialects.rst, "One port for all".
 """
 
 import os

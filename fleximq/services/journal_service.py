@@ -1,7 +1,7 @@
 """The journal as a service: opened before the listeners, closed after the last client has left.
 
 A journal that cannot be opened ends the process with one sentence. SIGUSR2 reopens the journal after a fault.
-docs/operating.rst, "A disk that is full or fails".
+docs/guides/operating.rst, "When the disk is full or fails".
 """
 
 import signal

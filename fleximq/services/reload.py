@@ -2,7 +2,7 @@
 
 A *participant* receives the new settings, reads and checks its other inputs (credential files, certificates), and
 returns a function that applies them. These functions are called only after every participant has succeeded.
-docs/operating.rst, "Reloading".
+docs/guides/operating.rst, "Reloading".
 """
 
 from collections.abc import Callable, Iterable

@@ -40,7 +40,7 @@ Examples:
       on one address and on a UNIX socket
   twistd -n fleximq --listen tcp:7890 --listen minimq+tcp:5677
       a second port for MiniMQ alone
-  twistd -n fleximq --config /etc/fleximq.toml
+  twistd -n fleximq --config /etc/fleximq/fleximq.toml
       with the settings of a file, which "fleximq check-config" checks
   twistd -n fleximq --allow-anonymous --allowed-origin https://example.com
       serve other machines, and the WebSockets of one web site

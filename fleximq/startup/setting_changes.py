@@ -1,7 +1,7 @@
 """Compares settings on reload: changed now, changed by a restart, or refused.
 
 :data:`LIVE` names the settings that a reload changes. All others stay until the broker is restarted; a reload reports
-those that differ. docs/operating.rst, "Reloading".
+those that differ. docs/guides/operating.rst, "Reloading".
 """
 
 from collections.abc import Iterator, Sequence

@@ -13,7 +13,7 @@ import msgpack
 
 from fleximq.values.message import Content, Message
 
-#: The codes of a record's dialect (docs/journal-format.rst, "Dialects").
+#: The codes of a record's dialect (docs/reference/journal-format.rst, "Dialects").
 DIALECTS = {"broker": 0, "fleximq": 1, "blipmq": 2, "minimq": 3, "identity": 4}
 #: The dialect is a plug-in's; its name is the part of the publisher's name before the hyphen.
 OTHER_DIALECT = 0xFFFF

@@ -1,6 +1,7 @@
 """State records of queues and consumer groups: the changes that a journal stores. Pure.
 
-docs/journal-format.rst calls them notes. A checkpoint contains the state of all consumer groups.
+They are stored in NOTES frames (docs/reference/journal-format.rst, "State records"). A checkpoint contains the state of
+all consumer groups.
 """
 
 from array import array

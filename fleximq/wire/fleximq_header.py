@@ -1,11 +1,11 @@
 """FlexiMQ headers: MessagePack maps, checked and read.
 
-The checks run in the order of docs/dialects.rst: it is a map, forbidden fields, required fields, types, routing. Keys
-that no document names are ignored and forwarded, since a header is forwarded unchanged. This broker adds the keys of
-:data:`_EXTENSIONS` to a PUB, and ``from`` to a SUB.
+The checks run in the order of docs/reference/dialects.rst: it is a map, forbidden fields, required fields, types,
+routing. Keys that no document names are ignored and forwarded, since a header is forwarded unchanged. This broker adds
+the keys of :data:`_EXTENSIONS` to a PUB, and ``from`` to a SUB.
 
 The table of fields that each message type must, may and must not have is that of the FlexiMQ document, section 2.2.3,
-with the one exception of docs/dialects.rst: a JOIN may carry ``reqrep``, which section 4.2 expects.
+with the one exception of docs/reference/dialects.rst: a JOIN may carry ``reqrep``, which section 4.2 expects.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """Identity texts, parsed and encoded: one text a WebSocket message (Identity document).
 
 Texts are handled as UTF-8, the form in which they are framed and forwarded. The decisions are those of "Identity" in
-docs/dialects.rst: unknown words are None, a channel's name ends at the next colon, and the message of a PUBLISH is
-everything after its second colon, verbatim.
+docs/reference/dialects.rst: unknown words are None, a channel's name ends at the next colon, and the message of a
+PUBLISH is everything after its second colon, verbatim.
 """
 
 import re

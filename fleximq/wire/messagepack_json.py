@@ -1,4 +1,4 @@
-"""Converts one MessagePack value to compact JSON, for dialects of text ("Across dialects" in docs/dialects.rst).
+"""Converts a MessagePack value to compact JSON, for text dialects (docs/reference/dialects.rst, "Across dialects").
 
 Values without a JSON equivalent: bin and ext become base64 of their bytes, timestamps ISO 8601 in UTC, NaN and the
 infinities null, map keys strings (an array or a map the string of its JSON); of equal keys the last one counts.

@@ -2,7 +2,7 @@
 
 Id and topic are split from the left, CorrelationID and ReplyTo from the right, and the content is the rest between
 them: it may contain any number of colons. A delivery is written so that the same splitting returns the same fields, for
-messages of every dialect. The decisions are those of "MiniMQ" and "Across dialects" in docs/dialects.rst.
+messages of every dialect. The decisions are those of "MiniMQ" and "Across dialects" in docs/reference/dialects.rst.
 """
 
 from collections.abc import Callable

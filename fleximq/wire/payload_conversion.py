@@ -1,4 +1,4 @@
-r"""Converts a message's payload to the form of another dialect: the table of "Across dialects" in docs/dialects.rst.
+r"""Converts a message's payload to the form of another dialect (docs/reference/dialects.rst, "Across dialects").
 
 | from \ to | FlexiMQ: :func:`toMessagePack` | BlipMQ: :func:`toBytes` | MiniMQ, Identity: :func:`toUtf8` |
 | --- | --- | --- | --- |

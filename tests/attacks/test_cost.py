@@ -18,7 +18,7 @@ from tests.attacks.cost import ADMITTED, TRIES, Bounds, Cost, Crowd, Opened, Wat
 from tests.attacks.costly import announcing, blip, collidingMap, deflated, emptyArrays, webSocket
 from tests.conversations.clients import Stream, counted
 from tests.conversations.test_slow_consumers import MEBIBYTE
-from tests.nightly import nightly
+from tests.nightly import nightly, repetitions
 from tests.wire.flexi_frames import frame
 
 _LOOPBACK = "tcp:0:interface=127.0.0.1"
@@ -120,7 +120,8 @@ NEIGHBOURS = (
 
 _TOPIC = {"topic": "cost"}
 _IDENTITY_READER = ("identity", _said(webSocket(b"SUBSCRIBE:cost", 0x81)))
-_TOPICS = (("fleximq", _each(20_000, lambda id, number: frame("PUB", id, {"topic": f"d.{number}"}))),)
+_MANY = repetitions(20_000, 150_000)
+_TOPICS = (("fleximq", _each(_MANY, lambda id, number: frame("PUB", id, {"topic": f"d.{number}"}))),)
 _BLIP_READERS = ("blipmq", _said(blip(_SUBSCRIBE, counted("copied") + b"\0") * 1000))
 
 
@@ -142,6 +143,13 @@ CLIENTS = (
     Input("collidingStage", "fleximq", lambda id: _asking("/sink/stage", b"\x84" + msgpack.packb(
         {"query": "q", "batch": 1, "part": "p"})[1:] + msgpack.packb("records") + b"\xdc\0\x20" + collidingMap() * 32
         )(id), 1, Bounds()),
+    Input("stagedRecords", "fleximq", _asking("/sink/stage", msgpack.packb({
+          "query": "q", "batch": 1, "part": "p", "records": [{"topic": f"{each}", "value": 0} for each in range(50_000)]
+          })), 1, _LARGE._replace(event=0.05),
+          "row 14: one message of many records"),
+    Input("replays", "fleximq", lambda id: b"".join(
+        frame("SUB", id, {"topic": f"d.x{each}", "from": "first"}) for each in range(1500)), 1,
+          Bounds(event=0.3, least=1.0)),
     Input("arraysToIdentity", "fleximq", _flexi("PUB", payload=emptyArrays(4 << 20), topic="cost"), 1, _ONE, "",
           (_IDENTITY_READER,)),
     Input("arraysToMini", "minimq", _said(b"CONSUME:queued\n"), 1, Bounds(event=0.05, least=10.0), "",

@@ -115,9 +115,9 @@ class OwnPlaceTests(PermittingCase):
 class OwnLimitsTests(PermittingCase):
     """How much one principal may use."""
 
-    def limited(self, principal: str | None = "eve", **limits: int) -> ConnectedClient:
+    def limited(self, principal: str | None = "eve", **limits: Any) -> ConnectedClient:
         """Return a client that may do everything, within these limits."""
-        grants = dict.fromkeys(Action, ("#",))
+        grants = {action.value: ("#",) for action in Action}
         rights = Rights(grants, limits=OwnLimits(**limits))
         return self.broker.join("any", self.friend, principal, rights=rights)
 

@@ -1,4 +1,4 @@
-"""FlexiMQ's variants in use, with all dialects (docs/reference/dialects.rst, "Variants in the wild")."""
+"""FlexiMQ's variants in use, with all dialects (docs/reference/dialects.rst, "Variants in use")."""
 
 from collections.abc import Iterator
 from itertools import product

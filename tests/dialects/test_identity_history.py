@@ -1,9 +1,13 @@
 """What a new subscriber of an Identity channel is told of its past."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from fleximq.broker.envelope import Envelope, MessageSource
+from fleximq.dialects.identity import session as identity
+from fleximq.dialects.identity.form import recordTexts
 from fleximq.values.message import Content, Message
+from fleximq.values.records import StoredBatch
 from tests.dialects.test_identity_ws import IdentityCase
 from tests.dialects.websocket_peer import WebSocketPeer
 from tests.slow_journal import SlowJournal
@@ -49,6 +53,27 @@ class HistoryTests(IdentityCase):
         self.assertEqual(self.subscribe(peer), ["SUB-ACK:d.c", *past])
         self.say("5")
         self.assertEqual(peer.texts(), ["MSG:d.c:user-00000000:5"])
+
+    def test_portions(self) -> None:
+        """History is converted in portions, since 16 of these messages would take 0.3 s."""
+        self.begin(history=32)
+        broker = self.context.broker
+        publisher = broker.join("any")
+        envelope = Envelope(broker.topicFor(publisher, "d.c"), publisher, MessageSource())
+        hostile = b"\xdc\xff\xff" + b"\x80" * 0xFFFF
+        broker.publish(envelope, [Message(hostile, Content.MESSAGEPACK)] * 32, 32)
+        self.journal.commit()
+        self.settle()
+        peer = self.user()
+        portions: list[int] = []
+
+        def recorded(batches: Sequence[StoredBatch]) -> bytes:
+            portions.append(sum(len(batch.payloads) for batch in batches))
+            return recordTexts(batches)
+
+        self.patch(identity, "recordTexts", recorded)
+        self.assertEqual(len(self.subscribe(peer)), 33)
+        self.assertEqual(portions, [2] * 16)
 
     def test_fewer(self) -> None:
         """If there are fewer, all come."""

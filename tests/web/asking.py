@@ -14,6 +14,7 @@ from fleximq.broker.broker import Broker
 from fleximq.config.settings import Settings
 from fleximq.interfaces import IRights
 from fleximq.journal.memory_journal import MemoryJournal
+from fleximq.limits import NO_LIMITS
 from fleximq.rights import EVERYTHING
 from fleximq.security.principal import Admitted, Principal
 from fleximq.services.health import LagService
@@ -31,8 +32,14 @@ JSON = "Content-Type: application/json"
 class Granted:
     """Rights to just these names, whatever the action, or with ``action:`` before them for that alone."""
 
+    limits = NO_LIMITS
+
     def __init__(self, *names: str) -> None:
         self.names = names
+
+    def forClient(self, id: int) -> "Granted":
+        """Return itself."""
+        return self
 
     def may(self, action: str, name: str) -> bool:
         """Tell whether it is one of them."""

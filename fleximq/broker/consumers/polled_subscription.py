@@ -1,9 +1,9 @@
 """A polled subscription: its own copy of a topic's messages, independent of connections.
 
-The rules are those of the BlipMQ document and of docs/dialects.rst: the delivered QoS is the lower of the publisher's
-and the subscription's. QoS1 messages are tracked until they are acknowledged and never dropped: publishing asks
-:meth:`PolledSubscription.admits` first. QoS0 messages are delivered once; if the queue is full, the oldest of them are
-dropped. Both are delivered in their common order.
+The rules are those of the BlipMQ document and of docs/reference/dialects.rst: the delivered QoS is the lower of the
+publisher's and the subscription's. QoS1 messages are tracked until they are acknowledged and never dropped: publishing
+asks :meth:`PolledSubscription.admits` first. QoS0 messages are delivered once; if the queue is full, the oldest of them
+are dropped. Both are delivered in their common order.
 
 A subscription belongs to an owner, not to a connection. Connections of the owner attach and detach; after the last one
 a grace time runs, then the subscription expires.

@@ -1,8 +1,8 @@
 """Work queues: one queue per topic, shared by all its consumers, as in MiniMQ.
 
-The rules are those of the MiniMQ document and of docs/dialects.rst: a delivered message is hidden until any connection
-acknowledges it by its id, or until the time is over, even if the consumer leaves earlier. A queue that was never
-consumed must not fill disk or memory: when full it drops its oldest messages, and after a while it expires.
+The rules are those of the MiniMQ document and of docs/reference/dialects.rst: a delivered message is hidden until any
+connection acknowledges it by its id, or until the time is over, even if the consumer leaves earlier. A queue that was
+never consumed must not fill disk or memory: when full it drops its oldest messages, and after a while it expires.
 """
 
 from collections import deque

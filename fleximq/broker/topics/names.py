@@ -1,4 +1,4 @@
-"""Which names topics and patterns can have. Their levels are separated by ``.`` or ``/`` (docs/dialects.rst)."""
+"""Which names topics and patterns can have, in levels separated by ``.`` or ``/`` (docs/reference/dialects.rst)."""
 
 import re
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """All wildcard subscriptions, as a tree of the levels of their patterns.
 
 In a pattern a level ``*`` matches one level, and a last level ``#`` any number of levels, none included. Names that
-begin with ``$`` match no wildcard at their first level (docs/dialects.rst).
+begin with ``$`` match no wildcard at their first level (docs/reference/dialects.rst).
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """Converts text of the command line to values, and payloads to text.
 
-The text of a payload is the same that dialects with text payloads get (docs/dialects.rst, "Across dialects").
+The text of a payload is the same that dialects with text payloads get (docs/reference/dialects.rst, "Across dialects").
 """
 
 import json

@@ -20,7 +20,7 @@ from fleximq.client.blocking import Client, Subscription
 from fleximq.client.blocking.client import Start
 from fleximq.client.events import Delivery
 
-#: Topics of presence events (docs/dialects.rst).
+#: Topics of presence events (docs/reference/dialects.rst).
 JOINED, LEFT, CREATED = "$sys/clients/joined", "$sys/clients/left", "$sys/topics/created"
 
 

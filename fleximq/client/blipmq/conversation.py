@@ -1,4 +1,4 @@
-"""The client's side of one BlipMQ connection, without I/O (BlipMQ document, docs/dialects.rst).
+"""The client's side of one BlipMQ connection, without I/O (BlipMQ document, docs/reference/dialects.rst).
 
 A POLL of an empty subscription has no answer. So POLLs are sent in rounds, each followed by a PING: its PONG completes
 the round, and all deliveries before it belong to the oldest round.

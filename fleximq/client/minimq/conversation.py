@@ -1,4 +1,4 @@
-"""The client's side of one MiniMQ connection, without I/O (MiniMQ document, docs/dialects.rst).
+"""The client's side of one MiniMQ connection, without I/O (MiniMQ document, docs/reference/dialects.rst).
 
 Answers have the order of the commands; an ACK has none.
 """

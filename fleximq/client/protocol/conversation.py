@@ -1,4 +1,4 @@
-"""The client's side of one FlexiMQ connection, without I/O (FlexiMQ document 2 to 4, docs/dialects.rst).
+"""The client's side of one FlexiMQ connection, without I/O (FlexiMQ document 2 to 4, docs/reference/dialects.rst).
 
 Methods named after a message return the bytes to send; :meth:`Conversation.received` converts received bytes to events.
 Several threads may create messages at once; only one may receive. :func:`conversationOn` chooses between a plain
@@ -274,7 +274,7 @@ def _timestamp(header: Mapping[str, Any]) -> int | None:
     return stamp if isinstance(stamp, int) else None
 
 
-#: docs/dialects.rst: the subprotocol for FlexiMQ in binary frames.
+#: docs/reference/dialects.rst: the subprotocol for FlexiMQ in binary frames.
 SUBPROTOCOL = "fleximq"
 
 

@@ -1,4 +1,4 @@
-"""The BlipMQ dialect: actions and answers for each frame (specification: the BlipMQ document and docs/dialects.rst).
+"""The BlipMQ dialect: actions and answers for each frame (BlipMQ document, docs/reference/dialects.rst).
 
 The action depends on the phase of the handshake: the table :data:`_STEPS` has one for each phase and frame type. A run
 is processed as a whole: one publication, one poll.

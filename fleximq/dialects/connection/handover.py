@@ -38,6 +38,7 @@ class Handover(Protocol):
     _outer: "Handover | None" = None
     _address: IAddress | None = None
     _timer: IDelayedCall | None = None
+    _outputOver = False
 
     def makeConnection(self, transport: ITransport) -> None:
         """Begin with small reads."""
@@ -60,6 +61,8 @@ class Handover(Protocol):
             inner.connectedAt = self.connectedAt
         self._follow(inner)
         inner.makeConnection(transport)
+        if self._outputOver:
+            self.writeConnectionLost()  # now the inner protocol's method
         if received and not getattr(transport, "disconnecting", False):
             inner.dataReceived(received)
 
@@ -89,7 +92,8 @@ class Handover(Protocol):
         self._endAll()
 
     def writeConnectionLost(self) -> None:
-        """Ignore that the peer reads no more; later input still decides."""
+        """The peer reads no more: its protocol is told, once later input has decided it."""
+        self._outputOver = True
 
     def _stopClock(self) -> None:
         timer, self._timer = self._timer, None

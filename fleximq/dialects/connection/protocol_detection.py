@@ -1,4 +1,4 @@
-"""Detects the dialect of a connection from its first bytes (docs/dialects.rst, "One port").
+"""Detects the dialect of a connection from its first bytes (docs/reference/dialects.rst, "One port for all").
 
 :func:`decide` is the rule; plug-ins may claim beginnings that it leaves free.
 """

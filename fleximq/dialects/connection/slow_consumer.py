@@ -1,4 +1,4 @@
-"""Policies for consumers that read more slowly than messages arrive (docs/operating.rst).
+"""Policies for consumers that read more slowly than messages arrive (docs/guides/operating.rst).
 
 A policy is called only while the peer does not read. A message that begins below the mark is always taken; the policy
 decides about a run that would exceed it.

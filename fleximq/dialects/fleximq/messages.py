@@ -1,4 +1,4 @@
-"""The action of each FlexiMQ message type (FlexiMQ document 3, docs/dialects.rst).
+"""The action of each FlexiMQ message type (FlexiMQ document 3, docs/reference/dialects.rst).
 
 ``message_<TYPE>`` is called with the checked header, the envelope and the complete frame with zeroed reserved bytes. It
 acts, or raises the error to answer with.

@@ -1,4 +1,4 @@
-"""The FlexiMQ dialect: input (specification: the FlexiMQ document and docs/dialects.rst). Hot.
+"""The FlexiMQ dialect: input (specification: the FlexiMQ document and docs/reference/dialects.rst). Hot.
 
 Runs with a cached envelope are passed directly to subscribers or the broker, and requests and replies with a cached
 header directly to their client. All other messages take the slow path: their fixed part is checked, their header parsed

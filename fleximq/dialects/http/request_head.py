@@ -2,7 +2,7 @@
 
 Pure functions; :mod:`fleximq.dialects.http.request_router` acts on them. Credentials are in ``Authorization``, or in a
 query parameter for web pages that cannot set headers. :func:`withoutCredentials` removes them, so that the web site,
-which may log requests, never sees them. docs/dialects.rst, "Credentials".
+which may log requests, never sees them. docs/reference/dialects.rst, "Credentials".
 """
 
 import base64
@@ -28,7 +28,7 @@ FLEXIMQ_PATHS = frozenset({"/ws", "/messaging"})
 _SUBPROTOCOLS = frozenset({"fleximq", "identity"})
 
 _REQUEST_LINE = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([!-~]+) HTTP/([0-9])\.([0-9])")
-_FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)")
+_FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\x00-\x08\x0a-\x1f\x7f]*)")
 
 
 class HttpError(Exception):
@@ -72,7 +72,7 @@ class RequestHead:
             if found is None:
                 raise HttpError(400, "a header field is malformed")
             name = found[1].lower()
-            fields[name] = (*fields.get(name, ()), found[2].rstrip(" \t"))
+            fields[name] = (*fields.get(name, ()), found[2].strip(" \t"))
         head = cls(line[1], line[2], fields)
         head._checkBody()
         return head

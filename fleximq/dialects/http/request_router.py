@@ -2,7 +2,8 @@
 
 Reads the head of the first request within a size limit and a deadline, refuses peers without access, and passes on the
 connection and all its bytes except credentials. The next protocol receives the result in ``admitted`` and the rule in
-``admission``, if it has these attributes. docs/dialects.rst, "Credentials", "Identity" and "One port".
+``admission``, if it has these attributes. docs/reference/dialects.rst, "Credentials", "Identity" and "One port for
+all".
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The Identity dialect: publish and subscribe in plain text (Identity document, docs/dialects.rst).
+"""The Identity dialect: publish and subscribe in plain text (Identity document, docs/reference/dialects.rst).
 
 Consecutive PUBLISHes to one channel in one read are published as one run: each message after the first costs one
 comparison, 0.1 us, instead of a topic look-up.
@@ -34,6 +34,8 @@ from fleximq.wire.identity_text import (
 from fleximq.wire.websocket_frame import PING, TEXT, encodeFrame
 
 _PUBLISH = Word.PUBLISH.value + b":"
+#: Bytes of history converted at a time, since small hostile payloads take 0.3 us for each byte.
+_RECALLED_BYTES = 1 << 17
 #: Status codes unknown to this dialect -> the codes it uses instead.
 _CODES = {
     Status.SUBSCRIPTION_FAILED: Status.TOO_MANY_REQUESTS,
@@ -145,6 +147,7 @@ class IdentitySession(Session):
         if request.channel not in self.client.subscriptions:
             self.broker.subscribe(self.client, self, request.channel, literal=True)
             past = ReplayOutlet(self, self.outbox, self.context.clock, RECALLING, recordTexts)
+            past.chunkBytes = _RECALLED_BYTES
             self.broker.recall(self.client, past, request.channel, literal=True, history=self.broker.rules.history)
 
     def _unsubscribe(self, request: ClientText) -> None:

@@ -1,4 +1,4 @@
-"""The MiniMQ dialect: actions and answers for each line (specification: the MiniMQ document and docs/dialects.rst).
+"""The MiniMQ dialect: actions and answers for each line (MiniMQ document, docs/reference/dialects.rst).
 
 The ids that answer PRODUCEs, and all answers after them, await the commit of their messages. A CONSUME is processed
 only after the commit of this connection's own messages, so that it finds them. While a command waits, the protocol

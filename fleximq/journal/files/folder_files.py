@@ -1,4 +1,4 @@
-"""The small files of a journal folder: its identity, its lock and its durable end (docs/journal-format.rst).
+"""The small files of a journal folder: its identity, its lock and its durable end (docs/reference/journal-format.rst).
 
 DIR/identity marks a folder as a journal. It is one line of text: ``fleximq-journal``, the version of the format, 32
 hexadecimal digits that no other journal has, and the CRC-32 of all before it as 8 more.

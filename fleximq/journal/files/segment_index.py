@@ -1,4 +1,4 @@
-"""The index file of a sealed segment, DIR/<base>.idx, read or rebuilt (docs/journal-format.rst, "Index files").
+"""The index file of a sealed segment, DIR/<base>.idx, read or rebuilt (docs/reference/journal-format.rst).
 
 It saves a scan of the segment when the journal is opened, and contains only data of the segment: a missing or damaged
 index is rebuilt. So it is written without waiting for the disk. The scan that rebuilds it also distinguishes an

@@ -1,7 +1,7 @@
 """Encodes and decodes the frames about the journal itself and about its queues. Pure.
 
 A NOTES frame holds state records of queues and clients: an array of arrays, each with its code and its values. All
-fields are in docs/journal-format.rst.
+fields are in docs/reference/journal-format.rst.
 """
 
 import sys
@@ -94,7 +94,7 @@ NOTES: tuple[tuple[Any, tuple[Callable[[Any], bool], ...]], ...] = (
     (GroupProgress, (_isText, isNumber, isNumber, isNumber)),
     (GroupForgotten, (_isText,)),
 )
-#: The names of these notes in docs/journal-format.rst, for error sentences.
+#: Their names in docs/reference/journal-format.rst, for error sentences.
 NOTE_NAMES = ("Opened", "Closed", "HandedOut", "Acknowledged", "ClientIds", "Reached", "Forgotten")
 _CODES: Mapping[type, int] = {kind: code for code, (kind, _) in enumerate(NOTES)}
 

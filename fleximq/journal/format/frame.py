@@ -1,4 +1,4 @@
-"""The frames of the journal: a checked header and a body. Pure; docs/journal-format.rst defines every byte.
+"""The frames of the journal: a checked header and a body. Pure; docs/reference/journal-format.rst defines every byte.
 
 A frame is made in two steps: the body is encoded first; :func:`seal` adds position and check sum when the frame is
 written.

@@ -3,7 +3,7 @@
 Runs are encoded as a unit, not record by record: 0.1 us a record for runs of 1,000, about 0.8 us for runs of one. A
 record that is alone in its commit, as from a publisher of single messages, is encoded at once by :func:`encodeSingle`,
 2 us instead of 8. Reading a frame makes views of its columns, 0.05 us a record; values are cut when they are used
-(timeit over payloads of 100 bytes, CPython 3.11, one core; benchmarks are in docs/benchmarks.rst).
+(timeit over payloads of 100 bytes, CPython 3.11, one core; benchmarks are in docs/explanation/benchmarks.rst).
 """
 
 import sys

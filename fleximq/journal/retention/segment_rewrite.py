@@ -1,7 +1,7 @@
 """Rewrites a sealed segment without its expired records: each remaining frame keeps its position.
 
-The others are replaced by REMOVED frames, each followed by a hole that takes no disk space (docs/journal-format.rst,
-"What is taken out"). The new file exists next to the old one until it is renamed.
+The others are replaced by REMOVED frames, each followed by a hole that takes no disk space
+(docs/reference/journal-format.rst, "Removed records"). The new file exists next to the old one until it is renamed.
 """
 
 from collections import deque

@@ -1,1 +1,1 @@
-"""The broker's own checkers, one file each; docs/security.rst describes how to choose one."""
+"""The broker's own checkers, one file each; docs/guides/security.rst describes how to choose one."""

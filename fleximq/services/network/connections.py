@@ -2,7 +2,7 @@
 
 Without it the reactor would drop all connections: pending answers would be lost, and WebSockets would get no close
 frame. The reactor still ends connections whose dialect is unknown, and those of dialects whose protocols have no
-session. docs/operating.rst, "Stopping".
+session. docs/guides/operating.rst, "Stopping".
 """
 
 from collections.abc import Iterator, Mapping

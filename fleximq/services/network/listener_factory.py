@@ -1,4 +1,4 @@
-"""The protocol factory of a listener: its dialects and access rules (docs/dialects.rst, "One port").
+"""The protocol factory of a listener: its dialects and access rules (docs/reference/dialects.rst, "One port for all").
 
 A plug-in that cannot be loaded is logged and skipped on listeners of several dialects; if a listener names it, the
 broker does not start.
@@ -99,8 +99,6 @@ class ListenerFactory:
         """Return the factory of a listener, which detects the dialect, or that it is not the listener's."""
         streams = {} if listen.onlyWebSockets else dialects.streams
         alone = listen.dialect in streams and not dialects.webSockets
-        if alone and listen.isStdio:
-            return streams[str(listen.dialect)]
         router = None if listen.isStdio or alone else self._router(dialects, listen)
         if router is not None and not streams:
             return router

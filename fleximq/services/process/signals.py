@@ -2,7 +2,7 @@
 
 The first SIGTERM or SIGINT stops it in order, with exit code 0; the second ends it at once. They are handled here
 because ``twistd`` would send the same signal to its own process again after an orderly stop, as recorded by the
-reactor's handlers. SIGHUP reloads the settings. docs/operating.rst, "Stopping" and "Reloading".
+reactor's handlers. SIGHUP reloads the settings. docs/guides/operating.rst, "Stopping" and "Reloading".
 """
 
 import os

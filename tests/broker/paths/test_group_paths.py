@@ -64,7 +64,7 @@ class LagTests(GroupCase):
         word = {"journal": self.journal.id, "next": 5}
         for grants, permitted in ({"read": ("#",)}, False), ({"progress": ("g",)}, True), ({"progress": ("h",)}, False):
             client = self.broker.join("any", rights=Rights(grants))
-            ask = partial(self.broker.ask, client, "/pipeline/lag", {"groups": [word | {"group": "g"}]}, list)
+            ask = partial(self.broker.ask, client, "/pipeline/lag", {"groups": [word | {"group": "g"}]}, [].append)
             if permitted:
                 ask()
             else:

@@ -11,6 +11,7 @@ from fleximq.broker.replay.feed import DeferredForm
 from fleximq.broker.replay.replay import TOPICS_AT_ONCE, Start
 from fleximq.errors import NoLongerKept
 from fleximq.interfaces import IRights
+from fleximq.limits import NO_LIMITS
 from fleximq.rights import Action
 from tests.broker.parts import makeBroker, text
 from tests.broker.replay.test_feed import Reader, WithOffsets
@@ -43,6 +44,12 @@ class CountingJournal(SlowJournal):
 @implementer(IRights)
 class OnlyA:
     """Rights to topics that begin with "a"."""
+
+    limits = NO_LIMITS
+
+    def forClient(self, id: int) -> "OnlyA":
+        """Return itself."""
+        return self
 
     def may(self, action: str, name: str) -> bool:
         """Tell whether it does."""

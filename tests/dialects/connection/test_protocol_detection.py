@@ -10,6 +10,7 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from fleximq.dialects.connection.protocol_detection import (
@@ -275,6 +276,23 @@ class SniffingTests(SynchronousTestCase):
             protocol.readConnectionLost()
         self.assertTrue(transport.disconnecting)
         self.assertEqual(self.counts, {"refused: closed before its dialect was known": 1})
+
+    def test_readsNoMore(self) -> None:
+        """A dialect learns that the peer had closed its own input before."""
+        told: list[int] = []
+
+        @implementer(IHalfCloseableProtocol)
+        class Half(Recorder):
+            def readConnectionLost(self) -> None: ...
+
+            def writeConnectionLost(self) -> None:
+                told.append(len(self.received))
+
+        self.patch(RecorderFactory, "buildProtocol", lambda factory, addr: Half())
+        protocol, _ = self.connect()
+        protocol.writeConnectionLost()
+        protocol.dataReceived(b"PING:\n")
+        self.assertEqual(told, [0])
 
     def test_address(self) -> None:
         """The dialect's factory is asked with the peer's address."""

@@ -1,5 +1,6 @@
 """HTTP connections at the door, with a recording web site and recording WebSocket dialects, and with real ones."""
 
+import time
 from collections import Counter
 from typing import Any
 
@@ -306,6 +307,13 @@ class BoundTests(DoorTests):
         """At most 100 fields, equal ones too, are looked at, in linear time; more are 431."""
         for number, code in ((FIELDS - 1, 0), (FIELDS, 431), (4_000, 431)):
             self.assertEqual(self.code(request("GET / HTTP/1.1", *["a:"] * number)), code, number)
+
+    def test_blanks(self) -> None:
+        """A field of blanks costs linear time, also if it turns out to be malformed: here 1 s once."""
+        data = request("GET / HTTP/1.1", "A:" + " \t" * 8000 + "\x01")
+        began = time.process_time()
+        self.assertEqual(self.code(data), 400)
+        self.assertLess(time.process_time() - began, 0.2)
 
     def test_endless(self) -> None:
         """A head without an end is refused when it is full."""

@@ -82,6 +82,7 @@ class GarbageServiceTests(SynchronousTestCase):
         options = Options()
         options.parseOptions([])
         whole = makeService(options)
-        self.assertIsInstance(whole, MultiService)
-        self.assertIsInstance(list(whole)[-1], GarbageService)  # type: ignore[call-overload]
+        assert isinstance(whole, MultiService)
+        (inside,) = whole  # the log's service contains all others
+        self.assertIsInstance(list(inside)[-1], GarbageService)
         self.assertEqual(gc.get_threshold(), before)

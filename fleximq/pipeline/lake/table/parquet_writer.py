@@ -1,7 +1,7 @@
 """Writes rows to staged Parquet files, one or more for each topic and day.
 
 Rows are buffered in memory up to the size of a row group, or up to a total. Few files are open at once, so the numbers
-of topics and rows are unlimited. This file is hot: see docs/guides/pipeline-lake.rst, "How fast".
+of topics and rows are unlimited. This file is hot: see docs/guides/pipeline-lake.rst, "How fast it is".
 """
 
 import json

@@ -40,6 +40,11 @@ class Peer:
         return answer
 
     @property
+    def session(self) -> Any:
+        """The session, after the first byte: its protocol has taken the place of the first one's methods."""
+        return self._protocol.dataReceived.__self__.session
+
+    @property
     def closed(self) -> bool:
         """Whether the broker has closed the connection."""
         return self._transport.disconnecting or self._transport.disconnected
@@ -66,8 +71,8 @@ class LineTests(SynchronousTestCase):
         """The parts are what they say."""
         verifyObject(ISource, LINES)
         verifyObject(IForm, LINES)
-        peer = Peer(self.own)
-        verifyObject(ISubscriber, peer._protocol.session)
+        peer = Peer(self.own).say(b"+")
+        verifyObject(ISubscriber, peer.session)
 
     def test_conversation(self) -> None:
         """Who subscribed is told what is published, the publisher too; nobody else is, and success is silent."""
@@ -98,7 +103,7 @@ class LineTests(SynchronousTestCase):
     def test_lineBreaks(self) -> None:
         """A foreign text cannot break the lines."""
         reader = Peer(self.own).say(b"+a\n")
-        session = reader._protocol.session
+        session = reader.session
         envelope = Envelope(session.broker.topicFor(session.client, "a"), session.client, LINES)
         session.broker.publish(envelope, [Message("x\ny\r\nz\u2028w".encode(), Content.TEXT)], 1)
         self.reactor.advance(0)
