@@ -169,7 +169,7 @@ CLIENTS = (
           Bounds(event=0.2)),
     Input("doublingPatterns", "fleximq", lambda id: b"".join(
         [frame("PUB", id, {"topic": ".".join("a" * 13)}) + frame("SUB", id, {"topic": "b.*"})
-         + frame("UNSUB", id, {"topic": "b.*"})] * 50), 1, _ANY, "row 14: amplified by wildcards",
+         + frame("UNSUB", id, {"topic": "b.*"})] * 50), 1, _ANY, "",
           (("fleximq", lambda id: b"".join(frame("SUB", id, {"topic": ".".join(each)})
                                            for each in itertools.product("a*", repeat=13))),)),
     Input("patternTurns", "fleximq", _each(5000, lambda id, number: frame("SUB", id, {"topic": "x.#"})
