@@ -21,6 +21,7 @@ from zope.interface import implementer
 
 from fleximq.broker.envelope import Envelope
 from fleximq.broker.topics.topic_table import Topic
+from fleximq.broker.topics.wildcard_tree import Wildcards
 from fleximq.errors import BrokerError, NoLongerKept
 from fleximq.interfaces import IForm, IJournalRead, ISubscriber, ISubscriberProxy
 from fleximq.values.records import StoredBatch
@@ -160,10 +161,6 @@ class FeedRange:
         self.since = since
         self.start: int | None = None
 
-    def accepts(self, topic: Topic) -> bool:
-        """Tell whether the feed delivers publications to a topic; a pattern covers durable topics only."""
-        return (self.literal or topic.durable) and self.matches(topic.name)
-
 
 @implementer(ISubscriberProxy)
 class Feed:
@@ -192,6 +189,7 @@ class Feed:
         self.permanent = permanent
         self.outlet = outlet
         self.ranges: dict[str, FeedRange] = {}
+        self._patterns = Wildcards()
         self._journal = journal
         self._alive = alive
         self._coveredElsewhere = coveredElsewhere
@@ -212,7 +210,10 @@ class Feed:
         if not self.ranges:
             self._compared = feedRange.since
         self._fallBehind()
+        self._drop(feedRange.name)
         self.ranges[feedRange.name] = feedRange
+        if not feedRange.literal:
+            self._patterns.add(feedRange, feedRange.name)
         self._proceed()
 
     def addSingles(self, feedRange: FeedRange, singles: Iterable[tuple[int, str]]) -> bool:
@@ -238,18 +239,31 @@ class Feed:
 
     def removeRange(self, name: str) -> bool:
         """Stop delivering a range; False if it does not exist."""
-        if self.ranges.pop(name, None) is None:
+        if not self._drop(name):
             return False
         self.readAgain()
         return True
 
     def accepts(self, topic: Topic) -> bool:
-        """Tell whether this feed delivers publications to a topic."""
-        return any(feedRange.accepts(topic) for feedRange in self.ranges.values())
+        """Tell whether this feed delivers publications to a topic; a pattern covers durable topics only."""
+        return self._coversLiterally(topic.name) or (topic.durable and self._matches(topic.name))
 
     def covers(self, name: str) -> bool:
         """Tell whether this feed delivers the journal's records of a topic."""
-        return any(feedRange.matches(name) for feedRange in self.ranges.values())
+        return self._coversLiterally(name) or self._matches(name)
+
+    def _coversLiterally(self, name: str) -> bool:
+        found = self.ranges.get(name)
+        return found is not None and found.literal and found.matches(name)
+
+    def _matches(self, name: str) -> bool:
+        return bool(self._patterns) and any(each.matches(name) for each in self._patterns.matching(name))
+
+    def _drop(self, name: str) -> bool:
+        feedRange = self.ranges.pop(name, None)
+        if feedRange is not None and not feedRange.literal:
+            self._patterns.remove(feedRange, name)
+        return feedRange is not None
 
     def readAgain(self) -> None:
         """Read publications from the journal that were not delivered."""
@@ -259,6 +273,7 @@ class Feed:
     def close(self) -> None:
         """Stop permanently."""
         self.ranges.clear()
+        self._patterns = Wildcards()
         self._singles.clear()
         self._enter(FeedEvent.CLOSE)
         self._round += 1

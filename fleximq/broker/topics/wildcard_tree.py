@@ -4,10 +4,10 @@ In a pattern a level ``*`` matches one level, and a last level ``#`` any number 
 begin with ``$`` match no wildcard at their first level (docs/reference/dialects.rst).
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
+from typing import Any
 
 from fleximq.broker.topics.names import checkPattern, levelsOf
-from fleximq.interfaces import ISubscriber
 
 #: A branch with more subscribers is walked in any case: looking them up could take longer than walking it.
 _FEW = 32
@@ -24,9 +24,9 @@ class _Node:
 
     def __init__(self) -> None:
         self.children: dict[str, _Node] = {}
-        self.ending: dict[ISubscriber, int] = {}
-        self.rest: dict[ISubscriber, int] = {}
-        self.below: dict[ISubscriber, int] = {}
+        self.ending: dict[Any, int] = {}
+        self.rest: dict[Any, int] = {}
+        self.below: dict[Any, int] = {}
 
 
 class Wildcards:
@@ -39,8 +39,8 @@ class Wildcards:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Add a subscriber to a pattern; each call needs one of :meth:`remove`.
+    def add(self, subscriber: Any, pattern: str) -> None:
+        """Add a subscriber, any hashable object, to a pattern; each call needs one of :meth:`remove`.
 
         :raises InvalidTopic: the pattern is too long, or has too many levels.
         """
@@ -54,7 +54,7 @@ class Wildcards:
         place[subscriber] = place.get(subscriber, 0) + 1
         self._count += 1
 
-    def remove(self, subscriber: ISubscriber, pattern: str) -> bool:
+    def remove(self, subscriber: Any, pattern: str) -> bool:
         """Take a subscriber off a pattern once; False if it was not there."""
         levels, rest = _split(pattern)
         path = [self._root]
@@ -76,10 +76,10 @@ class Wildcards:
         self._count -= 1
         return True
 
-    def matching(self, name: str) -> Iterable[ISubscriber]:
+    def matching(self, name: str) -> Collection[Any]:
         """Return the subscribers of all patterns that match."""
         levels = levelsOf(name)
-        found: dict[ISubscriber, int] = {}
+        found: dict[Any, int] = {}
         branches = [(self._root, 0)]
         while branches:
             node, depth = branches.pop()
