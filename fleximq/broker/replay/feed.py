@@ -31,6 +31,8 @@ from fleximq.values.transitions import Transitions
 SEARCH_BYTES = 1 << 16
 #: So many removals are compared with ranges in one turn of the reactor, about 1 ms.
 _COMPARED_AT_ONCE = 2000
+#: With more ranges, looking at the start of each takes longer than adding one.
+_FEW = 64
 
 
 class FeedState(Enum):
@@ -200,6 +202,7 @@ class Feed:
         self._singleTopics: Counter[str] = Counter()
         self._compared = 0  # so many removals were compared with the ranges
         self._state = FeedState.IDLE
+        self._willProceed = False
         self._round = 0  # results of reads started in an earlier round are ignored
         self._position = 0  # while it is live: all before this was delivered
 
@@ -214,7 +217,7 @@ class Feed:
         self.ranges[feedRange.name] = feedRange
         if not feedRange.literal:
             self._patterns.add(feedRange, feedRange.name)
-        self._proceed()
+        self._proceedSoon()
 
     def addSingles(self, feedRange: FeedRange, singles: Iterable[tuple[int, str]]) -> bool:
         """Deliver single messages, offsets with their topics, before a range without a start; False: it was removed."""
@@ -230,7 +233,7 @@ class Feed:
         if self.ranges.get(feedRange.name) is feedRange:
             self._fallBehind()
             feedRange.start = start
-            self._proceed()
+            self._proceedSoon()
 
     def failRange(self, feedRange: FeedRange, error: BrokerError) -> None:
         """End a range with an error; a no-op if it was removed."""
@@ -268,7 +271,7 @@ class Feed:
     def readAgain(self) -> None:
         """Read publications from the journal that were not delivered."""
         self._fallBehind()
-        self._proceed()
+        self._proceedSoon()
 
     def close(self) -> None:
         """Stop permanently."""
@@ -304,11 +307,22 @@ class Feed:
 
     # -- reading -----------------------------------------------------------------------------------
 
+    def _proceedSoon(self) -> None:
+        """Start the next step after a change of ranges; if they are many, once for all changes of this turn."""
+        if len(self.ranges) <= _FEW:
+            self._proceed()
+        elif not self._willProceed:
+            self._willProceed = True
+            self.outlet.soon(self._proceed)
+
     def _proceed(self) -> None:
         """Start the next step when idle and all starts are known."""
+        self._willProceed = False
+        if self._state is not FeedState.IDLE:
+            return
         starts = [feedRange.start for feedRange in self.ranges.values()]
         places = [start for start in starts if start is not None]
-        if self._state is not FeedState.IDLE or not starts or len(places) < len(starts):
+        if not starts or len(places) < len(starts):
             return
         if self.outlet.full:
             self._enter(FeedEvent.OUTLET_FULL)
