@@ -116,7 +116,7 @@ def assemble(
     stateLog = StateLog(journal, deadlines, deadLetters.deadLetter)
     makeQueue = QueueFactory(
         deadlines=deadlines,
-        retryAfter=rules.redelivery,
+        redelivery=rules.redelivery,
         maxDeliveries=rules.maxDeliveries,
         maxMessages=rules.limits.queueMessages,
         maxBytes=rules.limits.queueBytes,

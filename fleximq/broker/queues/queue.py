@@ -1,6 +1,6 @@
 """A bounded first-in first-out queue that delivers messages, hides them, and takes them back.
 
-A delivered message is *in flight*: hidden until it is acknowledged, until its holder leaves, or until ``retryAfter``
+A delivered message is *in flight*: hidden until it is acknowledged, until its holder leaves, or until ``redelivery``
 seconds have passed. Then it returns to the head, in the original order and with the same tag. After too many deliveries
 it becomes a dead letter.
 
@@ -79,7 +79,7 @@ class Queue:
     delivery, 0 before it. Errors of callbacks are passed to the deadlines' ``onError``.
 
     :param name: the topic; queues whose name begins with :data:`DEAD` make no dead letters.
-    :param retryAfter: seconds for which a delivery is hidden.
+    :param redelivery: seconds for which a delivery is hidden.
     :param maxDeliveries: deliveries after which a message becomes a dead letter; 0: unlimited.
     :param maxMessages: maximum number of messages waiting and in flight together, and ``maxBytes`` their maximum cost.
     :param onDead: called with the queue's name and the dead message; None: deliveries are unlimited.
@@ -97,7 +97,7 @@ class Queue:
         *,
         name: str,
         deadlines: Deadlines,
-        retryAfter: float,
+        redelivery: float,
         maxDeliveries: int,
         maxMessages: int,
         maxBytes: int,
@@ -113,7 +113,7 @@ class Queue:
         self.maxBytes = maxBytes
         self.size = 0
         self.lastTag = 0
-        self._retryAfter = retryAfter
+        self._redelivery = redelivery
         self._onDead = None if name.startswith(DEAD) else onDead
         self._maxDeliveries = maxDeliveries if self._onDead is not None else 0
         self._counted = counted
@@ -237,9 +237,9 @@ class Queue:
         first = [_new(QueueDelivery, (tag, message, 1)) for tag, message in enumerate(messages, self.lastTag + 1)]
         self.lastTag += len(first)
         deliveries += first
-        self._inFlight.add(deliveries, self._seconds() + self._retryAfter, holder)
+        self._inFlight.add(deliveries, self._seconds() + self._redelivery, holder)
         if self._deadline is None and deliveries:
-            self._arm(self._retryAfter)
+            self._arm(self._redelivery)
         return deliveries
 
     def _withIds(self, naming: Callable[[Message], Message], messages: list[Message]) -> list[Message]:

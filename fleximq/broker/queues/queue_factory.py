@@ -19,7 +19,7 @@ class QueueFactory:
     """
 
     deadlines: Deadlines
-    retryAfter: float
+    redelivery: float
     maxDeliveries: int
     maxMessages: int
     maxBytes: int
@@ -37,7 +37,7 @@ class QueueFactory:
         settings = {
             "name": name,
             "deadlines": self.deadlines,
-            "retryAfter": self.retryAfter,
+            "redelivery": self.redelivery,
             "maxDeliveries": self.maxDeliveries,
             "maxMessages": self.maxMessages,
             "maxBytes": self.maxBytes,
