@@ -105,7 +105,7 @@ class QueueSurveyor:
         broker = self._broker
         longest: list[QueueRow] = []
         queues: list[tuple[str, str, Queue, int, int]] = []
-        for place, each in enumerate((*broker.queues, *broker.subscriptions), 1):
+        for place, each in enumerate((*broker.queues, *broker.polledSubscriptions), 1):
             if hasattr(each, "topic"):
                 kind, topic = SUBSCRIPTION, each.topic
             else:

@@ -122,7 +122,7 @@ class PortionsTests(ConversationCase):
         self.assertTrue(
             self.size * self.fit <= outbox.waiting <= self.size * self.fit + 2 * CHUNK_BYTES, outbox.waiting
         )
-        queue: Any = next(iter(broker.queues or broker.subscriptions))
+        queue: Any = next(iter(broker.queues or broker.polledSubscriptions))
         self.assertGreater(queue.depth, 0)
         return self.read(peer)
 

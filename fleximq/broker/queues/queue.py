@@ -18,12 +18,12 @@ from zope.interface import implementer
 from fleximq.broker.deadlines import TOLERANCE, Deadline, Deadlines
 from fleximq.broker.envelope import Envelope, QueueDelivery
 from fleximq.broker.queues.in_flight import HeldTags, InFlight, Returned
+from fleximq.broker.queues.message_ages import MessageAges
 from fleximq.broker.queues.waiting_consumers import WaitingConsumers
 from fleximq.broker.queues.waiting_messages import (
     ANY,
     IN_FLIGHT_OVERHEAD,
     OVERHEAD,
-    MessageAges,
     WaitingMessages,
     cost,
     costOf,
@@ -84,7 +84,7 @@ class Queue:
     :param maxMessages: maximum number of messages waiting and in flight together, and ``maxBytes`` their maximum cost.
     :param onDead: called with the queue's name and the dead message; None: deliveries are unlimited.
     :param dropsOldest: whether :meth:`deliver` enforces the bounds by dropping; if not, callers ask :meth:`admits`.
-    :param lives: seconds after which a waiting message expires; None: never.
+    :param timeToLive: seconds after which a waiting message expires; None: never.
     :param moved: called with each delivery that ends without acknowledgement, and with False if it waits again, True if
         it is dead or was dropped. Not called by :meth:`close`.
     :param named: sets a message's id at its first delivery; None if ids are not needed.
@@ -104,7 +104,7 @@ class Queue:
         onDead: Callable[[str, Message], object] | None,
         counted: Callable[[str, int], None],
         dropsOldest: bool = True,
-        lives: float | None = None,
+        timeToLive: float | None = None,
         moved: Callable[[QueueDelivery, bool], None] = lambda delivery, gone: None,
         named: Callable[[Message], Message] | None = None,
     ) -> None:
@@ -127,7 +127,7 @@ class Queue:
         self._returned = Returned()
         self._inFlight = InFlight()
         self._waiters = WaitingConsumers(deadlines.onError)
-        self._ages = None if lives is None else MessageAges(lives)
+        self._ages = None if timeToLive is None else MessageAges(timeToLive)
         self._left: deque[tuple[HeldTags, list[int]]] = deque()
         self._closed = False
         self._thrown = 0
