@@ -21,6 +21,7 @@ class PullState(Enum):
     AWAITING_READER = "the peer has answers to read"
     LOADING = "a message is being read from disk, or, in BlipMQ, publications are being committed"
     AWAITING_MESSAGE = "a CONSUME waits for a message"
+    AWAITING_TURN = "other connections are served first"
 
 
 class PullEvent(Enum):
@@ -31,7 +32,8 @@ class PullEvent(Enum):
     OUTBOX_FULL = "the outbox is full"
     LOAD = "the next message is on disk"
     QUEUE_EMPTY = "a CONSUME may wait, and there is no message"
-    RESUME = "the check is decided, the answers are read, the message is loaded"
+    RESUME = "the check is decided, the answers are read, the message is loaded, the next turn has come"
+    TURN_OVER = "processing a read has taken long"
     CONTINUE = "a CONSUME that waited for a commit or message was processed"
 
 
@@ -44,6 +46,8 @@ TRANSITIONS = Transitions(
         (_S.CHECKING, _E.RESUME): _S.READY,
         (_S.AWAITING_READER, _E.RESUME): _S.READY,
         (_S.LOADING, _E.RESUME): _S.READY,
+        (_S.READY, _E.TURN_OVER): _S.AWAITING_TURN,
+        (_S.AWAITING_TURN, _E.RESUME): _S.READY,
         (_S.AWAITING_COMMIT, _E.CONTINUE): _S.READY,
         (_S.AWAITING_MESSAGE, _E.CONTINUE): _S.READY,
     }
@@ -51,7 +55,7 @@ TRANSITIONS = Transitions(
     | {(state, _E.OUTBOX_FULL): _S.AWAITING_READER for state in (_S.READY, _S.AWAITING_COMMIT)}
     | {(state, _E.LOAD): _S.LOADING for state in (_S.READY, _S.AWAITING_COMMIT)}
     | {(state, _E.QUEUE_EMPTY): _S.AWAITING_MESSAGE for state in (_S.READY, _S.AWAITING_COMMIT)}
-    | {(state, _E.CONTINUE): state for state in (_S.READY, _S.AWAITING_READER, _S.LOADING)}
+    | {(state, _E.CONTINUE): state for state in (_S.READY, _S.AWAITING_READER, _S.LOADING, _S.AWAITING_TURN)}
 )
 
 

@@ -8,13 +8,14 @@ from fleximq.dialects.pull_session import TRANSITIONS, PullEvent, PullState
 
 #: The next state for each event; "-" where the event cannot occur.
 TABLE = """
-                 CHECK    COMMIT_PENDING  OUTBOX_FULL     LOAD    QUEUE_EMPTY      RESUME CONTINUE
-READY            CHECKING AWAITING_COMMIT AWAITING_READER LOADING AWAITING_MESSAGE -      READY
-CHECKING         -        -               -               -       -                READY  -
-AWAITING_COMMIT  -        -               AWAITING_READER LOADING AWAITING_MESSAGE -      READY
-AWAITING_READER  -        -               -               -       -                READY  AWAITING_READER
-LOADING          -        -               -               -       -                READY  LOADING
-AWAITING_MESSAGE -        -               -               -       -                -      READY
+                 CHECK    COMMIT_PENDING  OUTBOX_FULL     LOAD    QUEUE_EMPTY      TURN_OVER     RESUME CONTINUE
+READY            CHECKING AWAITING_COMMIT AWAITING_READER LOADING AWAITING_MESSAGE AWAITING_TURN -      READY
+CHECKING         -        -               -               -       -                -             READY  -
+AWAITING_COMMIT  -        -               AWAITING_READER LOADING AWAITING_MESSAGE -             -      READY
+AWAITING_READER  -        -               -               -       -                -             READY  AWAITING_READER
+LOADING          -        -               -               -       -                -             READY  LOADING
+AWAITING_MESSAGE -        -               -               -       -                -             -      READY
+AWAITING_TURN    -        -               -               -       -                -             READY  AWAITING_TURN
 """
 
 

@@ -7,6 +7,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.blipmq import BlipFactory
+from fleximq.dialects.blipmq import session as blipmq
 from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.minimq import MiniFactory
 from fleximq.dialects.pull_session import PullState
@@ -233,3 +234,53 @@ class ReasonTests(SynchronousTestCase):
         self.protocol.readPauses.pause(ReadPause.UNREAD)
         self.protocol.readPauses.resume(ReadPause.UNANSWERED)
         self.assertTrue(self.peer.paused)
+
+
+class SlowClock(Clock):
+    """A clock on which each look takes 1 ms."""
+
+    def seconds(self) -> float:
+        """Return the time."""
+        self.rightNow += 0.001
+        return super().seconds()
+
+
+class TurnTests(ConversationCase):
+    """A read whose messages take longer than a turn may."""
+
+    def setUp(self) -> None:
+        """Open the listeners."""
+        super().setUp()
+        self.context = makeContext(SlowClock())
+
+    def assertTurns(self, peer: Peer, question: bytes, answer: bytes, times: int) -> None:
+        """Part of it is answered at once, and the rest in order in later turns, even if the input ends."""
+        peer.heard()
+        peer.say(question * times)
+        self.assertIs(peer.protocol.session.pullState, PullState.AWAITING_TURN)
+        first = peer.heard()
+        self.assertTrue(0 < len(first) < len(answer) * times, len(first))
+        peer.protocol.readConnectionLost()
+        clock: Any = self.context.clock
+        for _ in range(200):
+            clock.advance(0)
+        self.assertEqual(first + peer.heard(), answer * times)
+
+    def test_minimq(self) -> None:
+        """In MiniMQ."""
+        self.assertTurns(Peer(MiniFactory(self.context)), b"PING:\n", b"PONG:\n", 2000)
+
+    def test_blipmq(self) -> None:
+        """In BlipMQ."""
+        self.assertTurns(Peer(BlipFactory(self.context)).say(hello() + auth()), ping(5), pong(5), 200)
+
+    def test_copies(self) -> None:
+        """A run of PUBLISHes is divided if there are many subscriptions."""
+        self.patch(blipmq, "COPIES", 10)
+        context = makeContext(self.clock)
+        peer = Peer(BlipFactory(context)).say(hello() + auth() + subscribe("a") * 4)
+        peer.say(publish("a", b"x") * 5)
+        self.assertEqual({each.depth for each in context.broker.polledSubscriptions}, {2})
+        self.clock.advance(0)
+        self.assertEqual({each.depth for each in context.broker.polledSubscriptions}, {5})
+        self.assertIs(peer.protocol.session.pullState, PullState.READY)

@@ -18,7 +18,7 @@ from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.deadlines import Deadline, Deadlines
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DROPPED, QUEUED, Queue
-from fleximq.broker.queues.waiting_messages import ANY, WaitingMessages, cost, costOf
+from fleximq.broker.queues.waiting_messages import ANY, NEVER_USED, WaitingMessages, cost, costOf
 from fleximq.interfaces import IGuard, ISubscriber
 from fleximq.values.message import Message
 
@@ -68,7 +68,7 @@ class PolledSubscription(QueueOwner):
         self._closed = False
         self._untracked = WaitingMessages()
         # For each untracked message the tag that the last tracked message before it has, or will have.
-        self._after: deque[int] = deque()
+        self._after: deque[int] = NEVER_USED
 
     @property
     def depth(self) -> int:
@@ -190,7 +190,7 @@ class PolledSubscription(QueueOwner):
         self._holders.clear()
         dropped = len(self._untracked)
         self._untracked.clear()
-        self._after.clear()
+        self._after = NEVER_USED
         return dropped + self.queue.close()
 
     def _isUntrackedNext(self) -> bool:
@@ -202,10 +202,14 @@ class PolledSubscription(QueueOwner):
 
     def _deliverUntracked(self, messages: Sequence[Message]) -> None:
         room = self.queue.maxBytes - self.queue.weight
-        fitting = [message for message in messages if costOf(message) <= room]
-        if len(fitting) < len(messages):
+        fitting, size = messages, cost(messages)
+        if size > room:
+            fitting = [message for message in messages if costOf(message) <= room]
+            size = cost(fitting)
             self._counted(DROPPED, len(messages) - len(fitting))
-        self._untracked.append(fitting, cost(fitting))
+        self._untracked.append(fitting, size)
+        if self._after is NEVER_USED:
+            self._after = deque()
         self._after.extend([self.queue.lastTag + self.queue.untried] * len(fitting))
         self._makeRoom()
 

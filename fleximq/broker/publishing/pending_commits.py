@@ -93,9 +93,9 @@ class PendingCommits:
         :raises NotRecorded: the journal stores nothing at present; the run is not published.
         """
         topic, publisher = envelope.topic, envelope.publisher
-        line = topic.pendingRuns
-        if not line:
+        if not topic.pendingRuns:
             self._topics.beginPending(topic)
+        line = topic.pendingRuns
         run = _Run(envelope, body, count, size, True, self._deliver, onDecided)
         line.append(run)
         if envelope.qos:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import islice, takewhile
 
 from fleximq.broker.queues.offset_ranges import FIRST_VOLATILE, GAP, OffsetRanges
-from fleximq.broker.queues.waiting_messages import ANY, cost, costOf, measure
+from fleximq.broker.queues.waiting_messages import ANY, NEVER_USED, cost, costOf, measure
 from fleximq.values.message import Message
 
 
@@ -31,7 +31,7 @@ class DurableBacklog:
         self.volatile = 0
         self.volatileSize = 0
         self._room = room
-        self._inMemory: deque[Message | None] = deque()
+        self._inMemory: deque[Message | None] = NEVER_USED
         self._gaps = 0
         self._onDisk = OffsetRanges()
         self._onDiskGaps = 0
@@ -69,7 +69,7 @@ class DurableBacklog:
         if not self._onDisk:
             size = cost(messages)
             if self.size + size <= self._room:
-                self._inMemory.extend(messages)
+                self._memory().extend(messages)
                 self.size += size
                 return size
         if first:
@@ -83,6 +83,11 @@ class DurableBacklog:
         self.size += size
         self.volatileSize += size
         return size
+
+    def _memory(self) -> deque[Message | None]:
+        if self._inMemory is NEVER_USED:
+            self._inMemory = deque()
+        return self._inMemory
 
     def restore(self, far: OffsetRanges) -> None:
         """Begin with messages that are all in the journal."""
@@ -143,7 +148,7 @@ class DurableBacklog:
                 break
             self._onDisk.take(1)
             message = self._takeVolatile(key)
-            self._inMemory.append(message)
+            self._memory().append(message)
             if message is None:
                 self._gaps += 1
                 self._onDiskGaps -= 1
@@ -166,7 +171,7 @@ class DurableBacklog:
             loaded = [found.get(key) for key in keys]
             lost = [key for key in keys if key not in found]
             messages = [message for message in loaded if message is not None]
-        self._inMemory.extend(loaded)
+        self._memory().extend(loaded)
         self._gaps += len(lost)
         size = cost(messages)
         self.size += size
@@ -193,7 +198,7 @@ class DurableBacklog:
 
     def clear(self) -> None:
         """Remove all messages."""
-        self._inMemory.clear()
+        self._inMemory = NEVER_USED
         self._onDisk.clear()
         self._volatile.clear()
         self._gaps = self._onDiskGaps = self.size = self.volatile = self.volatileSize = 0

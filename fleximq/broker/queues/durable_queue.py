@@ -65,6 +65,10 @@ class DurableQueue(Queue):
     :param named: restores the id of a message that was read from the journal.
     """
 
+    __slots__ = (
+        "_acknowledged", "_again", "_dead", "_memory", "_named", "_noted", "_queueLog", "_reading", "_used",
+        "_volatile", "_whenLoaded", "_willNote", "key",
+    )  # fmt: skip
     _backlog: DurableBacklog  # type: ignore[assignment]  # it takes the place of the other
 
     def __init__(

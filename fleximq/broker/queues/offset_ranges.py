@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from fleximq.broker.queues.waiting_messages import NEVER_USED
+
 #: Numbers from here on are not offsets but keys of volatile messages.
 FIRST_VOLATILE = 1 << 63
 #: The number of a lost message; offsets count from 1.
@@ -24,7 +26,7 @@ class OffsetRanges:
     __slots__ = ("_count", "_parts")
 
     def __init__(self) -> None:
-        self._parts: deque[range | array[int]] = deque()
+        self._parts: deque[range | array[int]] = NEVER_USED
         self._count = 0
 
     def __len__(self) -> int:
@@ -42,7 +44,7 @@ class OffsetRanges:
     def append(self, first: int, count: int = 1) -> None:
         """Append ``count`` numbers, from ``first`` on."""
         self._count += count
-        parts = self._parts
+        parts = self._used()
         if parts:
             last = parts[-1]
             if type(last) is range:
@@ -102,7 +104,7 @@ class OffsetRanges:
 
     def clear(self) -> None:
         """Forget all."""
-        self._parts.clear()
+        self._parts = NEVER_USED
         self._count = 0
 
     def dump(self) -> list[Any]:
@@ -117,7 +119,7 @@ class OffsetRanges:
             if isinstance(part, bytes):
                 singles = array("Q")
                 singles.frombytes(part)
-                offsets._parts.append(singles)
+                offsets._used().append(singles)
                 offsets._count += len(singles)
             else:
                 offsets.append(*part)
@@ -136,8 +138,13 @@ class OffsetRanges:
                 offsets.append(number)
         return offsets
 
+    def _used(self) -> "deque[range | array[int]]":
+        if self._parts is NEVER_USED:
+            self._parts = deque()
+        return self._parts
+
     def _scatter(self, numbers: Sequence[int]) -> None:
-        parts = self._parts
+        parts = self._used()
         last = parts[-1] if parts else None
         if isinstance(last, array) and len(last) < _SINGLES:
             last.extend(numbers)

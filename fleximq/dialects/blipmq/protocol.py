@@ -83,6 +83,9 @@ class BlipProtocol(PullStreamProtocol):
             self.readPauses.pause(ReadPause.UNANSWERED)
         elif state is PullState.AWAITING_READER:
             self.waitForReader()
+        elif state is PullState.AWAITING_TURN:
+            self.readPauses.pause(ReadPause.UNANSWERED)
+            self._context.clock.callLater(0, self._loaded)
 
     def _loaded(self) -> None:
         self.readPauses.resume(ReadPause.UNANSWERED)

@@ -33,6 +33,7 @@ from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.pull_session import PullEvent, PullSession, PullState
 from fleximq.dialects.pull_stream import CHUNK_BYTES
 from fleximq.dialects.session import ConnectionState, NamedLogger
+from fleximq.dialects.stream import READ_SECONDS
 from fleximq.errors import (
     AuthenticationFailed,
     BadRequest,
@@ -64,6 +65,9 @@ _NO_SUBSCRIPTION = 0
 #: The correlation id of frames that answer no request.
 _NO_REQUEST = 0
 _READY = PullState.READY
+_NONE: BlipRun = (FrameType.POLL, b"", [], [])
+#: A run of PUBLISHes makes at most so many copies in one turn, in all subscriptions together: about 10 ms.
+COPIES = 60_000
 
 
 class Phase(Enum):
@@ -90,7 +94,7 @@ class BlipSession(PullSession):
         self._owner = ""
         self._errorIds: Sequence[int] = ()
         self._runs: Iterator[BlipRun] = iter(())
-        self._unanswered: tuple[FrameType, bytes, list[int]] = FrameType.POLL, b"", []
+        self._unanswered: BlipRun = _NONE
         self._polled = 0
         self._enter(Phase.GREETING)
 
@@ -114,15 +118,17 @@ class BlipSession(PullSession):
             return
         else:
             self.step(PullEvent.RESUME)
-            kind, head, correlations = self._unanswered
-            self.traffic.messagesIn -= len(correlations)  # they were counted on arrival
-            self._runs = chain([(kind, head, correlations, [])] if correlations else [], self._runs)
+            rest = self._unanswered
+            self.traffic.messagesIn -= len(rest[2])  # they were counted on arrival
+            self._runs = chain([rest] if rest[2] else [], self._runs)
         self._work()
 
     def _overRate(self, correlations: Sequence[int]) -> None:
         self._refused(overRate(), correlations)
 
     def _work(self) -> None:
+        seconds = self.context.clock.seconds
+        until = seconds() + READ_SECONDS
         for kind, head, correlations, messages in self._runs:
             self.traffic.messagesIn += len(correlations)
             try:
@@ -138,8 +144,15 @@ class BlipSession(PullSession):
                 raise
             if self.pullState is not _READY:
                 return
+            if seconds() > until:
+                self._awaitTurn(_NONE)
+                return
         if self._inputEnded:
             self.end("client closed")
+
+    def _awaitTurn(self, rest: BlipRun) -> None:
+        self._unanswered = rest
+        self.step(PullEvent.TURN_OVER)
 
     # -- the handshake -----------------------------------------------------------------------------
 
@@ -206,6 +219,10 @@ class BlipSession(PullSession):
         if envelope is None or envelope.topic.gone:
             self._envelopes.forget(head)
             envelope = self._learn(head)
+        most = COPIES // (1 + len(envelope.topic.members)) or 1
+        if len(messages) > most:
+            self._awaitTurn((FrameType.PUBLISH, head, correlations[most:], messages[most:]))
+            del correlations[most:], messages[most:]
         self.broker.publish(envelope, messages, len(messages), partial(self._committed, correlations))
 
     def _committed(self, correlations: Sequence[int], reason: str | None, indexes: Sequence[int]) -> None:
@@ -228,7 +245,7 @@ class BlipSession(PullSession):
             # Earlier publications of this client reach their topics at the commit; the new subscription must not get
             # them.
             self.step(PullEvent.LOAD)
-            self._unanswered = FrameType.SUBSCRIBE, head, correlations
+            self._unanswered = FrameType.SUBSCRIBE, head, correlations, []
             self.broker.whenPublicationsDecided(self._continueSoon, self._me)
             return
         self.subscribing()
@@ -268,7 +285,7 @@ class BlipSession(PullSession):
             if self._polled >= CHUNK_BYTES:
                 self._polled = 0
                 self.outbox.flush()
-                self._unanswered = FrameType.POLL, head, correlations
+                self._unanswered = FrameType.POLL, head, correlations, []
                 if self.outbox.full:
                     self.step(PullEvent.OUTBOX_FULL)
 
@@ -277,7 +294,7 @@ class BlipSession(PullSession):
         if subscription is None and self.broker.arePublicationsDecided(self._me):
             return
         self.step(PullEvent.LOAD)
-        self._unanswered = FrameType.POLL, head, correlations
+        self._unanswered = FrameType.POLL, head, correlations, []
         if subscription is not None:
             subscription.whenLoaded(self._continueSoon)
         else:

@@ -16,13 +16,15 @@ from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.context import Context
 from fleximq.dialects.minimq.session import MiniSession
 from fleximq.dialects.outbox import Outbox
-from fleximq.dialects.pull_session import PullState
+from fleximq.dialects.pull_session import PullEvent, PullState
 from fleximq.dialects.pull_stream import PullStreamProtocol
-from fleximq.dialects.stream import StreamFactory
+from fleximq.dialects.stream import READ_SECONDS, StreamFactory
 from fleximq.wire.minimq_line import LineScanner
 from fleximq.wire.ulids import newUlid
 
 _READY = PullState.READY
+#: After so many lines the time is checked: the lines after the first ``READ_SECONDS`` of a read wait for the next turn.
+LINES = 64
 
 
 class MiniProtocol(PullStreamProtocol, LineReceiver):
@@ -76,11 +78,21 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
             session.traffic.messagesIn += data.count(b"\n")
         elif session.pullState is PullState.AWAITING_READER and not self.outbox.full:
             session.readerCaughtUp()
+        elif session.pullState is PullState.AWAITING_TURN:
+            session.step(PullEvent.RESUME)
+        until, left = self._seconds() + READ_SECONDS, LINES
         while session.pullState is _READY:
             for line in self._lines:
                 self.lineReceived(line)
                 if session.pullState is not _READY:
                     break
+                left -= 1
+                if not left:
+                    left = LINES
+                    if self._seconds() > until:
+                        session.step(PullEvent.TURN_OVER)
+                        self._context.clock.callLater(0, self._continue)
+                        break
             else:
                 if not self._reads:
                     break

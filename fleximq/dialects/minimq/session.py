@@ -109,7 +109,8 @@ class MiniSession(PullSession):
     def readProcessed(self) -> None:
         """Send the answers to the lines so far, and close if the input has ended."""
         self._seal()
-        self._malformed = 0
+        if self.pullState is not PullState.AWAITING_TURN:
+            self._malformed = 0
         if self._inputEnded and self.pullState is _READY:
             self.end("client closed")
 
