@@ -67,7 +67,7 @@ class PolledSubscription(QueueOwner):
         self._idleSince = deadlines.seconds()
         self._closed = False
         self._untracked = WaitingMessages()
-        # For each untracked message the tag that the last tracked message before it has, or will have.
+        # For each QoS0 message: the tag of the QoS1 message that arrived just before it; the tag may not be given yet.
         self._after: deque[int] = NEVER_USED
 
     @property
