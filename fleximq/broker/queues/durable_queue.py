@@ -197,9 +197,9 @@ class DurableQueue(Queue):
         if not deliveries:
             return
         kept = deliveries if self.size <= self._memory else self._placesOf(deliveries)
-        self._inFlight.add(kept, self._seconds() + self._retryAfter, holder)
+        self._inFlight.add(kept, self._seconds() + self._redelivery, holder)
         if self._deadline is None:
-            self._arm(self._retryAfter)
+            self._arm(self._redelivery)
         self._used = True
         self._noteSoon()
 
@@ -421,7 +421,7 @@ class DurableQueue(Queue):
             return []
         notes: list[StateRecord] = []
         if self._used or self.lastTag != self._noted or self._again:
-            until = self._queueLog.wall() + round(self._retryAfter * 1_000_000)
+            until = self._queueLog.wall() + round(self._redelivery * 1_000_000)
             notes.append(QueueDelivered(self.key, self.lastTag - self._volatile, self._again, until))
             self._noted, self._used, self._again = self.lastTag, False, array("Q")
         if self._acknowledged:
@@ -479,7 +479,7 @@ class DurableQueue(Queue):
             delivery = _new(QueueDelivery, (tag, message, state.attempts.get(tag, 1)))
             due = state.due.get(tag, 0)
             if due > wall:
-                flying.append((min(due, wall + round(self._retryAfter * 1e6)), tag, delivery))
+                flying.append((min(due, wall + round(self._redelivery * 1e6)), tag, delivery))
             else:
                 again.append(delivery)
         flying.sort()

@@ -294,9 +294,10 @@ class TopicTable:
         return members
 
     def restrict(self, subscriber: ISubscriber, may: Callable[[str], bool]) -> None:
-        """Limit a subscriber to the topics for which ``may`` returns True, until as many calls of :meth:`free`.
+        """Limit a subscriber to the topics for which ``may`` returns True.
 
-        Call :meth:`reroute` when the answers of ``may`` change.
+        Each call must be undone by one call of :meth:`free`; the limit ends with the last. Call :meth:`reroute` when
+        the answers of ``may`` change.
         """
         self._bounds.setdefault(subscriber, _Bound(may)).times += 1
 
