@@ -170,6 +170,13 @@ CLIENTS = (
     Input("controlsToMini", "minimq", _said(b"CONSUME:queued\n"), 1, Bounds(event=0.15, least=1.0), "",
           _waiting(msgpack.packb("\n\1" * (1 << 20)))),
     Input("unknownTargets", "fleximq", _flexi("NOTIF", routing=_ROUTES, times=20)),
+    Input("ownRoutes", "fleximq", lambda id: frame("NOTIF", id, {"routing": [{"client_id": id, "path": "x"}] * 1000},
+                                                   bytes(1000)) * 20),
+    Input("broadcasts", "fleximq", _flexi("BCAST", payload=bytes(100), times=5000), 1, _ANY, "",
+          (("fleximq", _said()),) * 50),
+    Input("openRequests", "fleximq", _each(12_000, lambda id, number: frame("REQ", id, {
+        "routing": [{"client_id": id, "path": "x"}], "reqrep": {"type": "request", "id": f"{number}"}}))),
+    Input("inFlight", "minimq", _said(b"PRODUCE:i:::f:::x\n" * 10_000, b"CONSUME:f\n" * 10_000)),
     Input("manyTopics", "fleximq", _each(10_000, lambda id, number: frame("PUB", id, {"topic": f"t{number}"}))),
     Input("manySubs", "fleximq", _each(9000, lambda id, number: frame("SUB", id, {"topic": f"s{number}"}))),
     Input("manyPatterns", "fleximq", _each(9000, lambda id, number: frame("SUB", id, {"topic": f"*.s{number}"})), 1,

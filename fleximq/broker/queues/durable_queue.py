@@ -431,6 +431,8 @@ class DurableQueue(Queue):
 
     def lowest(self) -> int:
         """Return the lowest offset that is needed, 0 if the queue needs none."""
+        if not (self._inFlight or self._returned or self._dead):
+            return self._backlog.lowest()
         offsets = [delivery.message.offset for delivery in (*self.delivered(), *self._dead.values())]
         low = min((offset for offset in offsets if offset), default=0)
         return low or self._backlog.lowest()
@@ -439,6 +441,8 @@ class DurableQueue(Queue):
         """Write the part of this queue that is in the journal into a state."""
         wall, now = self._queueLog.wall(), self._seconds()
         state.lastTag = self.lastTag - self._volatile
+        if not (self._ages or len(self._backlog) or self._inFlight or self._returned or self._dead):
+            return  # quickly, as a checkpoint describes all queues in one turn
         state.onDisk = self._backlog.offsets()
         delivered = [each for each in (*self.delivered(), *self._dead.values()) if each.message.offset]
         tags = self._tagsWithoutVolatile(delivered)
