@@ -89,11 +89,12 @@ class Queue:
     :param named: sets a message's id at its first delivery; None if ids are not needed.
     """
 
-    # A third of the memory of attributes in a dict: a broker may have many queues without a message.
+    # A third of the memory of attributes in a dict: a broker may have many queues without a message. Surveys of queues
+    # refer to them weakly.
     __slots__ = (
         "_ages", "_backlog", "_closed", "_counted", "_deadline", "_deadlines", "_dropsOldest", "_inFlight", "_left",
         "_maxDeliveries", "_moved", "_naming", "_onDead", "_redelivery", "_returned", "_seconds", "_thrown", "_waiters",
-        "lastTag", "maxBytes", "maxMessages", "name", "size",
+        "lastTag", "maxBytes", "maxMessages", "name", "size", "__weakref__",
     )  # fmt: skip
     form = QUEUED
 

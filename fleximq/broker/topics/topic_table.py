@@ -280,14 +280,13 @@ class TopicTable:
     def hasSubscribers(self, name: str) -> bool:
         """Tell whether a publication to this name would reach a subscriber; does not create the topic."""
         topic = self._topics.get(name)
-        return bool(topic and topic.members) or any(self._wildcards.matching(name))
+        return bool(topic and topic.members) or bool(self._wildcards.matching(name))
 
     def subscribers(self, topic: Topic) -> dict[ISubscriber, None]:
         """Return the permitted subscribers of a topic, without duplicates, exact ones first."""
         members = dict(topic.members)
         if self._wildcards:
-            for matched in self._wildcards.matching(topic.name):
-                members.update(dict.fromkeys(matched))
+            members.update(dict.fromkeys(self._wildcards.matching(topic.name)))
         if self._bounds:
             bounds = self._bounds
             for each in [each for each in members if each in bounds and not bounds[each].may(topic.name)]:
