@@ -37,8 +37,8 @@ class Limits:
     one connection. ``clients``: admitted connections. ``waiting``: connections before admission; ``unadmittedBytes``:
     buffered by all of them. ``clientsPerAddress``: both from one remote address. ``subscriptions``: of one client.
     ``topics``: idle topics that are remembered, ``durableTopics``: topics with messages in the journal, to which dead
-    letters and those found at the start may add. ``queues``: MiniMQ queues, as many again for dead letters and as many
-    BlipMQ subscriptions. ``requests``: unanswered REQs of one client.
+    letters and those found at the start may add. ``queues``: a limit applied three times: to MiniMQ queues, dead-letter
+    queues and BlipMQ subscriptions. ``requests``: unanswered REQs of one client.
 
     :raises SettingError: for a value outside its range.
     """

@@ -24,8 +24,8 @@ from fleximq.broker.publishing.pending_commits import PendingCommits
 from fleximq.broker.publishing.slow_path import SlowPath
 from fleximq.broker.publishing.transactions import Transactions
 from fleximq.broker.queues.queue_factory import QueueFactory
+from fleximq.broker.replay.client_subscriptions import ClientSubscriptions
 from fleximq.broker.replay.replay import Replays
-from fleximq.broker.replay.subscriptions import ClientSubscriptions
 from fleximq.broker.rules import BrokerRules, TimesToLive
 from fleximq.broker.slices import Slices
 from fleximq.broker.topics.topic_table import SYSTEM, Topic, TopicTable
@@ -80,7 +80,7 @@ def assemble(
     durable = anyOf(rules.durable + rules.retain if journal.onDisk else ())
     clients = Clients(rules.limits.clients, clock.seconds, randomHex)
     topics = TopicTable(rules.limits.topics, announceTopic, announceChannels, durable)
-    timesToLive = TimesToLive(rules.messageTtl)
+    timesToLive = TimesToLive(rules.timesToLive)
     deadlines = Deadlines(clock, onError=onError, afterwards=afterwards)
     slices = Slices(clock, onError)
     # from publish() to the subscribers
@@ -116,13 +116,13 @@ def assemble(
     stateLog = StateLog(journal, deadlines, deadLetters.deadLetter)
     makeQueue = QueueFactory(
         deadlines=deadlines,
-        retryAfter=rules.redelivery,
+        redelivery=rules.redelivery,
         maxDeliveries=rules.maxDeliveries,
         maxMessages=rules.limits.queueMessages,
         maxBytes=rules.limits.queueBytes,
         onDead=deadLetters.add,
         counted=counted,
-        livesOf=timesToLive.seconds,
+        timeToLiveOf=timesToLive.seconds,
         queueLog=stateLog if journal.onDisk else None,
         memory=rules.limits.queueMemory,
     )

@@ -27,8 +27,8 @@ from fleximq.broker.publishing.fan_out import FanOut
 from fleximq.broker.publishing.pending_commits import PendingCommits
 from fleximq.broker.publishing.slow_path import SlowPath
 from fleximq.broker.publishing.transactions import Transactions
+from fleximq.broker.replay.client_subscriptions import ClientSubscriptions
 from fleximq.broker.replay.replay import Replays
-from fleximq.broker.replay.subscriptions import ClientSubscriptions
 from fleximq.broker.rules import BrokerRules, TimesToLive
 from fleximq.broker.slices import Slices
 from fleximq.broker.topics.names import isBrokerTopic
@@ -118,7 +118,7 @@ class Broker:
     def __post_init__(self) -> None:
         #: Seconds of the clock at which the broker was made.
         self.started = self.clock.seconds()
-        self.subscriptions = self.polling.subscriptions
+        self.polledSubscriptions = self.polling.subscriptions
         self.queues = self.consuming.queues
         self.reload: Callable[[], Any] = _noSettings
         self.audit: Callable[..., None] = _noAudit
@@ -211,7 +211,7 @@ class Broker:
         if not self.clients.remove(client):
             return
         self.clientSubscriptions.leave(client)
-        self.subscriptions.leave(client)
+        self.polledSubscriptions.leave(client)
         self.requests.leave(client)
         self.observers.clientLeft(client, reason)
 

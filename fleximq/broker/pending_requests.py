@@ -52,7 +52,7 @@ class PendingRequests:
         if len(mine) + self._weights.get(requester.id, 0) + weight >= self.maximum:
             raise TooManyRequests(f"more than {self.maximum} requests wait for their answer")
         theirs = self._asked.setdefault(responder.id, {})
-        deadline = self._deadlines.call(self.timeout, partial(self._expire, key)) if self.timeout else None
+        deadline = self._deadlines.call(self.timeout, partial(self._timeOut, key)) if self.timeout else None
         if weight:
             self._weights[requester.id] = self._weights.get(requester.id, 0) + weight
         mine[key] = None
@@ -76,7 +76,7 @@ class PendingRequests:
         self._weights.pop(client.id, None)
         self._asked.pop(client.id, None)
 
-    def _expire(self, key: Key) -> None:
+    def _timeOut(self, key: Key) -> None:
         self._fail(key, Status.GATEWAY_TIMEOUT, f"no answer within {self.timeout:g} seconds")
 
     def _fail(self, key: Key, status: Status, words: str) -> None:

@@ -23,12 +23,12 @@ class TimesToLive:
         return bool(self._lines)
 
     def _of(self, topic: str) -> int | None:
-        return next((lives for matches, lives in self._lines if matches(topic)), None)
+        return next((time for matches, time in self._lines if matches(topic)), None)
 
     def seconds(self, topic: str) -> float | None:
         """Return the seconds that this topic's messages live; None: unlimited."""
-        lives = self.of(topic)
-        return None if lives is None else lives / 1_000_000
+        time = self.of(topic)
+        return None if time is None else time / 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class BrokerRules:
     ``queueExpiry``: how long a work queue lives without a consumer. ``echoBroadcast``: a BCAST reaches its sender too.
 
     ``durable``: patterns of topics whose messages are all stored. ``retain``: patterns of topics whose messages are
-    stored too, and whose latest message new subscribers get. ``messageTtl``: patterns, and the seconds after which
+    stored too, and whose latest message new subscribers get. ``timesToLive``: patterns, and the seconds after which
     their messages expire. ``idempotenceWindow``: how long a message's id is remembered; ``deduplicatedDialects``: the
     dialects whose records have ids to remember. ``history``: how many past messages a new Identity subscriber gets.
     """
@@ -54,7 +54,7 @@ class BrokerRules:
     echoBroadcast: bool = False
     durable: tuple[str, ...] = ()
     retain: tuple[str, ...] = ()
-    messageTtl: tuple[tuple[str, float], ...] = ()
+    timesToLive: tuple[tuple[str, float], ...] = ()
     idempotenceWindow: float = 120.0
     deduplicatedDialects: tuple[str, ...] = ("fleximq",)
     durableGrace: float = 86400.0

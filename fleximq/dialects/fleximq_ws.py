@@ -9,9 +9,9 @@ from typing import Any
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq.session import FlexiSession
 from fleximq.dialects.session import NamedLogger
-from fleximq.dialects.websocket.face import WebSocketFactory, WebSocketSessionProtocol
 from fleximq.dialects.websocket.frame_outbox import FramingOutbox
 from fleximq.dialects.websocket.protocol import UNSUPPORTED
+from fleximq.dialects.websocket.session_protocol import WebSocketFactory, WebSocketSessionProtocol
 from fleximq.limits import MEBIBYTE
 from fleximq.wire.websocket_frame import BINARY
 

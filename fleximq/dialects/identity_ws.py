@@ -6,7 +6,7 @@ from fleximq.dialects.context import Context
 from fleximq.dialects.identity.channel_list import ChannelList
 from fleximq.dialects.identity.session import IdentitySession
 from fleximq.dialects.session import NamedLogger
-from fleximq.dialects.websocket.face import WebSocketFactory, WebSocketSessionProtocol
+from fleximq.dialects.websocket.session_protocol import WebSocketFactory, WebSocketSessionProtocol
 from fleximq.wire.websocket_frame import BINARY, TEXT
 
 

@@ -1,7 +1,8 @@
 """The life cycle of a client connection, common to all dialects.
 
 A session speaks one dialect with one peer. It knows the dialect and the broker but not the transport: a *protocol*
-(:mod:`fleximq.dialects.stream`, :mod:`fleximq.dialects.websocket.face`) gives it an outbox and passes input to it.
+(:mod:`fleximq.dialects.stream`, :mod:`fleximq.dialects.websocket.session_protocol`) gives it an outbox and passes input
+to it.
 
 The states and their transitions::
 

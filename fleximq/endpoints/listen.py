@@ -17,7 +17,7 @@ from twisted.internet.interfaces import IStreamServerEndpoint
 from fleximq.config.settings import Settings
 from fleximq.endpoints.endpoint_string import BACKLOG, PROXY, TLS, EndpointString, layersOf, withBacklog
 from fleximq.endpoints.fleximqtls import secondsOf
-from fleximq.endpoints.local_sockets import isWindowsPath, pipeName
+from fleximq.endpoints.pipe_names import isWindowsPath, pipeName
 from fleximq.endpoints.standard_streams import StandardStreamsEndpoint
 from fleximq.endpoints.tls_context import TlsFiles
 from fleximq.endpoints.tls_endpoint import RenewingCertificate, TlsEndpoint
@@ -71,11 +71,11 @@ class Listen:
 
     dialect: str | None
     endpoint: str
-    ground: ListenDefaults = NO_DEFAULTS
+    defaults: ListenDefaults = NO_DEFAULTS
 
     def __post_init__(self) -> None:
-        if self.dialect is not None and self.dialect not in self.ground.dialects:
-            known = ", ".join(self.ground.dialects)
+        if self.dialect is not None and self.dialect not in self.defaults.dialects:
+            known = ", ".join(self.defaults.dialects)
             raise SettingError(f"listen names the dialect {self.dialect!r}, but must name one of {known}, or none")
         if not self.endpoint.strip():
             raise SettingError(f"listen is {str(self)!r}, but must name an endpoint, e.g. tcp:7890")
@@ -88,11 +88,11 @@ class Listen:
             raise SettingError(f"listen is {str(self)!r}, but {' '.join(reason.split())}") from error
 
     @classmethod
-    def parse(cls, text: str, ground: ListenDefaults = NO_DEFAULTS) -> "Listen":
+    def parse(cls, text: str, defaults: ListenDefaults = NO_DEFAULTS) -> "Listen":
         """Parse ``[DIALECT+]ENDPOINT``; raises SettingError as the class does."""
         found = _FORM.fullmatch(text)
         dialect, endpoint = found.groups() if found else (None, text)
-        return cls(dialect, endpoint, ground)
+        return cls(dialect, endpoint, defaults)
 
     def _check(self) -> None:
         url = self.url
@@ -110,7 +110,7 @@ class Listen:
             raise SettingError(f"{TLS} must come first: a proxy's line stands before TLS, inner={PROXY}\\:tcp\\:7890")
         if url is not None and url.scheme == "ipc" and isWindowsPath(url.path):
             raise SettingError(f"the pipe {pipeName(url.path)} can be served on Windows only")
-        if url is not None and url.isSecure and self.ground.certificate is None:
+        if url is not None and url.isSecure and self.defaults.certificate is None:
             raise SettingError(f"{url.scheme}:// needs --tls-certificate and --tls-key")
 
     def __str__(self) -> str:
@@ -125,11 +125,11 @@ class Listen:
         elif url is None or url.scheme == _STDIO:
             endpoint = StandardStreamsEndpoint(reactor)
         elif url.scheme == "ipc":
-            endpoint = UNIXServerEndpoint(reactor, url.socketPath(self.ground.ipcDir), backlog=BACKLOG, wantPID=True)
+            endpoint = UNIXServerEndpoint(reactor, url.socketPath(self.defaults.ipcDir), backlog=BACKLOG, wantPID=True)
         else:
             endpoint = TCP4ServerEndpoint(reactor, url.port, backlog=BACKLOG, interface=url.host)
             if url.isSecure:
-                certificate = RenewingCertificate(self.ground.tlsFiles, secondsOf(reactor))
+                certificate = RenewingCertificate(self.defaults.tlsFiles, secondsOf(reactor))
                 endpoint = TlsEndpoint(endpoint, certificate, reactor)
         return endpoint
 
@@ -167,7 +167,7 @@ class Listen:
     def socketPath(self) -> str | None:
         """The path of the UNIX socket to create, None without one."""
         if self.url is not None:
-            return self.url.socketPath(self.ground.ipcDir) if self.url.scheme == "ipc" else None
+            return self.url.socketPath(self.defaults.ipcDir) if self.url.scheme == "ipc" else None
         made = self._layers[-1]
         if made.kind != "unix":
             return None

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from fleximq.errors import JournalError
 from fleximq.pipeline.errors import PipelineError
-from fleximq.pipeline.files.journal_files import TopicBounds
+from fleximq.pipeline.files.journal_files import OffsetBounds
 from fleximq.pipeline.files.schema import ALL_COLUMNS, ddlOf
 from fleximq.pipeline.files.selection import FOREVER, Topics
 from fleximq.pipeline.lake.sealed_segments import SealedFile, journalsIn, offsetIn, sealedFiles, unsealedRanges
@@ -75,10 +75,10 @@ class _SealedJournal(NamedTuple):
     files: Sequence[SealedFile]
     journal: Journal | None
 
-    def bounds(self) -> TopicBounds:
-        retained = self.journal.bounds() if self.journal is not None else TopicBounds(FOREVER, 0)
+    def bounds(self) -> OffsetBounds:
+        retained = self.journal.bounds() if self.journal is not None else OffsetBounds(FOREVER, 0)
         firsts, nexts = [file.first for file in self.files], [file.next for file in self.files]
-        return TopicBounds(min([retained.first, *firsts]), max([retained.next, *nexts]))
+        return OffsetBounds(min([retained.first, *firsts]), max([retained.next, *nexts]))
 
     def offsetAt(self, time: int) -> int:
         found = offsetIn(self.files, time)
@@ -181,7 +181,7 @@ def _rest(
     return [*between, _load(spark, tails, found, given)] if tails else between
 
 
-def _retained(id: str, wanted: Range, bounds: TopicBounds, options: SourceOptions) -> Range | None:
+def _retained(id: str, wanted: Range, bounds: OffsetBounds, options: SourceOptions) -> Range | None:
     """Return the part of a range that the journal has; warn of records that were removed before they were sealed."""
     start, end = wanted
     if start < bounds.first:

@@ -54,7 +54,7 @@ def rulesOf(settings: Settings) -> BrokerRules:
         echoBroadcast=settings.bcastEcho,
         durable=settings.durable,
         retain=settings.retain,
-        messageTtl=tuple(timeToLiveOf(line) for line in settings.messageTtl),
+        timesToLive=tuple(timeToLiveOf(line) for line in settings.messageTtl),
         idempotenceWindow=settings.idempotenceWindow,
         deduplicatedDialects=("fleximq", "minimq") if settings.minimqIdempotent else ("fleximq",),
         durableGrace=settings.durableGrace,

@@ -76,7 +76,7 @@ def compose(
     registry = registry or installed()
     reload = reload or Reload(settings, lambda: settings)
     contexts: list[Context] = []
-    ground = ListenDefaults.of(settings, registry.dialects)
+    defaults = ListenDefaults.of(settings, registry.dialects)
     departure = StartupFailure({})
     abortStart = abortStart or departure
     abortRun = abortRun or departure.duringRun
@@ -136,9 +136,9 @@ def compose(
             reactor, listen, factory, abortStart, abortRun, lambda: connectionLimit.refused
         ).setServiceParent(parent)
 
-    for listen in [Listen.parse(text, ground) for text in settings.listen]:
+    for listen in [Listen.parse(text, defaults) for text in settings.listen]:
         listenOn(listen, whole)
-    for place in [WebListen.parse(text, ground) for text in settings.http]:
+    for place in [WebListen.parse(text, defaults) for text in settings.http]:
         # It stays open as long as the broker, so that health checks see the broker stop.
         listenOn(place, brokerService, speaks=False)
     for line in settings.spawn:

@@ -64,20 +64,20 @@ def configurationOf(chosen: EnabledExtension, registry: Registry) -> Any:
 
 
 def _faultsOfListeners(settings: Settings, registry: Registry, elsewhere: bool) -> Iterator[str]:
-    ground = ListenDefaults.of(settings, registry.dialects)
+    defaults = ListenDefaults.of(settings, registry.dialects)
     onStdio = []
     for text in settings.listen:
         if elsewhere and isPassedBySystemd(text):
             continue
         try:
-            if Listen.parse(text, ground).isStdio:
+            if Listen.parse(text, defaults).isStdio:
                 onStdio.append(text)
         except SettingError as error:
             yield str(error)
     for text in settings.http:
         if not (elsewhere and isPassedBySystemd(text)):
             try:
-                WebListen.parse(text, ground)
+                WebListen.parse(text, defaults)
             except SettingError as error:
                 yield str(error)
     if len(onStdio) > 1:

@@ -147,7 +147,7 @@ class Api:
                 **_load(each, each.queue, each.durable),
             }
 
-        seen = (each for each in self._broker.subscriptions if visit.sees(each.topic))
+        seen = (each for each in self._broker.polledSubscriptions if visit.sees(each.topic))
         return jsonReply(_listed(visit, "subscriptions", seen, "id", row, 0))
 
     async def groups(self, visit: PageRequest) -> HttpReply:
@@ -201,7 +201,7 @@ class Api:
             queue = self._broker.queues.get(name)
         else:
             id = number(visit.arguments, "subscription")
-            queue = next((each for each in self._broker.subscriptions if each.id == id), None)
+            queue = next((each for each in self._broker.polledSubscriptions if each.id == id), None)
             name = "" if queue is None else queue.topic
         if queue is None or not visit.sees(name):
             raise NotFound("there is no such queue")

@@ -1,8 +1,9 @@
 """Scans all queues and topics of a broker, in slices over several reactor turns, and measures the age of queues.
 
 The age of a queue's oldest message is approximate, without a time stamp for each message: each scan records how many
-messages a queue has received so far. The oldest waiting message arrived before the first such record that counts it. So
-an age is never too large, is too small by at most the interval between two scans, and costs nothing without scans.
+messages a queue has received so far. The first scan whose count includes the oldest waiting message is taken as its
+arrival. So an age may be too small by one interval between scans, or by more after more than :data:`NOTES` scans in
+which the queue received messages. Without scans it costs nothing.
 """
 
 from collections import deque
@@ -105,7 +106,7 @@ class QueueSurveyor:
         broker = self._broker
         longest: list[QueueRow] = []
         queues: list[tuple[str, str, Queue, int, int]] = []
-        for place, each in enumerate((*broker.queues, *broker.subscriptions), 1):
+        for place, each in enumerate((*broker.queues, *broker.polledSubscriptions), 1):
             if hasattr(each, "topic"):
                 kind, topic = SUBSCRIPTION, each.topic
             else:

@@ -150,6 +150,13 @@ CLIENTS = (
     Input("replays", "fleximq", lambda id: b"".join(
         frame("SUB", id, {"topic": f"d.x{each}", "from": "first"}) for each in range(1500)), 1,
           Bounds(event=0.3, least=1.0)),
+    Input("routesOfReplays", "fleximq", _each(500, lambda id, number: frame("PUB", id, {"topic": f"d.{number}"})), 1,
+          _ANY, "", (("fleximq", lambda id: b"".join(
+              frame("SUB", id, {"topic": f"d.{each}.#", "from": "first"}) for each in range(3000))),)),
+    # A pattern with a start looks at up to 1,000 durable topics at once, and at the others in slices.
+    Input("manyReplays", "fleximq", lambda id: b"".join(
+        frame("SUB", id, {"topic": f"*.x{each}", "from": "last"}) for each in range(5000)), 1,
+          Bounds(event=0.2, least=2.5)),
     Input("arraysToIdentity", "fleximq", _flexi("PUB", payload=emptyArrays(4 << 20), topic="cost"), 1, _ONE, "",
           (_IDENTITY_READER,)),
     Input("arraysToMini", "minimq", _said(b"CONSUME:queued\n"), 1, Bounds(event=0.05, least=10.0), "",
@@ -163,13 +170,20 @@ CLIENTS = (
     Input("controlsToMini", "minimq", _said(b"CONSUME:queued\n"), 1, Bounds(event=0.15, least=1.0), "",
           _waiting(msgpack.packb("\n\1" * (1 << 20)))),
     Input("unknownTargets", "fleximq", _flexi("NOTIF", routing=_ROUTES, times=20)),
+    Input("ownRoutes", "fleximq", lambda id: frame("NOTIF", id, {"routing": [{"client_id": id, "path": "x"}] * 1000},
+                                                   bytes(1000)) * 20),
+    Input("broadcasts", "fleximq", _flexi("BCAST", payload=bytes(100), times=5000), 1, _ANY, "",
+          (("fleximq", _said()),) * 50),
+    Input("openRequests", "fleximq", _each(12_000, lambda id, number: frame("REQ", id, {
+        "routing": [{"client_id": id, "path": "x"}], "reqrep": {"type": "request", "id": f"{number}"}}))),
+    Input("inFlight", "minimq", _said(b"PRODUCE:i:::f:::x\n" * 10_000, b"CONSUME:f\n" * 10_000)),
     Input("manyTopics", "fleximq", _each(10_000, lambda id, number: frame("PUB", id, {"topic": f"t{number}"}))),
     Input("manySubs", "fleximq", _each(9000, lambda id, number: frame("SUB", id, {"topic": f"s{number}"}))),
     Input("manyPatterns", "fleximq", _each(9000, lambda id, number: frame("SUB", id, {"topic": f"*.s{number}"})), 1,
           Bounds(event=0.2)),
     Input("doublingPatterns", "fleximq", lambda id: b"".join(
         [frame("PUB", id, {"topic": ".".join("a" * 13)}) + frame("SUB", id, {"topic": "b.*"})
-         + frame("UNSUB", id, {"topic": "b.*"})] * 50), 1, _ANY, "row 14: amplified by wildcards",
+         + frame("UNSUB", id, {"topic": "b.*"})] * 50), 1, _ANY, "",
           (("fleximq", lambda id: b"".join(frame("SUB", id, {"topic": ".".join(each)})
                                            for each in itertools.product("a*", repeat=13))),)),
     Input("patternTurns", "fleximq", _each(5000, lambda id, number: frame("SUB", id, {"topic": "x.#"})

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 from fleximq.dialects.context import Context
 from fleximq.dialects.session import Session
-from fleximq.dialects.websocket.face import WebSocketFactory, WebSocketSessionProtocol
 from fleximq.dialects.websocket.protocol import INVALID_PAYLOAD
+from fleximq.dialects.websocket.session_protocol import WebSocketFactory, WebSocketSessionProtocol
 from fleximq.errors import BrokerError
 from fleximq.security.principal import Admitted
 from fleximq.wire.websocket_frame import BINARY, TEXT, encodeFrame, isUtf8

@@ -72,7 +72,7 @@ class World:
         """Return what makes queues in this world; keywords are fields of it."""
         chosen: dict[str, Any] = {
             "deadlines": self.deadlines,
-            "retryAfter": RETRY,
+            "redelivery": RETRY,
             "maxDeliveries": 3,
             "maxMessages": 100,
             "maxBytes": 100_000,

@@ -306,7 +306,7 @@ class PollingTests(PermittingCase):
         self.broker.openSubscription(self.bob, "key", "a", 1)
         for name in ("b", "#", "*"):
             self.assertDenied(self.broker.openSubscription, self.bob, "key", name, 1)
-        self.assertEqual(len(self.broker.subscriptions), 1)
+        self.assertEqual(len(self.broker.polledSubscriptions), 1)
 
     def test_lost(self) -> None:
         """It gives nothing while it is not permitted, and goes on when it is again."""
@@ -336,7 +336,7 @@ class PollingTests(PermittingCase):
         self.assertEqual(self.poll(id), [])
         self.broker.leave(self.bob, "gone")
         self.clock.advance(self.broker.rules.grace + 1)
-        self.assertEqual(len(self.broker.subscriptions), 0)
+        self.assertEqual(len(self.broker.polledSubscriptions), 0)
 
     def test_anotherClient(self) -> None:
         """The rights of who polls count, not of who has opened it."""

@@ -171,7 +171,7 @@ class RestartMachine(RuleBasedStateMachine):
         self.world.kill(patient)
         self.world.settle()
         self.waiting = []
-        subscription = self.world.broker.subscriptions.find(self.one, None)
+        subscription = self.world.broker.polledSubscriptions.find(self.one, None)
         self.on = self.came(self.on)
         for each in self.on:
             each.due = None
@@ -191,7 +191,7 @@ class RestartMachine(RuleBasedStateMachine):
 
     @invariant()
     def looksAlike(self) -> None:
-        subscription = self.world.broker.subscriptions.find(self.one, None)
+        subscription = self.world.broker.polledSubscriptions.find(self.one, None)
         mine = [each for each in self.on if not each.gone]
         assert subscription.depth + subscription.inFlight == len(mine)
         assert subscription.inFlight == len([each for each in mine if each.due is not None])
@@ -203,7 +203,7 @@ class RestartMachine(RuleBasedStateMachine):
 
     @invariant()
     def littleMemory(self) -> None:
-        subscription = self.world.broker.subscriptions.find(self.one, None)
+        subscription = self.world.broker.polledSubscriptions.find(self.one, None)
         assert subscription.size <= MEMORY + 12 * 300 + 300 * len(self.on)
 
     @invariant()

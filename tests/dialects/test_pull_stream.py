@@ -123,7 +123,7 @@ class PortionsTests(ConversationCase):
         self.assertTrue(
             self.size * self.fit <= outbox.waiting <= self.size * self.fit + 2 * CHUNK_BYTES, outbox.waiting
         )
-        queue: Any = next(iter(broker.queues or broker.subscriptions))
+        queue: Any = next(iter(broker.queues or broker.polledSubscriptions))
         self.assertGreater(queue.depth, 0)
         return self.read(peer)
 
@@ -280,7 +280,7 @@ class TurnTests(ConversationCase):
         context = makeContext(self.clock)
         peer = Peer(BlipFactory(context)).say(hello() + auth() + subscribe("a") * 4)
         peer.say(publish("a", b"x") * 5)
-        self.assertEqual({each.depth for each in context.broker.subscriptions}, {2})
+        self.assertEqual({each.depth for each in context.broker.polledSubscriptions}, {2})
         self.clock.advance(0)
-        self.assertEqual({each.depth for each in context.broker.subscriptions}, {5})
+        self.assertEqual({each.depth for each in context.broker.polledSubscriptions}, {5})
         self.assertIs(peer.protocol.session.pullState, PullState.READY)

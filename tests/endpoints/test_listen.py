@@ -170,16 +170,16 @@ class ListenTests(SynchronousTestCase):
 class UrlTests(SynchronousTestCase):
     """URLs in the place of endpoint strings."""
 
-    def opened(self, text: str, **ground: Any) -> MemoryReactor:
+    def opened(self, text: str, **defaults: Any) -> MemoryReactor:
         """Return a reactor on which this was opened."""
         reactor = MemoryReactorClock()
         self.factory = Factory()
-        Listen.parse(text, ListenDefaults(**ground)).open(reactor).listen(self.factory)
+        Listen.parse(text, ListenDefaults(**defaults)).open(reactor).listen(self.factory)
         return reactor
 
-    def refused(self, text: str, **ground: Any) -> str:
+    def refused(self, text: str, **defaults: Any) -> str:
         """Return the reason for which a text is refused."""
-        sentence = str(self.assertRaises(SettingError, Listen.parse, text, ListenDefaults(**ground)))
+        sentence = str(self.assertRaises(SettingError, Listen.parse, text, ListenDefaults(**defaults)))
         return sentence.removeprefix(f"listen is {text!r}, but ")
 
     def test_tcp(self) -> None:

@@ -68,7 +68,7 @@ class ReachingCase(SynchronousTestCase):
         """Return what there is to read."""
         journal = RemoteJournal(Place.of(options))
         try:
-            return journal.split(0, journal.end().offset)
+            return journal.slices(0, journal.end().offset)
         finally:
             journal.close()
 

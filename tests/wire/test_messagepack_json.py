@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.wire.messagepack_json import NESTING, toJson
+from tests.processor_time import processorSeconds
 
 INTEGERS = [0, 1, 127, 128, 255, 256, 65535, 65536, 2**32 - 1, 2**32, 2**64 - 1]
 INTEGERS += [-1, -32, -33, -128, -129, -32768, -32769, -(2**31), -(2**31) - 1, -(2**63)]
@@ -53,12 +54,7 @@ class CostTests(SynchronousTestCase):
 
     def seconds(self, packed: bytes) -> float:
         """The processor time of one conversion, the least of three."""
-        found = []
-        for _ in range(3):
-            started = time.process_time()
-            toJson(packed)
-            found.append(time.process_time() - started)
-        return min(found)
+        return processorSeconds(lambda: toJson(packed))
 
     def test_values(self) -> None:
         """65,536 values of the slowest kinds take less than 0.25 s."""

@@ -22,7 +22,7 @@ class DeadLetters:
     """Publishes dead letters as the broker.
 
     :param ensure: makes the work queue of a topic, or raises :exc:`~fleximq.errors.NoCapacity`.
-    :param retryAfter: seconds until a dead letter that could not be stored is tried again.
+    :param redelivery: seconds until a dead letter that could not be stored is tried again.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class DeadLetters:
         slowPath: SlowPath,
         ensure: Callable[[str], object],
         deadlines: Deadlines,
-        retryAfter: float,
+        redelivery: float,
         counted: Callable[[str, int], None],
     ) -> None:
         self._broker = broker
@@ -40,7 +40,7 @@ class DeadLetters:
         self._slowPath = slowPath
         self._ensure = ensure
         self._deadlines = deadlines
-        self._retryAfter = retryAfter
+        self._redelivery = redelivery
         self._counted = counted
         self._source = OwnMessages()
 
@@ -49,7 +49,7 @@ class DeadLetters:
 
         def decided(reason: str | None) -> None:
             if reason is not None:
-                self._deadlines.call(self._retryAfter, partial(self.add, name, message))
+                self._deadlines.call(self._redelivery, partial(self.add, name, message))
 
         self.deadLetter(name, message, decided)
 

@@ -67,7 +67,7 @@ class PolledSubscription(QueueOwner):
         self._idleSince = deadlines.seconds()
         self._closed = False
         self._untracked = WaitingMessages()
-        # For each untracked message the tag that the last tracked message before it has, or will have.
+        # For each QoS0 message: the tag of the QoS1 message that arrived just before it; the tag may not be given yet.
         self._after: deque[int] = NEVER_USED
 
     @property
@@ -179,7 +179,7 @@ class PolledSubscription(QueueOwner):
     def rest(self, seconds: float) -> None:
         """Begin the grace time, of which so many seconds have passed."""
         self._idleSince = self._deadlines.seconds() - seconds
-        self._graceTime = self._deadlines.call(max(0.0, self._grace - seconds), self._expire)
+        self._graceTime = self._deadlines.call(max(0.0, self._grace - seconds), self._endGrace)
 
     def close(self) -> int:
         """Drop all messages and refuse new ones; return how many were dropped, including those in flight."""
@@ -196,7 +196,7 @@ class PolledSubscription(QueueOwner):
     def _isUntrackedNext(self) -> bool:
         return bool(self._untracked) and not self.queue.returned and self._after[0] <= self.queue.lastTag
 
-    def _expire(self) -> None:
+    def _endGrace(self) -> None:
         self._graceTime = None
         self._onGraceOver(self)
 

@@ -34,7 +34,7 @@ class IBrokerView(Protocol):
     clients: Clients
     topics: TopicTable
     queues: WorkQueues
-    subscriptions: PolledSubscriptions
+    polledSubscriptions: PolledSubscriptions
     groups: ConsumerGroups
     counts: Counts
     transactions: Transactions

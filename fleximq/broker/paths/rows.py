@@ -22,7 +22,7 @@ def overview(broker: IBrokerView) -> dict[str, Any]:
         "clients": len(broker.clients),
         "topics": len(broker.topics),
         "queues": len(broker.queues),
-        "subscriptions": len(broker.subscriptions),
+        "subscriptions": len(broker.polledSubscriptions),
         "groups": len(broker.groups),
         "journal": broker.journalHealth(),
         "counts": dict(broker.counts.events),
@@ -48,7 +48,7 @@ def clientRow(broker: IBrokerView, client: ConnectedClient) -> dict[str, Any]:
         "principal": client.principal,
         "address": client.address,
         "connected": round(broker.clock.seconds() - client.joined, 3),
-        "subscriptions": len(client.subscriptions) + broker.subscriptions.subscriptionCount(client),
+        "subscriptions": len(client.subscriptions) + broker.polledSubscriptions.subscriptionCount(client),
     }
 
 

@@ -192,6 +192,8 @@ class DurableBacklog:
 
     def lowest(self) -> int:
         """Return the lowest offset, 0 if no message is in the journal."""
+        if not len(self):
+            return 0
         inMemory = (message.offset for message in self._inMemory if message is not None and message.offset)
         far = (key for key in self._onDisk if GAP < key < FIRST_VOLATILE)
         return next(inMemory, 0) or next(far, 0)

@@ -197,9 +197,9 @@ class DurableQueue(Queue):
         if not deliveries:
             return
         kept = deliveries if self.size <= self._memory else self._placesOf(deliveries)
-        self._inFlight.add(kept, self._seconds() + self._retryAfter, holder)
+        self._inFlight.add(kept, self._seconds() + self._redelivery, holder)
         if self._deadline is None:
-            self._arm(self._retryAfter)
+            self._arm(self._redelivery)
         self._used = True
         self._noteSoon()
 
@@ -421,7 +421,7 @@ class DurableQueue(Queue):
             return []
         notes: list[StateRecord] = []
         if self._used or self.lastTag != self._noted or self._again:
-            until = self._queueLog.wall() + round(self._retryAfter * 1_000_000)
+            until = self._queueLog.wall() + round(self._redelivery * 1_000_000)
             notes.append(QueueDelivered(self.key, self.lastTag - self._volatile, self._again, until))
             self._noted, self._used, self._again = self.lastTag, False, array("Q")
         if self._acknowledged:
@@ -431,6 +431,8 @@ class DurableQueue(Queue):
 
     def lowest(self) -> int:
         """Return the lowest offset that is needed, 0 if the queue needs none."""
+        if not (self._inFlight or self._returned or self._dead):
+            return self._backlog.lowest()
         offsets = [delivery.message.offset for delivery in (*self.delivered(), *self._dead.values())]
         low = min((offset for offset in offsets if offset), default=0)
         return low or self._backlog.lowest()
@@ -439,6 +441,8 @@ class DurableQueue(Queue):
         """Write the part of this queue that is in the journal into a state."""
         wall, now = self._queueLog.wall(), self._seconds()
         state.lastTag = self.lastTag - self._volatile
+        if not (self._ages or len(self._backlog) or self._inFlight or self._returned or self._dead):
+            return  # quickly, as a checkpoint describes all queues in one turn
         state.onDisk = self._backlog.offsets()
         delivered = [each for each in (*self.delivered(), *self._dead.values()) if each.message.offset]
         tags = self._tagsWithoutVolatile(delivered)
@@ -479,7 +483,7 @@ class DurableQueue(Queue):
             delivery = _new(QueueDelivery, (tag, message, state.attempts.get(tag, 1)))
             due = state.due.get(tag, 0)
             if due > wall:
-                flying.append((min(due, wall + round(self._retryAfter * 1e6)), tag, delivery))
+                flying.append((min(due, wall + round(self._redelivery * 1e6)), tag, delivery))
             else:
                 again.append(delivery)
         flying.sort()

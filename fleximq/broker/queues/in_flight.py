@@ -3,9 +3,8 @@
 All deliveries of a queue are hidden for the same time, so the first entry is the next one due. It is an OrderedDict
 because finding the first entry of a dict whose front was emptied takes linear time.
 
-Returned deliveries are delivered again before all other messages, lowest tag (oldest message) first. A heap finds it; a
-dict lets late acknowledgements remove any of them, which leaves tags in the heap until they reach its top, or until
-most of its tags are left over.
+Returned deliveries are delivered again before all other messages, lowest tag (oldest message) first. A heap finds it.
+An acknowledged delivery leaves the dict at once; its tag stays in the heap until it is on top, or the heap is rebuilt.
 """
 
 from collections import OrderedDict

@@ -1,6 +1,6 @@
 """A bounded first-in first-out queue that delivers messages, hides them, and takes them back.
 
-A delivered message is *in flight*: hidden until it is acknowledged, until its holder leaves, or until ``retryAfter``
+A delivered message is *in flight*: hidden until it is acknowledged, until its holder leaves, or until ``redelivery``
 seconds have passed. Then it returns to the head, in the original order and with the same tag. After too many deliveries
 it becomes a dead letter.
 
@@ -17,12 +17,12 @@ from zope.interface import implementer
 from fleximq.broker.deadlines import TOLERANCE, Deadline, Deadlines
 from fleximq.broker.envelope import Envelope, QueueDelivery
 from fleximq.broker.queues.in_flight import HeldTags, InFlight, Returned
+from fleximq.broker.queues.message_ages import MessageAges
 from fleximq.broker.queues.waiting_consumers import WaitingConsumers
 from fleximq.broker.queues.waiting_messages import (
     ANY,
     IN_FLIGHT_OVERHEAD,
     OVERHEAD,
-    MessageAges,
     WaitingMessages,
     cost,
     costOf,
@@ -78,22 +78,23 @@ class Queue:
     delivery, 0 before it. Errors of callbacks are passed to the deadlines' ``onError``.
 
     :param name: the topic; queues whose name begins with :data:`DEAD` make no dead letters.
-    :param retryAfter: seconds for which a delivery is hidden.
+    :param redelivery: seconds for which a delivery is hidden.
     :param maxDeliveries: deliveries after which a message becomes a dead letter; 0: unlimited.
     :param maxMessages: maximum number of messages waiting and in flight together, and ``maxBytes`` their maximum cost.
     :param onDead: called with the queue's name and the dead message; None: deliveries are unlimited.
     :param dropsOldest: whether :meth:`deliver` enforces the bounds by dropping; if not, callers ask :meth:`admits`.
-    :param lives: seconds after which a waiting message expires; None: never.
+    :param timeToLive: seconds after which a waiting message expires; None: never.
     :param moved: called with each delivery that ends without acknowledgement, and with False if it waits again, True if
         it is dead or was dropped. Not called by :meth:`close`.
     :param named: sets a message's id at its first delivery; None if ids are not needed.
     """
 
-    # A third of the memory of attributes in a dict: a broker may have many queues without a message.
+    # A third of the memory of attributes in a dict: a broker may have many queues without a message. Surveys of queues
+    # refer to them weakly.
     __slots__ = (
         "_ages", "_backlog", "_closed", "_counted", "_deadline", "_deadlines", "_dropsOldest", "_inFlight", "_left",
-        "_maxDeliveries", "_moved", "_naming", "_onDead", "_retryAfter", "_returned", "_seconds", "_thrown", "_waiters",
-        "lastTag", "maxBytes", "maxMessages", "name", "size",
+        "_maxDeliveries", "_moved", "_naming", "_onDead", "_redelivery", "_returned", "_seconds", "_thrown", "_waiters",
+        "lastTag", "maxBytes", "maxMessages", "name", "size", "__weakref__",
     )  # fmt: skip
     form = QUEUED
 
@@ -102,14 +103,14 @@ class Queue:
         *,
         name: str,
         deadlines: Deadlines,
-        retryAfter: float,
+        redelivery: float,
         maxDeliveries: int,
         maxMessages: int,
         maxBytes: int,
         onDead: Callable[[str, Message], object] | None,
         counted: Callable[[str, int], None],
         dropsOldest: bool = True,
-        lives: float | None = None,
+        timeToLive: float | None = None,
         moved: Callable[[QueueDelivery, bool], None] = lambda delivery, gone: None,
         named: Callable[[Message], Message] | None = None,
     ) -> None:
@@ -118,7 +119,7 @@ class Queue:
         self.maxBytes = maxBytes
         self.size = 0
         self.lastTag = 0
-        self._retryAfter = retryAfter
+        self._redelivery = redelivery
         self._onDead = None if name.startswith(DEAD) else onDead
         self._maxDeliveries = maxDeliveries if self._onDead is not None else 0
         self._counted = counted
@@ -132,7 +133,7 @@ class Queue:
         self._returned = Returned()
         self._inFlight = InFlight()
         self._waiters = WaitingConsumers(deadlines.onError)
-        self._ages = None if lives is None else MessageAges(lives)
+        self._ages = None if timeToLive is None else MessageAges(timeToLive)
         self._left: list[tuple[HeldTags, list[int]]] = []
         self._closed = False
         self._thrown = 0
@@ -242,9 +243,9 @@ class Queue:
         first = [_new(QueueDelivery, (tag, message, 1)) for tag, message in enumerate(messages, self.lastTag + 1)]
         self.lastTag += len(first)
         deliveries += first
-        self._inFlight.add(deliveries, self._seconds() + self._retryAfter, holder)
+        self._inFlight.add(deliveries, self._seconds() + self._redelivery, holder)
         if self._deadline is None and deliveries:
-            self._arm(self._retryAfter)
+            self._arm(self._redelivery)
         return deliveries
 
     def _withIds(self, naming: Callable[[Message], Message], messages: list[Message]) -> list[Message]:

@@ -14,18 +14,18 @@ from fleximq.values.message import Message
 class QueueFactory:
     """Makes queues that differ in their names and in the arguments of :meth:`__call__`.
 
-    ``livesOf`` returns after how many seconds a topic's messages expire, None for never. ``queueLog`` makes queues with
-    a key durable, each with at most ``memory`` bytes of messages in memory.
+    ``timeToLiveOf`` returns after how many seconds a topic's messages expire, None for never. ``queueLog`` makes queues
+    with a key durable, each with at most ``memory`` bytes of messages in memory.
     """
 
     deadlines: Deadlines
-    retryAfter: float
+    redelivery: float
     maxDeliveries: int
     maxMessages: int
     maxBytes: int
     onDead: Callable[[str, Message], object] | None
     counted: Callable[[str, int], None]
-    livesOf: Callable[[str], float | None] = lambda topic: None
+    timeToLiveOf: Callable[[str], float | None] = lambda topic: None
     queueLog: QueueLog | None = None
     memory: int = 16 << 20
 
@@ -37,13 +37,13 @@ class QueueFactory:
         settings = {
             "name": name,
             "deadlines": self.deadlines,
-            "retryAfter": self.retryAfter,
+            "redelivery": self.redelivery,
             "maxDeliveries": self.maxDeliveries,
             "maxMessages": self.maxMessages,
             "maxBytes": self.maxBytes,
             "onDead": self.onDead,
             "counted": self.counted,
-            "lives": self.livesOf(name),
+            "timeToLive": self.timeToLiveOf(name),
             **others,
         }
         if self.queueLog is not None and key:

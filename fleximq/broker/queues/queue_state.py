@@ -24,10 +24,10 @@ class QueueState:
 
     ``lastTag`` is the arrival number of the latest message that was delivered, or dropped before that; ``onDisk`` has
     the offsets of all later ones. ``handed`` maps the offsets of unacknowledged deliveries to their tags; ``attempts``
-    is the number of deliveries by tag, where it is not 1: 0 if the delivery is only assumed. ``due`` is the time until
-    which it is hidden. Records from the offset ``seen`` on have not arrived yet. ``ages`` are tags and the times when
-    they were the latest to arrive. ``used`` is the time of the last use, 0 for now; ``consumed`` tells whether a
-    consumer ever used the queue.
+    maps a tag to its number of deliveries: a tag not listed was delivered once; 0: a delivery assumed after a crash.
+    ``due`` is the time until which it is hidden. Records from the offset ``seen`` on have not arrived yet. ``ages`` are
+    tags and the times when they were the latest to arrive. ``used`` is the time of the last use, 0 for now;
+    ``consumed`` tells whether a consumer ever used the queue.
     """
 
     key: str

@@ -1,56 +1,17 @@
-"""Messages of a queue that were never delivered, their cost, and their ages.
+"""Messages of a queue that were never delivered, and their cost.
 
-:mod:`fleximq.broker.queues.durable_backlog` has the same methods and leaves most messages on disk. An age is stored for
-all messages that arrive within a hundredth of their time to live.
+:mod:`fleximq.broker.queues.durable_backlog` has similar methods and leaves most messages on disk.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
 from fleximq.values.message import Message
 
-#: Steps of the time to live; a message may live one step longer.
-STEPS = 100
-# Sums of floats are not exact.
-_TOLERANCE = 1e-6
 #: In place of each deque that was never used, since an empty one takes 760 bytes; nothing may be added to it.
 NEVER_USED: deque[Any] = deque(maxlen=0)
-
-
-class MessageAges:
-    """Arrival numbers with the time of each.
-
-    :param lives: seconds after which a message has expired.
-    """
-
-    __slots__ = ("_expired", "_lives", "_marks")
-
-    def __init__(self, lives: float) -> None:
-        self._lives = lives
-        self._marks: deque[tuple[int, float]] = deque()
-        self._expired = 0
-
-    def __iter__(self) -> Iterator[tuple[int, float]]:
-        """Iterate over arrival numbers and when each was the latest."""
-        return iter(self._marks)
-
-    def add(self, number: int, time: float) -> None:
-        """Record that all messages up to this arrival number have arrived by now."""
-        marks = self._marks
-        if len(marks) > 1 and time - marks[-2][1] < self._lives / STEPS:
-            marks[-1] = number, time
-        else:
-            marks.append((number, time))
-
-    def before(self, now: float) -> int:
-        """Return the arrival number up to which all messages have expired, 0 for none."""
-        marks = self._marks
-        while marks and marks[0][1] <= now - self._lives + _TOLERANCE:
-            self._expired, _ = marks.popleft()
-        return self._expired
-
 
 #: Bytes that a message costs in addition to its contents, for the bounds of queues. Measured on CPython 3.11: 170 in a
 #: backlog, 216 with an id.

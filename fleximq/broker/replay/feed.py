@@ -21,6 +21,7 @@ from zope.interface import implementer
 
 from fleximq.broker.envelope import Envelope
 from fleximq.broker.topics.topic_table import Topic
+from fleximq.broker.topics.wildcard_tree import Wildcards
 from fleximq.errors import BrokerError, NoLongerKept
 from fleximq.interfaces import IForm, IJournalRead, ISubscriber, ISubscriberProxy
 from fleximq.values.records import StoredBatch
@@ -30,6 +31,8 @@ from fleximq.values.transitions import Transitions
 SEARCH_BYTES = 1 << 16
 #: So many removals are compared with ranges in one turn of the reactor, about 1 ms.
 _COMPARED_AT_ONCE = 2000
+#: With more ranges, looking at the start of each takes longer than adding one.
+_FEW = 64
 
 
 class FeedState(Enum):
@@ -160,10 +163,6 @@ class FeedRange:
         self.since = since
         self.start: int | None = None
 
-    def accepts(self, topic: Topic) -> bool:
-        """Tell whether the feed delivers publications to a topic; a pattern covers durable topics only."""
-        return (self.literal or topic.durable) and self.matches(topic.name)
-
 
 @implementer(ISubscriberProxy)
 class Feed:
@@ -192,6 +191,7 @@ class Feed:
         self.permanent = permanent
         self.outlet = outlet
         self.ranges: dict[str, FeedRange] = {}
+        self._patterns = Wildcards()
         self._journal = journal
         self._alive = alive
         self._coveredElsewhere = coveredElsewhere
@@ -202,6 +202,7 @@ class Feed:
         self._singleTopics: Counter[str] = Counter()
         self._compared = 0  # so many removals were compared with the ranges
         self._state = FeedState.IDLE
+        self._willProceed = False
         self._round = 0  # results of reads started in an earlier round are ignored
         self._position = 0  # while it is live: all before this was delivered
 
@@ -212,8 +213,11 @@ class Feed:
         if not self.ranges:
             self._compared = feedRange.since
         self._fallBehind()
+        self._drop(feedRange.name)
         self.ranges[feedRange.name] = feedRange
-        self._proceed()
+        if not feedRange.literal:
+            self._patterns.add(feedRange, feedRange.name)
+        self._proceedSoon()
 
     def addSingles(self, feedRange: FeedRange, singles: Iterable[tuple[int, str]]) -> bool:
         """Deliver single messages, offsets with their topics, before a range without a start; False: it was removed."""
@@ -229,7 +233,7 @@ class Feed:
         if self.ranges.get(feedRange.name) is feedRange:
             self._fallBehind()
             feedRange.start = start
-            self._proceed()
+            self._proceedSoon()
 
     def failRange(self, feedRange: FeedRange, error: BrokerError) -> None:
         """End a range with an error; a no-op if it was removed."""
@@ -238,27 +242,41 @@ class Feed:
 
     def removeRange(self, name: str) -> bool:
         """Stop delivering a range; False if it does not exist."""
-        if self.ranges.pop(name, None) is None:
+        if not self._drop(name):
             return False
         self.readAgain()
         return True
 
     def accepts(self, topic: Topic) -> bool:
-        """Tell whether this feed delivers publications to a topic."""
-        return any(feedRange.accepts(topic) for feedRange in self.ranges.values())
+        """Tell whether this feed delivers publications to a topic; a pattern covers durable topics only."""
+        return self._coversLiterally(topic.name) or (topic.durable and self._matches(topic.name))
 
     def covers(self, name: str) -> bool:
         """Tell whether this feed delivers the journal's records of a topic."""
-        return any(feedRange.matches(name) for feedRange in self.ranges.values())
+        return self._coversLiterally(name) or self._matches(name)
+
+    def _coversLiterally(self, name: str) -> bool:
+        found = self.ranges.get(name)
+        return found is not None and found.literal and found.matches(name)
+
+    def _matches(self, name: str) -> bool:
+        return bool(self._patterns) and any(each.matches(name) for each in self._patterns.matching(name))
+
+    def _drop(self, name: str) -> bool:
+        feedRange = self.ranges.pop(name, None)
+        if feedRange is not None and not feedRange.literal:
+            self._patterns.remove(feedRange, name)
+        return feedRange is not None
 
     def readAgain(self) -> None:
         """Read publications from the journal that were not delivered."""
         self._fallBehind()
-        self._proceed()
+        self._proceedSoon()
 
     def close(self) -> None:
         """Stop permanently."""
         self.ranges.clear()
+        self._patterns = Wildcards()
         self._singles.clear()
         self._enter(FeedEvent.CLOSE)
         self._round += 1
@@ -289,11 +307,22 @@ class Feed:
 
     # -- reading -----------------------------------------------------------------------------------
 
+    def _proceedSoon(self) -> None:
+        """Start the next step after a change of ranges; if they are many, once for all changes of this turn."""
+        if len(self.ranges) <= _FEW:
+            self._proceed()
+        elif not self._willProceed:
+            self._willProceed = True
+            self.outlet.soon(self._proceed)
+
     def _proceed(self) -> None:
         """Start the next step when idle and all starts are known."""
+        self._willProceed = False
+        if self._state is not FeedState.IDLE:
+            return
         starts = [feedRange.start for feedRange in self.ranges.values()]
         places = [start for start in starts if start is not None]
-        if self._state is not FeedState.IDLE or not starts or len(places) < len(starts):
+        if not starts or len(places) < len(starts):
             return
         if self.outlet.full:
             self._enter(FeedEvent.OUTLET_FULL)

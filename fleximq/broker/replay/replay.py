@@ -110,7 +110,7 @@ class Replays:
         journal: IJournal,
         topics: TopicTable,
         retained: Callable[[str], bool] | None,
-        lives: TimesToLive,
+        timesToLive: TimesToLive,
         waits: Callable[[Callable[[], None]], bool],
         now: Callable[[], int],
         slices: Slices,
@@ -119,7 +119,7 @@ class Replays:
         self._journal = journal
         self._topics = topics
         self._retained = retained
-        self._lives = lives
+        self._timesToLive = timesToLive
         self._waits = waits
         self._now = now
         self._slices = slices
@@ -286,13 +286,13 @@ class Replays:
 
     def _alive(self, batches: Sequence[StoredBatch]) -> Sequence[StoredBatch]:
         """Remove expired messages."""
-        if not self._lives:
+        if not self._timesToLive:
             return batches
         now = self._now()
         return [self._aliveOf(batch, now) for batch in batches]
 
     def _aliveOf(self, batch: StoredBatch, now: int) -> StoredBatch:
-        times = [self._lives.of(name) for name in batch.topics]
+        times = [self._timesToLive.of(name) for name in batch.topics]
         if not any(time is not None for time in times):
             return batch
         oldest = [0 if time is None else now - time + 1 for time in times]

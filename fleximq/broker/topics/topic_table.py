@@ -280,14 +280,13 @@ class TopicTable:
     def hasSubscribers(self, name: str) -> bool:
         """Tell whether a publication to this name would reach a subscriber; does not create the topic."""
         topic = self._topics.get(name)
-        return bool(topic and topic.members) or any(self._wildcards.matching(name))
+        return bool(topic and topic.members) or bool(self._wildcards.matching(name))
 
     def subscribers(self, topic: Topic) -> dict[ISubscriber, None]:
         """Return the permitted subscribers of a topic, without duplicates, exact ones first."""
         members = dict(topic.members)
         if self._wildcards:
-            for matched in self._wildcards.matching(topic.name):
-                members.update(dict.fromkeys(matched))
+            members.update(dict.fromkeys(self._wildcards.matching(topic.name)))
         if self._bounds:
             bounds = self._bounds
             for each in [each for each in members if each in bounds and not bounds[each].may(topic.name)]:
@@ -295,9 +294,10 @@ class TopicTable:
         return members
 
     def restrict(self, subscriber: ISubscriber, may: Callable[[str], bool]) -> None:
-        """Limit a subscriber to the topics for which ``may`` returns True, until as many calls of :meth:`free`.
+        """Limit a subscriber to the topics for which ``may`` returns True.
 
-        Call :meth:`reroute` when the answers of ``may`` change.
+        Each call must be undone by one call of :meth:`free`; the limit ends with the last. Call :meth:`reroute` when
+        the answers of ``may`` change.
         """
         self._bounds.setdefault(subscriber, _Bound(may)).times += 1
 

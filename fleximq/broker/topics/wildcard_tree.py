@@ -4,28 +4,29 @@ In a pattern a level ``*`` matches one level, and a last level ``#`` any number 
 begin with ``$`` match no wildcard at their first level (docs/reference/dialects.rst).
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection
+from typing import Any
 
 from fleximq.broker.topics.names import checkPattern, levelsOf
-from fleximq.interfaces import ISubscriber
+
+#: A branch with more subscribers is walked in any case: looking them up could take longer than walking it.
+_FEW = 32
 
 
 class _Node:
     """One level of patterns.
 
-    The counters hold one entry for each subscription, since patterns that differ only in ``.`` and ``/`` share a node.
+    The dicts count subscriptions, since patterns that differ only in ``.`` and ``/`` share a node; ``below`` counts all
+    those of this level and of deeper ones.
     """
 
-    __slots__ = ("children", "ending", "rest")
+    __slots__ = ("below", "children", "ending", "rest")
 
     def __init__(self) -> None:
         self.children: dict[str, _Node] = {}
-        self.ending: Counter[ISubscriber] = Counter()
-        self.rest: Counter[ISubscriber] = Counter()
-
-    def empty(self) -> bool:
-        return not (self.children or self.ending or self.rest)
+        self.ending: dict[Any, int] = {}
+        self.rest: dict[Any, int] = {}
+        self.below: dict[Any, int] = {}
 
 
 class Wildcards:
@@ -38,8 +39,8 @@ class Wildcards:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Add a subscriber to a pattern; each call needs one of :meth:`remove`.
+    def add(self, subscriber: Any, pattern: str) -> None:
+        """Add a subscriber, any hashable object, to a pattern; each call needs one of :meth:`remove`.
 
         :raises InvalidTopic: the pattern is too long, or has too many levels.
         """
@@ -48,10 +49,12 @@ class Wildcards:
         node = self._root
         for level in levels:
             node = node.children.setdefault(level, _Node())
-        (node.rest if rest else node.ending)[subscriber] += 1
+            node.below[subscriber] = node.below.get(subscriber, 0) + 1
+        place = node.rest if rest else node.ending
+        place[subscriber] = place.get(subscriber, 0) + 1
         self._count += 1
 
-    def remove(self, subscriber: ISubscriber, pattern: str) -> bool:
+    def remove(self, subscriber: Any, pattern: str) -> bool:
         """Take a subscriber off a pattern once; False if it was not there."""
         levels, rest = _split(pattern)
         path = [self._root]
@@ -63,35 +66,37 @@ class Wildcards:
         place = path[-1].rest if rest else path[-1].ending
         if subscriber not in place:
             return False
-        place[subscriber] -= 1
-        if not place[subscriber]:
-            del place[subscriber]
+        for counts in (place, *[node.below for node in path[1:]]):
+            counts[subscriber] -= 1
+            if not counts[subscriber]:
+                del counts[subscriber]
         for depth in range(len(path) - 1, 0, -1):
-            if path[depth].empty():
+            if not path[depth].below:
                 del path[depth - 1].children[levels[depth - 1]]
         self._count -= 1
         return True
 
-    def matching(self, name: str) -> Iterator[Iterable[ISubscriber]]:
-        """Yield the subscribers of every pattern that matches, walking the tree one level at a time."""
+    def matching(self, name: str) -> Collection[Any]:
+        """Return the subscribers of all patterns that match."""
         levels = levelsOf(name)
-        nodes = [self._root]
-        for depth, level in enumerate(levels):
+        found: dict[Any, int] = {}
+        branches = [(self._root, 0)]
+        while branches:
+            node, depth = branches.pop()
+            if 0 < len(node.below) <= _FEW and node.below.keys() <= found.keys():
+                continue
             wild = depth > 0 or not name.startswith("$")
-            deeper: list[_Node] = []
-            for node in nodes:
-                if wild and node.rest:
-                    yield node.rest
-                for key in (level, "*") if wild and level != "*" else (level,):
-                    child = node.children.get(key)
-                    if child is not None:
-                        deeper.append(child)
-            nodes = deeper
-            if not nodes:
-                return
-        for node in nodes:
-            yield node.rest
-            yield node.ending
+            if wild:
+                found.update(node.rest)
+            if depth == len(levels):
+                found.update(node.ending)
+                continue
+            level = levels[depth]
+            for key in ("*", level) if wild and level != "*" else (level,):
+                child = node.children.get(key)
+                if child is not None:
+                    branches.append((child, depth + 1))
+        return found
 
 
 def _split(pattern: str) -> tuple[list[str], bool]:

@@ -273,7 +273,7 @@ class BlipSession(PullSession):
             if not deliveries:
                 self._waitFor(self.broker.loading(self._owner, id), head, correlations)
                 return
-            subscription = self.broker.subscriptions.find(id, self._owner)
+            subscription = self.broker.polledSubscriptions.find(id, self._owner)
             chunk = renderDeliveries(subscription.topic, deliveries, correlations)
             if len(chunk) > BLIP_FRAME_BYTES:
                 deliveries = _sendable(subscription, deliveries)

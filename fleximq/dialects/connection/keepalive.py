@@ -1,4 +1,4 @@
-"""Keep-alive of FlexiMQ connections (FlexiMQ document 3.7, docs/reference/dialects.rst).
+"""Keep-alive of FlexiMQ connections (FlexiMQ document 3.7, docs/reference/dialects.rst), and of Identity ones.
 
 A connection that was silent for one interval is sent a PING; after three it is closed. Traffic costs no timer calls:
 the timer compares the time of the last read when it fires.

@@ -4,12 +4,13 @@
   It is cut off and saved as ``<position>.torn``. None of it was reported as committed.
 - Damage followed by synced frames: it was committed once. It is left in place, a copy is saved as
   ``<position>.damaged``, and its offsets are reported as lost. All other records are served.
-- A segment whose file is missing, or shorter than before, with later segments: the same. Also the last segment, if the
-  file ``end`` records a larger committed position, which is true regardless of syncs; new records begin after it.
+- A segment whose file is missing, or shorter than before, with later segments: treated as damage. So is a last segment
+  that ends before the position in the file ``end``; that position is right even if nothing was synced, and new records
+  begin after it.
 - An unreadable file is an error, not an end: nothing is changed.
 
-Each step may be interrupted, and the next start repeats it: copies are on disk before their originals are cut, and if a
-power loss reverts a cut, the next segment hides those bytes.
+Each step may be interrupted, and the next start repeats it: copies are on disk before their originals are cut. If the
+cut bytes reappear after a power loss, they are ignored, because the next segment starts where they begin.
 """
 
 from collections.abc import Callable

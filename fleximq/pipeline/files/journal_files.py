@@ -25,7 +25,7 @@ from fleximq.pipeline.files.slice_reader import Missing, SliceReader
 _RECORDS = (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS)
 
 
-class TopicBounds(NamedTuple):
+class OffsetBounds(NamedTuple):
     """The offset of the first retained record, and that of the next record."""
 
     first: int
@@ -47,11 +47,11 @@ class JournalFiles:
         """Return the durable end of the journal."""
         return self._folder.end()
 
-    def bounds(self) -> TopicBounds:
+    def bounds(self) -> OffsetBounds:
         """Return the first retained offset and the next one; both are equal if the journal is empty."""
         end = self.end()
         try:
-            return TopicBounds(self._first(end), end.offset)
+            return OffsetBounds(self._first(end), end.offset)
         finally:
             self._folder.close()
 
@@ -154,7 +154,7 @@ class JournalFiles:
         finally:
             self._folder.close()
 
-    def split(
+    def slices(
         self,
         start: int,
         end: int,

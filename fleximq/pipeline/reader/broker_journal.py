@@ -21,7 +21,7 @@ from fleximq.pipeline.broker_link import BrokerLink, Place
 from fleximq.pipeline.errors import BrokerRefused
 from fleximq.pipeline.files.folder import End
 from fleximq.pipeline.files.frame_columns import PlacedFrame, decodeFrames, offsetsAndTimes
-from fleximq.pipeline.files.journal_files import TopicBounds
+from fleximq.pipeline.files.journal_files import OffsetBounds
 from fleximq.pipeline.files.selection import NEVER, SLICE_BYTES, SegmentRange, Selection, Slice, Topics
 from fleximq.pipeline.files.slice_reader import Missing
 
@@ -97,7 +97,7 @@ class RemoteJournal:
         _check(self._link, self.id, about["journal"])
         return End(about["position"], about["end"])
 
-    def bounds(self) -> TopicBounds:
+    def bounds(self) -> OffsetBounds:
         """Return the first retained offset and the next one; both are equal if the journal is empty."""
         end = self.end()
         position = 0
@@ -105,9 +105,9 @@ class RemoteJournal:
             answer = ask(self._link, self.id, position, STEP)
             for _, header in answer.frames:
                 if header.kind in (*_RECORDS, FrameKind.TRANSACTION, FrameKind.GAP):
-                    return TopicBounds(min(header.baseOffset, end.offset), end.offset)
+                    return OffsetBounds(min(header.baseOffset, end.offset), end.offset)
             if not answer.frames:
-                return TopicBounds(end.offset, end.offset)
+                return OffsetBounds(end.offset, end.offset)
             position = answer.next
 
     def offsetAt(self, time: int) -> int:
@@ -150,7 +150,7 @@ class RemoteJournal:
                 break
         return counted
 
-    def split(
+    def slices(
         self,
         start: int,
         end: int,
@@ -159,7 +159,7 @@ class RemoteJournal:
         since: int = NEVER,
         sliceBytes: int = SLICE_BYTES,
     ) -> list[Slice]:
-        """Do as :meth:`fleximq.pipeline.files.journal_files.JournalFiles.split`, but topics and times skip no part,
+        """Do as :meth:`fleximq.pipeline.files.journal_files.JournalFiles.slices`, but topics and times skip no part,
         since the broker gives no index, and parts are a frame or more.
         """
         if start >= end:

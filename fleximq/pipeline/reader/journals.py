@@ -89,7 +89,7 @@ class Journals:
     ) -> list[SlicePartition]:
         """Return the partitions of a range of one of these journals."""
         parts = -(-options.minPartitions // max(1, len(self._known)))
-        slices = journal.split(start, end, selection.topics, parts, selection.since, options.partitionBytes)
+        slices = journal.slices(start, end, selection.topics, parts, selection.since, options.partitionBytes)
         return [SlicePartition(slice, self._brokers.get(journal.path)) for slice in slices]
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 #: The names of a range's ends in a selection.
 _RANGES = {"offset": ("start", "end"), "timestamp": ("since", "until")}
-#: What each comparison adds to its value to make the start of a range and its end; None: it leaves that one alone.
+#: For each comparison: added to the value for the range's start, and for its end; None: that end is unchanged.
 _BOUNDS: dict[type[Filter], tuple[int | None, int | None]] = {
     EqualTo: (0, 1),
     EqualNullSafe: (0, 1),

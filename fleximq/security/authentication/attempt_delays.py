@@ -1,7 +1,6 @@
-"""Delays the answers to wrong credentials: each failure of an address delays its answer and later ones.
+"""Computes how long to delay the answers to wrong credentials; the delay of an address grows with each failure.
 
-The delay runs for the address even if the peer disconnects. Right credentials are never delayed. This module only
-counts and returns delays; the caller waits.
+The delay runs for the address even if the peer disconnects. Right credentials are never delayed. The caller waits.
 """
 
 from collections import OrderedDict, deque
@@ -32,28 +31,28 @@ class AttemptDelays:
     def __init__(self, clock: IReactorTime, most: int = MAX_ADDRESSES) -> None:
         self._clock = clock
         self._most = most
-        self._places: OrderedDict[Hashable, _Place] = OrderedDict()
+        self._addresses: OrderedDict[Hashable, _AddressState] = OrderedDict()
 
     def __len__(self) -> int:
         """Return the number of remembered addresses."""
-        return len(self._places)
+        return len(self._addresses)
 
-    def attempt(self, place: Hashable) -> "Attempt":
+    def attempt(self, address: Hashable) -> "Attempt":
         """Return a new attempt of this address, not counted yet."""
-        return Attempt(self, place)
+        return Attempt(self, address)
 
-    def _of(self, place: Hashable) -> "_Place":
+    def _of(self, address: Hashable) -> "_AddressState":
         """Return the state of an address, mark it as the latest, and forget old and surplus ones."""
         now = self._clock.seconds()
-        found = self._places.setdefault(place, _Place())
-        self._places.move_to_end(place)
+        found = self._addresses.setdefault(address, _AddressState())
+        self._addresses.move_to_end(address)
         found.touch(now)
-        for _ in range(min(EXPIRY_BATCH, len(self._places) - 1)):
-            oldest, other = next(iter(self._places.items()))
+        for _ in range(min(EXPIRY_BATCH, len(self._addresses) - 1)):
+            oldest, other = next(iter(self._addresses.items()))
             if other.checking:
-                self._places.move_to_end(oldest)
-            elif len(self._places) > self._most or now - other.touched > FORGET_AFTER:
-                del self._places[oldest]
+                self._addresses.move_to_end(oldest)
+            elif len(self._addresses) > self._most or now - other.touched > FORGET_AFTER:
+                del self._addresses[oldest]
             else:
                 break
         return found
@@ -66,10 +65,10 @@ class Attempt:
     delayed, and :meth:`leave` ends the attempt in any case.
     """
 
-    def __init__(self, attempts: AttemptDelays, place: Hashable) -> None:
+    def __init__(self, attempts: AttemptDelays, address: Hashable) -> None:
         self._attempts = attempts
-        self._place = place
-        self._entered: _Place | None = None
+        self._address = address
+        self._entered: _AddressState | None = None
 
     def enter(self) -> None:
         """Count as a concurrent attempt; required before expensive checks and checks of secrets that can be guessed.
@@ -77,20 +76,20 @@ class Attempt:
         :raises NoCapacity: too many attempts of this address are in progress.
         """
         if self._entered is None:
-            place = self._attempts._of(self._place)
-            place.refuseIfCrowded()
-            place.checking += 1
-            self._entered = place
+            state = self._attempts._of(self._address)
+            state.refuseIfCrowded()
+            state.checking += 1
+            self._entered = state
 
     def fail(self) -> float:
         """Count a wrong attempt, and return the delay of its answer in seconds.
 
-        :raises NoCapacity: too many answers are delayed already; then this one need not be.
+        :raises NoCapacity: too many answers to this address are delayed; refuse this one at once, without a delay.
         """
-        place = self._entered or self._attempts._of(self._place)
+        state = self._entered or self._attempts._of(self._address)
         self.leave()
-        place.refuseIfCrowded()
-        return place.fail(self._attempts._clock.seconds())
+        state.refuseIfCrowded()
+        return state.fail(self._attempts._clock.seconds())
 
     def leave(self) -> None:
         """End the attempt; the delay of :meth:`fail` continues."""
@@ -99,7 +98,7 @@ class Attempt:
             self._entered = None
 
 
-class _Place:
+class _AddressState:
     """The state of one address; ``held`` has the ends of its delayed answers."""
 
     __slots__ = ("checking", "failures", "held", "touched")

@@ -19,7 +19,7 @@ from twisted.python.failure import Failure
 
 from fleximq.config.settings import Settings
 from fleximq.endpoints.listen import Listen, ListenDefaults
-from fleximq.endpoints.local_sockets import makeFolder, removeStaleSocket
+from fleximq.endpoints.stale_sockets import makeFolder, removeStaleSocket
 from fleximq.endpoints.standard_streams import StandardStreams
 from fleximq.endpoints.tls_endpoint import RenewingCertificate, TlsEndpoint
 

@@ -182,7 +182,7 @@ class GraceTests(RestartCase):
     rules = {"durableGrace": 1000.0}
 
     def gone(self, id: int) -> bool:
-        return all(each.id != id for each in self.world.broker.subscriptions)
+        return all(each.id != id for each in self.world.broker.polledSubscriptions)
 
     def leave(self) -> None:
         self.world.broker.leave(self.world.me, "test")
@@ -485,7 +485,7 @@ class NoteTests(RestartCase):
         ):
             keeper.noted(note)
         keeper.finish()
-        self.assertEqual((len(self.world.broker.subscriptions), len(self.world.broker.queues)), (0, 0))
+        self.assertEqual((len(self.world.broker.polledSubscriptions), len(self.world.broker.queues)), (0, 0))
 
     def test_closedAndOpenedAgain(self) -> None:
         keeper = self.world.broker.checkpointer

@@ -16,7 +16,7 @@ class DeliveredIdsTests(SynchronousTestCase):
         self.queue = Queue(
             name="t",
             deadlines=self.world.deadlines,
-            retryAfter=30,
+            redelivery=30,
             maxDeliveries=0,
             maxMessages=10,
             maxBytes=10_000,

@@ -46,7 +46,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         super().__init__()
         self.world = World()
         self.subscriptions = PolledSubscriptions(
-            self.world.makeQueue(retryAfter=RETRY, maxDeliveries=0, maxMessages=MESSAGES, maxBytes=BYTES, onDead=None),
+            self.world.makeQueue(redelivery=RETRY, maxDeliveries=0, maxMessages=MESSAGES, maxBytes=BYTES, onDead=None),
             grace=10_000.0,
             onExpired=self.fail,
         )

@@ -36,7 +36,7 @@ class TopicQueuesMachine(RuleBasedStateMachine):
         super().__init__()
         self.world = World()
         self.queues = WorkQueues(
-            self.world.makeQueue(retryAfter=RETRY, maxDeliveries=DELIVERIES, maxMessages=MESSAGES, maxBytes=1 << 20),
+            self.world.makeQueue(redelivery=RETRY, maxDeliveries=DELIVERIES, maxMessages=MESSAGES, maxBytes=1 << 20),
             maxQueues=2,
             expiry=EXPIRY,
             idOf=lambda each: each.message_id or "new",

@@ -496,7 +496,7 @@ class TimeToLiveTests(KeptCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.queue = self.make(lives=100.0)
+        self.queue = self.make(timeToLive=100.0)
 
     def test_expires(self) -> None:
         self.put("ab")
@@ -516,7 +516,7 @@ class TimeToLiveTests(KeptCase):
         state = QueueState("s:1", "t", 1, 1, None, 0)
         self.queue.describe(state)
         journal = self.journal
-        self.queue = self.make(lives=100.0)
+        self.queue = self.make(timeToLive=100.0)
         self.noting.journal = self.journal = journal
         self.queue.restore(state)
         self.advance(40)
@@ -527,7 +527,7 @@ class PlainTimeToLiveTests(QueueCase):
     """Without a journal messages expire as well."""
 
     def test_expires(self) -> None:
-        self.queue = self.make(lives=100.0)
+        self.queue = self.make(timeToLive=100.0)
         self.put("abc")
         self.take(1, "x")
         self.advance(20)
@@ -538,7 +538,7 @@ class PlainTimeToLiveTests(QueueCase):
 
     def test_dropped(self) -> None:
         """What was dropped does not let younger messages expire."""
-        self.queue = self.make(lives=100.0, maxMessages=2)
+        self.queue = self.make(timeToLive=100.0, maxMessages=2)
         self.put("ab")
         self.advance(50)
         self.put("cd")

@@ -47,7 +47,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue = Queue(
             name="t",
             deadlines=self.world.deadlines,
-            retryAfter=RETRY,
+            redelivery=RETRY,
             maxDeliveries=DELIVERIES,
             maxMessages=MESSAGES,
             maxBytes=BYTES,

@@ -1,11 +1,10 @@
-"""``fleximq req``, ``serve``, ``notify``, ``ping``, ``tail``, ``top`` and ``completion``."""
+"""``fleximq req``, ``serve``, ``notify``, ``ping``, ``tail`` and ``completion``."""
 
 import json
 import re
 import subprocess
 
 from fleximq.cli.client_commands.sub import sentence
-from fleximq.cli.client_commands.top import Snapshot, rates
 from fleximq.cli.commands import COMMANDS
 from tests.cli.client_commands.commands import PATIENCE, CommandCase, ran
 
@@ -92,7 +91,7 @@ class NotifyTests(CommandCase):
 
 
 class WatchingTests(CommandCase):
-    """``ping``, ``tail``, ``top`` and ``completion``."""
+    """``ping``, ``tail`` and ``completion``."""
 
     def test_ping(self) -> None:
         """Each answer is told, then their middle."""
@@ -116,22 +115,6 @@ class WatchingTests(CommandCase):
         """What the broker tells, in words."""
         self.assertEqual(sentence("$sys/clients/left", {"name": "a", "reason": "b"}), "a left: b")
         self.assertEqual(sentence("$sys/other", [1]), "$sys/other [1]")
-
-    def test_top(self) -> None:
-        """Topics and clients, with rates; without a terminal one look below the other."""
-        ran("pub", "busy", "x", "--count", "5")
-        told = json.loads(ran("top", "--count", "1", "--interval", "0.05", "--json").out)
-        self.assertEqual((told["clients"], told["busiest"][0]["published"]), (1, 5))
-        drawn = ran("top", "--count", "2", "--interval", "0.05").out.decode()
-        self.assertEqual((drawn.count("messages/s, "), "busy" in drawn), (2, True))
-
-    def test_rates(self) -> None:
-        """Messages between two looks, by their time; a topic that was forgotten begins anew."""
-        row = {"topic": "t", "published": 10}
-        before = Snapshot(1.0, {}, {}, {"t": row})
-        self.assertEqual(rates(before, Snapshot(3.0, {}, {}, {"t": row | {"published": 30}})), {"t": 10.0})
-        self.assertEqual(rates(before, Snapshot(3.0, {}, {}, {"t": row | {"published": 4}})), {"t": 2.0})
-        self.assertEqual(rates(Snapshot(1.0, {}, {}, {}), Snapshot(2.0, {}, {}, {"t": row})), {"t": 10.0})
 
     def test_completion(self) -> None:
         """The script for each shell knows all commands."""

@@ -382,7 +382,7 @@ class TooLargeTests(BlipCase):
             assert delivery is not None
             self.assertTrue(delivery.message.payload == self.over)
         self.assertIsNone(self.context.broker.consume(client, "$dead/t"))
-        subscription = self.context.broker.subscriptions.find(id, self.peer.protocol.session._owner)
+        subscription = self.context.broker.polledSubscriptions.find(id, self.peer.protocol.session._owner)
         self.assertEqual((subscription.depth, subscription.inFlight, subscription.size), (0, 0, 0))
 
     def test_untracked(self) -> None:

@@ -80,13 +80,11 @@ class BudgetTests(SynchronousTestCase):
 
     def test_counted(self) -> None:
         """It is counted."""
-        counted: list[tuple[str, int]] = []
-        self.context.broker.observers.counted = lambda event, number: counted.append((event, number))
         factory = FlexiFactory(self.context)
         Peer(factory).say(begun(JOIN))
         peer = Peer(factory).say(begun(JOIN))
         peer.leave()
-        self.assertIn((CountedEvent(EventFamily.NOT_LET_IN, OVER_BUDGET), 1), counted)
+        self.assertEqual(self.context.broker.counts.events[CountedEvent(EventFamily.NOT_LET_IN, OVER_BUDGET)], 1)
 
     def test_admitted(self) -> None:
         """An admitted client charges nothing."""
@@ -104,7 +102,7 @@ class BudgetTests(SynchronousTestCase):
 
     def test_checked(self) -> None:
         """Input during a credential check is charged, and released when that is decided."""
-        admission = FakeAdmission({None: Principal("alice", "test")}, later=True)
+        admission = FakeAdmission({None: Principal("alice", scheme="test")}, later=True)
         self.listen(admission=admission)
         one, two = Peer(MiniFactory(self.context)), Peer(MiniFactory(self.context))
         for peer in (one, two):

@@ -1,6 +1,5 @@
 """HTTP connections at the door, with a recording web site and recording WebSocket dialects, and with real ones."""
 
-import time
 from collections import Counter
 from typing import Any
 
@@ -21,6 +20,7 @@ from fleximq.security.anonymous_access import REFUSAL, AnonymousAccess
 from fleximq.web.welcome_page import WelcomeEntry, WelcomeSite
 from tests.dialects.admissions import OPEN
 from tests.log_observer import observeLog
+from tests.processor_time import processorSeconds
 
 LOCAL = IPv4Address("TCP", "127.0.0.1", 50000)
 REMOTE = IPv4Address("TCP", "192.0.2.7", 50000)
@@ -311,9 +311,8 @@ class BoundTests(DoorTests):
     def test_blanks(self) -> None:
         """A field of blanks costs linear time, also if it turns out to be malformed: here 1 s once."""
         data = request("GET / HTTP/1.1", "A:" + " \t" * 8000 + "\x01")
-        began = time.process_time()
         self.assertEqual(self.code(data), 400)
-        self.assertLess(time.process_time() - began, 0.2)
+        self.assertLess(processorSeconds(lambda: self.code(data)), 0.2)
 
     def test_endless(self) -> None:
         """A head without an end is refused when it is full."""

@@ -25,7 +25,7 @@ class JoinedTests(RetentionCase):
     def slices(self) -> list["Slice"]:
         """Return all there is."""
         journal = JournalFiles(FOLDER, self.disk)
-        return journal.split(1, journal.end().offset)
+        return journal.slices(1, journal.end().offset)
 
     def read(self, slices: list["Slice"]) -> tuple[int, bool]:
         """Return how many records are read, and whether something is lost that retention has not let go."""

@@ -51,7 +51,7 @@ class LayoutCase(SynchronousTestCase):
     def all(self, start: int = 0, end: int | None = None, **more: Any) -> dict[int, tuple[str, bytes]]:
         """Return what a new reader finds in a range."""
         journal = JournalFiles(str(self.folder))
-        return self.read(journal.split(start, journal.end().offset if end is None else end, **more))
+        return self.read(journal.slices(start, journal.end().offset if end is None else end, **more))
 
     @property
     def rows(self) -> dict[int, tuple[str, bytes]]:
@@ -97,7 +97,7 @@ class WholeTests(LayoutCase):
             for end in range(start, 140, 9):
                 expected = {offset: row for offset, row in rows.items() if start <= offset < end}
                 for parts in (1, 3):
-                    self.assertEqual(self.read(journal.split(start, end, parts=parts)), expected)
+                    self.assertEqual(self.read(journal.slices(start, end, parts=parts)), expected)
 
     def test_bounds(self) -> None:
         """Bounds are the first offset and the next one."""
@@ -118,11 +118,11 @@ class WholeTests(LayoutCase):
         journal = JournalFiles(str(self.folder))
         self.fill(2)
         first = journal.end().offset
-        self.assertEqual(self.read(journal.split(0, first)), self.rows)
+        self.assertEqual(self.read(journal.slices(0, first)), self.rows)
         for _ in range(40):
             before = journal.end().offset
             self.written.kept("a", b"more" * 300)
-            slices = journal.split(before, journal.end().offset)
+            slices = journal.slices(before, journal.end().offset)
             self.assertEqual(list(self.read(slices)), [before])
 
     def test_topics(self) -> None:
@@ -134,8 +134,8 @@ class WholeTests(LayoutCase):
         journal = JournalFiles(str(self.folder))
         end = journal.end().offset
         wanted = Topics(frozenset({"c"}))
-        slices = journal.split(0, end, wanted)
-        self.assertLess(sum(slice.bytes for slice in slices), sum(s.bytes for s in journal.split(0, end)) - only)
+        slices = journal.slices(0, end, wanted)
+        self.assertLess(sum(slice.bytes for slice in slices), sum(s.bytes for s in journal.slices(0, end)) - only)
         rows = {offset: row for offset, row in self.rows.items() if row[0] == "c"}
         self.assertEqual(self.read(slices, Selection(wanted)), rows)
 
@@ -149,7 +149,7 @@ class WholeTests(LayoutCase):
             [journal.offsetAt(TIME + time) for time in (-1, 0, 1, 1000, 48_999, 49_000)], [1, 1, 2, 2, 50, 50]
         )
         self.assertEqual(journal.offsetAt(TIME + 49_001), 51)
-        late = journal.split(0, 51, since=TIME + 45_000)
+        late = journal.slices(0, 51, since=TIME + 45_000)
         self.assertLess(sum(slice.bytes for slice in late), 22_000)
         self.assertEqual(list(self.read(late, Selection(since=TIME + 45_000))), [46, 47, 48, 49, 50])
 
@@ -159,11 +159,11 @@ class WholeTests(LayoutCase):
         for _ in range(40):
             written.kept("a", b"x" * 70_000)
         journal = JournalFiles(written.folder)
-        sizes = [slice.bytes for slice in journal.split(0, 41, parts=4)]
+        sizes = [slice.bytes for slice in journal.slices(0, 41, parts=4)]
         self.assertEqual(len(sizes), 4)
         self.assertLess(max(sizes) - min(sizes), 150_000)
-        self.assertEqual(len(journal.split(0, 41, sliceBytes=1 << 20)), 3)
-        self.assertEqual(sorted(self.read(journal.split(0, 41, parts=7))), list(range(1, 41)))
+        self.assertEqual(len(journal.slices(0, 41, sliceBytes=1 << 20)), 3)
+        self.assertEqual(sorted(self.read(journal.slices(0, 41, parts=7))), list(range(1, 41)))
 
 
 class DurableEndTests(LayoutCase):
@@ -333,7 +333,7 @@ class RetentionTests(LayoutCase):
     def test_firstSegmentsGone(self) -> None:
         """The journal begins later."""
         before = JournalFiles(str(self.folder))
-        slices = before.split(0, before.end().offset, parts=100, sliceBytes=1)
+        slices = before.slices(0, before.end().offset, parts=100, sliceBytes=1)
         first = headersOf(self.segments()[2])[0].baseOffset
         for path in self.segments()[:2]:
             path.unlink()

@@ -138,7 +138,7 @@ class RemoteCase(SynchronousTestCase):
     def all(self, **more: Any) -> dict[int, tuple[str, bytes]]:
         """Return all that there is."""
         journal = RemoteJournal(self.place)
-        return self.read(journal.split(0, journal.end().offset, **more))
+        return self.read(journal.slices(0, journal.end().offset, **more))
 
     @property
     def rows(self) -> dict[int, tuple[str, bytes]]:
@@ -172,7 +172,7 @@ class WholeTests(RemoteCase):
         """Parts are about of the same size, and small enough."""
         self.fill()
         journal = RemoteJournal(self.place)
-        sizes = [slice.bytes for slice in journal.split(0, journal.end().offset, parts=4)]
+        sizes = [slice.bytes for slice in journal.slices(0, journal.end().offset, parts=4)]
         self.assertEqual(len(sizes), 4)
         self.assertLess(max(sizes), 1.3 * min(sizes))
 
@@ -184,8 +184,8 @@ class WholeTests(RemoteCase):
             for end in range(start, 140, 9):
                 expected = {offset: row for offset, row in self.rows.items() if start <= offset < end}
                 for parts in (1, 3):
-                    self.assertEqual(self.read(journal.split(start, end, parts=parts)), expected)
-        [slice] = journal.split(60, 62)
+                    self.assertEqual(self.read(journal.slices(start, end, parts=parts)), expected)
+        [slice] = journal.slices(60, 62)
         self.assertLess(slice.bytes, 4000)
         self.assertEqual(self.missing, [])
 
@@ -205,7 +205,7 @@ class WholeTests(RemoteCase):
         """Only what is wanted is given."""
         self.fill(5)
         journal = RemoteJournal(self.place)
-        found = self.read(journal.split(0, 1000), Selection(Topics(frozenset({"b"}))))
+        found = self.read(journal.slices(0, 1000), Selection(Topics(frozenset({"b"}))))
         self.assertEqual(found, {offset: row for offset, row in self.rows.items() if row[0] == "b"})
 
     def test_grows(self) -> None:
@@ -214,17 +214,17 @@ class WholeTests(RemoteCase):
         for _ in range(40):
             before = journal.end().offset
             self.written.kept("a", b"more" * 300)
-            self.assertEqual(list(self.read(journal.split(before, journal.end().offset))), [before])
+            self.assertEqual(list(self.read(journal.slices(before, journal.end().offset))), [before])
 
     def test_fewAnswers(self) -> None:
         """Finding a place takes few answers, and none the second time."""
         self.fill()
         journal = RemoteJournal(self.place)
         before = self.near.asked
-        journal.split(300, 310)
+        journal.slices(300, 310)
         first = self.near.asked - before
         self.assertLess(first, 20)
-        journal.split(300, 310)
+        journal.slices(300, 310)
         self.assertEqual(self.near.asked - before - first, 1)
 
     def test_allAtOnce(self) -> None:
@@ -233,14 +233,14 @@ class WholeTests(RemoteCase):
         journal = RemoteJournal(self.place)
         for start, end in ((0, 1 << 40), (1, self.written.next)):
             before = self.near.asked
-            slices = journal.split(start, end)
+            slices = journal.slices(start, end)
             self.assertLessEqual(self.near.asked - before, 2)
             self.assertEqual(self.read(slices), self.rows)
 
     def test_lostAnswers(self) -> None:
         """Connections that are lost are made again, and nothing is lost or doubled with them."""
         self.fill(20)
-        [slice] = RemoteJournal(self.place).split(0, 1000)
+        [slice] = RemoteJournal(self.place).slices(0, 1000)
         self.near.lost = {self.near.asked + number for number in (1, 3, 6)}
         self.assertEqual(self.read([slice]), self.rows)
 
@@ -332,7 +332,7 @@ class TransactionTests(RemoteCase):
         for parts in (1, 5):
             self.assertEqual(self.all(parts=parts), expected)
         journal = RemoteJournal(self.place)
-        self.assertEqual(self.read(journal.split(offset + 1, offset + 2)), {offset + 1: ("s", b"a")})
+        self.assertEqual(self.read(journal.slices(offset + 1, offset + 2)), {offset + 1: ("s", b"a")})
         self.assertEqual(self.missing, [])
 
     def test_stagedIsGone(self) -> None:
@@ -352,7 +352,7 @@ class MissingTests(RemoteCase):
         """Frames that the broker does not give any more are missed, wherever slices are cut."""
         self.fill(20)
         for parts in (1, 4, 30):
-            slices = RemoteJournal(self.place).split(0, 1000, parts=parts)
+            slices = RemoteJournal(self.place).slices(0, 1000, parts=parts)
             for number in (0, 7, -1):
                 gone = self.position(FrameKind.RECORDS, number)
                 self.near.hidden = {gone.position}
@@ -396,7 +396,7 @@ class MissingTests(RemoteCase):
     def test_otherJournal(self) -> None:
         """A broker with another journal is not read."""
         self.fill(2)
-        slices = RemoteJournal(self.place).split(0, 1000)
+        slices = RemoteJournal(self.place).slices(0, 1000)
         [slice] = [each._replace(journal="other") for each in slices]
         error = self.assertRaises(BrokerRefused, self.read, [slice])
         self.assertIn(f"has the journal {self.written.id} now, not other any more", str(error))
@@ -405,7 +405,7 @@ class MissingTests(RemoteCase):
         """What is no frame is refused with a sentence."""
         self.fill(2)
         frame = self.position(FrameKind.RECORDS, 1)
-        slices = RemoteJournal(self.place).split(0, 1000)
+        slices = RemoteJournal(self.place).slices(0, 1000)
         self.near.instead = {frame.position: b"no frame" * 20}
         self.assertIn("sent frames that cannot be read", str(self.assertRaises(BrokerRefused, self.read, slices)))
 
@@ -436,7 +436,7 @@ class RealBrokerTests(SynchronousTestCase):
         journal = RemoteJournal(place)
         self.addCleanup(journal.close)
         offsets: list[int] = []
-        for slice in journal.split(0, journal.end().offset, parts=3):
+        for slice in journal.slices(0, journal.end().offset, parts=3):
             for batch in readRemote(slice, place, COLUMNS, Selection(), self.fail):
                 offsets += batch.column("offset").to_pylist()
         self.assertEqual(offsets, list(range(1, 20_002)))

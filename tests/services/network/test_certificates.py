@@ -36,8 +36,8 @@ class CertificatesTests(SynchronousTestCase):
             path.write_bytes(self.first.both.read_bytes())
         self.reactor: Any = MemoryReactorClock()
         texts = ["tcp:1", f"fleximqtls:cert={quoteStringArgument(str(self.files[0]))}:inner=tcp\\:2", "tls://*:3"]
-        ground = ListenDefaults(certificate=str(self.files[1]))
-        self.services = [self.opened(Listen.parse(text, ground)) for text in texts]
+        defaults = ListenDefaults(certificate=str(self.files[1]))
+        self.services = [self.opened(Listen.parse(text, defaults)) for text in texts]
         self.prepare = partial(prepareCertificates, self.services)
 
     def opened(self, listen: Listen) -> ListenerService:

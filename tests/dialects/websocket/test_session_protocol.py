@@ -10,7 +10,7 @@ from zope.interface.verify import verifyObject
 
 from fleximq.dialects.outbox import markOf
 from fleximq.dialects.session import LINGER, ConnectionState
-from fleximq.dialects.websocket.face import closeCode
+from fleximq.dialects.websocket.session_protocol import closeCode
 from fleximq.limits import Limits
 from fleximq.wire import websocket_frame
 from fleximq.wire.websocket_frame import encodeFrame

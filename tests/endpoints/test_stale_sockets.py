@@ -7,7 +7,7 @@ import tempfile
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.endpoints.local_sockets import LOCK, makeFolder, removeStaleSocket
+from fleximq.endpoints.stale_sockets import LOCK, makeFolder, removeStaleSocket
 
 
 class SweepTests(SynchronousTestCase):

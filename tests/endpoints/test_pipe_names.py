@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.endpoints.local_sockets import LONGEST_NAME, NAMESPACE, isWindowsPath, pipeName
+from fleximq.endpoints.pipe_names import LONGEST_NAME, NAMESPACE, isWindowsPath, pipeName
 from fleximq.errors import SettingError
 
 
