@@ -144,9 +144,9 @@ class Session(metaclass=ABCMeta):
     def opened(self) -> None:
         """The connection is up; called once, before any input."""
 
-    def mayReceive(self, buffered: int) -> bool:
-        """Return whether a peer with so many buffered bytes may send more before it has joined; otherwise refuse it."""
-        if buffered > MAX_UNAUTHENTICATED_BYTES and (
+    def mayReceive(self, size: int) -> bool:
+        """Return whether a peer may send more after so many bytes, received or buffered; otherwise refuse it."""
+        if size > MAX_UNAUTHENTICATED_BYTES and (
             self.joinsFirst or (self.admission.required and self.certificate() is None)
         ):
             self.attempt(_raiseTooLarge)
@@ -477,4 +477,4 @@ def _decide(
 
 
 def _raiseTooLarge() -> None:
-    raise TooLarge(f"at most {MAX_UNAUTHENTICATED_BYTES} bytes can be begun here before credentials are shown")
+    raise TooLarge(f"at most {MAX_UNAUTHENTICATED_BYTES} bytes can be sent here before credentials are shown")

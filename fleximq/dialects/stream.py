@@ -163,7 +163,7 @@ class StreamProtocol(SessionProtocol, Protocol):
             self._early.append(data)
             self.session.buffering(self.session.charge.size + len(data))
             return False
-        return self.session.state is ConnectionState.WAITING and self.session.mayReceive(self.buffered)
+        return self.session.state is ConnectionState.WAITING and self.session.mayReceive(self.session.traffic.bytesIn)
 
     def _checking(self, waits: bool) -> None:
         if waits:

@@ -209,7 +209,8 @@ def _gated(
     counted = context.broker.observers.counted
     deadline = context.settings.handshakeTimeout
     return connectionLimit.limited(
-        ProxiedFactory(factory, connectionLimit.enterFrom, context.clock, deadline, counted), proxied=True
+        ProxiedFactory(factory, connectionLimit.enterFrom, context.clock, deadline, counted, context.logLimits),
+        proxied=True,
     )
 
 

@@ -142,7 +142,9 @@ class SniffingProtocol(Handover):
         """Stop the deadline. A connection without any byte is a health check and is not logged above debug."""
         if self._timer is not None:
             self._stopClock()
-            _log.debug("{peer} left before its dialect was known", peer=peerAddress(self._peer()))
+            more = self.factory.logLimits["left early"].ending(self.factory.clock.seconds())
+            if more is not None:
+                _log.debug("{peer} left before its dialect was known{more}", peer=peerAddress(self._peer()), more=more)
 
     def _tooSlow(self) -> None:
         self._timer = None
@@ -189,7 +191,7 @@ class SniffingFactory(HandoverFactory):
         self.deadline = deadline
         self.counted = counted
         self.claims = claims
-        self.logLimits = logLimits or LogLimits()
+        self.logLimits = LogLimits() if logLimits is None else logLimits
 
     def buildProtocol(self, addr: IAddress | None) -> SniffingProtocol:
         """Return a protocol that detects the dialect of a new connection."""

@@ -155,7 +155,10 @@ class RequestRouter(Handover):
             self.factory.counted(
                 CountedEvent(EventFamily.REFUSED_CONNECTIONS, "said nothing before the handshake deadline"), 1
             )
-            _log.debug("{peer} said nothing before the handshake deadline", peer=peerAddress(self._peer()))
+            more = self.factory.logLimits["silent"].ending(self.factory.clock.seconds())
+            if more is not None:
+                peer = peerAddress(self._peer())
+                _log.debug("{peer} said nothing before the handshake deadline{more}", peer=peer, more=more)
             self._endAll()
         elif self._method:
             self._refuse(HttpError(503, "the credentials could not be checked in time"))
@@ -229,7 +232,7 @@ class RequestRouterFactory(HandoverFactory):
         self.deadline = deadline
         self.counted = counted
         self._path = path
-        self.logLimits = logLimits or LogLimits()
+        self.logLimits = LogLimits() if logLimits is None else logLimits
         self.unadmitted = unadmitted or UnadmittedBudget()
 
     @staticmethod

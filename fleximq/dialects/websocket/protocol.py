@@ -89,8 +89,8 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
         """Close with this code and text."""
 
     @abstractmethod
-    def refused(self) -> None:
-        """Close: the request was refused and answered."""
+    def refused(self, code: int, reason: str) -> None:
+        """Log and close: the request was refused with this status and text, and answered."""
 
     @abstractmethod
     def closed(self) -> None:
@@ -163,10 +163,9 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
 
     def failHandshake(self, reason: str, code: int = 400, responseHeaders: Any = None) -> None:
         """Refuse the request and close."""
-        self._log.debug("refusing a WebSocket with {code}: {reason}", code=code, reason=reason)
         self.sendHttpErrorResponse(code, reason, [("Connection", "close"), *(responseHeaders or [])])
         self.state = self.STATE_CLOSED
-        self.refused()
+        self.refused(code, reason)
 
     def _onOpen(self) -> None:
         if self._perMessageCompress is not None:

@@ -51,6 +51,8 @@ _CODES = {
 }
 #: Maximum size of the text in a close frame.
 _WORDS_BYTES = 123
+#: Maximum size of the reason in a log line; it may quote the request.
+REASON_CHARACTERS = 200
 
 MakeSession = Callable[[Context, Any, IAddress], Session]
 
@@ -98,7 +100,7 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignor
 
     def _mayWork(self, data: bytes) -> bool:
         session = self.session
-        return session.state is not ConnectionState.WAITING or session.mayReceive(session.buffered)
+        return session.state is not ConnectionState.WAITING or session.mayReceive(session.traffic.bytesIn)
 
     @property
     def buffered(self) -> int:
@@ -199,8 +201,16 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignor
             self._closing = code, words
             self.session.end(f"WebSocket error {code}")
 
-    def refused(self) -> None:
+    def refused(self, code: int, reason: str) -> None:
         """End a session whose request was refused."""
+        more = self.factory.context.logLimits["WebSocket refused"].ending(self._seconds())
+        if more is not None:
+            self._log.debug(
+                "refusing a WebSocket with {code}: {reason}{more}",
+                code=code,
+                reason=reason[:REASON_CHARACTERS],
+                more=more,
+            )
         self.session.end("no WebSocket")
 
     def closed(self) -> None:

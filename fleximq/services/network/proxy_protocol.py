@@ -20,6 +20,7 @@ from zope.interface import alsoProvides
 from fleximq.dialects.connection.handover import Handover
 from fleximq.security.peer_address import peerAddress
 from fleximq.values.counted_event import CountedEvent, EventFamily
+from fleximq.values.log_limit import LogLimits
 
 _log = Logger("fleximq.services.behind_proxy")
 
@@ -145,9 +146,12 @@ class ProxiedProtocol(Handover):
     def _tooSlow(self) -> None:
         self._timer = None
         self.factory.counted(SILENT, 1)
-        _log.debug(
-            "{peer}: no input arrived through the proxy before the handshake deadline", peer=peerAddress(self._peer())
-        )
+        more = self.factory.logLimits["silent behind a proxy"].ending(self.factory.clock.seconds())
+        if more is not None:
+            _log.debug(
+                "{peer}: no input arrived through the proxy before the handshake deadline{more}",
+                peer=peerAddress(self._peer()), more=more,
+            )  # fmt: skip
         self._endAll()
 
 
@@ -159,6 +163,7 @@ class ProxiedFactory(WrappingFactory[Any]):
     :param clock: the reactor's time.
     :param deadline: seconds from the connection to the first input after the header.
     :param counted: called with the reason and 1 for every closed connection.
+    :param logLimits: applies to the log lines about them.
     """
 
     noisy = False
@@ -170,12 +175,14 @@ class ProxiedFactory(WrappingFactory[Any]):
         clock: IReactorTime,
         deadline: float,
         counted: Callable[[str, int], object],
+        logLimits: LogLimits | None = None,
     ) -> None:
         super().__init__(inner)
         self.enter = enter
         self.clock = clock
         self.deadline = deadline
         self.counted = counted
+        self.logLimits = LogLimits() if logLimits is None else logLimits
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
         """Return a protocol for a connection of the proxy."""

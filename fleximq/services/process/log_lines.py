@@ -3,6 +3,8 @@
 A line of text is Twisted's, with control characters escaped. A line of JSON is one object: ``time`` (ISO 8601, UTC),
 ``level``, ``logger``, ``message``, ``traceback`` if any, and the fields of the event: numbers, texts, true, false and
 null. Lines about connections have an ``event``: ``joined`` or ``left``, the latter with reason and traffic.
+
+Long values are cut, and events at debug are not written.
 """
 
 import math
@@ -15,8 +17,11 @@ from typing import Any
 from twisted.application.service import IService, MultiService
 from twisted.logger import (
     FileLogObserver,
+    FilteringLogObserver,
     ILogObserver,
     LogEvent,
+    LogLevel,
+    LogLevelFilterPredicate,
     formatEvent,
     formatEventAsClassicLogText,
     formatTime,
@@ -32,8 +37,13 @@ _OWN = frozenset(
 )
 
 
+#: A longer value of an event is cut to this number of characters; it may come from a client.
+LONGEST_VALUE = 500
+
+
 def formatText(event: LogEvent) -> str | None:
     """Return an event as text: one line, and a traceback if any in further lines that begin with a tab."""
+    event = _shortened(event)
     line = formatEventAsClassicLogText(
         {**event, "log_format": "{log_text}", "log_text": printable(formatEvent(event))}, formatTime
     )
@@ -42,6 +52,7 @@ def formatText(event: LogEvent) -> str | None:
 
 def formatLine(event: LogEvent) -> str:
     """Return an event as one line of JSON."""
+    event = _shortened(event)
     level, failure = event.get("log_level"), event.get("log_failure")
     line: dict[str, Any] = {
         "time": datetime.fromtimestamp(event.get("log_time", 0.0), UTC).isoformat(timespec="milliseconds"),
@@ -53,6 +64,19 @@ def formatLine(event: LogEvent) -> str:
         line["traceback"] = failure.getTraceback()
     line |= {name: _value(value) for name, value in event.items() if not name.startswith("log_") and name not in _OWN}
     return jsonLine(line) + "\n"
+
+
+def _shortened(event: LogEvent) -> LogEvent:
+    return {
+        name: _cut(value) if isinstance(value, str | Exception) and not name.startswith("log_") else value
+        for name, value in event.items()
+    }
+
+
+def _cut(value: str | Exception) -> str | Exception:
+    text = str(value)
+    left = len(text) - LONGEST_VALUE
+    return value if left <= 0 else f"{text[:LONGEST_VALUE]}... ({left} more characters)"
 
 
 def _value(value: object) -> object:
@@ -86,7 +110,8 @@ class LoggingService(MultiService):
         """Join an application before ``twistd`` asks it for its log observer."""
         super().setServiceParent(parent)
         if hasattr(parent, "setComponent"):
-            parent.setComponent(ILogObserver, FileLogObserver(self._file(), self._form))
+            written = FileLogObserver(self._file(), self._form)
+            parent.setComponent(ILogObserver, FilteringLogObserver(written, [LogLevelFilterPredicate(LogLevel.info)]))
 
     def _file(self) -> Any:
         """Return the file where ``twistd`` would log; SIGUSR1 rotates it, as there."""

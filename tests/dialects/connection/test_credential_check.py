@@ -42,7 +42,7 @@ class BegunTests(SynchronousTestCase):
         ):
             peer = Peer(factory)
             peer.protocol.session.certificate = lambda: shown
-            peer.say(beginning + head + bytes(size - len(head))).say(b"x")
+            peer.say(beginning + head + bytes(size - len(beginning + head))).say(b"x")
             found.append(peer.closed)
         return found
 

@@ -23,6 +23,7 @@ from fleximq.dialects.connection.protocol_detection import (
     decide,
     mayBeClaimed,
 )
+from tests.log_observer import observeLog
 
 ALL = frozenset({"fleximq", "blipmq", "minimq", "http"})
 FLEXIMQ_ONLY = frozenset({"fleximq", "http"})
@@ -267,6 +268,14 @@ class SniffingTests(SynchronousTestCase):
             protocol.connectionLost()
             self.connect()[0].connectionLost()
         self.assertEqual((self.counts, events, self.clock.getDelayedCalls()), ({}, [], []))
+
+    def test_flood(self) -> None:
+        """A hundred at once cause ten lines."""
+        lines: list[Any] = []
+        observeLog(self, lines.append)
+        for _ in range(100):
+            self.connect()[0].connectionLost()
+        self.assertEqual(len([each for each in lines if "left before" in each["log_format"]]), 10)
 
     def test_endOfInput(self) -> None:
         """An end in the middle of a word closes, counted."""

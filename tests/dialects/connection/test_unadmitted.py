@@ -5,7 +5,7 @@ import tracemalloc
 from typing import Any
 
 from twisted.internet.task import Clock
-from twisted.logger import LogLevel
+from twisted.logger import LogLevel, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.blipmq import BlipFactory
@@ -14,8 +14,9 @@ from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.fleximq_ws import FlexiWebSocketFactory
 from fleximq.dialects.minimq import MiniFactory
 from fleximq.dialects.minimq.session import MALFORMED_LINES
-from fleximq.dialects.session import MAX_UNAUTHENTICATED_BYTES, OVER_BUDGET
+from fleximq.dialects.session import MAX_UNAUTHENTICATED_BYTES, OVER_BUDGET, ConnectionState
 from fleximq.limits import MEBIBYTE
+from fleximq.security.credentials import Token
 from fleximq.security.principal import Principal
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.unadmitted_budget import FREE_BYTES, UnadmittedBudget
@@ -23,7 +24,7 @@ from tests.dialects.admissions import FakeAdmission
 from tests.dialects.conversations import Peer, makeContext
 from tests.dialects.test_fleximq_ws import FlexiWebSocketPeer
 from tests.dialects.websocket.test_inflation import deflated
-from tests.dialects.websocket_peer import BINARY, DEFLATE, PING, masked
+from tests.dialects.websocket_peer import BINARY, CONTINUATION, DEFLATE, PING, PONG, masked
 from tests.log_observer import observeLog
 from tests.wire.flexi_frames import frame
 
@@ -122,6 +123,35 @@ class BudgetTests(SynchronousTestCase):
         self.assertTrue(peer.closed)
 
 
+class ControlTests(SynchronousTestCase):
+    """Frames before admission that leave nothing buffered."""
+
+    def test_bound(self) -> None:
+        """Control frames and empty fragments count, so that no more than the bound of a handshake is processed."""
+        factory = FlexiWebSocketFactory(makeContext(Clock(), admission=FakeAdmission({})))
+        for begin, repeated in ((b"", masked(PONG)), (masked(BINARY, fin=False), masked(CONTINUATION, fin=False))):
+            peer = FlexiWebSocketPeer(factory).upgrade(begin)
+            session = peer.protocol.session
+            for _ in range(MAX_UNAUTHENTICATED_BYTES // 6000 + 2):
+                self.assertEqual(session.reason, "")
+                peer.say(repeated * 1000)
+                if session.traffic.bytesIn > MAX_UNAUTHENTICATED_BYTES + 6000:
+                    break
+            self.assertEqual(session.reason, "error 413")
+
+    def test_pipelined(self) -> None:
+        """Messages after the JOIN do not count, also if they arrive with the request or during the check."""
+        for later in (False, True):
+            admission = FakeAdmission({Token("good"): Principal("alice", scheme="test")}, later=later)
+            factory = FlexiWebSocketFactory(makeContext(Clock(), admission=admission))
+            join = frame("JOIN", 0, {"auth": {"type": "token", "token": "good"}})
+            peer = FlexiWebSocketPeer(factory).upgrade(masked(BINARY, join) + masked(PONG) * 30_000)
+            if later:
+                admission.decide()
+            peer.say(masked(PONG))
+            self.assertEqual((peer.closed, peer.protocol.session.state), (False, ConnectionState.OPEN))
+
+
 class InflationTests(SynchronousTestCase):
     """Compressed messages before admission."""
 
@@ -174,6 +204,15 @@ class LogTests(SynchronousTestCase):
         for _ in range(100):
             Peer(factory).say(said).leave()
         return len([each for each in lines if each["log_level"] > LogLevel.debug])
+
+    def test_refusedWebSockets(self) -> None:
+        """A hundred refused requests cause ten lines, of which none quotes more than 200 characters."""
+        factory, lines = FlexiWebSocketFactory(makeContext(Clock())), list[Any]()
+        observeLog(self, lines.append)
+        for _ in range(100):
+            FlexiWebSocketPeer(factory).upgrade(path="//[" + "x" * 10_000)
+        found = [formatEvent(each) for each in lines if "refusing a WebSocket" in each["log_format"]]
+        self.assertEqual((len(found), max(map(len, found)) < 250), (10, True))
 
     def test_garbage(self) -> None:
         """Garbage causes ten lines, and where it counts as the command of a MiniMQ client, twenty."""

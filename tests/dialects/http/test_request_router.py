@@ -353,6 +353,15 @@ class BoundTests(DoorTests):
         self.assertEqual(self.counts, {"refused: said nothing before the handshake deadline": 1})
         self.assertEqual((transport.value(), transport.disconnecting), (b"", True))
 
+    def test_flood(self) -> None:
+        """A hundred at once cause ten lines."""
+        lines: list[Any] = []
+        observeLog(self, lines.append)
+        for _ in range(100):
+            self.connect()
+        self.clock.advance(10)
+        self.assertEqual(len([each for each in lines if "before the handshake" in each["log_format"]]), 10)
+
     def test_lost(self) -> None:
         """A connection that is gone leaves no timer."""
         door, _ = self.connect()

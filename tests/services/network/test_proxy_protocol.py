@@ -228,6 +228,15 @@ class ProxiedTests(SynchronousTestCase):
             (self.counted, self.connectionLimit.waiting, self.clock.getDelayedCalls()), ([SILENT] * 3, 0, [])
         )
 
+    def test_flood(self) -> None:
+        """A hundred at once cause ten lines."""
+        lines: list[Any] = []
+        observeLog(self, lines.append)
+        for _ in range(100):
+            protocol, _ = self.come()
+        self.clock.advance(DEADLINE)
+        self.assertEqual(len([each for each in lines if "before the handshake" in each["log_format"]]), 10)
+
     def test_afterDeadline(self) -> None:
         """What comes after it is dropped."""
         protocol, _ = self.come(header1())

@@ -9,12 +9,12 @@ from typing import Any
 
 from twisted.application.service import Application, MultiService
 from twisted.internet.testing import MemoryReactorClock
-from twisted.logger import FileLogObserver, ILogObserver, Logger, LogLevel
+from twisted.logger import FileLogObserver, FilteringLogObserver, ILogObserver, Logger, LogLevel
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.option_values import LogFormat
-from fleximq.services.process.log_lines import LoggingService, formatLine, formatText, withLog
+from fleximq.services.process.log_lines import LONGEST_VALUE, LoggingService, formatLine, formatText, withLog
 from tests.broker_process import BrokerProcess
 
 
@@ -67,6 +67,15 @@ class LineTests(SynchronousTestCase):
         text = formatLine({"log_format": "{x}", "x": "\x1b\x7f\x9b\x85\u2028\u202e"})
         self.assertTrue(text.removesuffix("\n").isprintable())
         self.assertEqual(json.loads(text)["x"], "\x1b\x7f\x9b\x85\u2028\u202e")
+
+    def test_longValues(self) -> None:
+        """Texts and errors are cut, in the message as in the fields; a sentence of the broker itself is not."""
+        long, cut = "x" * (LONGEST_VALUE + 7), "x" * LONGEST_VALUE + "... (7 more characters)"
+        for value in (long, ValueError(long)):
+            line = self.line(lambda log, value=value: log.info("{x} left", x=value))
+            self.assertEqual((line["message"], line["x"]), (f"{cut} left", cut))
+        self.assertEqual(self.line(lambda log: log.info(long))["message"], long)
+        self.assertIn(f" {cut} left\n", formatText({"log_format": "{x} left", "x": long, "log_time": 0.0}) or "")
 
     def test_legacy(self) -> None:
         """What old code logs has a message, too."""
@@ -121,7 +130,7 @@ class PlaceTests(SynchronousTestCase):
     def test_standardOutput(self) -> None:
         """In the foreground they go to standard output, if no file is named."""
         self.assertNotIn(signal.SIGUSR1, (self.observer(nodaemon=True), self.signals)[1])
-        self.assertIsInstance(self.observer(nodaemon=True, logfile="-"), FileLogObserver)
+        self.assertIsInstance(self.observer(nodaemon=True, logfile="-"), FilteringLogObserver)
 
     def test_file(self) -> None:
         """They go to a file, which SIGUSR1 rotates."""
@@ -131,6 +140,15 @@ class PlaceTests(SynchronousTestCase):
         with open(path) as file:
             self.assertEqual(json.loads(file.read())["message"], "here")
         self.assertIn(signal.SIGUSR1, self.signals)
+
+    def test_debug(self) -> None:
+        """Events at debug are not written."""
+        path = self.mktemp()
+        log = Logger("a", observer=self.observer(nodaemon=True, logfile=path))
+        log.debug("hidden")
+        log.info("shown")
+        with open(path) as file:
+            self.assertEqual([json.loads(line)["message"] for line in file], ["shown"])
 
     def test_syslog(self) -> None:
         """The system's log has its own form."""
