@@ -20,7 +20,7 @@ from zope.interface import implementer
 from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.context import Context
 from fleximq.dialects.publisher_backpressure import pausePublisher
-from fleximq.dialects.session import STOPPED, ConnectionState, Session
+from fleximq.dialects.session import MAX_UNAUTHENTICATED_BYTES, STOPPED, ConnectionState, Session
 from fleximq.dialects.stream import SessionProtocol
 from fleximq.dialects.websocket.frame_outbox import WebSocketOutbox
 from fleximq.dialects.websocket.inflation import WINDOW_BYTES, acceptDeflate
@@ -99,8 +99,10 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignor
         self.session.admission = self.admission or context.admission
 
     def _mayWork(self, data: bytes) -> bool:
-        session = self.session
-        return session.state is not ConnectionState.WAITING or session.mayReceive(session.traffic.bytesIn)
+        session, received = self.session, self.session.traffic.bytesIn
+        if session.state is ConnectionState.ENDING and session.client is None:
+            return received <= MAX_UNAUTHENTICATED_BYTES
+        return session.state is not ConnectionState.WAITING or session.mayReceive(received)
 
     @property
     def buffered(self) -> int:

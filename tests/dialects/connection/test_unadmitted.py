@@ -138,6 +138,9 @@ class ControlTests(SynchronousTestCase):
                 if session.traffic.bytesIn > MAX_UNAUTHENTICATED_BYTES + 6000:
                     break
             self.assertEqual(session.reason, "error 413")
+            received = session.traffic.bytesIn
+            peer.say(repeated)
+            self.assertEqual(session.traffic.bytesIn, received, "input after the refusal is dropped")
 
     def test_pipelined(self) -> None:
         """Messages after the JOIN do not count, also if they arrive with the request or during the check."""
