@@ -10,7 +10,7 @@ from fleximq.limits import TOPIC_BYTES, isTooLong
 #: Most levels of a pattern: each takes half a kilobyte, and a name has room for 512.
 PATTERN_LEVELS = 32
 #: Most levels ``*`` of a pattern with more levels than this: a name is looked up in all subsets of the ``*`` levels, so
-#: these limits bound one search to 1,623 nodes, about 1.5 ms.
+#: these limits bound one search to 1,623 nodes, about 1 ms.
 _MOST_WILD = {16: 1, 8: 2}
 
 #: Returns the levels of a name.
