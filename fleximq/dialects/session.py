@@ -39,6 +39,7 @@ from fleximq.security.credentials import Certificate
 from fleximq.security.peer_address import clientKey, peerAddress
 from fleximq.security.principal import Admitted
 from fleximq.values.counted_event import CountedEvent, EventFamily
+from fleximq.values.printable import shortened
 from fleximq.values.unadmitted_budget import BufferCharge
 
 #: Seconds within which a closing connection must have read its last answers.
@@ -46,6 +47,8 @@ LINGER = 10.0
 #: Input allowed before authentication, in bytes, where it is required or the dialect's first message is small:
 #: credentials are part of a header of at most 64 KiB.
 MAX_UNAUTHENTICATED_BYTES = 1 << 17
+#: Maximum characters of an error in the log.
+_LOGGED = 400
 #: The end reason of connections when the broker stops.
 STOPPED = "broker stopped"
 #: The errors that the audit log records.
@@ -205,8 +208,12 @@ class Session(metaclass=ABCMeta):
 
         :param admitted: the result of :meth:`admit`.
         :raises NoCapacity: the broker is full.
+        :raises JoinRejected: the peer's address was banned meanwhile.
         :raises Unauthorized: the credentials have expired meanwhile.
         """
+        refusal = self.refusal()
+        if refusal is not None:
+            raise JoinRejected(refusal)
         who, rights = admitted
         if who is not None and who.expires is not None and who.expires <= self.context.clock.seconds():
             raise Unauthorized(_EXPIRED)
@@ -347,7 +354,7 @@ class Session(metaclass=ABCMeta):
             self._audit("refused", reason=str(error))
         more = self._more("error")
         if more is not None:
-            self._log.debug("{who}: {error}{more}", who=self._label(), error=error, more=more)
+            self._log.debug("{who}: {error}{more}", who=self._label(), error=shortened(str(error), _LOGGED), more=more)
 
     def _audit(self, event: str, **fields: object) -> None:
         client = self.client

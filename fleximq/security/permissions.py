@@ -117,7 +117,7 @@ def _bare(action: str, name: str) -> str:
 MAX_PRINCIPALS = 4096
 
 _CLIENT, _CLAIM = "{client_id}", "claim:"
-_SPECIAL = re.compile(r"[./*#$%]")
+_SPECIAL = re.compile(r"[./*#$%{}]")
 
 
 class Permissions:
@@ -219,6 +219,7 @@ def _filled(pattern: str, values: Mapping[str, Sequence[str]]) -> Iterator[str]:
 def escapedName(name: str) -> str:
     """Return a principal's name as one level of a pattern, never a wildcard.
 
-    The characters ``. / * # $ %`` become ``%2E``, ``%2F`` and so on, so that different names stay different.
+    The characters ``. / * # $ % { }`` become ``%2E``, ``%2F`` and so on, so that different names stay different, and
+    a name is never a placeholder.
     """
     return _SPECIAL.sub(lambda found: f"%{ord(found[0]):02X}", name)

@@ -5,6 +5,7 @@ refusals beyond a rate too; the next line has their number as ``left_out``.
 """
 
 import errno
+import math
 import os
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -23,8 +24,8 @@ _log = Logger("fleximq.services.audit_log")
 
 #: The event whose rate is limited, and its lines per second.
 REFUSED, REFUSALS_PER_SECOND = "refused", 20
-#: Maximum lines that wait for the disk, and characters of a text.
-MAX_WAITING, _CHARACTERS = 10_000, 500
+#: Maximum lines that wait for the disk, characters of a text, items of a list, and bits of an integer.
+MAX_WAITING, _CHARACTERS, _ITEMS, _BITS = 10_000, 500, 100, 64
 #: Seconds between two reports of faults, and to write the last lines at the end.
 _QUIET, _PATIENCE = 60.0, 5.0
 #: The arguments of acts that are written; all others could be anything.
@@ -66,7 +67,7 @@ class AuditLog(Service):
         self._reactor.addSystemEventTrigger("after", "shutdown", end)
 
     def record(self, event: str, arguments: Mapping[str, Any] | None = None, **fields: Any) -> None:
-        """Write an event; ``arguments`` are those of an act."""
+        """Write an event, and never raise; ``arguments`` are those of an act, of any type. Fields may be lists."""
         now = self._reactor.seconds()
         if event == REFUSED:
             suppressed = self._limit.passes(now)
@@ -78,9 +79,12 @@ class AuditLog(Service):
             return
         time = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
         line: dict[str, Any] = {"time": time, "event": event}
-        line |= {name: _value(value) for name, value in fields.items()}
+        line |= {
+            name: [_scalar(each) for each in value[:_ITEMS]] if isinstance(value, list | tuple) else _scalar(value)
+            for name, value in fields.items()
+        }
         if arguments:
-            line["arguments"] = {name: _value(arguments[name]) for name in arguments if name in _ARGUMENTS}
+            line["arguments"] = {name: _scalar(arguments[name]) for name in arguments if name in _ARGUMENTS}
         if self._leftOut:
             line["left_out"], self._leftOut = self._leftOut, 0
         self._queue.put(line)
@@ -150,7 +154,12 @@ def _words(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-def _value(value: Any) -> Any:
-    if isinstance(value, bool | int | float | None):
+def _scalar(value: Any) -> Any:
+    """Return a value as strict JSON can show it: texts are cut, all but scalars become the name of their type."""
+    if isinstance(value, str):
+        return value[:_CHARACTERS]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if value is None or (isinstance(value, int) and value.bit_length() <= _BITS):
         return value
-    return [_value(each) for each in value] if isinstance(value, list | tuple) else str(value)[:_CHARACTERS]
+    return type(value).__name__

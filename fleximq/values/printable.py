@@ -12,6 +12,11 @@ def printable(text: str, lines: bool = False) -> str:
     return _CONTROLS.sub(_shownInLines if lines else _shown, text)
 
 
+def shortened(text: str, most: int = 200) -> str:
+    """Return a text of at most so many characters; a longer one is cut, and ends with ``...``."""
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
 def jsonLine(value: object, separators: tuple[str, str] | None = None, indent: int | None = None) -> str:
     """Return a value as JSON without control characters, on one line unless indented."""
     text = json.dumps(value, ensure_ascii=False, separators=separators, indent=indent)

@@ -182,10 +182,15 @@ CLIENTS = (
     Input("manyPatterns", "fleximq", _each(9000, lambda id, number: frame("SUB", id, {"topic": f"*.s{number}"})), 1,
           Bounds(event=0.2)),
     Input("doublingPatterns", "fleximq", lambda id: b"".join(
-        [frame("PUB", id, {"topic": ".".join("a" * 13)}) + frame("SUB", id, {"topic": "b.*"})
+        [frame("PUB", id, {"topic": ".".join("a" * 8)}) + frame("SUB", id, {"topic": "b.*"})
          + frame("UNSUB", id, {"topic": "b.*"})] * 50), 1, _ANY, "",
           (("fleximq", lambda id: b"".join(frame("SUB", id, {"topic": ".".join(each)})
-                                           for each in itertools.product("a*", repeat=13))),)),
+                                           for each in itertools.product("a*", "a*", "a*", "a*", "a*", "a*", "a*",
+                                                                         "abcdefghijklmnopqrstuvwxyz*"))),)),
+    Input("newTopics", "fleximq", _each(100, lambda id, number: frame("PUB", id, {"topic": "a." * 7 + f"x{number}"})),
+          1, _ANY, "", (("fleximq", lambda id: b"".join(
+              frame("SUB", id, {"topic": ".".join((*each, f"y{last}"))})
+              for last in range(64) for each in itertools.product("a*", repeat=7))),)),
     Input("patternTurns", "fleximq", _each(5000, lambda id, number: frame("SUB", id, {"topic": "x.#"})
           + frame("UNSUB", id, {"topic": "x.#"}) + frame("PUB", id, {"topic": f"x.{number % 50}"}))),
     Input("pingsOfFlexi", "fleximq", _flexi("PING", keepalive={"timestamp": 1}, times=10_000)),

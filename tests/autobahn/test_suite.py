@@ -17,6 +17,7 @@ from typing import ClassVar
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from tests.broker_process import BrokerProcess
+from tests.nightly import nightly
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1]
@@ -35,6 +36,7 @@ def wstest() -> list[str]:
     return words
 
 
+@nightly
 class SuiteTests(SynchronousTestCase):
     """A broker that echoes, and what the suite asks of it."""
 

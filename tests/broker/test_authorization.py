@@ -536,6 +536,17 @@ class PathTests(PermittingCase):
         self.allow(read=("#",), publish=("p",))
         self.ask("/sink/commit", query="q", batch=1, tokens=[token])
 
+    def test_sinkEmpty(self) -> None:
+        """Only clients that may publish to some topic may commit an empty batch, which takes the batch's number."""
+        self.allow(read=("#",))
+        for tokens in ([], [""], [","]):
+            self.assertDenied(partial(self.ask, "/sink/commit", query="q", batch=1, tokens=tokens))
+        self.allow(read=("#",), publish=("p",))
+        token = self.stage("p")
+        self.ask("/sink/commit", query="q", batch=1, tokens=[token])
+        self.assertEqual([record.topic for record in self.journal.records], ["p"])
+        self.ask("/sink/commit", query="q", batch=2, tokens=[])
+
 
 _FORM = DeferredForm(Topics())
 _TOPICS = ("d.a", "d.b", "d.a.x", "$d.a", "e")

@@ -5,15 +5,16 @@ from dataclasses import replace
 from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
+from twisted.logger import LogEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.session import LINGER, ConnectionState, Session
-from fleximq.errors import BadRequest, BrokerError, NoCapacity, TooLarge
+from fleximq.errors import BadRequest, BrokerError, JoinRejected, NoCapacity, TooLarge
 from fleximq.limits import Limits
 from fleximq.rights import EVERYTHING
 from fleximq.security.principal import Admitted, Principal
-from tests.dialects.admissions import REFUSING
+from tests.dialects.admissions import REFUSAL, REFUSING
 from tests.dialects.conversations import makeContext
 
 SOMEBODY, NOBODY = Admitted(Principal("somebody"), EVERYTHING), Admitted(None, EVERYTHING)
@@ -189,6 +190,21 @@ class SessionTests(SynchronousTestCase):
         self.session.letIn(NOBODY)
         self.session.inputEnded()
         self.assertTrue(self.transport.disconnecting)
+
+    def test_longError(self) -> None:
+        """The log has 400 characters of an error."""
+        lines: list[LogEvent] = []
+        globalLogPublisher.addObserver(lines.append)
+        self.addCleanup(globalLogPublisher.removeObserver, lines.append)
+        self.session.counted(BadRequest("x" * 60_000))
+        self.assertEqual([len(line["error"]) for line in lines if "error" in line], [400])
+
+    def test_refusedLater(self) -> None:
+        """A peer whose address was banned after its admission is not let in."""
+        self.context = makeContext(self.clock, admission=REFUSING)
+        session = self.make()
+        error = self.assertRaises(JoinRejected, session.letIn, SOMEBODY)
+        self.assertEqual((str(error), session.client), (REFUSAL, None))
 
     def test_refusal(self) -> None:
         """Whether the peer may come at all is the context's word."""

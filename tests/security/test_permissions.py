@@ -143,6 +143,15 @@ class TemplateTests(SynchronousTestCase):
         self.assertEqual(published(rights, *names), list(names[:2]))
         self.assertEqual(published(these.rightsOf(None), *names), [])
 
+    def test_nameOfPlaceholder(self) -> None:
+        """A name, a role or a claim that is spelt like a placeholder is not filled in."""
+        these = permissions({"everyone": {"publish": ["of.{principal}", "at.{claim:x}", "in.{role}"]}})
+        for name in ("{client_id}", "{principal}", "{role}"):
+            principal = Principal(name, frozenset({name}), claims={"x": name})
+            rights = these.rightsOf(principal).forClient(1003)
+            names = [f"{place}.{spelt}" for place in ("of", "at", "in") for spelt in ("1003", f"%7B{name[1:-1]}%7D")]
+            self.assertEqual(published(rights, *names), names[1::2], name)
+
     def test_claim(self) -> None:
         """A claim is one level, whatever it holds; a missing or empty one matches nothing, nor denies anything."""
         pattern = "{claim:realm.team}.{principal}"

@@ -36,7 +36,11 @@ admin = true
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.loads(line, parse_constant=_refused) for line in path.read_text().splitlines()]
+
+
+def _refused(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
 
 
 class _Reactor(MemoryReactorClock):
@@ -85,6 +89,23 @@ class FileTests(SynchronousTestCase):
         self.log.startService()
         self.log.record("admin", {"principal": "x", "payload": "secret", "limit": 3}, path="/p")
         self.assertEqual(self.end()[0]["arguments"], {"principal": "x", "limit": 3})
+
+    def test_values(self) -> None:
+        """Arguments of any type and size become one short line of strict JSON."""
+        nested: Any = 1
+        for _ in range(3000):
+            nested = [nested]
+        values = [nested, ["x" * 500] * 100, {"a": 1}, b"x", 1e999, -1e999, float("nan"), 10**5000, 1.5, 5, True, None]
+        self.log.startService()
+        for value in values:
+            self.log.record("admin", {"limit": value})
+        self.log.record("reload", changed=["a", "y" * 600], error=(["z"],))
+        *found, last = self.end()
+        self.assertEqual(
+            [line["arguments"]["limit"] for line in found],
+            ["list", "list", "dict", "bytes", "inf", "-inf", "nan", "int", 1.5, 5, True, None],
+        )
+        self.assertEqual([last["changed"], last["error"]], [["a", "y" * 500], ["list"]])
 
     def test_rate(self) -> None:
         """Refusals beyond the rate are counted in the next line; logins are not limited."""

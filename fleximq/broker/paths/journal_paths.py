@@ -204,13 +204,17 @@ def stage(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, an
 def commit(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/sink/commit``, after the records of the ``tokens`` are published: ``offset`` of the first record.
 
-    A repeat for the same ``query`` and ``batch`` gets the same answer without publishing again.
+    A repeat for the same ``query`` and ``batch`` gets the same answer without publishing again. Without staged records
+    the client must have the right to publish to some topic: the commit takes the batch's number.
     """
     query, batch = _batch(arguments)
     tokens = array(arguments, "tokens")
     if not all(isinstance(token, str) for token in tokens) or len(tokens) > MAX_TOKENS:
         raise BadRequest(f"'tokens' must be strings, at most {MAX_TOKENS}")
     _permitStaged(broker, client, query, batch)
+    isEmpty = not any(token.strip(",") for token in tokens)
+    if isEmpty and client.rights not in UNRESTRICTED and not client.rights.mayMatch(Action.PUBLISH, "#"):
+        raise NotPermitted("to commit an empty batch is not permitted to those who may not publish")
 
     def done(offset: int, reason: str | None) -> None:
         answer({"offset": offset} if reason is None else _refusal(broker, reason))

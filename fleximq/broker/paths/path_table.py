@@ -21,6 +21,7 @@ from fleximq.broker.paths.rows import clientRow, overview, topicPage, whoIs
 from fleximq.errors import BadRequest, BrokerError, NotFound
 from fleximq.limits import KIBIBYTE
 from fleximq.rights import Action
+from fleximq.values.printable import shortened
 
 #: Maximum bytes of the arguments of most paths.
 ARGUMENT_BYTES = 64 * KIBIBYTE
@@ -93,7 +94,7 @@ def find(client: ConnectedClient, path: str) -> Path:
     """
     tell = PATHS.get(path)
     if tell is None:
-        raise NotFound(f"the broker has no path {path!r}")
+        raise NotFound(f"the broker has no path {shortened(path)!r}")
     if tell is not lag:  # it needs ``progress`` for each group
         permitPath(client, Action.ADMIN if path in CHANGING else Action.READ, path)
     return tell

@@ -9,6 +9,9 @@ from fleximq.limits import TOPIC_BYTES, isTooLong
 
 #: Most levels of a pattern: each takes half a kilobyte, and a name has room for 512.
 PATTERN_LEVELS = 32
+#: Most levels ``*`` of a pattern with more levels than this: a name is looked up in all subsets of the ``*`` levels, so
+#: these limits bound one search to 1,623 nodes, about 1 ms.
+_MOST_WILD = {16: 1, 8: 2}
 
 #: Returns the levels of a name.
 levelsOf = re.compile(r"[./]").split
@@ -44,11 +47,16 @@ def isPattern(name: str) -> bool:
 def checkPattern(pattern: str) -> None:
     """Check the pattern of a subscription.
 
-    :raises InvalidTopic: it is empty or too long, or has more than :data:`PATTERN_LEVELS` levels.
+    :raises InvalidTopic: it is empty or too long, or has too many levels, or too many of them are ``*``.
     """
     checkName(pattern)
-    if len(levelsOf(pattern)) > PATTERN_LEVELS:
+    levels = levelsOf(pattern)
+    if len(levels) > PATTERN_LEVELS:
         raise InvalidTopic(f"a pattern has at most {PATTERN_LEVELS} levels")
+    wild = levels.count("*")
+    for length, most in _MOST_WILD.items():
+        if len(levels) > length and wild > most:
+            raise InvalidTopic(f"a pattern of more than {length} levels has at most {most} levels '*'")
 
 
 def rangesOf(pattern: str) -> Iterator[tuple[str, str]]:

@@ -59,9 +59,12 @@ class ConnectionRate:
         """Whether messages over the limit are refused instead of delayed."""
         return self.meter.refuses
 
-    def charge(self, reading: ReadPauses) -> None:
-        """Charge the traffic since the last call, and pause reading if it is over the limit."""
-        messages, size = self._traffic.messagesIn, self._traffic.bytesIn
+    def charge(self, reading: ReadPauses, gained: int = 0) -> None:
+        """Charge the traffic since the last call, and pause reading if it is over the limit.
+
+        :param gained: bytes that the connection's input gained by inflation so far.
+        """
+        messages, size = self._traffic.messagesIn, self._traffic.bytesIn + gained
         if not self.meter.refuses:
             self.meter.spend(messages - self._messages, size - self._size)
         self._messages, self._size = messages, size

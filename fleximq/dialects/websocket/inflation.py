@@ -29,7 +29,7 @@ def acceptDeflate(offers: Sequence[object]) -> PerMessageDeflateOfferAccept | No
 
 
 class Inflation:
-    """Inflates messages of at most ``limit`` bytes one after another."""
+    """Inflates messages of at most ``limit`` bytes one after another; ``gained`` counts bytes added by inflation."""
 
     EXTENSION_NAME = "permessage-deflate"
 
@@ -37,6 +37,7 @@ class Inflation:
         self._limit = limit
         self._left = limit
         self._stream: Any = None
+        self.gained = 0
 
     @property
     def isInside(self) -> bool:
@@ -61,6 +62,7 @@ class Inflation:
         except zlib.error as error:
             raise PayloadCorruptError("the message is not deflated") from error
         self._left -= len(inflated)
+        self.gained += len(inflated) - len(data)
         if self._left < 0:
             raise PayloadExceededError("the message inflates to more than is allowed")
         return inflated

@@ -124,7 +124,8 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignor
         if client is not None and session.broker.hasPendingPublications(client):
             pausePublisher(session, client, self)
         if session.rate is not None:
-            session.rate.charge(self.readPauses)
+            inflation = self._perMessageCompress
+            session.rate.charge(self.readPauses, 0 if inflation is None else inflation.gained)
 
     def readConnectionLost(self) -> None:
         """The peer ended its input: send pending output, then close without awaiting a close frame."""

@@ -59,8 +59,8 @@ class RateLimitedAdmission:
         return bool(self._inner.required)
 
     def refusal(self, address: Any) -> str | None:
-        """Return the sentence that refuses a peer regardless of its credentials, or None."""
-        return self._inner.refusal(address)
+        """Return the sentence that refuses a peer regardless of its credentials, as its address is banned, or None."""
+        return self._banned(addressKey(address)) or self._inner.refusal(address)
 
     def admit(self, credentials: Any, address: Any) -> "Deferred[Admitted]":
         """Count an attempt, and let the inner admission decide, see :class:`fleximq.interfaces.IAdmission`."""
@@ -74,7 +74,7 @@ class RateLimitedAdmission:
             except JoinRejected:
                 return fail()
         admitted: Deferred[Admitted] = self._inner.admit(credentials, address)
-        return admitted.addCallback(self._mayStay)
+        return admitted.addCallback(self._mayStay, place)
 
     def renewed(self, admitted: Any) -> Any:
         """Return an earlier admission as it would be admitted now."""
@@ -85,13 +85,20 @@ class RateLimitedAdmission:
             self._refuseBanned(clientKey(admitted.principal.name, None))
         return admitted
 
-    def _refuseBanned(self, who: Any) -> None:
+    def _banned(self, who: Any) -> str | None:
         left = self._bans.waits(who)
-        if left:
-            self._counted(BANNED, 1)
-            raise JoinRejected(f"this client is banned for another {math.ceil(left)} s")
+        if not left:
+            return None
+        self._counted(BANNED, 1)
+        return f"this client is banned for another {math.ceil(left)} s"
 
-    def _mayStay(self, admitted: Admitted) -> Admitted:
+    def _refuseBanned(self, who: Any) -> None:
+        sentence = self._banned(who)
+        if sentence is not None:
+            raise JoinRejected(sentence)
+
+    def _mayStay(self, admitted: Admitted, place: Any) -> Admitted:
+        self._refuseBanned(place)  # it may have been banned while its credentials were checked
         if admitted.principal is not None:
             self._mayCome(clientKey(admitted.principal.name, None))
         return admitted

@@ -41,6 +41,11 @@ class PathTests(SynchronousTestCase):
         for path in paths:
             self.assertEqual(type(askAt(self.broker, path, None)), dict)
 
+    def test_longPath(self) -> None:
+        """The error for an unknown path names 200 characters of it."""
+        error = self.assertRaises(NotFound, self.ask, "x" * 60_000)
+        self.assertEqual(str(error), f"the broker has no path '{'x' * 197}...'")
+
     def test_reload(self) -> None:
         """What reads the settings again says what is answered, or refuses; where there is nothing to read, 501."""
         self.assertRaises(NotImplementedByBroker, self.ask, "/broker/reload")

@@ -1,6 +1,7 @@
 """The topic table: names, subscribers, wildcards, routes, idle topics."""
 
 import time
+from itertools import chain, combinations
 from typing import Any
 
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.errors import InvalidTopic
 from fleximq.interfaces import IGuard, ISubscriber
 from tests.broker.parts import AsMessages, Collector
+from tests.processor_time import processorSeconds
 
 #: Pattern, names that match, names that do not (docs/reference/dialects.rst, "Topics").
 MATCHES = [
@@ -190,12 +192,30 @@ class MatchTests(TableCase):
 
     def test_deepNames(self) -> None:
         """Names of many levels against patterns of many wildcards take no long time."""
-        for depth in range(1, PATTERN_LEVELS + 1):
+        for depth in range(1, 9):
             self.table.subscribePattern(Collector(), ".".join("*" * depth))
         began = time.process_time()
         for depth in range(1, 500, 10):
-            self.assertEqual(len(self.takers(".".join("a" * depth))), depth <= PATTERN_LEVELS)
+            self.assertEqual(len(self.takers(".".join("a" * depth))), depth <= 8)
         self.assertLess(time.process_time() - began, 0.5)
+
+    def test_wildLevels(self) -> None:
+        """Beyond 8 levels a pattern has at most two levels ``*``, beyond 16 one."""
+        for most, length in ((8, 8), (2, 9), (2, 16), (1, 17), (1, PATTERN_LEVELS)):
+            self.table.subscribePattern(Collector(), ".".join("a" * (length - most) + "*" * most))
+            if length > 8:
+                pattern = ".".join("a" * (length - most - 1) + "*" * (most + 1))
+                self.assertRaises(InvalidTopic, self.table.subscribePattern, Collector(), pattern)
+
+    def test_allPatterns(self) -> None:
+        """All patterns that overlap in one name, of the permitted ones, cost a few milliseconds."""
+        taker, length = Collector(), PATTERN_LEVELS
+        for size, most in ((8, 8), (16, 2), (length, 1)):
+            for wild in chain.from_iterable(combinations(range(size), count) for count in range(most + 1)):
+                levels = ["*" if place in wild else "a" for place in range(size - 1)]
+                self.table.subscribePattern(taker, ".".join((*levels, "b")))
+        seconds = processorSeconds(lambda: self.takers("a." * (length - 1) + "c"))
+        self.assertLess(seconds, 0.02)
 
 
 class SubscriptionTests(TableCase):

@@ -23,7 +23,8 @@ from fleximq.wire.blipmq_frame import FrameType, encodeFrame
 from tests.dialects.blipmq import case as blipmq
 from tests.dialects.conversations import ConversationCase, Peer, makeContext
 from tests.dialects.flexi_peer import FlexiPeer
-from tests.dialects.websocket_peer import WebSocketPeer, masked, text
+from tests.dialects.websocket.test_inflation import deflated
+from tests.dialects.websocket_peer import DEFLATE, TEXT, WebSocketPeer, masked, text
 from tests.wire.flexi_frames import frame
 
 TOO_MUCH = "too much at once: the rate is limited here"
@@ -160,6 +161,17 @@ class PauseTests(PaceCase):
         self.clock.advance(2.5)
         for name, (peer, _) in peers.items():
             self.assertFalse(peer.paused, name)
+
+    def test_inflated(self) -> None:
+        """The bytes of a compressed message count as inflated."""
+        factory = self.limited(IdentityFactory, None, Rate(10_000, 10_000))
+        peer = WebSocketPeer(factory).upgrade(Sec_WebSocket_Extensions=DEFLATE)
+        self.clock.advance(1)
+        for paused in (False, True):
+            peer.say(masked(TEXT, deflated(b"PUBLISH:t:" + bytes(5990)), rsv=4))
+            self.assertEqual(peer.paused, paused)
+        self.clock.advance(1)
+        self.assertFalse(peer.paused)
 
 
 class RefuseTests(PaceCase):

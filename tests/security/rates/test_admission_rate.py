@@ -13,9 +13,10 @@ from fleximq.config.rate_options import Rate
 from fleximq.errors import JoinRejected
 from fleximq.interfaces import IAdmission
 from fleximq.rights import EVERYTHING
+from fleximq.security.bans import Ban, Bans
 from fleximq.security.peer_address import addressKey, clientKey
 from fleximq.security.principal import Admitted, Principal
-from fleximq.security.rates.admission_rate import FLAPS, TOO_OFTEN, RateLimitedAdmission
+from fleximq.security.rates.admission_rate import BANNED, FLAPS, TOO_OFTEN, RateLimitedAdmission
 from fleximq.security.rates.flapping import FlappingLimit
 from fleximq.security.rates.token_bucket import KeyedBuckets
 
@@ -51,6 +52,7 @@ class PacedAdmissionTests(SynchronousTestCase):
         self.clock = Clock()
         self.inner = _Open()
         self.counted: list[str] = []
+        self.bans = Bans(self.clock.seconds)
         self.flapping = FlappingLimit(2, 60.0, self.clock.seconds)
         self.admission = RateLimitedAdmission(
             self.inner,
@@ -58,6 +60,7 @@ class PacedAdmissionTests(SynchronousTestCase):
             self.flapping,
             self.clock.seconds,
             lambda event, number: self.counted.append(event),
+            self.bans,
         )
 
     def flap(self, who: Any) -> None:
@@ -102,6 +105,22 @@ class PacedAdmissionTests(SynchronousTestCase):
         self.flap(addressKey(FAR))
         self.failureResultOf(self.admission.admit("anna", FAR), JoinRejected)
         self.assertEqual(self.inner.asked, 0)
+
+    def test_banned(self) -> None:
+        """An address is refused from its ban on, also if its credentials are being checked."""
+        check: Deferred[Admitted] = Deferred()
+        self.patch(self.inner, "admit", lambda credentials, address: check)
+        self.inner.refusal = lambda address: None  # type: ignore[method-assign]
+        admitted = self.admission.admit("anna", FAR)
+        self.assertIsNone(self.admission.refusal(FAR))
+        self.bans.add(Ban("address", "192.0.2.1", 60.0, "", "x"))
+        check.callback(Admitted(Principal("anna"), EVERYTHING))
+        sentence = "this client is banned for another 60 s"
+        self.assertEqual(str(self.failureResultOf(admitted, JoinRejected).value), sentence)
+        self.assertEqual([self.admission.refusal(FAR), self.admission.refusal(LOCAL)], [sentence, None])
+        self.assertEqual(self.counted, [BANNED] * 2)
+        self.clock.advance(60)
+        self.assertIsNone(self.admission.refusal(FAR))
 
     def test_peers(self) -> None:
         """Clients are told apart by principal, else by address; no name can be taken for an address."""
