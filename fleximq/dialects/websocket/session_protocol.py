@@ -99,7 +99,8 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignor
         self.session.admission = self.admission or context.admission
 
     def _mayWork(self, data: bytes) -> bool:
-        session, received = self.session, self.session.traffic.bytesIn
+        session: Session = self.session
+        received = session.traffic.bytesIn
         if session.state is ConnectionState.ENDING and session.client is None:
             return received <= MAX_UNAUTHENTICATED_BYTES
         return session.state is not ConnectionState.WAITING or session.mayReceive(received)
