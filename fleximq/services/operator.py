@@ -7,7 +7,7 @@ from twisted.logger import Logger
 
 from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.paths.arguments import listing, number, page, text
+from fleximq.broker.paths.arguments import Listing, number, page, text
 from fleximq.errors import BadRequest, BrokerError, Forbidden, JoinRejected
 from fleximq.security.bans import Ban, Bans, banKey, keysOf
 from fleximq.security.principal import MAX_NAME_CHARACTERS
@@ -69,8 +69,8 @@ class Operator:
 
     def _list(self, arguments: Arguments, by: str) -> dict[str, Any]:
         """List the bans in force; their keys are ``KIND NAME``."""
-        after, limit = page(arguments, str, "")
-        return listing("bans", self._bans, lambda ban: f"{ban.kind} {ban.name}", after, limit, _row)
+        some = page(arguments, str, "")
+        return Listing("bans", self._bans, lambda ban: f"{ban.kind} {ban.name}", _row, *some).atOnce()
 
     def _expel(self, chosen: Callable[[ConnectedClient], bool], error: BrokerError) -> int:
         """Disconnect clients, and return their number; those of extensions have no connection."""

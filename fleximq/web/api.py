@@ -17,8 +17,8 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from fleximq.broker.broker import Broker
-from fleximq.broker.paths.arguments import listing, number, page, text
-from fleximq.broker.paths.rows import clientRow, overview, topicPage
+from fleximq.broker.paths.arguments import Listing, number, page, text
+from fleximq.broker.paths.rows import clientRow, groupRow, overview, topicPage
 from fleximq.broker.queues.queue import Queue
 from fleximq.config.option_table import OPTIONS
 from fleximq.config.settings import Settings
@@ -113,7 +113,8 @@ class Api:
 
     async def clients(self, visit: PageRequest) -> HttpReply:
         """List the connected clients by id."""
-        return jsonReply(_listed(visit, "clients", self._broker.clients, "id", partial(clientRow, self._broker), 0))
+        rows = self._broker.clients
+        return jsonReply(await self._listed(visit, "clients", rows, "id", partial(clientRow, self._broker), 0))
 
     async def topics(self, visit: PageRequest) -> HttpReply:
         """List the topics by name."""
@@ -132,8 +133,10 @@ class Api:
                 **_load(queue, queue.queue, queue.durable),
             }
 
-        seen = (each for each in self._broker.queues if visit.sees(each.name))
-        return jsonReply(_listed(visit, "queues", seen, "name", row))
+        def sees(queue: Any) -> bool:
+            return visit.sees(queue.name)
+
+        return jsonReply(await self._listed(visit, "queues", self._broker.queues, "name", row, sees=sees))
 
     async def subscriptions(self, visit: PageRequest) -> HttpReply:
         """List the polled subscriptions by id; their owners are not shown."""
@@ -147,31 +150,41 @@ class Api:
                 **_load(each, each.queue, each.durable),
             }
 
-        seen = (each for each in self._broker.polledSubscriptions if visit.sees(each.topic))
-        return jsonReply(_listed(visit, "subscriptions", seen, "id", row, 0))
+        def sees(each: Any) -> bool:
+            return visit.sees(each.topic)
+
+        rows = self._broker.polledSubscriptions
+        return jsonReply(await self._listed(visit, "subscriptions", rows, "id", row, 0, sees))
 
     async def groups(self, visit: PageRequest) -> HttpReply:
         """List the pipeline's consumer groups by name, with their lag."""
         broker = self._broker
-
-        def row(word: Any) -> dict[str, Any]:
-            behind = broker.journal.backlogFrom(word.next)
-            return {
-                "group": word.group,
-                "next": word.next,
-                "records": behind.records,
-                "bytes": behind.bytes,
-                "lost": word.lost,
-                "time": word.time // 1000,
-            }
-
         rows = broker.groups if broker.journal.onDisk else ()
-        found = _listed(visit, "groups", rows, "group", row)
+        found = await self._listed(visit, "groups", rows, "group", partial(groupRow, broker))
         return jsonReply(found | {"end": broker.journal.end if broker.journal.onDisk else None})
 
     async def settings(self, visit: PageRequest) -> HttpReply:
         """Return the current settings by option name, without secrets."""
         return jsonReply({"settings": shownSettings(self._settings())})
+
+    def _listed(
+        self,
+        visit: PageRequest,
+        title: str,
+        rows: Iterable[Any],
+        key: str,
+        show: Callable[[Any], Any],
+        start: int | str = "",
+        sees: Callable[[Any], bool] = lambda row: True,
+    ) -> "Deferred[dict[str, Any]]":
+        """Return one page of rows with keys larger than ``start``, or the argument ``after`` of the same type."""
+        arguments = dict(visit.arguments)
+        if isinstance(start, int) and "after" in arguments:
+            arguments["after"] = numberOf(arguments["after"])
+        listed: Deferred[dict[str, Any]] = Deferred()
+        some = page(arguments, type(start), start)
+        Listing(title, rows, attrgetter(key), show, *some, sees).answer(self._broker, listed.callback)
+        return listed
 
     # -- acting ------------------------------------------------------------------------------------
 
@@ -222,17 +235,6 @@ class Api:
         _acted(visit, "gives dead letters of {name} back", name=name)
         given, reason = await done
         return jsonReply({"returned": given, "reason": reason})
-
-
-def _listed(
-    visit: PageRequest, title: str, rows: Iterable[Any], key: str, show: Callable[[Any], Any], start: int | str = ""
-) -> dict[str, Any]:
-    """Return one page of rows with keys larger than ``start``, or the argument ``after`` of the same type."""
-    arguments = dict(visit.arguments)
-    if isinstance(start, int) and "after" in arguments:
-        arguments["after"] = numberOf(arguments["after"])
-    after, limit = page(arguments, type(start), start)
-    return listing(title, rows, attrgetter(key), after, limit, show)
 
 
 def _load(queue: Any, inner: Queue, kept: bool) -> Mapping[str, Any]:

@@ -5,7 +5,6 @@ import io
 import json
 import sys
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -71,6 +70,7 @@ class DoorKeyTests(SynchronousTestCase):
             self.assertFalse(self.joins(broker, type="token", token=provider.token(1)))
             self.assertEqual(provider.asked, ["/.well-known/openid-configuration", "/keys"])
         provider.hangs.clear()
+        provider.reached.clear()
         with BrokerProcess("--auth", f"jwt:issuer={provider.url}", "--auth", f"tokens:{file}") as broker:
             host, port = broker.address
             outcome: list[object] = []
@@ -84,15 +84,13 @@ class DoorKeyTests(SynchronousTestCase):
 
             waiting = threading.Thread(target=wait)
             waiting.start()
-            provider.reached.wait(10)
-            began = time.monotonic()
+            self.assertTrue(provider.reached.wait(30))
             self.assertTrue(self.joins(broker, type="api_key", api_key="x") is False)
             with connect(f"tcp://{host}:{port}", credentials={"type": "token", "token": known}) as client:
                 client.publish("a", 1)
                 client.flush()
-            self.assertLess(time.monotonic() - began, 3)
-            waiting.join(20)
-            self.assertIn("503", repr(outcome) + str(getattr(outcome[0], "status", "")))
+            waiting.join(30)
+            self.assertEqual([getattr(each, "status", each) for each in outcome], [503])
 
 
 class Provider:
@@ -113,9 +111,10 @@ class Provider:
                 said: Any = {"issuer": provider.url, "jwks_uri": f"{provider.url}/keys"}
                 if self.path == "/keys":
                     said = {"keys": [jwk(ecKey(id).public_key(), kid=str(id)) for id in provider.ids]}
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(json.dumps(said).encode())
+                with contextlib.suppress(ConnectionError):
+                    self.send_response(200)
+                    self.end_headers()
+                    self.wfile.write(json.dumps(said).encode())
 
             def log_message(self, format: str, *words: object) -> None:
                 """Say nothing."""

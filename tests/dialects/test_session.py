@@ -5,7 +5,7 @@ from dataclasses import replace
 from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
-from twisted.logger import LogEvent, globalLogPublisher
+from twisted.logger import LogEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.outbox import Outbox
@@ -16,6 +16,7 @@ from fleximq.rights import EVERYTHING
 from fleximq.security.principal import Admitted, Principal
 from tests.dialects.admissions import REFUSAL, REFUSING
 from tests.dialects.conversations import makeContext
+from tests.log_observer import observeLog
 
 SOMEBODY, NOBODY = Admitted(Principal("somebody"), EVERYTHING), Admitted(None, EVERYTHING)
 
@@ -194,8 +195,7 @@ class SessionTests(SynchronousTestCase):
     def test_longError(self) -> None:
         """The log has 400 characters of an error."""
         lines: list[LogEvent] = []
-        globalLogPublisher.addObserver(lines.append)
-        self.addCleanup(globalLogPublisher.removeObserver, lines.append)
+        observeLog(self, lines.append)
         self.session.counted(BadRequest("x" * 60_000))
         self.assertEqual([len(line["error"]) for line in lines if "error" in line], [400])
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
-from typing import Any, Protocol
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
 
 from fleximq.broker.clients import Clients
 from fleximq.broker.consumer_groups import ConsumerGroups
@@ -69,13 +70,46 @@ def page(arguments: Arguments, kind: type, first: Any) -> tuple[Any, int]:
     return after, number(arguments, "limit", _PAGE, _MAX_PAGE, least=1)
 
 
-def listing(
-    title: str, rows: Iterable[Any], key: Callable[[Any], Any], after: Any, limit: int, show: Callable[[Any], Any]
-) -> dict[str, Any]:
-    """Return one page of rows, and as ``next`` the key after which to continue, or nil."""
-    found = nsmallest(limit + 1, (row for row in rows if key(row) > after), key)
-    more = len(found) > limit
-    return {title: [show(row) for row in found[:limit]], "next": key(found[limit - 1]) if more else None}
+class Listing(NamedTuple):
+    """How to list something: its rows with keys larger than ``after``, in the order of their keys.
+
+    ``show`` returns a row as it is answered; ``sees`` selects the rows to list.
+    """
+
+    title: str
+    rows: Iterable[Any]
+    key: Callable[[Any], Any]
+    show: Callable[[Any], Any]
+    after: Any
+    limit: int
+    sees: Callable[[Any], bool] = lambda row: True
+
+    def answer(self, broker: IBrokerView, answer: Callable[[dict[str, Any]], None]) -> None:
+        """Call ``answer`` with one page of rows, and as ``next`` the key after which to continue, or nil.
+
+        It is called in a later turn if there are many rows: each turn looks at :data:`_LOOKED_AT` of them.
+        """
+        _begin(broker, self._steps(answer))
+
+    def atOnce(self) -> dict[str, Any]:
+        """Return what :meth:`answer` passes on; for few rows."""
+        answers: list[dict[str, Any]] = []
+        for _ in self._steps(answers.append):
+            pass
+        return answers[0]
+
+    def _steps(self, answer: Callable[[dict[str, Any]], None]) -> Iterator[None]:
+        title, rows, key, show, after, limit, sees = self
+        waiting = iter(tuple(rows))
+        found: list[Any] = []
+        while True:
+            some = list(islice(waiting, _LOOKED_AT))
+            found = nsmallest(limit + 1, [*found, *(row for row in some if key(row) > after and sees(row))], key)
+            if len(some) < _LOOKED_AT:
+                break
+            yield
+        more = len(found) > limit
+        answer({title: [show(row) for row in found[:limit]], "next": key(found[limit - 1]) if more else None})
 
 
 def seenNames(
@@ -104,9 +138,13 @@ def seenNames(
             yield
         answer(found[: limit + 1])
 
-    work = steps()
-    if next(work, work) is None:
-        broker.slices.run(work)
+    _begin(broker, steps())
+
+
+def _begin(broker: IBrokerView, steps: Iterator[None]) -> None:
+    """Take the first step at once, and the others in later turns."""
+    if next(steps, steps) is None:
+        broker.slices.run(steps)
 
 
 def number(

@@ -5,11 +5,13 @@ Progress belongs to one journal, so without one on disk all requests are answere
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from fleximq.broker.authorization import permit
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.paths.arguments import Arguments, IBrokerView, Path, array, journalOf, listing, number, page, text
+from fleximq.broker.paths.arguments import Arguments, IBrokerView, Listing, Path, array, journalOf, number, page, text
+from fleximq.broker.paths.rows import groupRow
 from fleximq.errors import BadRequest
 from fleximq.rights import Action
 from fleximq.values.records import StoredBatch
@@ -58,10 +60,12 @@ def groups(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, a
     The distance is about so many ``records`` and ``bytes``, and ``seconds`` since the oldest of them was stored; nil if
     it cannot be read.
     """
-    after, limit = page(arguments, str, "")
+    some = page(arguments, str, "")
     journal = journalOf(broker)
-    found = listing("groups", broker.groups, lambda word: word.group, after, limit, partial(_row, broker))
+    found = Listing("groups", broker.groups, attrgetter("group"), partial(groupRow, broker), *some).atOnce()
     rows = found["groups"]
+    for row in rows:
+        row["seconds"] = 0.0
     found |= {"journal": journal.id, "end": journal.end}
     _ages(broker, [row for row in rows if row["records"]], lambda: answer(found))
 
@@ -77,19 +81,6 @@ GROUP_PATHS: dict[str, Path] = {
     "/pipeline/groups": groups,
     "/pipeline/forget": forget,
 }
-
-
-def _row(broker: IBrokerView, word: GroupProgress) -> dict[str, Any]:
-    waiting = broker.journal.backlogFrom(word.next)
-    return {
-        "group": word.group,
-        "next": word.next,
-        "records": waiting.records,
-        "bytes": waiting.bytes,
-        "seconds": 0.0,
-        "lost": word.lost,
-        "time": word.time // 1000,
-    }
 
 
 def _ages(broker: IBrokerView, rows: Sequence[dict[str, Any]], done: Callable[[], None]) -> None:

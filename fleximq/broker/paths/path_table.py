@@ -7,6 +7,7 @@ by default) entries ``after`` a key; ``next`` in the answer is the key after whi
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import msgpack
@@ -14,7 +15,7 @@ import msgspec
 
 from fleximq.broker.authorization import permitPath, sees
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.paths.arguments import Arguments, IBrokerView, Path, listing, page
+from fleximq.broker.paths.arguments import Arguments, IBrokerView, Listing, Path, page
 from fleximq.broker.paths.group_paths import GROUP_PATHS, lag
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, READERS
 from fleximq.broker.paths.rows import clientRow, overview, topicPage, whoIs
@@ -32,10 +33,10 @@ def about(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) ->
     return {**overview(broker), "dialects": list(broker.dialects), "time": int(time.time() * 1000)}
 
 
-def clients(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -> dict[str, Any]:
+def clients(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Callable[[Any], None]) -> None:
     """Answer ``/broker/clients``: the connected clients, by id."""
-    after, limit = page(arguments, int, 0)
-    return listing("clients", broker.clients, lambda client: client.id, after, limit, partial(clientRow, broker))
+    rows = Listing("clients", broker.clients, attrgetter("id"), partial(clientRow, broker), *page(arguments, int, 0))
+    rows.answer(broker, answer)
 
 
 def topics(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Callable[[Any], None]) -> None:
@@ -68,7 +69,7 @@ def _atOnce(tell: Callable[[IBrokerView, ConnectedClient, Arguments], Any]) -> P
 
 PATHS: dict[str, Path] = {
     "/broker/about": _atOnce(about),
-    "/broker/clients": _atOnce(clients),
+    "/broker/clients": clients,
     "/broker/topics": topics,
     "/broker/reload": _atOnce(reload),
     **{f"/broker/{act}": _operate(act) for act in ("kick", "ban", "unban", "bans")},

@@ -7,6 +7,7 @@ from fleximq import __version__
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import Arguments, IBrokerView, page, seenNames
 from fleximq.broker.topics.topic_table import Topic
+from fleximq.values.state_records import GroupProgress
 
 
 def overview(broker: IBrokerView) -> dict[str, Any]:
@@ -61,6 +62,19 @@ def topicRow(broker: IBrokerView, topic: Topic) -> dict[str, Any]:
         "published": topic.published,
         "durable": topic.durable,
         "queued": None if queue is None else queue.depth,
+    }
+
+
+def groupRow(broker: IBrokerView, group: GroupProgress) -> dict[str, Any]:
+    """Return a consumer group's row, with its approximate distance to the end of the journal."""
+    behind = broker.journal.backlogFrom(group.next)
+    return {
+        "group": group.group,
+        "next": group.next,
+        "records": behind.records,
+        "bytes": behind.bytes,
+        "lost": group.lost,
+        "time": group.time // 1000,
     }
 
 

@@ -130,6 +130,8 @@ class TopicTable:
         self._wildcards = Wildcards()
         self._warm: dict[Topic, None] = {}
         self._same: dict[DeliverCalls, DeliverCalls] = {}
+        #: The names with subscribers, and a list of them until one of the next changes.
+        self._subscribed = SortedNames()
         self._channels: list[str] | None = None
         self._made: dict[str | None, dict[str, Topic]] = {}
         self.publishedBefore = 0
@@ -223,7 +225,7 @@ class TopicTable:
     def channels(self) -> list[str]:
         """Return the names that have at least one subscriber, sorted; do not change the list."""
         if self._channels is None:
-            self._channels = sorted(topic.name for topic in self._topics.values() if topic.subscribers)
+            self._channels = self._subscribed.all()
         return self._channels
 
     def subscribe(
@@ -275,6 +277,10 @@ class TopicTable:
             self._idles(topic)
         if bool(before) != bool(topic.subscribers):
             self._channels = None
+            if before:
+                self._subscribed.remove(topic.name)
+            else:
+                self._subscribed.add(topic.name)
             self._channelsChanged()
 
     def hasSubscribers(self, name: str) -> bool:

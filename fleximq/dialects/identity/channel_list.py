@@ -43,12 +43,12 @@ class ChannelList:
             self._previous, self._frames = self._frames, {}
         frame = self._frames.get(client.rights)
         if frame is None:
-            frame = self._encoded([name for name in names if isChannel(name) and sees(client, name)])
+            frame = self._encoded(name for name in names if isChannel(name) and sees(client, name))
             before = self._previous.get(client.rights)
             self._frames[client.rights] = frame = before if before == frame else frame
         return frame
 
-    def _encoded(self, names: list[str]) -> bytes:
+    def _encoded(self, names: Iterable[str]) -> bytes:
         return encodeFrame(TEXT, encodeChannels(_fitting(names, self._context.settings.limits.text)))
 
     def join(self, outbox: Outbox, client: ConnectedClient) -> None:

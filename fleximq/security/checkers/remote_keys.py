@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 from twisted.internet.defer import Deferred, TimeoutError
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from twisted.web.client import Agent
 
 from fleximq.errors import NoCapacity, SettingError
 from fleximq.security.checkers.claims import WrongClaim
 from fleximq.security.checkers.signing_keys import SigningKey, keysIn
 from fleximq.security.checkers.web_options import checkedUrl, isPrivate
-from fleximq.security.checkers.web_service import body
+from fleximq.security.checkers.web_service import agentOf, body
 
 _log = Logger("fleximq.security.checkers.remote_keys.RemoteKeys")
 
@@ -65,8 +64,7 @@ class RemoteKeys:
         """Use connections and the clock of a reactor."""
         self._reactor = reactor
         if self._agent is None:
-            https = {} if self.source.policy is None else {"contextFactory": self.source.policy}
-            self._agent = Agent(reactor, connectTimeout=TIMEOUT, **https)
+            self._agent = agentOf(reactor, TIMEOUT, self.source.policy)
 
     def refreshed(self, known: bool) -> Deferred[None] | None:
         """Fetch the keys if needed; return a Deferred if a client must wait for that, None if it need not.

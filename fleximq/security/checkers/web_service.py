@@ -32,12 +32,18 @@ from fleximq.security.authentication.checker_interfaces import (
     IVouching,
 )
 from fleximq.security.authentication.result_cache import ResultCache
-from fleximq.security.checkers.claims import WrongClaim, grantsOf, rolesOf
+from fleximq.security.checkers.claims import WrongClaim, grantsOf, rolesOf, textsIn
 from fleximq.security.credentials import ApiKey, IApiKey, IPassword, IToken, Password, Token
 from fleximq.security.principal import Principal, isName
 
 #: Maximum size of an answer in bytes.
 MAX_ANSWER_BYTES = 64 * KIBIBYTE
+
+
+def agentOf(reactor: Any, timeout: float, policy: Any) -> Agent:
+    """Return an agent that connects in so many seconds; ``policy`` None: trust as browsers do."""
+    https = {} if policy is None else {"contextFactory": policy}
+    return Agent(reactor, connectTimeout=timeout, **https)
 
 
 def body(response: Any) -> Deferred[bytes]:
@@ -64,12 +70,16 @@ def principalOf(answer: bytes, proof: str) -> Principal:
         raise WrongClaim("the answer has a time of expiry that is no number")
     if expires is not None and not math.isfinite(expires):
         raise WrongClaim("the answer has a time of expiry that never comes")
+    claims = said.get("claims", {})
+    if not isinstance(claims, dict):
+        raise WrongClaim("the answer has claims that are no map")
     return Principal(
         said["principal"],
         rolesOf(said.get("roles")),
         grantsOf(said["permissions"]) if "permissions" in said else {},
         expires=expires,
         proof=proof,
+        claims=textsIn(claims),
     )
 
 
@@ -158,8 +168,7 @@ class WebService:
         self._reactor = reactor
         self._known: ResultCache[Principal] = ResultCache(reactor.seconds, self._service.cache)
         if self._agent is None:
-            https = {} if self._service.policy is None else {"contextFactory": self._service.policy}
-            self._agent = Agent(reactor, connectTimeout=self._service.timeout, **https)
+            self._agent = agentOf(reactor, self._service.timeout, self._service.policy)
 
     def remembered(self, credentials: Any) -> Principal | None:
         """Return the cached principal of these credentials, or None."""

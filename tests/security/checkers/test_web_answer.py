@@ -71,6 +71,8 @@ class PrincipalTests(SynchronousTestCase):
     def test_whole(self) -> None:
         """A name, and whatever else there is to say."""
         self.assertEqual(principalOf(b'{"principal": "a", "x": 1}', "p"), Principal("a", proof="p"))
+        asked = principalOf(b'{"principal": "a", "claims": {"n": 7, "of": {"x": "y"}, "no": true}}', "p")
+        self.assertEqual(asked.claims, {"n": "7", "of.x": "y"})
         answer = b'{"principal": "a", "roles": ["r"], "permissions": {"publish": ["t"]}, "expires": 7.5}'
         found = principalOf(answer, "p")
         self.assertEqual((found.roles, found.grants["publish"], found.grants["read"], found.expires),
@@ -81,6 +83,7 @@ class PrincipalTests(SynchronousTestCase):
         for answer in (b"", b"{}", b"[]", b"true", b'"a"', b'{"principal": 7}', b'{"principal": ""}', b"\xff",
                        b'{"principal": "anonymous"}', b'{"principal": "spawn:x"}', b"[" * 60_000,
                        b'{"principal": "a", "roles": 7}', b'{"principal": "a", "permissions": {"fly": []}}',
-                       b'{"principal": "a", "expires": "x"}', b'{"principal": "a", "expires": true}',
-                       b'{"principal": "a", "expires": NaN}', b'{"principal": "a", "expires": 1e999}'):  # fmt: skip
+                       b'{"principal": "a", "claims": ["x"]}', b'{"principal": "a", "expires": "x"}',
+                       b'{"principal": "a", "expires": true}', b'{"principal": "a", "expires": NaN}',
+                       b'{"principal": "a", "expires": 1e999}'):  # fmt: skip
             self.assertRaises(WrongClaim, principalOf, answer, "p")
