@@ -261,7 +261,7 @@ class IJournalStage(Interface):
     """The part of a journal that stores records invisibly until a transaction publishes them."""
 
     def stage(query: str, batch: int, part: str, runs: "Sequence[PublishedRun]", found: "OnStaged") -> None:
-        """Stage runs; ``found`` receives a token, or None and the reason."""
+        """Stage runs; ``found`` receives a token, or None and the reason. Tokens joined by commas are one token."""
 
     def commitStaged(query: str, batch: int, tokens: Sequence[str], committed: "OnCommitted") -> None:
         """Publish the staged records of these tokens once per query and batch; returns the first offset.

@@ -52,6 +52,7 @@ class SlowJournal:
         self._waiting: list[_Waiting] = []
         self._answers: list[Callable[[], None]] = []
         self._staged: dict[str, tuple[str, int, Sequence[PublishedRun]]] = {}
+        self._tokens = 0
         self._done: dict[tuple[str, int], int] = {}
 
     # -- keeping -----------------------------------------------------------------------------------
@@ -271,7 +272,8 @@ class SlowJournal:
         if self.readOnly:
             found(None, self.readOnly)
             return
-        token = f"{len(self._staged) + 1}"
+        self._tokens += 1
+        token = f"{self._tokens}"
 
         def told(reason: str | None) -> None:
             if reason is None:
@@ -288,6 +290,7 @@ class SlowJournal:
         if done is not None:
             self.whenCommitted(lambda: committed(done, None))
             return
+        tokens = [each for token in tokens for each in token.split(",") if each]
         unknown = [token for token in tokens if self._staged.get(token, ("", 0))[:2] != (query, batch)]
         if unknown:
             committed(0, f"nothing is staged under {unknown[0]!r}")

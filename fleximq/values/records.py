@@ -69,6 +69,14 @@ OnCommitted = Callable[[int, str | None], None]
 OnStaged = Callable[[str | None, str | None], None]
 
 
+def ownQuery(principal: str | None, query: str) -> str:
+    """Return the name under which the journal stores a query of a client with restricted rights.
+
+    So nobody can commit a batch in the name of another principal's query. Neither part contains a line break.
+    """
+    return f"{principal or ''}\n{query}"
+
+
 class TopicBounds(NamedTuple):
     """The records of a topic in the journal: first and last offset, their times (microseconds since 1970), and their
     number and bytes of headers and payloads.

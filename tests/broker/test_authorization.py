@@ -15,7 +15,7 @@ from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
 from fleximq.broker.replay.feed import DeferredForm
 from fleximq.broker.replay.replay import Start
 from fleximq.broker.topics.names import isPattern
-from fleximq.errors import BrokerError, InvalidTopic, NoCapacity, NotFound, NotKept, NotPermitted
+from fleximq.errors import BadRequest, BrokerError, Conflict, InvalidTopic, NoCapacity, NotFound, NotKept, NotPermitted
 from fleximq.interfaces import IConversation
 from fleximq.limits import OwnLimits
 from fleximq.rights import EVERYTHING, Action
@@ -546,6 +546,20 @@ class PathTests(PermittingCase):
         self.ask("/sink/commit", query="q", batch=1, tokens=[token])
         self.assertEqual([record.topic for record in self.journal.records], ["p"])
         self.ask("/sink/commit", query="q", batch=2, tokens=[])
+
+    def test_sinkOwn(self) -> None:
+        """A query belongs to its principal: nobody else can commit or abort a batch in its name."""
+        self.allow(read=("#",), publish=("p",))
+        pipeline = self.bob
+        token = self.stage("p")
+        self.bob = self.broker.join("any", self.friend, "mallory", rights=Rights({"read": ("#",), "publish": ("p",)}))
+        self.assertRaises(Conflict, self.ask, "/sink/commit", query="q", batch=1, tokens=[token])
+        self.ask("/sink/abort", query="q", batch=1)
+        self.ask("/sink/commit", query="q", batch=1, tokens=[self.stage("p")])
+        self.assertRaises(BadRequest, self.ask, "/sink/commit", query="\nq", batch=1, tokens=[token])
+        self.bob = pipeline
+        self.ask("/sink/commit", query="q", batch=1, tokens=[token])
+        self.assertEqual([record.topic for record in self.journal.records], ["p", "p"])
 
 
 _FORM = DeferredForm(Topics())

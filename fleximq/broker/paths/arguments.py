@@ -89,7 +89,7 @@ class Listing(NamedTuple):
 
         It is called in a later turn if there are many rows: each turn looks at :data:`_LOOKED_AT` of them.
         """
-        _begin(broker, self._steps(answer))
+        begin(broker, self._steps(answer))
 
     def atOnce(self) -> dict[str, Any]:
         """Return what :meth:`answer` passes on; for few rows."""
@@ -138,10 +138,10 @@ def seenNames(
             yield
         answer(found[: limit + 1])
 
-    _begin(broker, steps())
+    begin(broker, steps())
 
 
-def _begin(broker: IBrokerView, steps: Iterator[None]) -> None:
+def begin(broker: IBrokerView, steps: Iterator[None]) -> None:
     """Take the first step at once, and the others in later turns."""
     if next(steps, steps) is None:
         broker.slices.run(steps)

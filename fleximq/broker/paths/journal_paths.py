@@ -4,10 +4,8 @@ Answers arrive when the journal has finished; requests that it cannot store are 
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
 from typing import Annotated, Any, TypedDict
 
 import msgspec
@@ -19,6 +17,7 @@ from fleximq.broker.paths.arguments import (
     IBrokerView,
     Path,
     array,
+    begin,
     journalOf,
     number,
     page,
@@ -29,7 +28,7 @@ from fleximq.errors import BadRequest, BrokerError, Conflict, NoCapacity, NotKep
 from fleximq.limits import HEADER_BYTES, MEBIBYTE
 from fleximq.rights import UNRESTRICTED, Action
 from fleximq.values.message import Content, Message
-from fleximq.values.records import CONTENTS, PublishedRun, Run, TopicBounds, contentOf
+from fleximq.values.records import CONTENTS, PublishedRun, Run, TopicBounds, contentOf, ownQuery
 
 #: Maximum bytes of one read.
 MAX_READ_BYTES = 4 * MEBIBYTE
@@ -40,6 +39,10 @@ MAX_RECORDS, MAX_TOKENS = 100_000, 1_000_000
 
 Answer = Callable[[Any], None]
 _AFTER_ALL = (1 << 63) - 1
+#: Maximum records that are read, and runs that are staged, in one turn of the reactor.
+_AT_ONCE = 250
+#: Maximum records of one run.
+_RUN_RECORDS = 5000
 _decodeHeaders = msgspec.msgpack.Decoder(dict[str, msgspec.Raw] | None).decode
 _CONTENT = contentOf(Message(b"", Content.MESSAGEPACK))
 #: Keys of a header that a record has already, or that a PUB must not have.
@@ -56,13 +59,16 @@ class _Record(TypedDict, total=False):
     headers: msgspec.Raw
 
 
+_decodeRecord = msgspec.msgpack.Decoder(_Record).decode
+
+
 class _Part(TypedDict, total=False):
     """The arguments of ``/sink/stage``."""
 
     query: str
     batch: int
     part: str
-    records: Annotated[list[_Record], msgspec.Meta(max_length=MAX_RECORDS)]
+    records: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MAX_RECORDS)]
 
 
 class _Tokens(TypedDict, total=False):
@@ -187,27 +193,49 @@ def stage(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, an
     keys for the header; ``query``, ``batch`` and ``part`` name their origin. In place of a value a record may have a
     ``payload``, bytes to store unchanged, and ``content``, the journal's code for their format.
     """
-    query, batch = _batch(arguments)
+    query, batch = _batch(client, arguments)
     part = text(arguments, "part", NAME_BYTES)
     records = array(arguments, "records")
     if len(records) > MAX_RECORDS:
         raise BadRequest(f"'records' may be at most {MAX_RECORDS}")
     journal = journalOf(broker)
-    runs = _runs(broker, client, records)
+    tokens: list[str] = []
+    reasons: list[str] = []
 
     def done(token: str | None, reason: str | None) -> None:
-        answer({"token": token} if reason is None else _refusal(broker, reason))
+        if token is None:
+            reasons.append(reason or "")
+        else:
+            tokens.append(token)
 
-    journal.stage(query, batch, part, runs, done)
+    def told(token: str | None, reason: str | None) -> None:
+        done(token, reason)
+        answer(_refusal(broker, reasons[0]) if reasons else {"token": ",".join(filter(None, tokens))})
+
+    def steps() -> Iterator[None]:
+        runs: list[PublishedRun] = []
+        try:
+            for _ in _runs(broker, client, records, runs):
+                yield
+        except BrokerError as error:
+            answer(error)
+            return
+        while len(runs) > _AT_ONCE:
+            journal.stage(query, batch, part, runs[:_AT_ONCE], done)
+            del runs[:_AT_ONCE]
+            yield
+        journal.stage(query, batch, part, runs, told)
+
+    begin(broker, steps())
 
 
 def commit(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/sink/commit``, after the records of the ``tokens`` are published: ``offset`` of the first record.
 
-    A repeat for the same ``query`` and ``batch`` gets the same answer without publishing again. Without staged records
-    the client must have the right to publish to some topic: the commit takes the batch's number.
+    A repeat for the same ``query`` and ``batch`` by the same principal gets the same answer without publishing again.
+    Without staged records the client must have the right to publish to some topic.
     """
-    query, batch = _batch(arguments)
+    query, batch = _batch(client, arguments)
     tokens = array(arguments, "tokens")
     if not all(isinstance(token, str) for token in tokens) or len(tokens) > MAX_TOKENS:
         raise BadRequest(f"'tokens' must be strings, at most {MAX_TOKENS}")
@@ -227,7 +255,7 @@ def commit(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, a
 
 def abort(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/sink/abort``: delete uncommitted staged records of this ``query`` and ``batch``."""
-    query, batch = _batch(arguments)
+    query, batch = _batch(client, arguments)
     _permitStaged(broker, client, query, batch)
     broker.journal.abortStaged(query, batch)
     answer({})
@@ -262,27 +290,40 @@ def _refusal(broker: IBrokerView, reason: str) -> BrokerError:
     return (Conflict if broker.journal.health()["state"] == "ok" else NoCapacity)(reason)
 
 
-def _runs(broker: IBrokerView, client: ConnectedClient, records: list[_Record]) -> list[PublishedRun]:
-    """Return records as neighbouring runs of one topic, published by the broker.
+def _runs(
+    broker: IBrokerView, client: ConnectedClient, records: list[msgspec.Raw], runs: list[PublishedRun]
+) -> Iterator[None]:
+    """Add records to ``runs``, neighbours of one topic together, as published by the broker; in slices of work.
 
     :raises BadRequest: one of them is malformed.
     :raises Forbidden: only the broker publishes to its topic.
     :raises NotPermitted: the client may not.
+    :raises NoCapacity: the client's principal may make no more topics.
     """
-    checked = [_record(record) for record in records]
     publisher = broker.itself
-    runs: list[PublishedRun] = []
-    for name, group in groupby(checked, key=itemgetter(0)):
-        permit(client, Action.PUBLISH, name)
-        topic = broker.topicFor(publisher, name)
-        _, headers, payloads, contents = zip(*group, strict=True)
-        run = Run(headers, payloads, contents)
-        runs.append(PublishedRun(topic.name, publisher.id, publisher.name, publisher.dialect, run))
-    return runs
+    last: str | None = None
+    run: Any = None
+    for start in range(0, len(records), _AT_ONCE):
+        if start:
+            yield
+        for packed in records[start : start + _AT_ONCE]:
+            name, *columns = _record(packed)
+            if name != last or len(run.payloads) == _RUN_RECORDS:
+                last, run = name, Run([], [], [])
+                topic = broker.topicFor(client, name)
+                runs.append(PublishedRun(topic.name, publisher.id, publisher.name, publisher.dialect, run))
+            for column, value in zip(run, columns, strict=True):
+                column.append(value)
 
 
-def _record(record: _Record) -> tuple[str, bytes, bytes, int]:
+def _record(packed: msgspec.Raw) -> tuple[str, bytes, bytes, int]:
     """Return topic, header, payload and the code of its content."""
+    try:
+        record = _decodeRecord(packed)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"a record has a wrong type: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise BadRequest("a record is not MessagePack") from None
     if "topic" not in record:
         raise BadRequest("a record must be a map with the string 'topic'")
     payload, content = _payload(record)
@@ -330,5 +371,10 @@ def _payload(record: _Record) -> tuple[bytes, int]:
     return payload, code
 
 
-def _batch(arguments: Arguments) -> tuple[str, int]:
-    return text(arguments, "query", NAME_BYTES), number(arguments, "batch")
+def _batch(client: ConnectedClient, arguments: Arguments) -> tuple[str, int]:
+    """Return the name of the query in the journal, and the number of its batch."""
+    query = text(arguments, "query", NAME_BYTES)
+    if "\n" in query:
+        raise BadRequest("'query' must not contain a line break")
+    own = query if client.rights in UNRESTRICTED else ownQuery(client.principal, query)
+    return own, number(arguments, "batch")

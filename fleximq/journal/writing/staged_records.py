@@ -14,6 +14,8 @@ from fleximq.values.records import OnCommitted, OnStaged, PublishedRun
 STAGED_LIFE = 24 * 3600 * 1_000_000
 #: The interval of the search for expired records, in microseconds: one batch may have a hundred thousand staged frames.
 _LOOK = 60 * 1_000_000
+#: Of so many queries of a principal with restricted rights the last batch is remembered.
+MAX_QUERIES = 1000
 #: Approximate bytes of a transaction for each of its positions.
 _POSITION_BYTES = 9
 
@@ -70,7 +72,7 @@ class StagingArea:
         """
         if self._group.readOnly is not None:
             raise NotKept(self._group.readOnly)
-        last = self._onTheirWay.get(query) or self._committed.get(query)
+        last = self._last(query)
         if last is not None and batch <= last.batch:
             self._repeat(last, batch, committed)
             return
@@ -88,11 +90,27 @@ class StagingArea:
             if self._onTheirWay.get(query) is this:
                 del self._onTheirWay[query]
             if reason is None:
-                self._committed[query] = this
+                self._remember(this)
             committed(offset, reason)
 
         part = TransactionPart(transaction, offset, count, self._now())
         self._group.add(part, offset, count, _POSITION_BYTES * len(frames), told)
+
+    def _last(self, query: str) -> CommittedBatch | None:
+        """Return the last batch of a query, which earlier versions stored without its principal."""
+        return (
+            self._onTheirWay.get(query) or self._committed.get(query) or self._committed.get(query.partition("\n")[2])
+        )
+
+    def _remember(self, batch: CommittedBatch) -> None:
+        """Remember the last batch of a query; a principal with too many queries loses the one silent for longest."""
+        isNew = self._committed.pop(batch.query, None) is None
+        self._committed[batch.query] = batch
+        principal, isOwn, _ = batch.query.partition("\n")
+        if isNew and isOwn:
+            own = [query for query in self._committed if query.startswith(principal + "\n")]
+            if len(own) > MAX_QUERIES:
+                del self._committed[own[0]]
 
     def _repeat(self, last: CommittedBatch, batch: int, committed: OnCommitted) -> None:
         if batch < last.batch:
@@ -119,7 +137,7 @@ class StagingArea:
 
     def abort(self, query: str, batch: int) -> None:
         """See :class:`fleximq.interfaces.IJournal`; a committed batch is not changed."""
-        last = self._onTheirWay.get(query) or self._committed.get(query)
+        last = self._last(query)
         if self._group.readOnly is not None or (last is not None and last.batch == batch):
             return
         positions = [each.position for each in self._segments.staged() if (each.query, each.batch) == (query, batch)]

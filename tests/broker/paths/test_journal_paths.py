@@ -10,6 +10,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import Envelope, MessageSource
+from fleximq.broker.paths import journal_paths
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, MAX_READ_BYTES, NAME_BYTES
 from fleximq.broker.paths.path_table import ARGUMENT_BYTES
 from fleximq.errors import BadRequest, BrokerError, Forbidden, InvalidTopic
@@ -26,7 +27,8 @@ class JournalPathCase(SynchronousTestCase):
     def setUp(self) -> None:
         """Keep d.#."""
         self.journal = SlowJournal()
-        self.broker = makeBroker(Clock(), journal=self.journal, durable=("d.#",))
+        self.clock = Clock()
+        self.broker = makeBroker(self.clock, journal=self.journal, durable=("d.#",))
         self.client = self.broker.join("any")
         self.answers: list[Any] = []
 
@@ -329,6 +331,33 @@ class SinkTests(JournalPathCase):
                       {"payload": b"\xff", "content": 2}, {"payload": b"", "content": 0, "value": 1}):  # fmt: skip
             records = [{"topic": "d.t", **wrong}]
             self.assertRaises(BadRequest, self.ask, "/sink/stage", query="q", batch=1, part="0", records=records)
+
+    def test_manyRuns(self) -> None:
+        """Many records are read and staged in slices, and published in their order by one token of the answer."""
+        records = [{"topic": f"u{each % 3}", "value": each} for each in range(700)]
+        self.askLater("/sink/stage", query="q", batch=1, part="0", records=records)
+        self.journal.commit()
+        self.assertEqual(self.answers, [])
+        self.clock.pump([0] * 10)
+        self.journal.commit()
+        self.assertEqual(self.commit(self.answers.pop()["token"]), {"offset": 1})
+        self.assertEqual([msgpack.unpackb(record.payload) for record in self.journal.records], list(range(700)))
+
+    def test_manyRunsMalformed(self) -> None:
+        """Nothing is staged of a part with a malformed record at its end."""
+        records: list[Any] = [{"topic": f"u{each % 3}", "value": each} for each in range(700)]
+        self.askLater(
+            "/sink/stage", query="q", batch=1, part="0", records=[*records, {"topic": "u", "value": 1, "payload": b""}]
+        )
+        self.clock.pump([0] * 10)
+        self.assertLater(400)
+        self.assertEqual(self.journal.stagedTopics("q", 1), set())
+
+    def test_longRuns(self) -> None:
+        """Neighbouring records of one topic are one run, up to a number."""
+        self.patch(journal_paths, "_RUN_RECORDS", 3)
+        self.assertEqual(self.commit(self.stage(*range(8))), {"offset": 1})
+        self.assertEqual(self.values(), list(range(8)))
 
     def test_abort(self) -> None:
         """What is aborted cannot be committed any more: 409."""

@@ -75,6 +75,18 @@ class PathTests(SynchronousTestCase):
         self.assertEqual(about["dialects"], ["fleximq", "blipmq", "minimq", "identity"])
         self.assertEqual(about["counts"]["joined: blipmq"], 1)
 
+    def test_manyClients(self) -> None:
+        """A long list is looked through in slices, so it is answered in a later turn."""
+        for _ in range(2500):
+            self.broker.join("any")
+        answers: list[Any] = []
+        self.broker.ask(self.clients[0], "/broker/clients", {"after": 1002, "limit": 1000}, answers.append)
+        self.assertEqual(answers, [])
+        self.clock.pump([0] * 3)
+        [answer] = answers
+        self.assertEqual([row["client_id"] for row in answer["clients"]], list(range(1003, 2003)))
+        self.assertEqual(answer["next"], 2002)
+
     def test_journal(self) -> None:
         """How the journal is; nothing without one."""
         self.assertIsNone(self.ask("/broker/about")["journal"])

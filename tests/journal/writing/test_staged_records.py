@@ -3,6 +3,7 @@
 from typing import Any
 
 from fleximq.errors import NotKept
+from fleximq.journal.writing import staged_records
 from fleximq.journal.writing.staged_records import STAGED_LIFE
 from tests.journal.journal_case import JournalCase, replayed
 from tests.journal.steps import published
@@ -94,6 +95,22 @@ class CommitTests(StagingCase):
         self.commit(token)
         self.assertEqual(self.answers, [(1, None)] * 4)
         self.assertEqual(len(self.records()), 2)
+
+    def test_againBeforeOwners(self) -> None:
+        """A batch that an earlier version committed, without the principal, is not stored again."""
+        self.commit(self.stage(b"ab"))
+        self.commit(self.stage(b"ab", query="ann\nq"), query="ann\nq")
+        self.commit(self.stage(b"c", query="ann\nq", batch=2), query="ann\nq", batch=2)
+        self.commit(self.stage(b"d", batch=2), batch=2)
+        self.assertEqual(self.answers, [(1, None), (1, None), (3, None), (4, None)])
+
+    def test_manyQueries(self) -> None:
+        """A principal's queries are remembered up to a number, those used last; they do not displace others."""
+        self.patch(staged_records, "MAX_QUERIES", 2)
+        for batch, query in enumerate(("other", "ann\na", "ann\nb", "ann\na", "bob\nc", "ann\nc")):
+            self.commit(query=query, batch=batch)
+        known = [each.query for each in self.journal._staging.committed]
+        self.assertEqual(known, ["other", "ann\na", "bob\nc", "ann\nc"])
 
     def test_againMeanwhile(self) -> None:
         """So is one that comes while the first is being written, and not before that one."""
