@@ -36,7 +36,8 @@ def sharedSession() -> SparkSession:
     os.environ["JAVA_HOME"] = java.javaHome(found, f"{folder}/java")
     source = str(Path(fleximq.__file__).parents[1])
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
+    tests = str(Path(__file__).parents[2])
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH"), tests]))
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     settings = {
         "spark.master": MASTER,
@@ -48,6 +49,8 @@ def sharedSession() -> SparkSession:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": folder,
+        "spark.python.daemon.module": "tests.pipeline.spark_daemon",
+        "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",

@@ -84,10 +84,11 @@ def decodeBase64(values: pa.Array, where: Sequence[bool] | None, errors: dict[in
 
 
 #: Dialects with MessagePack payloads, used if the content type is unknown.
-_PACKED = pa.array(["fleximq", "broker"])
-#: The mask of the content type in a content's code, and its value for MessagePack.
-_KIND = pa.scalar(0xFF, pa.int32())
-_MESSAGEPACK = pa.scalar(contentOf(Message(b"", Content.MESSAGEPACK, qos=0)), pa.int32())
+_PACKED = ("fleximq", "broker")
+#: The mask of the content type in a content's code, and its value for MessagePack. No values of PyArrow: the first of
+#: these imports pandas, which half of Spark's processes do not need.
+_KIND = 0xFF
+_MESSAGEPACK = contentOf(Message(b"", Content.MESSAGEPACK, qos=0))
 
 Payloads = list[bytes | None]
 
@@ -120,9 +121,10 @@ def packedAt(format: str, dialects: pa.Array | None, contents: pa.Array | None) 
         return None
     packed = None
     if contents is not None:
-        packed = pc.equal(pc.bit_wise_and(contents, _KIND), _MESSAGEPACK)
+        kinds = pc.bit_wise_and(contents, pa.scalar(_KIND, pa.int32()))
+        packed = pc.equal(kinds, pa.scalar(_MESSAGEPACK, pa.int32()))
     elif dialects is not None:
-        packed = pc.is_in(dialects, _PACKED)
+        packed = pc.is_in(dialects, pa.array(_PACKED))
     return packed if packed is not None and pc.any(packed).as_py() else None
 
 
