@@ -177,16 +177,20 @@ class Outbox:
         if not fresh:
             return
         self._fresh = []
-        if self._state is not _WRITING:
+        if self._state is _WRITING:
+            if self._direct and len(fresh) <= _VECTOR:
+                self._send(fresh)
+                return
+            if len(fresh) == 1 or sum(map(len, fresh)) <= _CHUNK_BYTES:
+                fresh = [b"".join(fresh)]
+        for chunk in fresh:  # large chunks one by one, as other readers may share them
             if self._state in _PAUSED:
-                for chunk in fresh:  # already framed on WebSockets
-                    Outbox.hold(self, chunk)
-        elif not self._direct:
-            self._write(b"".join(fresh))
-        elif len(fresh) <= _VECTOR:
-            self._send(fresh)
-        else:
-            self._send([b"".join(fresh)])
+                Outbox.hold(self, chunk)  # already framed on WebSockets
+            elif self._state is _WRITING:
+                if self._direct:
+                    self._send([chunk])
+                else:
+                    self._write(chunk)
 
     def close(self) -> None:
         """Send all pending output, then close the connection; later output is dropped."""
@@ -261,7 +265,7 @@ class Outbox:
         if len(chunk) <= _CHUNK_BYTES:
             self._unsent = len(chunk)
             self.traffic.bytesOut += self._unsent
-            self._transport.write(chunk)
+            self._transport.write(bytes(chunk))
         else:
             self._held.append(chunk)
             self.waiting = len(chunk)

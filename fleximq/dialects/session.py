@@ -232,7 +232,7 @@ class Session(metaclass=ABCMeta):
         if who is not None and who.expires is not None:
             self._expiry = CredentialExpiry(self.context.clock, who.expires, self._expired)
         self._audit("login")
-        more = "" if self.stays else self._more("joined")
+        more = self._more("client joined" if self.stays else "joined")
         if more is not None:
             self._log.info(
                 "{client} joined from {address}{more}",
@@ -419,7 +419,7 @@ class Session(metaclass=ABCMeta):
         self._logLeft(reason)
 
     def _logLeft(self, reason: str) -> None:
-        more = "" if self.client is not None and self.stays else self._more("left")
+        more = self._more("client left" if self.client is not None and self.stays else "left")
         if more is not None:
             self._log.info(
                 "{who} left: {reason}{more}",

@@ -1,7 +1,8 @@
 """Limits log lines per second, so that misbehaving peers cannot flood the log."""
 
-#: Default limit.
+#: Default limit, and those of other kinds of lines: of clients that stay.
 LINES_PER_SECOND = 10
+_LINES_OF = {"client joined": 100, "client left": 100}
 
 
 class LogLimit:
@@ -38,5 +39,5 @@ class LogLimits(dict[str, LogLimit]):
 
     def __missing__(self, kind: str) -> LogLimit:
         """Return a new limit for a kind."""
-        self[kind] = limit = LogLimit()
+        self[kind] = limit = LogLimit(_LINES_OF.get(kind, LINES_PER_SECOND))
         return limit

@@ -59,6 +59,10 @@ def _said(*data: bytes, times: int = 1) -> Callable[[int], bytes]:
     return lambda id: b"".join(data) * times
 
 
+def _binary(say: Callable[[int], bytes]) -> Callable[[int], bytes]:
+    return lambda id: webSocket(say(id))
+
+
 def _each(times: int, one: Callable[[int, int], bytes]) -> Callable[[int], bytes]:
     """Return many, numbered: the numbers are never used again."""
     return lambda id: b"".join(one(id, next(_NUMBERS)) for _ in range(times))
@@ -90,8 +94,8 @@ STRANGERS = (
     Input("beforeJoin", "fleximq", lambda id: frame("PUB", 0, {"topic": "x"}, b"\xc0") * 500, 20),
     Input("begunJoins", "fleximq", lambda id: announcing("JOIN", 0, 1 << 23, bytes(_BEGUN)), 600, _PURSE),
     Input("emptyMessages", "fleximq-ws", _said(_WS, webSocket(b"") * 10_000), 2),
-    Input("pings", "fleximq-ws", _said(_WS, webSocket(b"", 0x89) * 10_000), 2, Bounds(event=0.2)),
-    Input("fragments", "fleximq-ws", _said(_WS, webSocket(b"", 2), webSocket(b"", 0) * 10_000), 2, Bounds(event=0.2)),
+    Input("pings", "fleximq-ws", _said(_WS, webSocket(b"", 0x89) * 10_000), 2, Bounds(event=0.03)),
+    Input("fragments", "fleximq-ws", _said(_WS, webSocket(b"", 2), webSocket(b"", 0) * 10_000), 2, Bounds(event=0.03)),
     Input("hellos", "blipmq", _said(blip(_HELLO, b"\0\1") * 5000), 2),
     Input("beforeAuth", "blipmq", _said(blip(_PING) * 5000), 2),
     Input("wrongKeys", "blipmq", _said(blip(_HELLO, b"\0\1"), blip(_AUTH, counted("k" * 60000)) * 10), 2),
@@ -145,8 +149,10 @@ CLIENTS = (
         )(id), 1, Bounds()),
     Input("stagedRecords", "fleximq", _asking("/sink/stage", msgpack.packb({
           "query": "q", "batch": 1, "part": "p", "records": [{"topic": f"{each}", "value": 0} for each in range(50_000)]
-          })), 1, _LARGE._replace(event=0.05),
-          "row 14: one message of many records"),
+          })), 1, _LARGE),
+    # 15 MiB are not copied for each of those who receive them.
+    Input("largeToWebSockets", "fleximq", _flexi("PUB", payload=bytes(15 << 20), topic="cost"), 1,
+          _LARGE._replace(grown=64 * MEBIBYTE), "", (("fleximq-ws", _binary(_flexi("SUB", topic="cost"))),) * 20),
     Input("replays", "fleximq", lambda id: b"".join(
         frame("SUB", id, {"topic": f"d.x{each}", "from": "first"}) for each in range(1500)), 1,
           Bounds(event=0.3, least=1.0)),

@@ -78,6 +78,24 @@ class ConversationTests(FlexiWebSocketCase):
         [heard] = peer.tell("JOIN").messages()
         self.assertEqual((heard.kind, heard.header), ("REP", {"status": 200}))
 
+    def test_earlyFrames(self) -> None:
+        """Before the JOIN so many frames are taken, control frames and fragments too, and then 1008; not after it."""
+        many = masked(BINARY, b"", fin=False) + masked(CONTINUATION, b"", fin=False) * 2000
+        peer = self.arrive()
+        peer.say(masked(PING) * 1000)
+        self.assertEqual(([each.opcode for each in peer.frames()], peer.closed), ([PONG] * 1000, False))
+        peer.say(masked(PING))
+        self.assertEqual(
+            [(each.opcode, each.payload[:2]) for each in peer.frames()], [(CLOSE, struct.pack(">H", 1008))]
+        )
+        fragments = self.arrive()
+        fragments.say(many)
+        self.assertEqual([(each.opcode, each.payload[:2]) for each in fragments.frames()],
+                         [(CLOSE, struct.pack(">H", 1008))])  # fmt: skip
+        joined = self.client()
+        joined.say(many)
+        self.assertEqual((joined.frames(), joined.closed), ([], False))
+
     def test_acrossTransports(self) -> None:
         """A publication reaches WebSockets and streams alike, from either."""
         peer = self.client()

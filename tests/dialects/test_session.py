@@ -192,6 +192,21 @@ class SessionTests(SynchronousTestCase):
         self.session.inputEnded()
         self.assertTrue(self.transport.disconnecting)
 
+    def test_manyJoins(self) -> None:
+        """A hundred lines a second tell of clients that join and that leave; the next second says how many more did."""
+        self.context = makeContext(self.clock)
+        lines: list[LogEvent] = []
+        observeLog(self, lines.append)
+        for _ in range(2):
+            for _ in range(120):
+                session = self.make()
+                session.letIn(NOBODY)
+                session.lost()
+            self.clock.advance(1)
+        for event in ("joined", "left"):
+            found = [line["more"] for line in lines if line.get("event") == event]
+            self.assertEqual(found, [*[""] * 100, " (20 more lines left out)", *[""] * 99])
+
     def test_longError(self) -> None:
         """The log has 400 characters of an error."""
         lines: list[LogEvent] = []

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgpack
@@ -24,6 +25,10 @@ from fleximq.wire.large_value import packLarge
 
 #: The path of the NOTIF sent when the broker stops.
 DRAINING = "/broker/draining"
+
+
+#: Converts a frame once for all its receivers.
+_sharedLayoutB = lru_cache(maxsize=1)(toLayoutB)
 
 
 @implementer(ISubscriber, IPeer)
@@ -52,8 +57,8 @@ class FlexiReplies(StreamSession):
         outbox = self.outbox
         self.form = LAYOUT_B_FORM
         self._shaped = toLayoutB
-        self.forward = lambda frame: outbox.take(toLayoutB(frame))
-        self.receiveBroadcast = lambda frame: outbox.deliver(toLayoutB(frame))
+        self.forward = lambda frame: outbox.take(_sharedLayoutB(frame))
+        self.receiveBroadcast = lambda frame: outbox.deliver(_sharedLayoutB(frame))
         outbox.cut = LAYOUT_B_FORM.cut
 
     def _send(self, kind: MessageType, fields: dict[str, Any], payload: bytes = b"", sender: int = BROKER_ID) -> None:

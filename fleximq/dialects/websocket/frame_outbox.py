@@ -5,12 +5,15 @@ preserved: a PONG follows the answers to messages before its PING, the close fra
 """
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any
 
 from fleximq.dialects.connection.outbox_state import HalfClose
 from fleximq.dialects.outbox import Chunk, Outbox
 from fleximq.wire.websocket_frame import BINARY, frameHead
 
+#: Chunks of at least so many bytes are not copied.
+_LARGE = 1 << 16
 #: The longest binary message that combines deliveries: clients refuse much longer ones.
 MESSAGE_BYTES = 1 << 19
 
@@ -85,9 +88,16 @@ def _messages(chunks: Sequence[Chunk]) -> list[Chunk]:
     size = sum(map(len, chunks))
     if size <= MESSAGE_BYTES:
         return [frameHead(BINARY, size), *chunks] if size else []
-    joined = memoryview(b"".join(chunks))
     parts: list[Chunk] = []
-    for start in range(0, size, MESSAGE_BYTES):
-        part = joined[start : start + MESSAGE_BYTES]
-        parts += frameHead(BINARY, len(part)), part.tobytes()
+    room = 0
+    for areLarge, group in groupby(chunks, lambda chunk: len(chunk) >= _LARGE):
+        # Views of large chunks, which other readers may share.
+        for view in map(memoryview, group if areLarge else [b"".join(group)]):
+            while view:
+                if not room:
+                    room = min(MESSAGE_BYTES, size)
+                    size -= room
+                    parts.append(frameHead(BINARY, room))
+                parts.append(view[:room])
+                view, room = view[room:], room - len(parts[-1])
     return parts

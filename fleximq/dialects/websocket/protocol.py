@@ -34,6 +34,9 @@ SERVICE_RESTART, TRY_AGAIN_LATER = 1012, 1013
 #: Frames searched for the peer's close frame after ours was sent; later ones are ignored.
 LATE_FRAMES = 10_000
 
+#: Maximum frames, fragments and control frames included, before the client is admitted.
+EARLY_FRAMES = 1000
+
 #: Bytes of a frame passed to Autobahn at once: before admission so few that they inflate to 64 KiB at most.
 UNLIMITED, UNADMITTED_STEP = sys.maxsize, 64
 
@@ -65,7 +68,7 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
         self.halted = False
         self.step = UNLIMITED
         self.messages: list[bytes] = []
-        self._late = 0
+        self._early = self._late = 0
         self._limit = limit
         self._gathered = ReceiveBuffer()
         self._isText = False
@@ -188,6 +191,11 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
         self._late += self.state != self.STATE_OPEN
         if self._late > LATE_FRAMES:
             self.violated = True
+            return
+        self._early += self.step is not UNLIMITED
+        if self._early > EARLY_FRAMES:
+            self.violated = True
+            self.fail(POLICY_VIOLATION, "there were too many frames before the client was admitted")
             return
         if frame.opcode >= _CONTROL or self.state == self.STATE_OPEN:
             super().onFrameEnd()
