@@ -92,7 +92,8 @@ def _messages(chunks: Sequence[Chunk]) -> list[Chunk]:
     room = 0
     for areLarge, group in groupby(chunks, lambda chunk: len(chunk) >= _LARGE):
         # Views of large chunks, which other readers may share.
-        for view in map(memoryview, group if areLarge else [b"".join(group)]):
+        for chunk in group if areLarge else (b"".join(group),):
+            view = memoryview(chunk)
             while view:
                 if not room:
                     room = min(MESSAGE_BYTES, size)
