@@ -16,7 +16,7 @@ class Action(StrEnum):
 
     ``SUBSCRIBE`` covers live deliveries, replay and BlipMQ's POLL, ``CONSUME`` the shared queue of a topic (MiniMQ).
     ``REQUEST``, ``NOTIFY``, ``READ`` and ``ADMIN`` apply to paths; the last two to the broker's own. ``PROGRESS``
-    applies to the names of consumer groups.
+    applies to the names of consumer groups, ``SERVE`` to the names under which FlexiMQ clients join.
     """
 
     PUBLISH = "publish"
@@ -27,6 +27,7 @@ class Action(StrEnum):
     BROADCAST = "broadcast"
     READ = "read"
     PROGRESS = "progress"
+    SERVE = "serve"
     ADMIN = "admin"
 
 

@@ -14,6 +14,7 @@ _WORDS = {
     Action.BROADCAST: "a broadcast",
     Action.READ: "reading {!r}",
     Action.PROGRESS: "reporting the progress of {!r}",
+    Action.SERVE: "joining as {!r}",
     Action.ADMIN: "what {!r} does",
 }
 #: Actions on topics; invalid topic names are reported before missing rights.

@@ -37,6 +37,7 @@ from fleximq.broker.traffic import TrafficTotals
 from fleximq.errors import ClientNotFound, Forbidden, NotImplementedByBroker, NotKept
 from fleximq.interfaces import IConversation, IJournal, IPeer, IRights
 from fleximq.rights import EVERYTHING, Action
+from fleximq.values.printable import shortened
 
 _NO_PEER: tuple[None, None] = (None, None)
 
@@ -297,14 +298,20 @@ class Broker:
 
     # -- direct messages ---------------------------------------------------------------------------
 
-    def request(self, sender: ConnectedClient, target: int, id: str, path: str, message: Any) -> None:
+    def request(self, sender: ConnectedClient, target: int | str, id: str, path: str, message: Any) -> None:
         """Forward a request to a client and wait for its answer.
 
+        :param target: an id, or a name: then the client of that name with the fewest open requests.
         :raises NotPermitted: the sender may not request this path.
-        :raises ClientNotFound: no client with that id accepts requests.
+        :raises ClientNotFound: no client with that id or name accepts requests.
         :raises TooManyRequests: the sender has the maximum number of unanswered requests.
         """
         permit(sender, Action.REQUEST, path)
+        if isinstance(target, str):
+            found = self.clients.leastBusy(target, self.requests.answering)
+            if found is None:
+                raise ClientNotFound(f"there is no client named {shortened(target)!r}")
+            target = found
         responder, peer = self._peer(target)
         self.requests.open(sender, responder, id, path)
         peer.forward(message)

@@ -5,7 +5,8 @@ use or reserved are skipped.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from fleximq.broker.envelope import FIRST_CLIENT_ID, LAST_CLIENT_ID, ConnectedClient
 from fleximq.errors import NoCapacity
@@ -13,6 +14,8 @@ from fleximq.interfaces import IPeer
 
 #: Ids recorded at a time.
 BLOCK = 1000
+#: So many clients of one name are compared for a request.
+COMPARED = 32
 
 
 class Clients:
@@ -28,6 +31,7 @@ class Clients:
         self._byId: dict[int, ConnectedClient] = {}
         self._reserved: set[int] = set()
         self._names: set[str] = set()
+        self._services: dict[str, dict[int, None]] = {}  # name -> ids, the one whose turn is next first
         self._perPrincipal: Counter[str | None] = Counter()
         self._next = FIRST_CLIENT_ID
         self._noteAt = LAST_CLIENT_ID + 1  # never: without a journal ids start at 1000 in each run
@@ -112,8 +116,39 @@ class Clients:
         if not self._perPrincipal[client.principal]:
             del self._perPrincipal[client.principal]
         self._names.discard(client.name)
+        self.rename(client, "")
         self.peers.pop(client.id, None)
         return True
+
+    def rename(self, client: ConnectedClient, service: str) -> None:
+        """Let a client be reached by this name, in place of its earlier one; "" for none."""
+        others = self._services.get(client.service)
+        if others is not None:
+            del others[client.id]
+            if not others:
+                del self._services[client.service]
+        client.service = service
+        if service:
+            self._services.setdefault(service, {})[client.id] = None
+
+    def named(self, service: str) -> Sequence[int]:
+        """Return the ids of the clients with this name."""
+        return tuple(self._services.get(service, ()))
+
+    def leastBusy(self, service: str, busy: Callable[[int], int]) -> int | None:
+        """Return the id of the least busy client with this name, in turn where equal; None if there is no client.
+
+        Of many clients those are compared whose turn is next.
+
+        :param busy: returns how much the client with an id has to do.
+        """
+        ids = self._services.get(service)
+        if ids is None:
+            return None
+        chosen = min(islice(ids, COMPARED), key=busy)
+        del ids[chosen]
+        ids[chosen] = None
+        return chosen
 
     def _newId(self) -> int:
         while True:

@@ -35,11 +35,12 @@ class ClientSubscription(NamedTuple):
 class ConnectedClient:
     """A connection registered as a client, of any dialect.
 
-    ``name`` is its sender name in text dialects; ``principal`` the authenticated name (None: anonymous), and
-    ``identity`` the result of authentication; ``peer`` accepts direct messages; ``joined`` is the clock's seconds.
-    ``lastRun`` is the number of its last run in the journal, which may not be committed yet; ``consumed`` tells whether
-    it received or acknowledged durable messages since it last waited for commits; ``reader`` is the dialect's object
-    that pauses it as a publisher. ``conversation`` is notified when its ``rights`` change.
+    ``name`` is its sender name in text dialects; ``service`` the name by which direct messages reach it and all others
+    of that name, "" without one; ``principal`` the authenticated name (None: anonymous), and ``identity`` the result of
+    authentication; ``peer`` accepts direct messages; ``joined`` is the clock's seconds. ``lastRun`` is the number of
+    its last run in the journal, which may not be committed yet; ``consumed`` tells whether it received or acknowledged
+    durable messages since it last waited for commits; ``reader`` is the dialect's object that pauses it as a publisher.
+    ``conversation`` is notified when its ``rights`` change.
     """
 
     id: int
@@ -56,6 +57,7 @@ class ConnectedClient:
     rights: IRights = EVERYTHING
     conversation: IConversation | None = None
     identity: Any = None
+    service: str = ""
 
 
 @implementer(ISource)

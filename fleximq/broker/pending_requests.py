@@ -66,6 +66,10 @@ class PendingRequests:
         """Return the number of a client's open requests."""
         return len(self._asking.get(requester.id, ()))
 
+    def answering(self, id: int) -> int:
+        """Return the number of open requests that the client with this id has to answer."""
+        return len(self._asked.get(id, ()))
+
     def leave(self, client: ConnectedClient) -> None:
         """Remove the requests of a client that left, and fail those that it should have answered (502)."""
         for key in tuple(self._asking.get(client.id, ())):

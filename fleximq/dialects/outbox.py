@@ -21,6 +21,7 @@ from fleximq.broker.replay.feed import DeferredRun
 from fleximq.broker.traffic import Traffic
 from fleximq.dialects.connection.outbox_state import TRANSITIONS, HalfClose, OutboxEvent, OutboxState
 from fleximq.dialects.connection.slow_consumer import DISCONNECT, Block, PausablePublisher, Policy
+from fleximq.dialects.connection.tcp_socket import probePeer
 from fleximq.dialects.connection.write_backlog import Chunk, WriteBacklog
 from fleximq.dialects.connection.write_turn import WriteTurn
 
@@ -200,6 +201,10 @@ class Outbox:
         self.flush()
         self._step(OutboxEvent.CLOSE)
         self._endOutput()
+
+    def probe(self, seconds: int) -> None:
+        """Let the system find out whether the peer is gone, after so many seconds of silence."""
+        probePeer(self._transport, seconds)
 
     def linger(self) -> None:
         """Make :meth:`close` end only our output, and the connection when the peer has ended its side too.

@@ -1,9 +1,9 @@
-"""Translates headers written as arrays into maps.
+"""Translates objects of headers that are written as arrays into maps.
 
 A client library in use writes them so: the header as ``[routing, reqrep, topic, status, auth, keepalive]`` with nil for
 absent fields, a routing entry as ``[client_id, path]`` or ``[client_name, path, client_id]``, and the other objects
-likewise; a status by the name of its code. Values that cannot be translated stay unchanged and
-:mod:`fleximq.wire.fleximq_header` refuses them.
+likewise; a status by the name of its code. Its newer generation writes the header as a map and only the objects in it
+as arrays. Values that cannot be translated stay unchanged and :mod:`fleximq.wire.fleximq_header` refuses them.
 """
 
 from collections.abc import Mapping
@@ -16,12 +16,14 @@ from fleximq.errors import BadRequest
 from fleximq.status import Status
 from fleximq.wire.fleximq_scanner import FIXED_BYTES
 
-_headerLength = Struct(">I").pack
+_headerLength = Struct(">I")
+_readLength = _headerLength.unpack_from
 _FIELDS = ("routing", "reqrep", "topic", "status", "auth", "keepalive")
 _CREDENTIALS = {"token": ("token",), "basic": ("username", "password"), "api_key": ("api_key",)}
 _ENTRY = ("client_id", "path")
 _NAMED_ENTRY = ("client_name", "path", "client_id")
 _STATUS = {"".join(word.capitalize() for word in status.name.split("_")): int(status) for status in Status}
+_STATUS_NAMES = {number: name for name, number in _STATUS.items()}
 
 
 def isArrayHeader(envelope: bytes) -> bool:
@@ -41,13 +43,50 @@ def withMapHeader(envelope: bytes) -> tuple[bytes, Mapping[Any, Any], BadRequest
     if len(values) != len(_FIELDS):
         return envelope, {}, BadRequest("the header is not a map")
     fields = fromArray(values)
+    return _withHeader(envelope, fields), fields, None
+
+
+def withInnerMaps(envelope: bytes, fields: Mapping[Any, Any]) -> tuple[bytes, Mapping[Any, Any]]:
+    """Return an envelope and its map with maps in place of inner arrays; both unchanged if there are none."""
+    get = fields.get
+    routing = get("routing")
+    if (
+        isinstance(get("status"), str)
+        or list in (type(get("reqrep")), type(get("keepalive")), type(get("auth")))
+        or (isinstance(routing, list) and list in map(type, routing))
+    ):
+        fields = _translated(dict(fields))
+        envelope = _withHeader(envelope, fields)
+    return envelope, fields
+
+
+def withStatusName(frame: bytes) -> bytes:
+    """Return a frame with the name of its header's status in place of the number."""
+    end = FIXED_BYTES + _readLength(frame, FIXED_BYTES - 4)[0]
+    if b"\xa6status" not in frame[FIXED_BYTES:end]:
+        return frame
+    fields = msgpack.unpackb(frame[FIXED_BYTES:end], timestamp=1)
+    return _withHeader(frame[:FIXED_BYTES], named(fields)) + frame[end:]
+
+
+def named(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a header with the name of its status in place of the number."""
+    status = fields.get("status")
+    return {**fields, "status": _STATUS_NAMES[status]} if status in _STATUS_NAMES else fields
+
+
+def _withHeader(envelope: bytes, fields: Mapping[Any, Any]) -> bytes:
     header: bytes = msgpack.packb(fields)
-    return envelope[: FIXED_BYTES - 4] + _headerLength(len(header)) + header, fields, None
+    return envelope[: FIXED_BYTES - 4] + _headerLength.pack(len(header)) + header
 
 
 def fromArray(values: list[Any]) -> dict[str, Any]:
     """Return the map for a header's array of six."""
-    fields = _named(_FIELDS, values)
+    return _translated(_named(_FIELDS, values))
+
+
+def _translated(fields: dict[str, Any]) -> dict[str, Any]:
+    """Translate the objects of a header."""
     if isinstance(fields.get("routing"), list):
         fields["routing"] = [_entry(entry) for entry in fields["routing"]]
     if isinstance(fields.get("reqrep"), list):
@@ -64,7 +103,8 @@ def fromArray(values: list[Any]) -> dict[str, Any]:
 def _entry(entry: Any) -> Any:
     if not isinstance(entry, list):
         return entry
-    return _named(_NAMED_ENTRY if entry and isinstance(entry[0], str) else _ENTRY, entry)
+    isNamed = len(entry) == len(_NAMED_ENTRY) or (entry and isinstance(entry[0], str))
+    return _named(_NAMED_ENTRY if isNamed else _ENTRY, entry)
 
 
 def _auth(auth: list[Any]) -> Any:

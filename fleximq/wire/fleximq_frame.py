@@ -1,5 +1,6 @@
 """Encodes the broker's own FlexiMQ frames, and splits single frames."""
 
+from collections.abc import Mapping
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -35,12 +36,12 @@ def encodeFrame(kind: int, client_id: int, header: bytes = b"", payload: bytes =
     )
 
 
-def encodeMessage(kind: MessageType, client_id: int, fields: dict[str, Any], payload: bytes = b"") -> bytes:
+def encodeMessage(kind: MessageType, client_id: int, fields: Mapping[str, Any], payload: bytes = b"") -> bytes:
     """Return one frame with this map as header; ``payload`` is MessagePack."""
     return encodeFrame(kind, client_id, packHeader(fields), payload)
 
 
-def encodeFrameHead(kind: MessageType, client_id: int, fields: dict[str, Any], payloadBytes: int) -> bytes:
+def encodeFrameHead(kind: MessageType, client_id: int, fields: Mapping[str, Any], payloadBytes: int) -> bytes:
     """Return one frame with this map as header, without its payload of ``payloadBytes`` bytes."""
     return encodeFrame(kind, client_id, packHeader(fields))[: -_payloadLength.size] + _payloadLength.pack(payloadBytes)
 

@@ -90,14 +90,19 @@ class StartPosition(NamedTuple):
 
 
 class RoutingEntry(NamedTuple):
-    """One routing entry; ``path`` is None if absent."""
+    """One routing entry; ``path`` is None if absent. ``client_id`` is 0 where ``client_name`` decides."""
 
     client_id: int
     path: str | None
+    client_name: str = ""
 
     def asSent(self) -> dict[str, Any]:
         """Return the entry as a map with its original keys."""
-        return {"client_id": self.client_id} | ({} if self.path is None else {"path": self.path})
+        target = {"client_id": self.client_id} if self.client_id else {"client_name": self.client_name}
+        return target | ({} if self.path is None else {"path": self.path})
+
+    def __str__(self) -> str:
+        return str(self.client_id) if self.client_id else f"named {self.client_name!r}"
 
 
 class Header(NamedTuple):
@@ -267,15 +272,19 @@ def _routing(kind: MessageType, fields: Mapping[Any, Any]) -> tuple[RoutingEntry
 def _entry(kind: MessageType, entry: Any) -> RoutingEntry:
     if not isinstance(entry, dict):
         raise InvalidRouting("a routing entry must be a map")
-    target = entry.get("client_id")
-    if not isinstance(target, int) or not _isNumber(target, _U32) or target in (0, _U32):
+    target, name = entry.get("client_id"), ""
+    if target is None and "client_id" not in entry and "client_name" in entry:
+        target, name = 0, entry["client_name"]
+        if not isinstance(name, str) or not name:
+            raise InvalidRouting("'client_name' of a routing entry must be the name of a client")
+    elif not isinstance(target, int) or not _isNumber(target, _U32) or target in (0, _U32):
         raise InvalidRouting("'client_id' of a routing entry must be the id of a client")
     path = entry.get("path")
     if "path" in entry and not isinstance(path, str):
         raise InvalidRouting("'path' of a routing entry must be a string")
     if path is None and kind in _PATHS:
         raise InvalidRouting(f"a routing entry of a {kind.name} must have a 'path'")
-    return RoutingEntry(target, path)
+    return RoutingEntry(target, path, name)
 
 
 def _isNumber(value: Any, most: int) -> bool:

@@ -116,7 +116,10 @@ class FlexiCase(ConversationCase):
 
     def assertError(self, heard: Heard, peer: FlexiPeer, status: int, id: str | None = None, path: str = "") -> None:
         """Check the shape of an error after the JOIN: REP from 1 with status, routing, correlation and words."""
-        header: dict[str, Any] = {"status": status, "routing": [{"client_id": peer.id, "path": path}]}
+        header: dict[str, Any] = {
+            "status": peer.variant.status(status),
+            "routing": [{"client_id": peer.id, "path": path}],
+        }
         if id is not None:
             header["reqrep"] = {"type": "correlation", "id": id}
         self.assertEqual((heard.kind, heard.sender, heard.header), ("REP", 1, header))

@@ -3,7 +3,7 @@
 Without it each of the hundreds of workers would import PyArrow, pandas and the source by itself, in about a second.
 """
 
-import pandas  # type: ignore[import-untyped] # noqa: F401
+import pandas  # type: ignore[import-untyped]  # noqa: F401
 import pyarrow.compute
 import pyarrow.parquet  # noqa: F401
 from pyspark import daemon

@@ -49,7 +49,8 @@ class ListingTests(ApiCase):
             {
                 "clients": [
                     {
-                        "client_id": 1000, "dialect": "minimq", "name": "minimq-1000", "principal": "ann",
+                        "client_id": 1000, "dialect": "minimq", "name": "minimq-1000", "client_name": None,
+                "principal": "ann",
                         "address": "192.0.2.1:5", "connected": 2, "subscriptions": 0,
                     }
                 ],

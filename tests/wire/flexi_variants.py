@@ -1,7 +1,8 @@
 """The variants of FlexiMQ that are in use, made and read by the letter of docs/reference/dialects.rst, for tests.
 
 In *layout A*, the document's, the payload length stands behind the header, in *layout B* before it. A *positional*
-header is an array of six. Nothing here is the broker's own code.
+header is an array of six; in an *inner* one the header is a map and its objects are arrays. Nothing here is the
+broker's own code.
 """
 
 import struct
@@ -81,6 +82,11 @@ class Variant:
     name: str
     isB: bool = False
     positional: bool = False
+    inner: bool = False
+
+    def status(self, code: int) -> int | str:
+        """Return a status as the variant reads it."""
+        return STATUS_NAMES[code] if self.positional else code
 
     def frame(
         self, kind: str | int, client_id: int = 0, header: Any = None, payload: bytes = b"", **more: Any
@@ -88,6 +94,8 @@ class Variant:
         """Return a frame, see :func:`tests.wire.flexi_frames.frame`; a map in ``header`` becomes an array."""
         if self.positional and isinstance(header, dict):
             header = arrayOf(header)
+        if self.inner and isinstance(header, dict):
+            header = {name: _positional(name, value) for name, value in header.items()}
         whole = frame(kind, client_id, header, payload, **more)
         return inLayoutB(whole) if self.isB else whole
 
@@ -134,5 +142,7 @@ MAPS = Variant("Maps")
 POSITIONAL = Variant("Positional", positional=True)
 LAYOUT_B = Variant("LayoutB", isB=True)
 POSITIONAL_B = Variant("PositionalB", isB=True, positional=True)
+INNER = Variant("Inner", inner=True)
+INNER_B = Variant("InnerB", isB=True, inner=True)
 #: All that are understood.
-VARIANTS = (MAPS, POSITIONAL, LAYOUT_B, POSITIONAL_B)
+VARIANTS = (MAPS, POSITIONAL, LAYOUT_B, POSITIONAL_B, INNER, INNER_B)

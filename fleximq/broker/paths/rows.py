@@ -46,6 +46,7 @@ def clientRow(broker: IBrokerView, client: ConnectedClient) -> dict[str, Any]:
         "client_id": client.id,
         "dialect": client.dialect,
         "name": client.name,
+        "client_name": client.service or None,
         "principal": client.principal,
         "address": client.address,
         "connected": round(broker.clock.seconds() - client.joined, 3),

@@ -10,11 +10,9 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.interfaces import ISystemHandle, ITCPTransport
-from twisted.protocols.policies import ProtocolWrapper
-
 from fleximq.dialects.blipmq.session import BlipSession
 from fleximq.dialects.connection.read_pauses import ReadPause
+from fleximq.dialects.connection.tcp_socket import tcpSocket
 from fleximq.dialects.context import Context
 from fleximq.dialects.pull_session import PullState
 from fleximq.dialects.pull_stream import PullStreamProtocol
@@ -28,12 +26,8 @@ def quickAcks(transport: Any) -> Callable[[], None]:
 
     Looks through TLS. It does nothing for transports without TCP.
     """
-    while isinstance(transport, ProtocolWrapper):
-        transport = transport.transport
-    if _OPTION is None or not ITCPTransport.providedBy(transport):
-        return lambda: None
-    handle: Any = ISystemHandle(transport).getHandle()
-    if not isinstance(handle, socket.socket) or handle.family not in (socket.AF_INET, socket.AF_INET6):
+    handle = tcpSocket(transport)
+    if _OPTION is None or handle is None:
         return lambda: None
     setOption, option = handle.setsockopt, _OPTION
 

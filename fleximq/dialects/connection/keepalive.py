@@ -17,7 +17,8 @@ MIN_INTERVAL, MAX_INTERVAL = 5, 300
 class KeepAlive:
     """The keep-alive timer of one connection: calls ``ping`` after ``interval`` seconds of silence, later ``silent``.
 
-    ``heard`` returns the time of the last read, in the clock's seconds.
+    ``heard`` returns the time of the last read, in the clock's seconds. ``mayBeSilent`` means that the peer is not
+    known to answer a PING: then ``silent`` is not called.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class KeepAlive:
         self._heard = heard
         self._ping = ping
         self._silent = silent
+        self.mayBeSilent = False
         self._timer: IDelayedCall | None = clock.callLater(interval, self._look)
 
     def suggest(self, interval: int) -> None:
@@ -50,13 +52,14 @@ class KeepAlive:
 
     def _look(self) -> None:
         idle = self._clock.seconds() - self._heard()
-        if idle >= MAX_SILENT_INTERVALS * self.interval:
+        if idle >= MAX_SILENT_INTERVALS * self.interval and not self.mayBeSilent:
             self._timer = None
             self._silent()
             return
         if idle >= self.interval:
             self._ping()
-            wait = min(self.interval, MAX_SILENT_INTERVALS * self.interval - idle)
+            left = MAX_SILENT_INTERVALS * self.interval - idle
+            wait = min(self.interval, left) if left > 0 else self.interval
         else:
             wait = self.interval - idle
         self._timer = self._clock.callLater(wait, self._look)

@@ -10,6 +10,7 @@ from typing import Any
 
 from twisted.internet.interfaces import IAddress
 
+from fleximq.broker.authorization import permits
 from fleximq.broker.envelope import BROKER_ID, Envelope
 from fleximq.broker.replay.feed import DeferredForm
 from fleximq.broker.replay.replay import Start
@@ -34,6 +35,7 @@ from fleximq.dialects.session import ConnectionState
 from fleximq.errors import (
     BrokerError,
     ClientNotFound,
+    InvalidRouting,
     InvalidTopic,
     NotKept,
     NotPermitted,
@@ -41,10 +43,11 @@ from fleximq.errors import (
     SubscriptionFailed,
     TooManyRequests,
 )
+from fleximq.rights import Action
 from fleximq.status import Status
 from fleximq.values.records import StoredBatch
 from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, hasZeroReserved, payloadOf
-from fleximq.wire.fleximq_header import Header, peek
+from fleximq.wire.fleximq_header import Header, RoutingEntry, peek
 
 #: Maximum number of unanswered requests to the broker itself, since some answers are large.
 QUESTIONS = 64
@@ -64,11 +67,11 @@ class FlexiMessages(FlexiReplies):
 
     def message_REQ(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Forward a request, or answer one to the broker itself."""
-        target, path = header.routing[0]
-        if target == BROKER_ID:
+        id, path, name = header.routing[0]
+        if id == BROKER_ID:
             self._answer(header, path or "", payloadOf(frame, len(envelope)))
         else:
-            self.broker.request(self._me, target, header.id or "", path or "", frame)
+            self.broker.request(self._me, id or name, header.id or "", path or "", frame)
             self._rememberDirect(header, envelope, frame)
 
     def _answer(self, header: Header, path: str, payload: bytes) -> None:
@@ -98,21 +101,30 @@ class FlexiMessages(FlexiReplies):
         entry = header.routing[0]
         if entry.client_id == BROKER_ID:
             return
+        ids = self._idsOf(entry)
+        if len(ids) > 1:
+            raise InvalidRouting(f"there are {len(ids)} clients {entry}, but a REP goes to one")
         try:
-            self.broker.reply(self._me, entry.client_id, header.id or "", frame, entry.path or "")
+            self.broker.reply(self._me, ids[0] if ids else 0, header.id or "", frame, entry.path or "")
         except ClientNotFound:
             self._reportLost(header, entry)
         else:
-            self._rememberDirect(header, envelope, frame)
+            if entry.client_id:
+                self._rememberDirect(header, envelope, frame)
+
+    def _idsOf(self, entry: RoutingEntry) -> Sequence[int]:
+        """Return the ids of the clients that a routing entry means; none if there is no client of its name."""
+        return (entry.client_id,) if entry.client_id else self.broker.clients.named(entry.client_name)
 
     def message_NOTIF(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Send a copy to each known target, then report each unknown one by a NOTIF 600."""
         lost = [
             entry
             for entry in header.routing
-            if entry.client_id != BROKER_ID and not self.broker.acceptsDirect(entry.client_id)
+            if entry.client_id != BROKER_ID and not any(map(self.broker.acceptsDirect, self._idsOf(entry)))
         ]
-        self.broker.notify(self._me, header.routing, frame)
+        ways = [(id, entry.path) for entry in header.routing for id in self._idsOf(entry) or (0,)]
+        self.broker.notify(self._me, ways, frame)
         for entry in lost:
             self._reportLost(header, entry)
 
@@ -124,7 +136,7 @@ class FlexiMessages(FlexiReplies):
         """Publish, and cache the envelope if it is likely to be repeated."""
         topic = self.broker.topicFor(self._me, header.topic)
         parsed = Envelope(topic, self._me, FlexiSource(len(envelope), header))
-        audience = [entry.client_id for entry in header.routing if entry.client_id != BROKER_ID]
+        audience = [id for entry in header.routing for id in self._idsOf(entry) or (0,) if id != BROKER_ID]
         if audience:
             self.broker.publishNarrowed(parsed, frame, 1, dict.fromkeys(audience))
             return
@@ -225,17 +237,21 @@ class FlexiMessages(FlexiReplies):
             self.broker.whenCommitted(self.answers.later((pong,)), self._me)
 
     def message_PONG(self, header: Header, envelope: bytes, frame: bytes) -> None:
-        """Do nothing: receiving it is enough for the keep-alive."""
+        """Note that the client answers PINGs; receiving it is enough for the keep-alive."""
+        if self._keepAlive is not None:
+            self._keepAlive.mayBeSilent = False
 
     def _rememberDirect(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Cache a header that may be repeated with another id, unless the frame was modified."""
         if hasZeroReserved(envelope) and frame.startswith(envelope):
-            target, path = header.routing[0]
-            self._directs.remember(envelope, target, path or "", header.id or "")
+            id, path, name = header.routing[0]
+            self._directs.remember(envelope, id or name, path or "", header.id or "")
 
     def rightsChanged(self, lost: Sequence[str]) -> None:
         """Clear cached envelopes, and answer for each lost subscription as for a refused one."""
         self._forget()
+        if self._me.service and not permits(self._me, Action.SERVE, self._me.service):
+            self.broker.clients.rename(self._me, "")
         for name in lost:
             self._subscriptionLost(SubscriptionFailed(f"subscribing to {name!r} is not permitted any more"), name)
 

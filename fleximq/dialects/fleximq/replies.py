@@ -18,6 +18,7 @@ from fleximq.dialects.session import ConnectionState, StreamSession
 from fleximq.errors import BrokerError, NoLongerKept, NotRecorded
 from fleximq.interfaces import IForm, IPeer, ISubscriber
 from fleximq.status import Status
+from fleximq.wire.fleximq_array_header import named, withStatusName
 from fleximq.wire.fleximq_frame import MessageType, encodeFrameHead, encodeMessage, words
 from fleximq.wire.fleximq_header import Header, RoutingEntry, peekId, peekPath, reportsError
 from fleximq.wire.fleximq_layout_b import toLayoutB
@@ -47,6 +48,7 @@ class FlexiReplies(StreamSession):
         outbox.cut = FLEXI_FORM.cut
         self.answers: Answers = Answers(outbox)
         self._shaped: Callable[[bytes], bytes] = bytes
+        self._fields: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
         self.id = 0
         self._me: ConnectedClient  # set by the JOIN
         self._named = False
@@ -70,13 +72,21 @@ class FlexiReplies(StreamSession):
         if not rest or self._shaped is not bytes:
             self._send(MessageType.REP, fields, b"".join((head, rest)))
         else:
-            self.answers.take(encodeFrameHead(MessageType.REP, BROKER_ID, fields, len(head) + len(rest)) + head)
+            size = len(head) + len(rest)
+            self.answers.take(encodeFrameHead(MessageType.REP, BROKER_ID, self._fields(fields), size) + head)
             self.answers.take(rest)
 
+    def nameStatuses(self) -> None:
+        """Send statuses by name from now on, for a client that cannot read the numbers."""
+        self._fields = named
+        forward, receiveBroadcast = self.forward, self.receiveBroadcast
+        self.forward = lambda frame: forward(withStatusName(frame))
+        self.receiveBroadcast = lambda frame: receiveBroadcast(withStatusName(frame))
+
     def _encoded(
-        self, kind: MessageType, fields: dict[str, Any], payload: bytes = b"", sender: int = BROKER_ID
+        self, kind: MessageType, fields: Mapping[str, Any], payload: bytes = b"", sender: int = BROKER_ID
     ) -> bytes:
-        return self._shaped(encodeMessage(kind, sender, fields, payload))
+        return self._shaped(encodeMessage(kind, sender, self._fields(fields), payload))
 
     def _routing(self, entry: dict[str, Any]) -> list[dict[str, Any]]:
         """Return the routing of a message from the broker, in a form that this client can read."""
@@ -116,7 +126,7 @@ class FlexiReplies(StreamSession):
     def _reportLost(self, header: Header, entry: RoutingEntry) -> None:
         if not reportsError(header.fields):
             fields = {"status": int(Status.CLIENT_NOT_FOUND), "routing": self._routing(entry.asSent())}
-            self._send(MessageType.NOTIF, fields, words(f"there is no client {entry.client_id}"))
+            self._send(MessageType.NOTIF, fields, words(f"there is no client {entry}"))
 
     def _refused(self, error: BrokerError, kind: int | None, fields: Mapping[Any, Any], topic: str = "") -> None:
         """Answer an error for a message with this type and header, unless it reports one itself."""

@@ -21,7 +21,7 @@ from twisted.internet.interfaces import IAddress
 from fleximq.broker.topics.topic_table import DeliverCalls
 from fleximq.dialects.connection.connection_rate import admittedSpans, overRate
 from fleximq.dialects.context import Context
-from fleximq.dialects.fleximq.forms import FLEXI_FORM
+from fleximq.dialects.fleximq.forms import FLEXI_FORM, LAYOUT_B_FORM
 from fleximq.dialects.fleximq.messages import FlexiMessages
 from fleximq.dialects.fleximq.replies import correlation
 from fleximq.dialects.outbox import Chunk, Outbox
@@ -34,12 +34,15 @@ from fleximq.errors import (
     Forbidden,
     JoinRejected,
     NotImplementedByBroker,
+    NotPermitted,
     Unauthorized,
 )
+from fleximq.rights import UNRESTRICTED, Action
 from fleximq.security.credentials import ApiKey, Password, Signature, Token
 from fleximq.security.principal import Admitted
 from fleximq.status import Status
-from fleximq.wire.fleximq_array_header import isArrayHeader, withMapHeader
+from fleximq.values.printable import shortened
+from fleximq.wire.fleximq_array_header import isArrayHeader, withInnerMaps, withMapHeader
 from fleximq.wire.fleximq_frame import (
     FIXED_BYTES,
     MessageType,
@@ -51,6 +54,8 @@ from fleximq.wire.fleximq_header import Header, checkHeader, openHeader, peek
 from fleximq.wire.fleximq_layout_b import Layout, LayoutBScanner, LayoutDetector, asSpans
 from fleximq.wire.fleximq_scanner import FlexiScanner, FrameTooLarge, Span, singleFrames
 
+#: Maximum length of the name that a client joins with.
+CLIENT_NAME_CHARACTERS = 256
 #: A larger delivery, if it is more than half of its read, is passed as a view without copying.
 _LARGE = 1 << 16
 
@@ -174,8 +179,12 @@ class FlexiSession(FlexiMessages):
             envelope, fields, unreadable = withMapHeader(envelope)
         else:
             fields, unreadable = openHeader(envelope[FIXED_BYTES:])
-        if self.state is ConnectionState.WAITING:
-            self._omitsOk = positional
+        if self.state is ConnectionState.WAITING and positional and unreadable is None and not self._omitsOk:
+            self._omitsOk = True
+            self.nameStatuses()
+        if not self._strict and not positional and fields:
+            envelope, fields = withInnerMaps(envelope, fields)
+            positional = envelope is not asRead
         done = 0
         for frame in (frames,) if count == 1 else singleFrames(frames, head):
             done += len(frame)
@@ -234,7 +243,10 @@ class FlexiSession(FlexiMessages):
             return
         credentials = credentialsIn(header.fields, self._challenge)
         # No more than this of the header is held while the credentials are checked.
-        joined = partial(self._joined, header.id, "client_name" in fields)
+        name = (fields["client_name"] or "") if "client_name" in fields else None
+        if name is not None and (not isinstance(name, str) or len(name) > CLIENT_NAME_CHARACTERS):
+            raise BadRequest(f"'client_name' must be a string of at most {CLIENT_NAME_CHARACTERS} characters")
+        joined = partial(self._joined, header.id, name)
         if credentials is None and self.admitted is not None:
             joined(self.admission.renewed(self.admitted))
         else:
@@ -249,13 +261,20 @@ class FlexiSession(FlexiMessages):
         payload = msgpack.packb({"error": "sign the challenge in another JOIN", "challenge": self._challenge})
         self._send(MessageType.REP, {"status": int(Status.UNAUTHORIZED)} | correlation(header.id), payload, sender=0)
 
-    def _joined(self, id: str | None, named: bool, admitted: Admitted) -> None:
+    def _joined(self, id: str | None, name: str | None, admitted: Admitted) -> None:
+        if name and admitted.rights not in UNRESTRICTED and not admitted.rights.may(Action.SERVE, name):
+            raise NotPermitted(f"joining as {shortened(name)!r} is not permitted")
         self._me = self.letIn(admitted, peer=self)
+        self.broker.clients.rename(self._me, name or "")
         self.id = self._me.id
-        self._named = named
+        self._named = name is not None
         status = {} if self._omitsOk else {"status": int(Status.OK)}
         self._send(MessageType.REP, status | correlation(id), sender=self.id)
         self.keepAlive(self._ping)
+        if self.form is LAYOUT_B_FORM and self._keepAlive is not None:
+            # Its revision of the document has no PING.
+            self._keepAlive.mayBeSilent = True
+            self.outbox.probe(max(1, int(self._keepAlive.interval)))
 
     def left(self) -> None:
         """Drop pending input."""

@@ -92,7 +92,7 @@ def _messages(chunks: Sequence[Chunk]) -> list[Chunk]:
     room = 0
     for areLarge, group in groupby(chunks, lambda chunk: len(chunk) >= _LARGE):
         # Views of large chunks, which other readers may share.
-        for chunk in group if areLarge else [b"".join(group)]:
+        for chunk in group if areLarge else (b"".join(group),):
             view = memoryview(chunk)
             while view:
                 if not room:

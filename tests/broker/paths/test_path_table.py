@@ -110,6 +110,7 @@ class PathTests(SynchronousTestCase):
                 "client_id": 1000,
                 "dialect": "fleximq",
                 "name": "fleximq-1000",
+                "client_name": None,
                 "principal": None,
                 "address": "at fleximq",
                 "connected": 2.0,

@@ -7,7 +7,7 @@ import msgpack
 from tests.dialects.conversations import inPieces
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer
 from tests.wire.flexi_frames import Heard, cut, frame
-from tests.wire.flexi_variants import LAYOUT_B, MAPS, POSITIONAL, POSITIONAL_B, VARIANTS, Variant, inLayoutB
+from tests.wire.flexi_variants import INNER_B, LAYOUT_B, MAPS, POSITIONAL, POSITIONAL_B, VARIANTS, Variant, inLayoutB
 
 
 class VariantCase(FlexiCase):
@@ -46,7 +46,7 @@ class JoinTests(VariantCase):
         """Errors before the JOIN are in the layout that was seen."""
         for variant in VARIANTS:
             [heard] = self.fresh(variant).send("SUB", {"topic": "t"}).messages()
-            self.assertEqual((heard.sender, heard.header, type(heard.value)), (0, {"status": 401}, str))
+            self.assertEqual((heard.sender, heard.header, type(heard.value)), (0, {"status": variant.status(401)}, str))
 
     def test_tooLarge(self) -> None:
         """So is a 413 to the very first message, though none of it was taken."""
@@ -109,8 +109,9 @@ class MixedTests(VariantCase):
         """A BCAST too."""
         for sender in self.peers:
             sender.tell("BCAST", {"status": 200}, "word")
-            for heard in self.heardByAll(but=sender):
-                self.assertEqual([(each.header, each.value) for each in heard], [({"status": 200}, "word")])
+            for peer in self.peers:
+                wanted = [] if peer is sender else [({"status": peer.variant.status(200)}, "word")]
+                self.assertEqual([(each.header, each.value) for each in peer.messages()], wanted)
 
     def test_asked(self) -> None:
         """REQ and REP pass between any two of them."""
@@ -126,7 +127,23 @@ class MixedTests(VariantCase):
                     {"routing": [{"client_id": asked.id, "path": "/p"}], "reqrep": {"type": "request", "id": "R"}},
                 )
                 [answer] = asked.reply(asking.id, "R", 2, status=404) and asking.messages()
-                self.assertEqual((answer.sender, answer.status, answer.value), (asked.id, 404, 2))
+                wanted = asked.id, asking.variant.status(404), 2
+                self.assertEqual((answer.sender, answer.header["status"], answer.value), wanted)
+
+    def test_recordedJoin(self) -> None:
+        """The JOIN of the newer generation, byte by byte as its client library sends it."""
+        peer = self.server.connect()
+        peer.variant = INNER_B
+        header = msgpack.packb({"reqrep": ["request", "01H2XQMGPE7ZPXXNKQD9XE8S6R"], "client_name": "svc"})
+        peer.say(bytes.fromhex("010000000000" + "00" * 16 + "0000003c" + "0000000000000000") + header)
+        self.assertEqual(len(header), 0x3C)
+        [heard] = peer.messages()
+        wanted = {"status": 200, "reqrep": {"type": "correlation", "id": "01H2XQMGPE7ZPXXNKQD9XE8S6R"}}
+        self.assertEqual((heard.kind, heard.header), ("REP", wanted))
+        peer.id = heard.sender
+        self.clock.advance(31)
+        [ping] = peer.messages()
+        self.assertEqual(peer.answer("PONG", {"keepalive": {"timestamp": ping.header["keepalive"]["timestamp"]}}), [])
 
     def test_notified(self) -> None:
         """A NOTIF to several reaches each in its layout."""
@@ -157,6 +174,15 @@ class MixedTests(VariantCase):
         self.clock.advance(31)
         for heard in self.heardByAll():
             self.assertEqual([each.kind for each in heard], ["PING"])
+
+    def test_silent(self) -> None:
+        """After three intervals of silence the broker closes, but not on peers of layout B that answered no PING."""
+        answered = self.join(LAYOUT_B, {})
+        self.assertEqual(answered.answer("PONG", {"keepalive": {"timestamp": 1}}), [])
+        for _ in range(7):
+            self.clock.advance(15)
+        self.assertEqual([peer.closed for peer in self.peers], [not variant.isB for variant in VARIANTS])
+        self.assertTrue(answered.closed)
 
     def test_asBefore(self) -> None:
         """Between clients of the document's own form nothing changes: header and payload are the same bytes."""

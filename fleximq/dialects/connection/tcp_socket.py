@@ -1,0 +1,36 @@
+"""The TCP socket below a transport, and options of it that Twisted does not set."""
+
+import socket
+from contextlib import suppress
+from typing import Any
+
+from twisted.internet.interfaces import ISystemHandle, ITCPTransport
+from twisted.protocols.policies import ProtocolWrapper
+
+#: Probes without an answer after which the system ends a connection, and the longest time in milliseconds for which it
+#: waits until sent bytes are taken.
+_PROBES, _UNTAKEN = 3, 300_000
+
+
+def tcpSocket(transport: Any) -> socket.socket | None:
+    """Return the socket of a transport, below TLS too; None if it has none or is not TCP."""
+    while isinstance(transport, ProtocolWrapper):
+        transport = transport.transport
+    if not ITCPTransport.providedBy(transport):
+        return None
+    handle: Any = ISystemHandle(transport).getHandle()
+    isTcp = isinstance(handle, socket.socket) and handle.family in (socket.AF_INET, socket.AF_INET6)
+    return handle if isTcp else None
+
+
+def probePeer(transport: Any, seconds: int) -> None:
+    """Let the system end a connection whose peer is gone: it is probed after so many seconds of silence."""
+    found = tcpSocket(transport)
+    options = {
+        "TCP_KEEPIDLE": seconds, "TCP_KEEPINTVL": seconds, "TCP_KEEPCNT": _PROBES, "TCP_USER_TIMEOUT": _UNTAKEN
+    }  # fmt: skip
+    if found is None:
+        return
+    for name, value in options.items():
+        with suppress(OSError, AttributeError):  # closed, or not on this platform
+            found.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
