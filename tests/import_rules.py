@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "startup": _GROUND | {"config", "endpoints", "dialects.registry", "security.authentication.schemes"},
     "services": _SETTINGS | {"startup", "wire", "broker", "journal", "security", "endpoints", "dialects", "web"},
     "tap": _SETTINGS | {"startup", "services"},
+    "__main__": frozenset({"cli"}),
     "cli": _GROUND
     | {"rights", "values", "config", "startup", "wire", "client", "security", "endpoints", "dialects.registry"}
     | {"journal.files", "journal.format"},
