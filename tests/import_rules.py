@@ -35,7 +35,6 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "startup": _GROUND | {"config", "endpoints", "dialects.registry", "security.authentication.schemes"},
     "services": _SETTINGS | {"startup", "wire", "broker", "journal", "security", "endpoints", "dialects", "web"},
     "tap": _SETTINGS | {"startup", "services"},
-    "__main__": frozenset({"cli"}),
     "cli": _GROUND
     | {"rights", "values", "config", "startup", "wire", "client", "security", "endpoints", "dialects.registry"}
     | {"journal.files", "journal.format"},
@@ -135,9 +134,10 @@ def _origin(module: str, isPackage: bool, node: ast.ImportFrom) -> str:
 
 
 def roomOf(name: str) -> str:
-    """Return the second part of a dotted name in fleximq, "" for the package itself."""
+    """Return the second part of a dotted name in fleximq, "" for the package itself, whose program is the cli's."""
     parts = name.split(".")
-    return parts[1] if len(parts) > 1 else ""
+    room = parts[1] if len(parts) > 1 else ""
+    return "cli" if room == "__main__" else room
 
 
 def isBelow(name: str, prefixes: Iterable[str]) -> bool:
