@@ -153,6 +153,7 @@ def longest(name: str, prefixes: Iterable[str]) -> str:
 def breachesOfLadder(module: str, source: str, isPackage: bool = False) -> list[str]:
     """Return a sentence for every import that does not point down, in the order of the lines."""
     own, room = module.removeprefix("fleximq."), roomOf(module)
+    own = "cli.__main__" if own == "__main__" else own
     allowed = MAY_IMPORT.get(longest(own, MAY_IMPORT), frozenset()) | ({room} if room else set())
     breaches = []
     for line, full in sorted(importsOf(module, source, isPackage)):
