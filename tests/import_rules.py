@@ -134,9 +134,10 @@ def _origin(module: str, isPackage: bool, node: ast.ImportFrom) -> str:
 
 
 def roomOf(name: str) -> str:
-    """Return the second part of a dotted name in fleximq, "" for the package itself."""
+    """Return the second part of a dotted name in fleximq, "" for the package itself, whose program is the cli's."""
     parts = name.split(".")
-    return parts[1] if len(parts) > 1 else ""
+    room = parts[1] if len(parts) > 1 else ""
+    return "cli" if room == "__main__" else room
 
 
 def isBelow(name: str, prefixes: Iterable[str]) -> bool:
@@ -152,6 +153,7 @@ def longest(name: str, prefixes: Iterable[str]) -> str:
 def breachesOfLadder(module: str, source: str, isPackage: bool = False) -> list[str]:
     """Return a sentence for every import that does not point down, in the order of the lines."""
     own, room = module.removeprefix("fleximq."), roomOf(module)
+    own = "cli.__main__" if own == "__main__" else own
     allowed = MAY_IMPORT.get(longest(own, MAY_IMPORT), frozenset()) | ({room} if room else set())
     breaches = []
     for line, full in sorted(importsOf(module, source, isPackage)):

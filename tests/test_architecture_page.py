@@ -17,7 +17,7 @@ PAGE = (ROOT / "docs" / "architecture.rst").read_text()
 def rooms() -> Iterator[str]:
     """Yield every package or module directly in ``fleximq/``."""
     for path in SOURCES.iterdir():
-        if path.suffix == ".py" and path.stem != "__init__" or (path / "__init__.py").exists():
+        if path.suffix == ".py" and path.stem not in ("__init__", "__main__") or (path / "__init__.py").exists():
             yield path.stem
 
 
