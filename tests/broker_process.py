@@ -5,7 +5,7 @@
     with BrokerProcess("--keepalive", "1") as broker:
         stream = socket.create_connection(broker.address)
 
-The broker is started as an operator would, by ``twistd -n fleximq``, in a temporary folder, on ports that the system
+The broker is started as by ``twistd -n fleximq``, in a temporary folder, on ports that the system
 chooses, which are read from its log. It is ended by its process id, and every wait has an end. Calls block: use it
 where no reactor of the test's own has to turn meanwhile.
 """
@@ -27,12 +27,14 @@ from types import TracebackType
 from typing import Any
 
 import fleximq
+from tests.fork_server import Forked
 
 #: Seconds that a wait may last; they cost nothing while the broker does as it should.
 PATIENCE = 30.0
 #: What is listened on if the arguments name nothing: all dialects, loopback only, a port that the system chooses.
 ANY_PORT = ("--listen", "tcp:0:interface=127.0.0.1")
 
+_STREAMS = {"stdin", "stdout", "stderr"}
 _LISTENING = re.compile(r"Listening on (\S+)")
 _PORT = re.compile(r":(\d+)$")
 
@@ -48,19 +50,32 @@ class BrokerProcess:
     ``environment`` adds to the variables that the broker sees, ``launcher`` is a program and its arguments that start
     it in their turn, ``more`` goes to :class:`subprocess.Popen`. Its working directory, ``folder``, is new and empty,
     and removed at the end; a relative ``unix:`` path in ``--listen`` is created there.
+
+    By default it is a fork of :mod:`tests.fork_server`; ``fresh`` starts a new interpreter, as do a ``launcher``, a
+    PYTHON variable in ``environment`` and in ``more`` anything beyond the standard streams.
     """
+
+    #: Whether every broker of a subclass is started by a new interpreter.
+    fresh = False
 
     #: The interpreter that runs it.
     python = sys.executable
 
     def __init__(
-        self, *arguments: str, environment: dict[str, str] | None = None, launcher: Sequence[str] = (), **more: Any
+        self,
+        *arguments: str,
+        environment: dict[str, str] | None = None,
+        launcher: Sequence[str] = (),
+        fresh: bool = False,
+        **more: Any,
     ) -> None:
         self.arguments = arguments if "--listen" in arguments else (*ANY_PORT, *arguments)
         self.folder = Path(tempfile.mkdtemp(prefix="fleximq-"))
         self._environment = environment or {}
         self._launcher = launcher
         self._more = more
+        imports = any(name.startswith("PYTHON") for name in self._environment)
+        self._fresh = bool(fresh or self.fresh or launcher or imports or more.keys() - _STREAMS)
         self._process: subprocess.Popen[bytes] | None = None
         self._printed = ""
         self._news = threading.Condition()
@@ -70,8 +85,9 @@ class BrokerProcess:
 
     def start(self) -> None:
         """Start the process, and do not wait for anything."""
-        self._process = subprocess.Popen(
-            self.command,
+        kind, command = (subprocess.Popen, self.command) if self._fresh else (Forked, ["twistd", *self._words])
+        self._process = kind(
+            command,
             cwd=self.folder,
             env=self.variables,
             **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, **self._more},
@@ -87,7 +103,11 @@ class BrokerProcess:
     def command(self) -> list[str]:
         """The words with which it is started."""
         twistd = Path(sysconfig.get_path("scripts")) / "twistd"
-        return [*self._launcher, self.python, str(twistd), "-n", "--pidfile=", "fleximq", *self.arguments]
+        return [*self._launcher, self.python, str(twistd), *self._words]
+
+    @property
+    def _words(self) -> list[str]:
+        return ["-n", "--pidfile=", "fleximq", *self.arguments]
 
     @property
     def variables(self) -> dict[str, str]:
@@ -209,12 +229,12 @@ class BrokerProcess:
         return self._process.wait(PATIENCE)
 
 
-def runToTheEnd(*arguments: str) -> tuple[int, str]:
+def runToTheEnd(*arguments: str, fresh: bool = False) -> tuple[int, str]:
     """Run a broker that is expected to end by itself, and return its exit code and all that it printed.
 
     :raises BrokerFailed: if it runs on.
     """
-    broker = BrokerProcess(*arguments)
+    broker = BrokerProcess(*arguments, fresh=fresh)
     try:
         broker.start()
         return broker.wait(), broker.output

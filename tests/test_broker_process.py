@@ -54,3 +54,10 @@ class BrokerProcessTests(SynchronousTestCase):
         """Waiting for the end of a broker that runs on is a failure in the time given."""
         with BrokerProcess() as broker:
             self.assertRaises(BrokerFailed, broker.wait, 0.01)
+
+    def test_fresh(self) -> None:
+        """One whose interpreter is new does the same."""
+        with BrokerProcess(fresh=True) as broker, socket.create_connection(broker.address, timeout=10):
+            os.kill(broker.pid, 0)
+        self.assertRaises(ProcessLookupError, os.kill, broker.pid, 0)
+        self.assertEqual(broker.wait(), 0)

@@ -102,7 +102,7 @@ class AttackCase(SynchronousTestCase):
 
     def setUp(self) -> None:
         """Start the broker, and connect the well-behaved client by the first listener."""
-        self.broker = BrokerProcess(*self.options, *self.more()).__enter__()
+        self.broker = BrokerProcess(*self.options, *self.more(), fresh=True).__enter__()
         self.addCleanup(self.broker.stop)
         self.good = WellBehaved(self.broker.address, self.header)
         self.addCleanup(self.good.close)

@@ -32,6 +32,8 @@ TRIES = 3
 class WatchedBroker(BrokerProcess):
     """A broker whose reactor notes its times."""
 
+    fresh = True
+
     def start(self) -> None:
         """Start the process."""
         self._times = self.folder / "times"

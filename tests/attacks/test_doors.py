@@ -29,7 +29,7 @@ class DoorCase(SynchronousTestCase):
 
     def broker(self, *options: str) -> BrokerProcess:
         """Start a broker, and end it with the test."""
-        started = BrokerProcess(*options).__enter__()
+        started = BrokerProcess(*options, fresh=True).__enter__()
         self.addCleanup(started.stop)
         return started
 

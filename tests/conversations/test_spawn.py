@@ -21,7 +21,7 @@ class SpawnTests(SynchronousTestCase):
     def running(self, *lines: str, environment: dict[str, str] | None = None) -> BrokerProcess:
         """Return a broker that spawns these."""
         spawns = [word for line in lines for word in ("--spawn", line)]
-        broker = BrokerProcess(*spawns, environment=environment)
+        broker = BrokerProcess(*spawns, environment=environment, fresh=True)
         broker.__enter__()
         self.addCleanup(broker.__exit__, None, None, None)
         return broker

@@ -31,7 +31,8 @@ class StoppingTests(SynchronousTestCase):
 
     def stop(self, number: int) -> None:
         """Send a signal and check what everybody sees."""
-        with BrokerProcess("--listen", "tcp:0:interface=127.0.0.1", "--listen", "unix:broker.sock") as broker:
+        listens = ("--listen", "tcp:0:interface=127.0.0.1", "--listen", "unix:broker.sock")
+        with BrokerProcess(*listens, fresh=True) as broker:
             address = broker.address
             with (
                 FlexiClient(Stream(address)) as flexi,
@@ -75,7 +76,7 @@ class StoppingTests(SynchronousTestCase):
 
     def test_twice(self) -> None:
         """A second signal ends the process at once, whoever is still there."""
-        with BrokerProcess() as broker, FlexiClient(Stream(broker.address)) as flexi:
+        with BrokerProcess(fresh=True) as broker, FlexiClient(Stream(broker.address)) as flexi:
             flexi.join()
             os.kill(broker.pid, signal.SIGTERM)
             self.assertEqual(flexi.hear().status, 503)
@@ -84,7 +85,7 @@ class StoppingTests(SynchronousTestCase):
 
     def test_goesOn(self) -> None:
         """A client that was told still gets what it publishes confirmed, and nobody new comes in."""
-        with BrokerProcess() as broker, FlexiClient(Stream(broker.address)) as flexi:
+        with BrokerProcess(fresh=True) as broker, FlexiClient(Stream(broker.address)) as flexi:
             flexi.join()
             os.kill(broker.pid, signal.SIGTERM)
             self.assertEqual(flexi.hear().status, 503)

@@ -170,6 +170,8 @@ def unit(name: str) -> dict[str, list[str]]:
 class Activated(BrokerProcess):
     """A broker that systemd-socket-activate starts, with the sockets of fleximq.socket as paths in a folder."""
 
+    fresh = True
+
     def __init__(self, arguments: list[str], sockets: list[Path], **more: str) -> None:
         super().__init__(*arguments, environment=more)
         self._sockets = sockets

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -15,6 +15,7 @@ import fleximq
 from fleximq.cli.main import main
 from fleximq.client.blocking import Client, connect
 from tests.broker_process import BrokerProcess
+from tests.fork_server import Forked
 
 PATIENCE = 30.0
 
@@ -46,12 +47,12 @@ def ran(*words: str, input: bytes = b"") -> Ran:
     return Ran(code, out.buffer.getvalue(), err.getvalue())
 
 
-def started(*words: str, **more: object) -> "subprocess.Popen[bytes]":
+def started(*words: str, **more: Any) -> "subprocess.Popen[bytes]":
     """Start a command in a process of its own."""
     source = str(Path(fleximq.__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": source, "PYTHONUNBUFFERED": "1"}
     settings = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
-    return subprocess.Popen([sys.executable, "-m", "fleximq.cli", *words], env=environment, **settings)  # type: ignore[call-overload, no-any-return]
+    return Forked(["fleximq", *words], env=environment, **settings)
 
 
 class CommandCase(SynchronousTestCase):
@@ -77,7 +78,7 @@ class CommandCase(SynchronousTestCase):
         self.addCleanup(client.close)
         return client
 
-    def start(self, *words: str, **more: object) -> "subprocess.Popen[bytes]":
+    def start(self, *words: str, **more: Any) -> "subprocess.Popen[bytes]":
         """Start a command, which is ended with the test."""
         process = started(*words, **more)
         self.addCleanup(_end, process)
