@@ -7,6 +7,7 @@ is.
 import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from twisted.internet.address import UNIXAddress
 from twisted.internet.stdio import PipeAddress
@@ -46,6 +47,11 @@ def isLocal(address: object) -> bool:
     host = getattr(address, "host", None)
     if host is None:
         return isinstance(address, UNIXAddress | PipeAddress)
+    return _isLoopback(host)
+
+
+@lru_cache(maxsize=1024)
+def _isLoopback(host: str) -> bool:
     try:
         ip = ipaddress.ip_address(host)
     except ValueError:

@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Hashable
+from functools import lru_cache
 
 from twisted.internet.address import UNIXAddress
 from twisted.internet.stdio import PipeAddress
@@ -29,8 +30,11 @@ def addressKey(address: object) -> Hashable | None:
     Peers of a local proxy that does not send their addresses are all local.
     """
     host = getattr(address, "host", None)
-    if host is None or isLocal(address):
-        return None
+    return None if host is None or isLocal(address) else _hostKey(host)
+
+
+@lru_cache(maxsize=1024)
+def _hostKey(host: str) -> Hashable:
     try:
         ip = ipaddress.ip_address(host)
     except ValueError:
