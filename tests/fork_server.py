@@ -14,11 +14,15 @@ import inspect
 import io
 import json
 import os
+import runpy
 import select
+import shlex
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,12 +30,19 @@ from pathlib import Path
 from typing import Any
 
 from fleximq.values.transitions import Transitions
+from tests.fork_client import ANSWER, requested
 
 ROOT = Path(__file__).parents[1]
-#: The module and the function of each program, by the first of its words.
+#: The module and the function of programs, by the first of their words; after ``-m`` comes the name of a module.
 PROGRAMS = {"twistd": ("twisted.scripts.twistd", "run"), "fleximq": ("fleximq.cli.main", "main")}
-#: Imported by the server; they import all others that a broker or a command needs.
-_PRELOADED = ("fleximq.tap", "fleximq.cli.commands", "fleximq.journal.disk_journal", "fleximq.values.key_pairs")
+#: What a server imports unless other modules are named; they import all others that a broker or a command needs.
+PRELOADED = (
+    *(module for module, _ in PROGRAMS.values()),
+    "fleximq.tap",
+    "fleximq.cli.commands",
+    "fleximq.journal.disk_journal",
+    "fleximq.values.key_pairs",
+)
 
 
 class Forked(subprocess.Popen[Any]):
@@ -40,18 +51,9 @@ class Forked(subprocess.Popen[Any]):
     def _execute_child(self, *given: Any) -> None:
         of = inspect.signature(subprocess.Popen._execute_child).bind(self, *given).arguments  # type: ignore[attr-defined]
         streams = [own if fd == -1 else fd for own, fd in enumerate((of["p2cread"], of["c2pwrite"], of["errwrite"]))]
-        self._link, far = socket.socketpair()
-        with far:
-            socket.send_fds(_server(), [b"+"], [*streams, far.fileno()])
-        request = [
-            list(of["args"]),
-            os.fspath(of["cwd"] or os.getcwd()),
-            dict(of["env"] or os.environ),
-            of["start_new_session"],
-        ]
-        with self._link.makefile("rw") as messages:
-            print(json.dumps(request), file=messages, flush=True)
-            self.pid = int(messages.readline())
+        folder, variables = os.fspath(of["cwd"] or os.getcwd()), of["env"] or os.environ
+        words, session = list(of["args"]), of["start_new_session"]
+        self._link, self.pid = requested(server(), words, folder, variables, session, streams)
         self._child_created = True
         ends = (of[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite"))
         self._close_pipe_fds(*ends)  # type: ignore[attr-defined]
@@ -63,7 +65,7 @@ class Forked(subprocess.Popen[Any]):
             if not ready.poll(None if timeout is None else timeout * 1000):
                 raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
             # It stays unread, so that several threads may wait.
-            self.returncode = int(self._link.recv(16, socket.MSG_PEEK))
+            (self.returncode,) = ANSWER.unpack(self._link.recv(ANSWER.size, socket.MSG_PEEK))
         return self.returncode
 
     def _internal_poll(self, *_: object, **__: object) -> int | None:
@@ -73,38 +75,46 @@ class Forked(subprocess.Popen[Any]):
 
 
 @functools.cache
-def _server() -> socket.socket:
-    """Start the server, once for this process, and return the connection to it."""
-    near, far = socket.socketpair()
-    with far:
-        command = [sys.executable, "-m", "tests.fork_server", str(far.fileno())]
-        server = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, pass_fds=[far.fileno()])
-    atexit.register(server.wait)
-    atexit.register(near.close)
-    return near
+def server(*modules: str) -> str:
+    """Start a server with these modules, once for this process, and return the path of its socket."""
+    folder = tempfile.mkdtemp(prefix="fleximq-fork-")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{folder}/s")
+        listener.listen(64)
+        command = [sys.executable, "-m", "tests.fork_server", str(listener.fileno()), *(modules or PRELOADED)]
+        program = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, pass_fds=[listener.fileno()])
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(program.communicate)
+    return f"{folder}/s"
 
 
-def serve(channel: socket.socket) -> Callable[[], None]:
-    """Fork children until the other side closes; in each of them, return the program to run.
+def clientCommand(path: str) -> str:
+    """Return the shell's words that, with those of a program behind them, run it as a fork of this server."""
+    return shlex.join([sys.executable, "-I", "-S", str(Path(__file__).with_name("fork_client.py")), path])
+
+
+def serve(listener: socket.socket, modules: tuple[str, ...] = PRELOADED) -> Callable[[], None]:
+    """Fork children until standard input ends; in each of them, return the program to run.
 
     :raises SystemExit: at the end, in the server.
     """
-    for name in (*_PRELOADED, *(module for module, _ in PROGRAMS.values())):
+    for name in modules:
         importlib.import_module(name)
-    from twisted.application.service import IServiceMaker
-    from twisted.plugin import getPlugins
+    if "fleximq.tap" in modules:
+        from twisted.application.service import IServiceMaker
+        from twisted.plugin import getPlugins
 
-    list(getPlugins(IServiceMaker))
+        list(getPlugins(IServiceMaker))
     if "twisted.internet.reactor" in sys.modules:
         raise SystemExit("the children would share the reactor of the fork server")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()  # so that collections in the children copy less memory
-    while fds := socket.recv_fds(channel, 1, 4)[1]:
+    while 0 not in select.select([0, listener.fileno()], [], [])[0]:
+        link, _ = listener.accept()
         if not os.fork():
-            channel.close()
-            return _started(fds)
-        for fd in fds:
-            os.close(fd)
+            listener.close()
+            return _started(link)
+        link.close()
         while _reaped():
             pass
     while _reaped():
@@ -119,29 +129,41 @@ def _reaped() -> bool:
     return False
 
 
-def _started(fds: list[int]) -> Callable[[], None]:
-    """Fork once more: tell the parent's side about the pid and the end of the program, which is returned in it."""
-    *streams, link = fds
-    with socket.socket(fileno=link) as parent:
-        words, folder, variables, session = json.loads(parent.makefile().readline())
+def _started(link: socket.socket) -> Callable[[], None]:
+    """Fork once more: tell the client about the pid and the end of the program, which is returned in it."""
+    with link:
+        first, streams, _, _ = socket.recv_fds(link, 1, 3)
+        with link.makefile("rb") as messages:
+            words, (folder, variables, session) = (
+                json.loads(first + messages.readline()),
+                json.loads(messages.readline()),
+            )
         if pid := os.fork():
             for fd in streams:
                 os.close(fd)
-            parent.sendall(f"{pid}\n".encode())
-            parent.sendall(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+            link.sendall(ANSWER.pack(pid))
+            end = os.pidfd_open(pid)
+            if end not in select.select([end, link.fileno()], [], [])[0]:
+                os.kill(pid, signal.SIGKILL)  # The client is gone.
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            with suppress(BrokenPipeError):
+                link.sendall(ANSWER.pack(code))
             os._exit(0)
     for number, fd in enumerate(streams):
         os.dup2(fd, number)
-    os.closerange(3, max(fds) + 1)
+    os.closerange(3, max(streams) + 1)
     if session:
         os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(variables)
-    sys.argv = words
     sys.stdin, sys.stdout, sys.stderr = open(0, closefd=False), _unbuffered(1), _unbuffered(2)
     Transitions.strict = False
+    if words[0] == "-m":
+        sys.argv = words[1:]
+        return functools.partial(_run, lambda: runpy.run_module(words[1], run_name="__main__", alter_sys=True) and None)
+    sys.argv = words
     module, function = PROGRAMS[words[0]]
     return functools.partial(_run, getattr(sys.modules[module], function))
 
@@ -164,4 +186,4 @@ def _run(program: Callable[[], object]) -> None:
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))()
+    serve(socket.socket(fileno=int(sys.argv[1])), tuple(sys.argv[2:]))()

@@ -3,6 +3,7 @@
 import atexit
 import logging
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -15,9 +16,18 @@ from pyspark.sql import SparkSession
 
 import fleximq
 from fleximq.pipeline.command import java
+from tests.fork_server import clientCommand, server
 
 #: Two tasks at once, each of which may fail twice before it fails its job.
 MASTER = "local[2,3]"
+#: What Spark starts for each streaming query, and what that imports.
+_RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
+_IMPORTED = (
+    "pyspark.sql.worker.plan_data_source_read",
+    "fleximq.pipeline.reader.stream_reader",
+    "fleximq.pipeline.reader.batch_reader",
+    "fleximq.pipeline.source",
+)
 
 
 @cache
@@ -35,7 +45,8 @@ def sharedSession() -> SparkSession:
     folder = tempfile.mkdtemp(prefix="fleximq-spark-")
     os.environ["JAVA_HOME"] = java.javaHome(found, f"{folder}/java")
     source = str(Path(fleximq.__file__).parents[1])
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = _python(folder)
     tests = str(Path(__file__).parents[2])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH"), tests]))
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -64,6 +75,17 @@ def sharedSession() -> SparkSession:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
     atexit.register(_end, session, folder)
     return session
+
+
+def _python(folder: str) -> str:
+    """Write a program that is Python, but forks the process of each streaming query from one with its imports."""
+    client = clientCommand(server(*_IMPORTED))
+    path = Path(folder, "python")
+    path.write_text(
+        f'#!/bin/sh\ncase "$2" in {_RUNNER}) exec {client} "$@" ;; *) exec {shlex.quote(sys.executable)} "$@" ;; esac\n'
+    )
+    path.chmod(0o755)
+    return str(path)
 
 
 def _end(session: SparkSession, folder: str) -> None:
