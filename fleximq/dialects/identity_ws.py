@@ -4,6 +4,7 @@ from functools import partial
 
 from fleximq.dialects.context import Context
 from fleximq.dialects.identity.channel_list import ChannelList
+from fleximq.dialects.identity.form import RecordTexts
 from fleximq.dialects.identity.session import IdentitySession
 from fleximq.dialects.session import NamedLogger
 from fleximq.dialects.websocket.session_protocol import WebSocketFactory, WebSocketSessionProtocol
@@ -23,11 +24,11 @@ class IdentityWebSocketProtocol(WebSocketSessionProtocol):
 
 
 class IdentityFactory(WebSocketFactory):
-    """Builds Identity connections, which share one channel list."""
+    """Builds Identity connections, which share one channel list and one cache of converted records."""
 
     protocolClass = IdentityWebSocketProtocol
     subprotocol = "identity"
 
     def __init__(self, context: Context) -> None:
-        makeSession = partial(IdentitySession, channels=ChannelList(context))
+        makeSession = partial(IdentitySession, channels=ChannelList(context), recordTexts=RecordTexts())
         super().__init__(context, makeSession, lambda: context.settings.limits.text)

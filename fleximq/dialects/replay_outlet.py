@@ -10,6 +10,7 @@ from typing import Any
 from twisted.internet.interfaces import IReactorTime
 
 from fleximq.broker.replay.feed import DeferredForm
+from fleximq.broker.slices import Slices
 from fleximq.dialects.outbox import Outbox
 from fleximq.errors import BrokerError
 from fleximq.interfaces import ISubscriber
@@ -25,7 +26,8 @@ LOW_WATER = 1 << 18
 class ReplayOutlet:
     """Sends replayed messages to one connection.
 
-    ``form`` renders live runs, ``render`` records. ``failed`` is called when the subscription of this name has failed.
+    ``form`` renders live runs, ``render`` records, in slices if it is slow. ``failed`` is called when the subscription
+    of this name has failed.
     """
 
     def __init__(
@@ -36,10 +38,12 @@ class ReplayOutlet:
         form: DeferredForm,
         render: Callable[[Sequence[StoredBatch]], bytes],
         failed: Callable[[BrokerError, str], None] = lambda error, name: None,
+        slices: Slices | None = None,
     ) -> None:
         self.subscriber = subscriber
         self.form = form
         self.chunkBytes = CHUNK_BYTES
+        self.slices = slices
         self.failed = failed
         self._outbox = outbox
         self._clock = clock

@@ -143,3 +143,14 @@ class Witness:
 def text(*contents: str) -> list[Message]:
     """Return a body of messages with these texts."""
     return [Message(each.encode(), Content.TEXT) for each in contents]
+
+
+def turn(clock: Clock) -> bool:
+    """Run what is due, but unlike :meth:`Clock.advance` not what is added meanwhile; False if nothing was due."""
+    due = [call for call in clock.calls if call.getTime() <= clock.seconds()]
+    for call in due:
+        if call in clock.calls:
+            clock.calls.remove(call)
+            call.called = 1
+            call.func(*call.args, **call.kw)
+    return bool(due)

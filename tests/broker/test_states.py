@@ -42,13 +42,14 @@ class FeedStatesTests(_EveryPair):
     """A feed's table."""
 
     def test_everyPair(self) -> None:
-        """Columns: READ, READ_ENDED, OUTLET_FULL, RELIEVED, CAUGHT_UP, FELL_BEHIND, FAILED, RANGES_ENDED, CLOSE."""
+        """Columns: the events in their order, from READ, READ_ENDED, FOUND, SENT to FAILED, RANGES_ENDED, CLOSE."""
         rows = {
-            "IDLE": "READING - WAITING_FOR_SPACE - LIVE IDLE FAILING - CLOSED",
-            "READING": "- IDLE - - - READING FAILING - CLOSED",
-            "WAITING_FOR_SPACE": "- - - IDLE - WAITING_FOR_SPACE - - CLOSED",
-            "LIVE": "- - - - - IDLE - - CLOSED",
-            "FAILING": "- - - - - FAILING - IDLE CLOSED",
-            "CLOSED": "- CLOSED - CLOSED - CLOSED - CLOSED CLOSED",
+            "IDLE": "READING - SENDING - WAITING_FOR_SPACE - LIVE IDLE FAILING - CLOSED",
+            "READING": "- IDLE - - - - - READING FAILING - CLOSED",
+            "SENDING": "- - - IDLE - - - SENDING - - CLOSED",
+            "WAITING_FOR_SPACE": "- - - - - IDLE - WAITING_FOR_SPACE - - CLOSED",
+            "LIVE": "- - - - - - - IDLE - - CLOSED",
+            "FAILING": "- - - - - - - FAILING - IDLE CLOSED",
+            "CLOSED": "- CLOSED - CLOSED - CLOSED - CLOSED - CLOSED CLOSED",
         }
         self.check(FEED_TRANSITIONS, FeedState, FeedEvent, rows)

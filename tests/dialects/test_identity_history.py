@@ -1,13 +1,12 @@
 """What a new subscriber of an Identity channel is told of its past."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from fleximq.broker.envelope import Envelope, MessageSource
-from fleximq.dialects.identity import session as identity
-from fleximq.dialects.identity.form import recordTexts
+from fleximq.dialects.identity import form
 from fleximq.values.message import Content, Message
-from fleximq.values.records import StoredBatch
+from fleximq.wire.payload_conversion import toUtf8
+from tests.broker.parts import turn
 from tests.dialects.test_identity_ws import IdentityCase
 from tests.dialects.websocket_peer import WebSocketPeer
 from tests.slow_journal import SlowJournal
@@ -54,8 +53,8 @@ class HistoryTests(IdentityCase):
         self.say("5")
         self.assertEqual(peer.texts(), ["MSG:d.c:user-00000000:5"])
 
-    def test_portions(self) -> None:
-        """History is converted in portions, since 16 of these messages would take 0.3 s."""
+    def test_slices(self) -> None:
+        """A turn converts one of these messages, which take 20 ms each, and each is converted once for all readers."""
         self.begin(history=32)
         broker = self.context.broker
         publisher = broker.join("any")
@@ -64,16 +63,26 @@ class HistoryTests(IdentityCase):
         broker.publish(envelope, [Message(hostile, Content.MESSAGEPACK)] * 32, 32)
         self.journal.commit()
         self.settle()
-        peer = self.user()
-        portions: list[int] = []
+        converted = 0
 
-        def recorded(batches: Sequence[StoredBatch]) -> bytes:
-            portions.append(sum(len(batch.payloads) for batch in batches))
-            return recordTexts(batches)
+        def convert(message: Message) -> bytes:
+            nonlocal converted
+            converted += 1
+            return toUtf8(message)
 
-        self.patch(identity, "recordTexts", recorded)
-        self.assertEqual(len(self.subscribe(peer)), 33)
-        self.assertEqual(portions, [2] * 16)
+        self.patch(form, "toUtf8", convert)
+        self.journal.patient = True
+        peers = [self.user() for _ in range(5)]
+        for peer in peers:
+            peer.askText("SUBSCRIBE:d.c")
+        self.journal.answer(self.journal.asked)
+        before = converted
+        while turn(self.clock) or self.journal.asked:
+            self.journal.answer(self.journal.asked)
+            self.assertLessEqual(converted - before, 1)
+            before = converted
+        self.assertEqual([len(peer.texts()) for peer in peers], [32] * 5)
+        self.assertEqual(converted, 32)
 
     def test_fewer(self) -> None:
         """If there are fewer, all come."""

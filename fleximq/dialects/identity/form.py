@@ -3,7 +3,8 @@
 A run is encoded once for all subscribers, as consecutive text frames that are sent unchanged.
 """
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -13,6 +14,7 @@ from zope.interface import implementer
 from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.broker.replay.feed import DeferredForm
 from fleximq.interfaces import IForm
+from fleximq.limits import MEBIBYTE
 from fleximq.values.message import Content, Message
 from fleximq.values.records import Run, StoredBatch, contentOf
 from fleximq.wire.identity_text import encodeMsg
@@ -20,6 +22,9 @@ from fleximq.wire.payload_conversion import toUtf8
 from fleximq.wire.websocket_frame import encodeTexts, webSocketFramesWithin
 
 _CONTENT = contentOf(Message(b"", Content.TEXT))
+#: Payloads from this many bytes on, whose conversion takes up to 25 ms, are cached; and so many bytes of texts.
+_SLOW_BYTES = 256
+_CACHED_BYTES = 8 * MEBIBYTE
 
 
 class IdentitySource(MessageSource):
@@ -39,7 +44,7 @@ class IdentitySource(MessageSource):
         return Run(b"", body, _CONTENT)
 
 
-def recordTexts(batches: Sequence[StoredBatch]) -> bytes:
+def recordTexts(batches: Sequence[StoredBatch], convert: Callable[[Message], bytes] = toUtf8) -> bytes:
     """Return records as text frames, with the names of their publishers."""
     frames: list[bytes] = []
     for batch in batches:
@@ -47,8 +52,33 @@ def recordTexts(batches: Sequence[StoredBatch]) -> bytes:
         indexes = zip(batch.topicOf, batch.publisherOf, range(len(messages)), strict=True)
         for (topic, publisher), group in groupby(indexes, itemgetter(0, 1)):
             prefix = encodeMsg(batch.topics[topic], batch.publishers[publisher][1], b"")
-            frames.append(encodeTexts(prefix, [toUtf8(messages[index]) for _, _, index in group]))
+            frames.append(encodeTexts(prefix, [convert(messages[index]) for _, _, index in group]))
     return b"".join(frames)
+
+
+class RecordTexts:
+    """:func:`recordTexts` with a cache of texts by offset, as many subscribers read the same records."""
+
+    def __init__(self) -> None:
+        self._texts: OrderedDict[int, bytes] = OrderedDict()
+        self._size = 0
+
+    def render(self, batches: Sequence[StoredBatch]) -> bytes:
+        """Return records as text frames, with the names of their publishers."""
+        return recordTexts(batches, self._convert)
+
+    def _convert(self, message: Message) -> bytes:
+        if message.content is not Content.MESSAGEPACK or len(message.payload) < _SLOW_BYTES:
+            return toUtf8(message)
+        text = self._texts.get(message.offset)
+        if text is None:
+            text = self._texts[message.offset] = toUtf8(message)
+            self._size += len(text)
+            while self._size > _CACHED_BYTES:
+                self._size -= len(self._texts.popitem(last=False)[1])
+        else:
+            self._texts.move_to_end(message.offset)
+        return text
 
 
 @implementer(IForm)

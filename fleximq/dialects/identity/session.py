@@ -12,7 +12,7 @@ from zope.interface import implementer
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.dialects.context import Context
 from fleximq.dialects.identity.channel_list import ChannelList
-from fleximq.dialects.identity.form import IDENTITY_FORM, RECALLING, IdentitySource, recordTexts
+from fleximq.dialects.identity.form import IDENTITY_FORM, RECALLING, IdentitySource, RecordTexts
 from fleximq.dialects.outbox import Outbox
 from fleximq.dialects.replay_outlet import ReplayOutlet
 from fleximq.dialects.session import ConnectionState, NamedLogger, Session
@@ -34,7 +34,7 @@ from fleximq.wire.identity_text import (
 from fleximq.wire.websocket_frame import PING, TEXT, encodeFrame
 
 _PUBLISH = Word.PUBLISH.value + b":"
-#: Bytes of history converted at a time, since small hostile payloads take 0.3 us for each byte.
+#: Bytes of history read at a time.
 _RECALLED_BYTES = 1 << 17
 #: Status codes unknown to this dialect -> the codes it uses instead.
 _CODES = {
@@ -57,12 +57,18 @@ class IdentitySession(Session):
     client: ConnectedClient
 
     def __init__(
-        self, context: Context, outbox: Outbox, address: IAddress, channels: ChannelList | None = None
+        self,
+        context: Context,
+        outbox: Outbox,
+        address: IAddress,
+        channels: ChannelList | None = None,
+        recordTexts: RecordTexts | None = None,
     ) -> None:
         super().__init__(context, outbox, address)
         self.deliver = outbox.deliverLate
         outbox.cut = IDENTITY_FORM.cut
         self._channels = channels or ChannelList(context)
+        self._recordTexts = recordTexts or RecordTexts()
         self._envelopes: dict[bytes, Envelope] = {}
         self._actions: dict[Word, Callable[[ClientText], None]] = {
             Word.SUBSCRIBE: self._subscribe,
@@ -146,7 +152,8 @@ class IdentitySession(Session):
         self._send(encodeSubAck(request.channel))
         if request.channel not in self.client.subscriptions:
             self.broker.subscribe(self.client, self, request.channel, literal=True)
-            past = ReplayOutlet(self, self.outbox, self.context.clock, RECALLING, recordTexts)
+            render, slices = self._recordTexts.render, self.broker.slices
+            past = ReplayOutlet(self, self.outbox, self.context.clock, RECALLING, render, slices=slices)
             past.chunkBytes = _RECALLED_BYTES
             self.broker.recall(self.client, past, request.channel, literal=True, history=self.broker.rules.history)
 

@@ -11,8 +11,10 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.envelope import Envelope, MessageSource
+from fleximq.broker.replay import feed
 from fleximq.broker.replay.feed import DeferredForm
 from fleximq.broker.replay.replay import Start
+from fleximq.broker.slices import Slices
 from fleximq.broker.topics.names import isPattern
 from fleximq.errors import BrokerError
 from fleximq.interfaces import IForm, ISubscriberProxy
@@ -37,6 +39,7 @@ class Reader(Collector):
     """A connection that takes what it is given; ``offsets`` are what came. It is its own outlet."""
 
     chunkBytes = 3
+    slices: Slices | None = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,7 +102,8 @@ class FeedMachine(RuleBasedStateMachine):
         self.journal = SlowJournal()
         self.journal.patient = True
         self.journal.portion = 2
-        self.broker = makeBroker(Clock(), journal=self.journal, durable=("d.#",))
+        self.clock = Clock()
+        self.broker = makeBroker(self.clock, journal=self.journal, durable=("d.#",))
         self.publisher = self.broker.join("any")
         self.client = self.broker.join("fleximq")
         self.reader = Reader()
@@ -155,6 +159,7 @@ class FeedMachine(RuleBasedStateMachine):
     def settle(self) -> None:
         """Let the reactor go on."""
         self.reader.settle()
+        self.clock.advance(0)
 
     @rule(full=st.booleans())
     def pace(self, full: bool) -> None:
@@ -183,13 +188,21 @@ class FeedMachine(RuleBasedStateMachine):
         for _ in range(2):
             self.journal.commit()
             self.reader.relieve()
-            while self.journal.asked or self.reader.later:
+            while self.journal.asked or self.reader.later or self.clock.calls:
                 while self.journal.asked:
                     self.journal.answer()
-                self.reader.settle()
+                self.settle()
             assert self.reader.offsets == self._expected(), (self.reader.offsets, self._expected())
             for topic in _TOPICS:
                 self.publish(topic, 1)
+
+
+class SlicesMachine(FeedMachine):
+    """With a slow form: each record is a slice, and anything can happen between two of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reader.slices = self.broker.slices
 
 
 class FeedTests(SynchronousTestCase):
@@ -197,9 +210,11 @@ class FeedTests(SynchronousTestCase):
 
     def test_likeTheModel(self) -> None:
         """Whatever happens in whatever order, each offset comes once, in order, and nothing is left out."""
-        run_state_machine_as_test(
-            FeedMachine, settings=settings(max_examples=150, stateful_step_count=40, deadline=None)
-        )
+        self.patch(feed, "_SLICE_BYTES", 1)
+        for machine in (FeedMachine, SlicesMachine):
+            run_state_machine_as_test(
+                machine, settings=settings(max_examples=150, stateful_step_count=40, deadline=None)
+            )
 
     def test_interfaces(self) -> None:
         """A feed takes a subscriber's place, in a form that renders late."""

@@ -13,7 +13,7 @@ from fleximq.errors import NoLongerKept
 from fleximq.interfaces import IRights
 from fleximq.limits import NO_LIMITS
 from fleximq.rights import Action
-from tests.broker.parts import makeBroker, text
+from tests.broker.parts import makeBroker, text, turn
 from tests.broker.replay.test_feed import Reader, WithOffsets
 from tests.slow_journal import SlowJournal
 
@@ -91,12 +91,7 @@ class ManyTopicsTests(SynchronousTestCase):
         """Run turns of the reactor until nothing is scheduled; return how many."""
         self.journal.turn()
         number = 0
-        while self.clock.calls:
-            # Unlike this clock, a reactor runs what is added meanwhile in a later turn.
-            calls, self.clock.calls = self.clock.calls, []
-            for call in calls:
-                call.called = 1
-                call.func(*call.args)
+        while turn(self.clock):
             self.journal.turn()
             number += 1
         while self.reader.later:
