@@ -14,10 +14,12 @@ class BrokerError(Exception):
     """A request of a client failed; ``str(error)`` is the sentence that the client may read.
 
     ``status`` is the code of the FlexiMQ document (section 5.1); ``closes``: the connection ends after the answer.
+    ``principal``: whose credentials were right, although the client is not let in.
     """
 
     status: ClassVar[Status] = Status.INTERNAL_SERVER_ERROR
     closes: ClassVar[bool] = False
+    principal: str | None = None
 
 
 class BadRequest(BrokerError):

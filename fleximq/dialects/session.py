@@ -33,7 +33,15 @@ from fleximq.dialects.connection.credential_check import CredentialExpiry
 from fleximq.dialects.connection.keepalive import KeepAlive
 from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox
-from fleximq.errors import AuthenticationFailed, BrokerError, Forbidden, JoinRejected, TooLarge, Unauthorized
+from fleximq.errors import (
+    AuthenticationFailed,
+    BrokerError,
+    Forbidden,
+    JoinRejected,
+    NoCapacity,
+    TooLarge,
+    Unauthorized,
+)
 from fleximq.interfaces import IAdmission, IConversation, IPeer
 from fleximq.security.credentials import Certificate
 from fleximq.security.peer_address import clientKey, peerAddress
@@ -219,9 +227,13 @@ class Session(metaclass=ABCMeta):
             raise Unauthorized(_EXPIRED)
         principal = None if who is None else who.name
         address = peerAddress(self.address)
-        client = self.broker.join(
-            self.dialect, peer, principal, address, user, self.context.reserved, rights, who, self
-        )
+        try:
+            client = self.broker.join(
+                self.dialect, peer, principal, address, user, self.context.reserved, rights, who, self
+            )
+        except NoCapacity as error:
+            error.principal = principal
+            raise
         self.client = client
         meter = self.context.rates.meter(principal, lambda: dict(client.rights.limits.rates))
         if meter is not None:
@@ -350,17 +362,17 @@ class Session(metaclass=ABCMeta):
     def counted(self, error: BrokerError) -> None:
         """Count and log a client's error."""
         self.broker.observers.counted(f"error: {int(error.status)}", 1)
-        if isinstance(error, _REFUSALS):
-            self._audit("refused", reason=str(error))
+        if isinstance(error, _REFUSALS) or (self.client is None and isinstance(error, NoCapacity)):
+            self._audit("refused", error.principal, reason=str(error))
         more = self._more("error")
         if more is not None:
             self._log.debug("{who}: {error}{more}", who=self._label(), error=shortened(str(error), _LOGGED), more=more)
 
-    def _audit(self, event: str, **fields: object) -> None:
+    def _audit(self, event: str, principal: str | None = None, **fields: object) -> None:
         client = self.client
         self.broker.audit(
             event,
-            principal=None if client is None else client.principal,
+            principal=principal if client is None else client.principal,
             address=peerAddress(self.address),
             dialect=self.dialect,
             client_id=None if client is None else client.id,

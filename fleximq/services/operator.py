@@ -64,7 +64,8 @@ class Operator:
         """End the ban of a ``principal`` or an ``address``; ``removed`` tells whether there was one."""
         kind, name = _named(arguments)
         removed = self._bans.remove(kind, name)
-        _log.info("{by} ends the ban of {kind} {name}", by=by, kind=kind, name=name, event="admin")
+        if removed:
+            _log.info("{by} ends the ban of {kind} {name}", by=by, kind=kind, name=name, event="admin")
         return {"removed": removed}
 
     def _list(self, arguments: Arguments, by: str) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def configure(options: Mapping[str, object]) -> Choices:
             raise SettingError(f"there is no option {name}, only {', '.join(_READ)}")
     choices = Choices(**{name: _number(name, value) for name, value in options.items()})
     if not _isInstalled("opentelemetry.sdk") or not _isInstalled(_EXPORTERS[choices.exporter]):
-        raise SettingError("OpenTelemetry is not installed: pip install fleximq[otel]")
+        raise SettingError("OpenTelemetry is not installed: install FlexiMQ with its extra 'otel'")
     return choices
 
 

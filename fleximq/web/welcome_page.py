@@ -1,6 +1,6 @@
-"""The answer to ``GET /``: a short page with the version and the address of each dialect.
+"""The answer to ``GET /``: a short page with the version, the address of each dialect, and the pages of the broker.
 
-HTML for browsers, plain text otherwise. It has no links, no scripts and no text from the request.
+HTML for browsers, plain text otherwise. It has no scripts and no text from the request.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,6 +63,7 @@ p{color:var(--soft);margin:.75rem 0 2.5rem}
 dl{display:grid;grid-template-columns:max-content 1fr;margin:0}
 dt,dd{margin:0;padding:.9rem 0;border-top:1px solid var(--line)}
 dt{padding-right:1.5rem;font-weight:600;color:var(--mark)}
+a{color:var(--mark)}
 code{display:block;color:var(--soft);font:.85rem/1.5 ui-monospace,monospace;overflow-wrap:anywhere}
 """
 
@@ -83,12 +84,19 @@ COMMON_FIELDS = (
 )
 
 
+_SPEAKS = "One message broker, one space of topics. It speaks:"
+#: The pages of every port that answers HTTP.
+_PAGES = ("/healthz", "/readyz", "/metrics", "/api/")
+
+
 def asText(ways: Sequence[WelcomeEntry], address: object, secure: bool = False) -> str:
     """Return the page as plain text, with these dialects at the listener's own address, inside TLS or not."""
-    lines = [f"FlexiMQ {__version__}", "One message broker, one space of topics. It speaks:", ""]
+    lines = [f"FlexiMQ {__version__}"]
+    if ways:
+        lines += [_SPEAKS, ""]
     for way in ways:
         lines += [f"  {way.name:<9} {way.purpose}", f"  {'':<9} {way.at(address, secure)}"]
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, "", f"For its operators: {' '.join(_PAGES)}", ""])
 
 
 def asHtml(ways: Sequence[WelcomeEntry], address: object, secure: bool = False) -> str:
@@ -97,11 +105,13 @@ def asHtml(ways: Sequence[WelcomeEntry], address: object, secure: bool = False) 
         f"<dt>{escape(way.name)}</dt><dd>{escape(way.purpose)}<code>{escape(way.at(address, secure))}</code></dd>"
         for way in ways
     )
+    spoken = f"<p>{_SPEAKS}</p>\n<dl>\n{rows}\n</dl>\n" if ways else ""
+    links = "\n".join(f'<a href="{path}">{path}</a>' for path in _PAGES)
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>FlexiMQ</title>\n'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>\n'
         f"<body><main><h1>FlexiMQ<small>{__version__}</small></h1>\n"
-        f"<p>One message broker, one space of topics. It speaks:</p>\n<dl>\n{rows}\n</dl></main></body></html>\n"
+        f"{spoken}<p>For its operators:\n{links}</p></main></body></html>\n"
     )
 
 

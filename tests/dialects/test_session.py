@@ -1,6 +1,7 @@
 """What all sessions share, shown on a dialect that only echoes."""
 
 from dataclasses import replace
+from typing import Any
 
 from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock
@@ -71,6 +72,20 @@ class SessionTests(SynchronousTestCase):
         late = self.make()
         self.assertRaises(NoCapacity, late.letIn, NOBODY)
         self.assertEqual((late.state, late.client), (ConnectionState.WAITING, None))
+
+    def test_fullAudited(self) -> None:
+        """The audit log has who was refused because there are too many clients, with the name of the credentials."""
+        written: list[tuple[str, Any, Any]] = []
+        self.context.broker.audit = lambda event, *rest, **fields: written.append(
+            (event, fields["principal"], fields.get("reason"))
+        )
+        for _ in range(2):
+            self.make().letIn(NOBODY)
+        late = self.make()
+        for each in (SOMEBODY, NOBODY):
+            late.failed(self.assertRaises(NoCapacity, late.letIn, each))
+        full = "the broker has as many clients as it may"
+        self.assertEqual(written[2:], [("refused", "somebody", full), ("refused", None, full)])
 
     def test_deadline(self) -> None:
         """The handshake's deadline ends it."""

@@ -57,6 +57,8 @@ _PAGE = 100
 _MAX_PAGE = 1000
 #: So many names are looked at in one turn of the reactor.
 _LOOKED_AT = _MAX_PAGE + 1
+#: Maximum number of names that are looked at for a page.
+_LOOKED_AT_IN_ALL = 20 * _LOOKED_AT
 _MAX_NUMBER = (1 << 63) - 1
 
 
@@ -119,9 +121,11 @@ def seenNames(
     names: Callable[[int, str], list[str]],
     after: str,
     limit: int,
-    answer: Callable[[list[str]], None],
+    answer: Callable[[list[str], str | None], None],
 ) -> None:
-    """Call ``answer`` with one name more than a page has, if there are so many, perhaps in a later turn.
+    """Call ``answer`` with a page of names and the name after which to continue, or None; perhaps in a later turn.
+
+    The page is shorter than ``limit`` if many names are not shown: :data:`_LOOKED_AT_IN_ALL` are looked at.
 
     :param sees: selects the names to show.
     :param names: returns the first so many names from one on, in order.
@@ -130,14 +134,15 @@ def seenNames(
 
     def steps() -> Iterator[None]:
         start = after and after + "\0"
-        while True:
+        for _ in range(_LOOKED_AT_IN_ALL // _LOOKED_AT):
             some = names(_LOOKED_AT, start)
             found.extend(filter(sees, some))
             if len(some) < _LOOKED_AT or len(found) > limit:
-                break
+                answer(found[:limit], found[limit - 1] if len(found) > limit else None)
+                return
             start = some[-1] + "\0"
             yield
-        answer(found[: limit + 1])
+        answer(found[:limit], some[-1])
 
     begin(broker, steps())
 

@@ -35,7 +35,9 @@ MAX_READ_BYTES = 4 * MEBIBYTE
 #: Maximum bytes of the names of queries and parts.
 NAME_BYTES = 256
 #: Maximum records of one part, and tokens of one batch.
-MAX_RECORDS, MAX_TOKENS = 100_000, 1_000_000
+MAX_RECORDS, MAX_TOKENS = 100_000, 100_000
+#: Maximum characters of a token: those of a part have at most about half as many.
+MAX_TOKEN_CHARACTERS = 1 << 20
 
 Answer = Callable[[Any], None]
 _AFTER_ALL = (1 << 63) - 1
@@ -92,11 +94,11 @@ def bounds(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, a
         raise BadRequest("'topics' must be true or false")
     journal = journalOf(broker)
 
-    def listed(names: list[str]) -> None:
+    def listed(names: list[str], next: str | None) -> None:
         kept, end = journal.bounds() if names else {}, journal.end
         found = {
-            "topics": [_bounds(name, kept[name]) for name in names[:limit] if name in kept],
-            "next": names[limit - 1] if len(names) > limit else None,
+            "topics": [_bounds(name, kept[name]) for name in names if name in kept],
+            "next": next,
             "journal": journal.id,
         }
 
@@ -108,7 +110,7 @@ def bounds(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, a
     if wanted:
         seenNames(broker, partial(sees, client), journal.topics, after, limit, listed)
     else:
-        listed([])
+        listed([], None)
 
 
 def _bounds(topic: str, kept: TopicBounds) -> dict[str, Any]:
@@ -237,8 +239,10 @@ def commit(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, a
     """
     query, batch = _batch(client, arguments)
     tokens = array(arguments, "tokens")
-    if not all(isinstance(token, str) for token in tokens) or len(tokens) > MAX_TOKENS:
-        raise BadRequest(f"'tokens' must be strings, at most {MAX_TOKENS}")
+    if len(tokens) > MAX_TOKENS or any(
+        not isinstance(token, str) or len(token) > MAX_TOKEN_CHARACTERS or ",," in token for token in tokens
+    ):
+        raise BadRequest(f"'tokens' must be at most {MAX_TOKENS} strings that /sink/stage has answered")
     _permitStaged(broker, client, query, batch)
     isEmpty = not any(token.strip(",") for token in tokens)
     if isEmpty and client.rights not in UNRESTRICTED and not client.rights.mayMatch(Action.PUBLISH, "#"):
@@ -376,5 +380,5 @@ def _batch(client: ConnectedClient, arguments: Arguments) -> tuple[str, int]:
     query = text(arguments, "query", NAME_BYTES)
     if "\n" in query:
         raise BadRequest("'query' must not contain a line break")
-    own = query if client.rights in UNRESTRICTED else ownQuery(client.principal, query)
-    return own, number(arguments, "batch")
+    isShared = client.principal is None and client.rights in UNRESTRICTED
+    return query if isShared else ownQuery(client.principal, query), number(arguments, "batch")

@@ -137,9 +137,13 @@ class PathTable:
             function(broker, client, arguments or {}, answer)
             return
         audit = partial(broker.audit, "admin", arguments, **whoIs(client), path=path)
+
+        def answered(value: Any) -> None:
+            audit(**({"error": str(value)} if isinstance(value, BrokerError) else {}))
+            answer(value)
+
         try:
-            function(broker, client, arguments or {}, answer)
+            function(broker, client, arguments or {}, answered)
         except BrokerError as error:
             audit(error=str(error))
             raise
-        audit()

@@ -86,8 +86,8 @@ def topicPage(
     """Call ``answer`` with one page of topics, those that ``sees`` selects, perhaps in a later turn."""
     after, limit = page(arguments, str, "")
 
-    def listed(names: list[str]) -> None:
-        rows = [topicRow(broker, topic) for topic in map(broker.topics.find, names[:limit]) if topic is not None]
-        answer({"topics": rows, "next": names[limit - 1] if len(names) > limit else None})
+    def listed(names: list[str], next: str | None) -> None:
+        rows = [topicRow(broker, topic) for topic in map(broker.topics.find, names) if topic is not None]
+        answer({"topics": rows, "next": next})
 
     seenNames(broker, sees, broker.topics.names.page, after, limit, listed)

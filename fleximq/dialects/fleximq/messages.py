@@ -16,6 +16,8 @@ from fleximq.broker.replay.feed import DeferredForm
 from fleximq.broker.replay.replay import Start
 from fleximq.broker.topics.names import isPattern
 from fleximq.dialects.connection.envelope_cache import EnvelopeCache
+from fleximq.dialects.connection.read_pauses import ReadPause
+from fleximq.dialects.connection.slow_consumer import PausablePublisher
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq.direct_cache import DirectCache
 from fleximq.dialects.fleximq.forms import (
@@ -51,6 +53,8 @@ from fleximq.wire.fleximq_header import Header, RoutingEntry, peek
 
 #: Maximum number of unanswered requests to the broker itself, since some answers are large.
 QUESTIONS = 64
+#: A client is not read while a request to the broker with so many bytes of arguments is not answered.
+LARGE_REQUEST = 1 << 16
 #: A PUB with one of these keys differs from message to message, so its envelope is not cached.
 _PASSING = frozenset({"routing", "message_id", "correlation_id", "traceparent", "tracestate"})
 
@@ -62,6 +66,8 @@ class FlexiMessages(FlexiReplies):
         super().__init__(context, outbox, address)
         self._envelopes = EnvelopeCache(context.envelopeBudget)
         self._directs = DirectCache(context.envelopeBudget)
+        self._largeRequests = 0
+        self._asker: PausablePublisher | None = None
         #: The number of SUBs and UNSUBs that await earlier publications.
         self._later = 0
 
@@ -79,14 +85,23 @@ class FlexiMessages(FlexiReplies):
         if self._requests >= QUESTIONS:
             raise TooManyRequests(f"more than {QUESTIONS} requests to the broker are not answered yet")
         self._requests += 1
+        isLarge = len(payload) > LARGE_REQUEST
+        self._largeRequests += isLarge
         try:
-            self.broker.ask(self._me, path, arguments, partial(self._answered, path, header.id))
+            self.broker.ask(self._me, path, arguments, partial(self._answered, path, header.id, isLarge))
         except BrokerError:
             self._requests -= 1
+            self._largeRequests -= isLarge
             raise
+        self._asker = self.outbox.reader
+        if self._largeRequests and self._asker is not None:
+            self._asker.readPauses.pause(ReadPause.UNANSWERED)  # or many large arguments would wait in memory
 
-    def _answered(self, path: str, id: str | None, value: Any) -> None:
+    def _answered(self, path: str, id: str | None, isLarge: bool, value: Any) -> None:
         self._requests -= 1
+        self._largeRequests -= isLarge
+        if isLarge and not self._largeRequests and self._asker is not None:
+            self._asker.readPauses.resume(ReadPause.UNANSWERED)
         if isinstance(value, BrokerError):
             self.counted(value)
             self._sendError(value, path, id)

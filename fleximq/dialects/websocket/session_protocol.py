@@ -186,6 +186,7 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignor
             return
         if self.session.state in (ConnectionState.WAITING, ConnectionState.OPEN):
             self.session.attempt(self.session.resume)
+            self._limitStep()
             self.deliverMessages()
             self.work(b"")
         if not self.halted:

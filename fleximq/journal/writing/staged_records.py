@@ -1,5 +1,6 @@
 """Staged records of a pipeline's sink, and the transactions that publish them once per query and batch."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from fleximq.errors import NotKept
@@ -8,13 +9,14 @@ from fleximq.journal.files.segment_table import SegmentTable
 from fleximq.journal.format.control_frames import CommittedBatch, Transaction
 from fleximq.journal.writing.commit import Commit, StagedRecords, TransactionPart
 from fleximq.journal.writing.group_commit import GroupCommit, appendedOf, sizeOf
+from fleximq.values.printable import shortened
 from fleximq.values.records import OnCommitted, OnStaged, PublishedRun
 
 #: Staged records expire after this time, in microseconds.
 STAGED_LIFE = 24 * 3600 * 1_000_000
 #: The interval of the search for expired records, in microseconds: one batch may have a hundred thousand staged frames.
 _LOOK = 60 * 1_000_000
-#: Of so many queries of a principal with restricted rights the last batch is remembered.
+#: Of so many queries of a principal the last batch is remembered, at least.
 MAX_QUERIES = 1000
 #: Approximate bytes of a transaction for each of its positions.
 _POSITION_BYTES = 9
@@ -39,6 +41,7 @@ class StagingArea:
         self._segments = segments
         self._now = now
         self._committed = {query: CommittedBatch(query, *each) for query, each in committed.items()}
+        self._queries = Counter(map(_principalOf, self._committed))
         self._onTheirWay: dict[str, CommittedBatch] = {}
         self._look = 0
 
@@ -106,11 +109,15 @@ class StagingArea:
         """Remember the last batch of a query; a principal with too many queries loses the one silent for longest."""
         isNew = self._committed.pop(batch.query, None) is None
         self._committed[batch.query] = batch
-        principal, isOwn, _ = batch.query.partition("\n")
-        if isNew and isOwn:
-            own = [query for query in self._committed if query.startswith(principal + "\n")]
-            if len(own) > MAX_QUERIES:
-                del self._committed[own[0]]
+        if not isNew:
+            return
+        principal = _principalOf(batch.query)
+        self._queries[principal] += 1
+        if self._queries[principal] > MAX_QUERIES + MAX_QUERIES // 4:
+            own = [query for query in self._committed if _principalOf(query) == principal]
+            for query in own[:-MAX_QUERIES]:
+                del self._committed[query]
+            self._queries[principal] = MAX_QUERIES
 
     def _repeat(self, last: CommittedBatch, batch: int, committed: OnCommitted) -> None:
         if batch < last.batch:
@@ -131,7 +138,7 @@ class StagingArea:
             for position in filter(None, token.split(",")):
                 frame = known.pop(position, None)
                 if frame is None or (frame.query, frame.batch) != (query, batch):
-                    return f"nothing is staged under {token!r} for this batch, or it was named twice"
+                    return f"nothing is staged under {shortened(token)!r} for this batch, or it was named twice"
                 frames.append(frame)
         return frames
 
@@ -166,3 +173,8 @@ class StagingArea:
             if isinstance(part, StagedRecords):
                 made = set(map(id, part.made))
                 part.positions = [position for position, frame in commit.written if id(frame) in made]
+
+
+def _principalOf(query: str) -> str | None:
+    principal, isOwn, _ = query.partition("\n")
+    return principal if isOwn else None

@@ -1,5 +1,6 @@
 """One authentication method: a checker wrapped in a portal of ``twisted.cred``."""
 
+import time
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any
@@ -25,6 +26,7 @@ from fleximq.security.authentication.checker_interfaces import (
 from fleximq.security.authentication.fair_queue import FairQueue
 from fleximq.security.credentials import IApiKey, ICertificate, IPassword, ISignature, IToken, Password
 from fleximq.security.principal import IPrincipal, Principal, isName
+from fleximq.values.log_limit import LogLimit
 
 _log = Logger("fleximq.security.way.Way")
 
@@ -47,6 +49,7 @@ class AuthenticationMethod:
         self.prefix = prefix
         self.origin = f"{scheme},prefix={prefix}" if prefix else scheme
         self.checker = checker
+        self._failures = LogLimit()
         self._interfaces: tuple[Any, ...] = tuple(checker.credentialInterfaces)
         if not any(shown.isOrExtends(each) for shown in CREDENTIAL_KINDS for each in self._interfaces):
             raise SettingError(f"auth {scheme} checks nothing that a client of this broker can show")
@@ -87,6 +90,8 @@ class AuthenticationMethod:
         :raises BrokerError: the checker refuses this client for a reason of its own.
         """
         spelled = self._spelled(credentials)
+        if isinstance(spelled, UsernamePassword) and b"\0" in spelled.username + spelled.password:
+            return None  # crypt raises an error for these, but only for names that exist
         login: Callable[[], Any] = lambda: self._portal.login(spelled, None, IPrincipal)  # noqa: E731
         try:
             _, principal, _ = await (login() if self._line is None else self._line.run(place, login))
@@ -95,7 +100,9 @@ class AuthenticationMethod:
         except (BrokerError, CancelledError):
             raise
         except Exception:
-            _log.failure("Credentials cannot be checked by {scheme}", scheme=self.scheme)
+            more = self._failures.ending(time.monotonic())
+            if more is not None:
+                _log.failure("Credentials cannot be checked by {scheme}{more}", scheme=self.scheme, more=more)
             raise NoCapacity("the credentials cannot be checked now") from None
         return principal  # type: ignore[no-any-return]
 

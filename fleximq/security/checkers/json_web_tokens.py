@@ -1,6 +1,7 @@
 """Checks JSON Web Tokens (RFC 7519): HS256, RS256 or ES256, as the key requires. FlexiMQ document 5.2.1 shows one."""
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from fleximq.security.checkers.signing_keys import SigningKey
 from fleximq.security.checkers.web_options import checkedUrl, isPrivate, trusting
 from fleximq.security.credentials import IToken
 from fleximq.security.principal import Principal, isName
+from fleximq.values.log_limit import LogLimit
 
 _log = Logger("fleximq.security.checkers.json_web_tokens.JsonWebTokens")
 
@@ -66,6 +68,7 @@ class JsonWebTokens:
     def __init__(
         self, keys: signing_keys.Keys | RemoteKeys, rule: TokenRule, revoked: frozenset[str] | None = None
     ) -> None:
+        self._unusable = LogLimit()
         self.warnings = () if isinstance(keys, RemoteKeys) else keys.warnings
         self._keys = keys
         self._rule = rule
@@ -112,10 +115,18 @@ class JsonWebTokens:
         try:
             return self._principalOf(self._claims(token, key), key)
         except WrongClaim as error:
-            _log.warn("A token that is signed rightly cannot be used: {reason}", reason=str(error))
-        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
-            _log.debug("A token is not valid: {reason}", reason=type(error).__name__)
+            self._explain(str(error))
+        except (jwt.InvalidAudienceError, jwt.InvalidIssuerError, jwt.ExpiredSignatureError, jwt.ImmatureSignatureError,
+                jwt.MissingRequiredClaimError) as error:  # fmt: skip
+            self._explain(str(error))
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
+            pass
         raise UnauthorizedLogin()
+
+    def _explain(self, reason: str) -> None:
+        more = self._unusable.ending(time.monotonic())
+        if more is not None:
+            _log.warn("A token that is signed rightly cannot be used: {reason}{more}", reason=reason, more=more)
 
     def _claims(self, token: str, key: SigningKey) -> Mapping[str, Any]:
         claims: Mapping[str, Any] = jwt.decode(

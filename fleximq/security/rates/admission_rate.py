@@ -82,7 +82,7 @@ class RateLimitedAdmission:
 
     def _notBanned(self, admitted: Admitted) -> Admitted:
         if admitted.principal is not None:
-            self._refuseBanned(clientKey(admitted.principal.name, None))
+            _named(admitted.principal.name, self._refuseBanned)
         return admitted
 
     def _banned(self, who: Any) -> str | None:
@@ -100,7 +100,7 @@ class RateLimitedAdmission:
     def _mayStay(self, admitted: Admitted, place: Any) -> Admitted:
         self._refuseBanned(place)  # it may have been banned while its credentials were checked
         if admitted.principal is not None:
-            self._mayCome(clientKey(admitted.principal.name, None))
+            _named(admitted.principal.name, self._mayCome)
         return admitted
 
     def _mayCome(self, who: Any) -> None:
@@ -109,3 +109,12 @@ class RateLimitedAdmission:
         if left:
             self._counted(FLAPS, 1)
             raise JoinRejected(f"this client came and went too often and has to wait for {math.ceil(left)} s")
+
+
+def _named(principal: str, check: Callable[[Any], None]) -> None:
+    """Check a principal's key; the error says whose credentials they were."""
+    try:
+        check(clientKey(principal, None))
+    except JoinRejected as error:
+        error.principal = principal
+        raise

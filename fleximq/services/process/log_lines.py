@@ -4,7 +4,7 @@ A line of text is Twisted's, with control characters escaped. A line of JSON is 
 ``level``, ``logger``, ``message``, ``traceback`` if any, and the fields of the event: numbers, texts, true, false and
 null. Lines about connections have an ``event``: ``joined`` or ``left``, the latter with reason and traffic.
 
-Long values are cut, and events at debug are not written.
+Long values are cut, events at debug are not written, and many of one module of Twisted are left out.
 """
 
 import math
@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from twisted.application.service import IService, MultiService
 from twisted.logger import (
@@ -29,6 +29,7 @@ from twisted.logger import (
 from twisted.python.logfile import LogFile
 
 from fleximq.config.option_values import LogFormat
+from fleximq.values.log_limit import LogLimits
 from fleximq.values.printable import jsonLine, printable
 
 #: Fields that Twisted uses itself, and the fields written above.
@@ -85,6 +86,23 @@ def _value(value: object) -> object:
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
+def limited(observer: ILogObserver) -> ILogObserver:
+    """Return an observer of at most ten lines a second from each module of Twisted, which strangers can cause."""
+    limits = LogLimits()
+
+    def observe(event: LogEvent) -> None:
+        namespace = event.get("log_namespace", "")
+        more: str | None = ""
+        if namespace.startswith("twisted."):
+            more = limits[namespace].ending(event.get("log_time", 0.0))
+        if more is not None:
+            observer(
+                {**event, "log_format": f"{event['log_format']}{more}"} if more and "log_format" in event else event
+            )
+
+    return cast(ILogObserver, observe)
+
+
 class LoggingService(MultiService):
     """Writes the log of its application.
 
@@ -110,7 +128,7 @@ class LoggingService(MultiService):
         """Join an application before ``twistd`` asks it for its log observer."""
         super().setServiceParent(parent)
         if hasattr(parent, "setComponent"):
-            written = FileLogObserver(self._file(), self._form)
+            written = limited(FileLogObserver(self._file(), self._form))
             parent.setComponent(ILogObserver, FilteringLogObserver(written, [LogLevelFilterPredicate(LogLevel.info)]))
 
     def _file(self) -> Any:

@@ -7,11 +7,13 @@ from hypothesis import strategies as st
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.broker.paths import arguments as listings
 from fleximq.broker.paths.group_paths import GROUP_PATHS
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS
 from fleximq.broker.paths.path_table import PATHS
 from fleximq.errors import BadRequest, NotFound, NotImplementedByBroker, NotPermitted
 from fleximq.rights import ALL_BUT_ADMIN, EVERYTHING
+from fleximq.security.permissions import Rights
 from tests.broker.parts import Collector, askAt, makeBroker
 from tests.slow_journal import SlowJournal
 
@@ -86,6 +88,36 @@ class PathTests(SynchronousTestCase):
         [answer] = answers
         self.assertEqual([row["client_id"] for row in answer["clients"]], list(range(1003, 2003)))
         self.assertEqual(answer["next"], 2002)
+
+    def test_hiddenTopics(self) -> None:
+        """Who may see few of many topics gets a shorter page, and the name after which to continue."""
+        self.patch(listings, "_LOOKED_AT_IN_ALL", 2 * 1001)
+        for number in range(5000):
+            self.broker.topics.get(f"{number:04}")
+        client = self.broker.join("any", rights=Rights({"read": ("#",), "publish": ("0007", "4321")}))
+        after: str | None = ""
+        pages: list[list[str]] = []
+        while after is not None:
+            answers: list[Any] = []
+            self.broker.ask(client, "/broker/topics", {"after": after}, answers.append)
+            self.clock.pump([0] * 5)
+            [answer] = answers
+            pages.append([row["topic"] for row in answer["topics"]])
+            after = answer["next"]
+        self.assertEqual(pages, [["0007"], [], ["4321"]])
+
+    def test_failedLater(self) -> None:
+        """The audit log has an act when it is done, or its error, which may come later."""
+        written: list[Any] = []
+        journal = SlowJournal()
+        self.broker = makeBroker(self.clock, journal)
+        self.broker.audit = lambda event, *rest, **fields: written.append(fields.get("error"))
+        for reason in ("not a directory", None):
+            self.patch(journal, "reopen", lambda found, why=reason: self.clock.callLater(1, found, why))
+            self.broker.ask(self.broker.itself, "/journal/reopen", {}, lambda answer: None)
+            self.assertEqual(len(written), 0 if reason else 1)
+            self.clock.advance(1)
+        self.assertEqual(written, ["not a directory", None])
 
     def test_journal(self) -> None:
         """How the journal is; nothing without one."""

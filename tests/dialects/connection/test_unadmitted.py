@@ -15,6 +15,7 @@ from fleximq.dialects.fleximq_ws import FlexiWebSocketFactory
 from fleximq.dialects.minimq import MiniFactory
 from fleximq.dialects.minimq.session import MALFORMED_LINES
 from fleximq.dialects.session import MAX_UNAUTHENTICATED_BYTES, OVER_BUDGET, ConnectionState
+from fleximq.dialects.websocket import protocol
 from fleximq.limits import MEBIBYTE
 from fleximq.security.credentials import Token
 from fleximq.security.principal import Principal
@@ -95,7 +96,7 @@ class BudgetTests(SynchronousTestCase):
 
     def test_released(self) -> None:
         """The admission releases it."""
-        long = frame("JOIN", 0, {"client_name": "a" * 5000})
+        long = frame("JOIN", 0, {"note": "a" * 5000})
         peer = Peer(FlexiFactory(self.context)).say(long[:-1])
         self.assertEqual(self.budget.used, len(long) - 1 - FREE_BYTES)
         peer.say(long[-1:])
@@ -128,6 +129,7 @@ class ControlTests(SynchronousTestCase):
 
     def test_bound(self) -> None:
         """Control frames and empty fragments count, so that no more than the bound of a handshake is processed."""
+        self.patch(protocol, "EARLY_FRAMES", MAX_UNAUTHENTICATED_BYTES)
         factory = FlexiWebSocketFactory(makeContext(Clock(), admission=FakeAdmission({})))
         for begin, repeated in ((b"", masked(PONG)), (masked(BINARY, fin=False), masked(CONTINUATION, fin=False))):
             peer = FlexiWebSocketPeer(factory).upgrade(begin)

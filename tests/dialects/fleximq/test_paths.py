@@ -4,7 +4,7 @@ import msgpack
 
 from fleximq.broker.envelope import BROKER_ID
 from fleximq.broker.paths.path_table import ARGUMENT_BYTES
-from fleximq.dialects.fleximq.messages import QUESTIONS
+from fleximq.dialects.fleximq.messages import LARGE_REQUEST, QUESTIONS
 from tests.dialects.conversations import inPieces
 from tests.dialects.flexi_peer import FlexiCase
 from tests.slow_journal import SlowJournal
@@ -124,6 +124,18 @@ class StagingTests(PathCase):
         self.ask("c", "/sink/commit", query="q", batch=1, tokens=["1" * 12] * 10_000)
         [heard] = self.alice.messages()
         self.assertEqual(heard.status, 409)
+
+    def test_largeOnes(self) -> None:
+        """A client is not read while an answer to a large request is due; to a small one it is."""
+        for size, paused in ((100, False), (LARGE_REQUEST, True)):
+            records = [{"topic": "d.t", "value": b"x" * size}]
+            self.ask("s", "/sink/stage", query="q", batch=1, part="0", records=records)
+            self.assertEqual(self.alice.paused, paused)
+            self.journal.commit()
+            self.clock.advance(0)
+            self.assertEqual(([each.status for each in self.alice.messages()], self.alice.paused), ([200], False))
+        self.ask("s", "/sink/stage", query="q", batch=1, part="0", records=[{"topic": "", "value": b"x" * size}])
+        self.assertEqual(([each.status for each in self.alice.messages()], self.alice.paused), ([400], False))
 
     def test_sinkHeaders(self) -> None:
         """FlexiMQ subscribers get all keys that a sink gave, with and without offsets."""

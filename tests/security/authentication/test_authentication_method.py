@@ -55,6 +55,20 @@ class WayTests(SynchronousTestCase):
         self.assertEqual(str(error), "the credentials cannot be checked now")
         self.assertEqual(len(self.flushLoggedErrors(ValueError)), 1)
 
+    def test_brokenOften(self) -> None:
+        """At most ten tracebacks a second are logged."""
+        way = AuthenticationMethod("sample", Answers({"t": ValueError("x")}))
+        for _ in range(40):
+            self.failureResultOf(Deferred.fromCoroutine(way.ask(Token("t"), "here")), NoCapacity)
+        self.assertLessEqual(len(self.flushLoggedErrors(ValueError)), 20)
+
+    def test_nul(self) -> None:
+        """A name or password with NUL is wrong; a checker that calls the system would fail, if the name exists."""
+        way = AuthenticationMethod("own", TwistedsOwn())
+        for username, password in (("zoë\0", "zoë\0"), ("zoë", "\0")):
+            asked = Deferred.fromCoroutine(way.ask(Password(username, password), "here"))
+            self.assertIsNone(self.successResultOf(asked))
+
     def test_takes(self) -> None:
         """It takes what its checker takes, and for Twisted's names and passwords ours."""
         self.assertTrue(AuthenticationMethod("a", Answers({})).accepts(Token("")))

@@ -95,6 +95,7 @@ class PacedAdmissionTests(SynchronousTestCase):
         for place in (LOCAL, FAR):
             error = self.failureResultOf(self.admission.admit("anna", place), JoinRejected).value
             self.assertEqual(str(error), "this client came and went too often and has to wait for 60 s")
+            self.assertEqual(error.principal, "anna")
         self.assertEqual(self.counted, [FLAPS] * 2)
         self.successResultOf(self.admission.admit("bert", LOCAL))
         self.clock.advance(60)

@@ -150,6 +150,21 @@ class PlaceTests(SynchronousTestCase):
         with open(path) as file:
             self.assertEqual([json.loads(line)["message"] for line in file], ["shown"])
 
+    def test_twisted(self) -> None:
+        """Of the lines of one module of Twisted ten a second are written, the next with the number left out."""
+        path = self.mktemp()
+        observer = self.observer(nodaemon=True, logfile=path)
+        for second in range(2):
+            for _ in range(15):
+                for namespace in ("twisted.protocols._sni", "fleximq.x"):
+                    observer({"log_namespace": namespace, "log_level": LogLevel.warn, "log_format": "{what}",
+                              "what": "word", "log_time": 5.0 + second})  # fmt: skip
+        with open(path) as file:
+            lines = [json.loads(line) for line in file]
+        self.assertEqual(sum(line["logger"] == "fleximq.x" for line in lines), 30)
+        said = [line["message"] for line in lines if line["logger"] != "fleximq.x"]
+        self.assertEqual(said, [*["word"] * 10, "word (5 more lines left out)", *["word"] * 9])
+
     def test_syslog(self) -> None:
         """The system's log has its own form."""
         service = MultiService()
