@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 _GROUND = frozenset({"status", "errors", "limits"})
 _VALUES = _GROUND | {"interfaces", "rights", "values"}
 _SETTINGS = _VALUES | {"config"}
+_WIRES = frozenset({"wire", "compiled"})
 
 #: The packages and modules of fleximq that a package or module may import besides itself. The longest key that is a
 #: prefix of a module's name applies to it; a name on the right allows everything below it.
@@ -24,19 +25,21 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "plugin": _GROUND | {"interfaces", "rights", "values.message"},
     "config": _GROUND | {"rights"},
     "wire": _GROUND | {"values"},
+    "compiled": _GROUND | {"values", "wire"},
     "broker": _VALUES,
     "journal": _VALUES - {"rights"} | {"config.journal_options"},
     "security": _SETTINGS,
     "client": _GROUND | {"values", "wire", "endpoints.standard_streams"},
     "endpoints": _GROUND | {"values", "config", "security.peer_address"},
-    "dialects": _SETTINGS | {"wire", "broker", "security"},
+    "dialects": _SETTINGS | _WIRES | {"broker", "security"},
     "web": _SETTINGS | {"broker", "security"},
     "telemetry": _GROUND | {"plugin", "interfaces", "values", "config.option_values", "broker.envelope"},
-    "startup": _GROUND | {"config", "endpoints", "dialects.registry", "security.authentication.schemes"},
-    "services": _SETTINGS | {"startup", "wire", "broker", "journal", "security", "endpoints", "dialects", "web"},
+    "startup": _GROUND | {"compiled", "config", "endpoints", "dialects.registry", "security.authentication.schemes"},
+    "services": _SETTINGS | _WIRES | {"startup", "broker", "journal", "security", "endpoints", "dialects", "web"},
     "tap": _SETTINGS | {"startup", "services"},
     "cli": _GROUND
-    | {"rights", "values", "config", "startup", "wire", "client", "security", "endpoints", "dialects.registry"}
+    | _WIRES
+    | {"rights", "values", "config", "startup", "client", "security", "endpoints", "dialects.registry"}
     | {"journal.files", "journal.format"},
     "cli.journal": _GROUND | {"values", "config", "wire", "journal.files", "journal.format", "journal.recovery"},
     "pipeline": _GROUND
@@ -89,7 +92,7 @@ STEPS: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 
 #: The rooms that know nothing of any event loop, and what they may import from outside the standard library.
-PURE = _VALUES | {"wire", "broker", "journal", "client", "config"}
+PURE = _VALUES | _WIRES | {"broker", "journal", "client", "config"}
 PURE_MAY_IMPORT = frozenset({"zope", "msgpack", "msgspec", "ulid", "zlib_ng", "cryptography"})
 
 #: The room that meets Spark, and what it alone may import from outside; never Twisted.

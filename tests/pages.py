@@ -15,6 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.client.blocking import connect
 from tests import readme
 from tests.broker_process import PATIENCE, BrokerProcess
+from tests.fork_server import clientCommand, server
 
 ROOT = Path(__file__).parents[1]
 
@@ -66,9 +67,9 @@ class ShellCase(SynchronousTestCase):
         self.folder = Path(folder.name)
         commands = self.folder / ".venv" / "bin"
         commands.mkdir(parents=True)
-        for name, words in (("fleximq", "-m fleximq.cli"), ("python", "")):
+        for name, words in (("fleximq", f"{clientCommand(server())} fleximq"), ("python", sys.executable)):
             path = commands / name
-            path.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} PYTHONUNBUFFERED=1 exec {sys.executable} {words} "$@"\n')
+            path.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} PYTHONUNBUFFERED=1 exec {words} "$@"\n')
             path.chmod(0o755)
         self.variables = {
             "PATH": f"{commands}:/usr/bin:/bin",

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
@@ -45,11 +46,13 @@ class InstalledTests(SynchronousTestCase):
         self.assertIn("\n    fleximq  ", ended.stdout.decode())
 
     def test_command(self) -> None:
-        """The command ``fleximq`` is there."""
-        ended = subprocess.run(
-            [Path(sysconfig.get_path("scripts")) / "fleximq", "--version"], stdout=subprocess.PIPE, timeout=60
-        )
-        self.assertEqual((ended.returncode, ended.stdout.decode()), (0, f"FlexiMQ {fleximq.__version__}\n"))
+        """The command ``fleximq`` is there; it names the implementation, which ``FLEXIMQ_PURE`` chooses."""
+        command = Path(sysconfig.get_path("scripts")) / "fleximq"
+        for pure, words in (("", "compiled|pure Python"), ("1", "pure Python")):
+            variables = {**os.environ, "FLEXIMQ_PURE": pure}
+            ended = subprocess.run([command, "--version"], env=variables, stdout=subprocess.PIPE, timeout=60)
+            self.assertEqual(ended.returncode, 0)
+            self.assertRegex(ended.stdout.decode(), rf"^FlexiMQ {re.escape(fleximq.__version__)} \(({words})\)\n$")
 
     def test_version(self) -> None:
         """The version of the installation is the one that the code tells."""
@@ -104,6 +107,14 @@ class MetadataTests(SynchronousTestCase):
         """The mark that the package has types exists and is packaged."""
         self.assertTrue((ROOT / "fleximq" / "py.typed").exists())
         self.assertEqual(self.setup["options.package_data"]["fleximq"], "py.typed")
+
+    def test_compiledCore(self) -> None:
+        """Each Cython source is an extension that may fail to build; what compiles it is required for the build."""
+        script = (ROOT / "setup.py").read_text()
+        self.assertIn('glob("*.pyx")', script)
+        self.assertIn("optional=True", script)
+        requires = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+        self.assertEqual([_name(line) for line in requires], ["setuptools", "cython"])
 
     def test_sparkFindsTheSource(self) -> None:
         """The module by which Spark finds the data source is packaged."""

@@ -45,6 +45,7 @@ def assemble(
     afterwards: Callable[[], None] = lambda: None,
     publishing: Callable[[ConnectedClient | None], None] = lambda client: None,
     dialects: Sequence[str] = (),
+    implementation: str = "",
 ) -> Broker:
     """Return a broker.
 
@@ -147,6 +148,7 @@ def assemble(
         itself=itself,
         paths=PathTable(),
         dialects=tuple(dialects),
+        implementation=implementation,
         counts=counts,
         observers=observers,
         recordWatchers=recordWatchers,

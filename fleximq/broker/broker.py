@@ -76,11 +76,12 @@ class Broker:
     """Clients, topics, queues and requests; :func:`fleximq.broker.assembly.assemble` makes one from its parts.
 
     ``itself`` is the client that publishes the broker's own messages, ``dialects`` are the names of all installed
-    dialects, as ``/broker/about`` lists them, and ``channelsChanged`` the callbacks for changes of the list of topics
-    with subscribers. ``admin`` purges queues and returns dead letters for an operator; ``groups`` is the progress of
-    the pipeline's consumer groups; ``checkpointer`` saves and restores queues and groups for the journal. ``reload``
-    reads the settings again and returns the answer to ``/broker/reload``, ``operate`` performs an operator's act
-    against clients, by its name, and ``audit`` writes an event with its fields to the audit log.
+    dialects and ``implementation`` names that of the hottest loops, for ``/broker/about``. ``channelsChanged`` are the
+    callbacks for changes of the list of topics with subscribers. ``admin`` purges queues and returns dead letters for
+    an operator; ``groups`` is the progress of the pipeline's consumer groups; ``checkpointer`` saves and restores
+    queues and groups for the journal. ``reload`` reads the settings again and returns the answer to
+    ``/broker/reload``, ``operate`` performs an operator's act against clients, by its name, and ``audit`` writes an
+    event with its fields to the audit log.
     """
 
     clock: Clock
@@ -89,6 +90,7 @@ class Broker:
     itself: ConnectedClient
     paths: IPathTable
     dialects: Sequence[str]
+    implementation: str
     counts: Counts
     observers: Observers
     recordWatchers: RecordWatchers

@@ -17,6 +17,7 @@ from fleximq.cli.client_commands.top import TOP
 from fleximq.cli.command import Command
 from fleximq.cli.credential_files import APIKEY, KEYPAIR, PASSWD, TOKEN
 from fleximq.cli.journal import JOURNAL
+from fleximq.compiled.choice import IMPLEMENTATION
 from fleximq.config.argument_parser import CommandParser
 
 #: The shells supported by shtab.
@@ -45,7 +46,7 @@ def parser() -> CommandParser:
         prog="fleximq",
         description="Tools for a FlexiMQ broker. The broker itself is started by twistd -n fleximq.",
     )
-    parser.add_argument("--version", action="version", version=f"FlexiMQ {__version__}")
+    parser.add_argument("--version", action="version", version=f"FlexiMQ {__version__} ({IMPLEMENTATION})")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in COMMANDS:
         own = commands.add_parser(command.name, help=command.words, description=command.words)

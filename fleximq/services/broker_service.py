@@ -11,9 +11,11 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from fleximq import __version__
 from fleximq.broker.assembly import assemble
 from fleximq.broker.broker import Broker
 from fleximq.broker.rules import BrokerRules
+from fleximq.compiled.choice import IMPLEMENTATION
 from fleximq.config.journal_options import timeToLiveOf
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.write_turn import WriteTurn
@@ -40,6 +42,7 @@ def makeBroker(
         afterwards=turn.flush,
         publishing=turn.publishing,
         dialects=dialects,
+        implementation=IMPLEMENTATION,
     )
 
 
@@ -74,6 +77,13 @@ class BrokerService(MultiService):
         self.broker = broker
         self._connections = connections
         self._timeout = timeout
+
+    def startService(self) -> None:
+        """Log version and implementation, and start the extensions."""
+        _log.info(
+            "FlexiMQ {version} ({implementation})", version=__version__, implementation=self.broker.implementation
+        )
+        super().startService()
 
     def stopService(self) -> "Deferred[Any]":
         """Dismiss all clients, stop the extensions, then cancel all timers."""

@@ -11,6 +11,7 @@ from typing import Any
 from twisted.python import usage
 
 from fleximq import __version__
+from fleximq.compiled.choice import IMPLEMENTATION
 from fleximq.config.option_table import OPTIONS, REPEATED, Option
 from fleximq.config.option_values import flag, formattedSize, read, size, texts
 from fleximq.config.settings import Settings
@@ -62,8 +63,8 @@ class Options(usage.Options):
         super().__init__()
 
     def opt_version(self) -> None:
-        """Print the version, and exit."""
-        print(f"FlexiMQ {__version__}")
+        """Print version and implementation, and exit."""
+        print(f"FlexiMQ {__version__} ({IMPLEMENTATION})")
         raise SystemExit(0)
 
     def parseArgs(self, *arguments: str) -> None:

@@ -6,9 +6,10 @@ frame with a header decides: 0x00, the first byte of a payload length, in B; the
 A. Frames without a header are identical in both.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from struct import Struct
+from typing import ClassVar
 
 from fleximq.errors import BadFraming
 from fleximq.limits import BASE_BYTES, HEADER_BYTES
@@ -34,6 +35,9 @@ class LayoutDetector:
 
     :param limit: the maximum size of a message in bytes.
     """
+
+    #: The scanner of each layout.
+    scanners: ClassVar[dict[Layout, Callable[[int], "FlexiScanner | LayoutBScanner"]]]
 
     def __init__(self, limit: int) -> None:
         self.layout: Layout | None = None
@@ -67,7 +71,7 @@ class LayoutDetector:
                 isSound = buffer[start] == VERSION and header <= self._maxHeader
                 if isSound and len(buffer) - start > FIXED_BYTES:
                     self.layout = Layout.A if buffer[start + FIXED_BYTES] else Layout.B
-                    self.settled = (FlexiScanner if self.layout is Layout.A else LayoutBScanner)(self._limit)
+                    self.settled = self.scanners[self.layout](self._limit)
                     yield from self.settled.spans(buffer[start:])
                 else:
                     # An error in the fixed bytes is raised before the layout is known, so it is answered in layout A.
@@ -137,6 +141,9 @@ class LayoutBScanner:
                 f"the message has {BASE_BYTES + header + payload} bytes, but at most {self._limit} are allowed"
             )
         return header, payload
+
+
+LayoutDetector.scanners = {Layout.A: FlexiScanner, Layout.B: LayoutBScanner}
 
 
 def asSpans(runs: Iterator[FlexiRun]) -> Iterator[Span]:

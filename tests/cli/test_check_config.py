@@ -13,6 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq import __version__
 from fleximq.cli.main import main
+from fleximq.compiled.choice import IMPLEMENTATION
 from fleximq.config.settings import Settings
 
 
@@ -155,7 +156,7 @@ class MainTests(SynchronousTestCase):
 
     def test_version(self) -> None:
         """The version is that of the package."""
-        self.assertEqual(self.said("--version"), (0, f"FlexiMQ {__version__}\n"))
+        self.assertEqual(self.said("--version"), (0, f"FlexiMQ {__version__} ({IMPLEMENTATION})\n"))
 
     def test_wrongWords(self) -> None:
         """No command, an unknown one, or too few words end with one sentence, and so with 1."""

@@ -23,6 +23,7 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.assembly import assemble
+from fleximq.compiled import choice
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.context import Context
@@ -62,6 +63,7 @@ def makeContext(
         rules=rulesOf(chosen),
         afterwards=turn.flush,
         publishing=turn.publishing,
+        implementation=choice.IMPLEMENTATION,
     )
     return Context(broker, chosen, clock, turn, admission or Everybody())
 

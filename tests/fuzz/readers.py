@@ -11,24 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from fleximq.broker.topics.names import checkPattern
+from fleximq.compiled import choice
 from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.http.request_head import HttpError, RequestHead, credentialsIn, webSocketDialect
 from fleximq.dialects.http.request_head import withoutCredentials as withoutCredentialsIn
 from fleximq.errors import BrokerError
 from fleximq.values.message import Content, Message
 from fleximq.wire import blipmq_payload
-from fleximq.wire.blipmq_frame import BlipScanner
 from fleximq.wire.fleximq_array_header import isArrayHeader, withMapHeader
 from fleximq.wire.fleximq_frame import FIXED_BYTES
 from fleximq.wire.fleximq_header import MessageType, peek, readHeader
-from fleximq.wire.fleximq_layout_b import LayoutBScanner, LayoutDetector
-from fleximq.wire.fleximq_scanner import FlexiScanner
 from fleximq.wire.identity_text import parseText
 from fleximq.wire.messagepack_json import toJson
 from fleximq.wire.minimq_line import LineScanner, decodeText, parseCommand
 from fleximq.wire.minimq_message import parseProduce, renderDelivery
 from fleximq.wire.payload_conversion import toBytes, toMessagePack, toUtf8
-from fleximq.wire.websocket_frame import TEXT, endOfFrame, readSmallFrames
+from fleximq.wire.websocket_frame import TEXT, endOfFrame
 from tests.fuzz.hostile import Batch
 from tests.fuzz.tongues import HTTP, MOST
 from tests.fuzz.world import Broken, World
@@ -95,7 +93,7 @@ def _line(data: bytes) -> None:
 
 
 def _frames(data: bytes) -> None:
-    readSmallFrames(data, 0, frozenset({TEXT}), MOST, True, lambda message: None)
+    choice.readSmallFrames(data, 0, frozenset({TEXT}), MOST, True, lambda message: None)
     offset = 0
     while offset < len(data):
         offset = max(offset + 1, endOfFrame(data, offset))
@@ -132,10 +130,10 @@ class Readers:
         self.world = world or World()
         self.slowest = 0.0
         self.all: dict[str, Reader] = {
-            "fleximq frames": _scanning(lambda: FlexiScanner(MOST)),
-            "fleximq layout": _scanning(lambda: LayoutDetector(MOST)),
-            "fleximq layout B": _scanning(lambda: LayoutBScanner(MOST)),
-            "blipmq frames": _scanning(lambda: BlipScanner(MOST)),
+            "fleximq frames": _scanning(lambda: choice.FlexiScanner(MOST)),
+            "fleximq layout": _scanning(lambda: choice.LayoutDetector(MOST)),
+            "fleximq layout B": _scanning(lambda: choice.LayoutBScanner(MOST)),
+            "blipmq frames": _scanning(lambda: choice.BlipScanner(MOST)),
             "minimq lines": _scanning(lambda: LineScanner(MOST)),
             "fleximq header": _header,
             "payload": _converted,

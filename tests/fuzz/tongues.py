@@ -11,9 +11,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from fleximq.wire.blipmq_frame import BlipScanner
-from fleximq.wire.fleximq_layout_b import LayoutDetector
-from fleximq.wire.fleximq_scanner import FlexiScanner
+from fleximq.compiled import choice
 from fleximq.wire.minimq_line import LineScanner
 from fleximq.wire.websocket_frame import isUtf8
 from tests.wire.flexi_frames import NAMES
@@ -230,14 +228,14 @@ class _NoScanner:
         return iter(())
 
 
-FLEXI = Tongue("fleximq", _flexiJoin(), tuple(_flexiSeeds()), _flexiFramed, lambda: LayoutDetector(MOST))
-STRICT = Tongue("fleximq strict", b"", FLEXI.seeds, _flexiFramed, lambda: FlexiScanner(MOST))
+FLEXI = Tongue("fleximq", _flexiJoin(), tuple(_flexiSeeds()), _flexiFramed, lambda: choice.LayoutDetector(MOST))
+STRICT = Tongue("fleximq strict", b"", FLEXI.seeds, _flexiFramed, lambda: choice.FlexiScanner(MOST))
 BLIP = Tongue(
     "blipmq",
     _blipFramed(_blip(1, b"\0\1")) + _blipFramed(_blip(2, _blipName("key"))),
     tuple(_blipSeeds()),
     _blipFramed,
-    lambda: BlipScanner(MOST),
+    lambda: choice.BlipScanner(MOST),
 )
 MINI = Tongue("minimq", b"PING:\n", tuple(_miniSeeds()), _miniFramed, lambda: LineScanner(MOST))
 IDENTITY = Tongue("identity", _UPGRADE % b"/", tuple(_identitySeeds()), _webSocketFramed, _NoScanner, 512)

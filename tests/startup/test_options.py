@@ -7,6 +7,7 @@ from contextlib import redirect_stdout
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq import __version__
+from fleximq.compiled.choice import IMPLEMENTATION
 from fleximq.config.option_table import OPTIONS
 from fleximq.config.settings import Settings
 from fleximq.errors import SettingError
@@ -168,4 +169,4 @@ class OptionsTests(SynchronousTestCase):
         output = io.StringIO()
         with redirect_stdout(output):
             self.assertEqual(self.said("--version"), 0)
-        self.assertEqual(output.getvalue(), f"FlexiMQ {__version__}\n")
+        self.assertEqual(output.getvalue(), f"FlexiMQ {__version__} ({IMPLEMENTATION})\n")

@@ -29,6 +29,7 @@ class IBrokerView(Protocol):
     itself: ConnectedClient
     started: float
     dialects: Sequence[str]
+    implementation: str
     reload: Callable[[], Any]
     audit: Callable[..., None]
     operate: Callable[[str, "Arguments", str], Any]

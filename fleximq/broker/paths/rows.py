@@ -11,7 +11,7 @@ from fleximq.values.state_records import GroupProgress
 
 
 def overview(broker: IBrokerView) -> dict[str, Any]:
-    """Return name, version, uptime in seconds, numbers of clients, topics and so on, the journal, and the counts.
+    """Return name, version, implementation, uptime (s), numbers of clients, topics and so on, journal, and counts.
 
     ``journal`` is None without one on disk; otherwise a map with the ``state`` ("ok" or "read-only"), the ``reason``,
     losses found when it was opened, and its size.
@@ -19,6 +19,7 @@ def overview(broker: IBrokerView) -> dict[str, Any]:
     return {
         "name": "FlexiMQ",
         "version": __version__,
+        "implementation": broker.implementation,
         "uptime": round(broker.clock.seconds() - broker.started, 3),
         "clients": len(broker.clients),
         "topics": len(broker.topics),

@@ -11,11 +11,12 @@ from functools import lru_cache
 from itertools import groupby
 
 from fleximq.broker.envelope import MessageSource, QueueDelivery
+from fleximq.compiled import choice
 from fleximq.errors import BadRequest, BrokerError, Forbidden, NotFound, TooManyRequests, Unauthorized
 from fleximq.limits import BLIP_FRAME_BYTES
 from fleximq.values.message import Content, Message
 from fleximq.values.records import Run, contentOf
-from fleximq.wire.blipmq_frame import COUNTED_BYTES, encodeRun
+from fleximq.wire.blipmq_frame import COUNTED_BYTES
 from fleximq.wire.blipmq_payload import Nack, encodePublish
 from fleximq.wire.payload_conversion import toBytes
 
@@ -84,12 +85,12 @@ def renderDeliveries(topic: str, deliveries: Sequence[QueueDelivery], polls: Seq
     tags = [tag for tag, _, _ in deliveries]
     payloads = [message.payload if message.content is _BYTES else toBytes(message) for _, message, _ in deliveries]
     if all(tags):
-        return encodeRun(_head(topic, 1), tags, payloads)
+        return choice.encodeRun(_head(topic, 1), tags, payloads)
     frames, start = [], 0
     for tracked, group in groupby(tags, bool):
         end = start + sum(1 for _ in group)
         correlations = tags[start:end] if tracked else polls[start:end]
-        frames.append(encodeRun(_head(topic, int(tracked)), correlations, payloads[start:end]))
+        frames.append(choice.encodeRun(_head(topic, int(tracked)), correlations, payloads[start:end]))
         start = end
     return b"".join(frames)
 

@@ -18,6 +18,7 @@ from twisted.internet.interfaces import IAddress
 
 from fleximq.broker.consumers.polled_subscription import PolledSubscription
 from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
+from fleximq.compiled import choice
 from fleximq.dialects.blipmq.messages import (
     SOURCES,
     BlipJoinRefused,
@@ -47,7 +48,7 @@ from fleximq.errors import (
 from fleximq.limits import BLIP_FRAME_BYTES
 from fleximq.security.credentials import ApiKey, Certificate
 from fleximq.security.principal import Admitted
-from fleximq.wire.blipmq_frame import BlipRun, BlipScanner, FrameType, encodeFrame
+from fleximq.wire.blipmq_frame import BlipRun, FrameType, encodeFrame
 from fleximq.wire.blipmq_payload import (
     VERSION,
     decodeAck,
@@ -89,7 +90,7 @@ class BlipSession(PullSession):
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
-        self._scanner = BlipScanner()
+        self._scanner = choice.BlipScanner()
         self._envelopes = EnvelopeCache(context.envelopeBudget)
         self._owner = ""
         self._errorIds: Sequence[int] = ()
@@ -353,7 +354,7 @@ class BlipSession(PullSession):
     def left(self) -> None:
         """Clear cached envelopes and pending input."""
         self._envelopes.clear()
-        self._scanner = BlipScanner()
+        self._scanner = choice.BlipScanner()
         self._runs = iter(())
 
     def close(self) -> None:

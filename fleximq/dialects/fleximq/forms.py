@@ -11,12 +11,13 @@ from zope.interface import implementer
 
 from fleximq.broker.envelope import Envelope
 from fleximq.broker.replay.feed import DeferredForm
+from fleximq.compiled import choice
 from fleximq.interfaces import IForm, ISource
 from fleximq.values.message import Content, Message
 from fleximq.values.records import CONTENTS, Run, StoredBatch, contentOf
 from fleximq.wire.fleximq_frame import MessageType, encodeFrame
 from fleximq.wire.fleximq_header import Header, packHeader
-from fleximq.wire.fleximq_layout_b import framesWithinLayoutB, toLayoutB
+from fleximq.wire.fleximq_layout_b import framesWithinLayoutB
 from fleximq.wire.fleximq_record_frame import (
     framesWithOffsets,
     framesWithoutOffsets,
@@ -156,7 +157,7 @@ class LayoutBForm:
 
     def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
         """Return the run as frames."""
-        return toLayoutB(self._form.render(envelope, body, count))
+        return choice.toLayoutB(self._form.render(envelope, body, count))
 
     def cut(self, frames: bytes | memoryview, space: int) -> tuple[int, int]:
         """Return how many bytes, and how many frames, end within ``space`` bytes."""

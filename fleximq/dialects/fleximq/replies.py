@@ -10,6 +10,7 @@ from twisted.internet.interfaces import IAddress
 from zope.interface import implementer
 
 from fleximq.broker.envelope import BROKER_ID, ConnectedClient
+from fleximq.compiled import choice
 from fleximq.dialects.answers import Answers
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq.forms import FLEXI_FORM, LAYOUT_B_FORM
@@ -21,7 +22,6 @@ from fleximq.status import Status
 from fleximq.wire.fleximq_array_header import named, withStatusName
 from fleximq.wire.fleximq_frame import MessageType, encodeFrameHead, encodeMessage, words
 from fleximq.wire.fleximq_header import Header, RoutingEntry, peekId, peekPath, reportsError
-from fleximq.wire.fleximq_layout_b import toLayoutB
 from fleximq.wire.large_value import packLarge
 
 #: The path of the NOTIF sent when the broker stops.
@@ -29,7 +29,7 @@ DRAINING = "/broker/draining"
 
 
 #: Converts a frame once for all its receivers.
-_sharedLayoutB = lru_cache(maxsize=1)(toLayoutB)
+_sharedLayoutB = lru_cache(maxsize=1)(choice.toLayoutB)
 
 
 @implementer(ISubscriber, IPeer)
@@ -58,7 +58,7 @@ class FlexiReplies(StreamSession):
         """Send all messages in layout B from now on."""
         outbox = self.outbox
         self.form = LAYOUT_B_FORM
-        self._shaped = toLayoutB
+        self._shaped = choice.toLayoutB
         self.forward = lambda frame: outbox.take(_sharedLayoutB(frame))
         self.receiveBroadcast = lambda frame: outbox.deliver(_sharedLayoutB(frame))
         outbox.cut = LAYOUT_B_FORM.cut

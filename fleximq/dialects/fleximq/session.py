@@ -19,6 +19,7 @@ import msgpack
 from twisted.internet.interfaces import IAddress
 
 from fleximq.broker.topics.topic_table import DeliverCalls
+from fleximq.compiled import choice
 from fleximq.dialects.connection.connection_rate import admittedSpans, overRate
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq.forms import FLEXI_FORM, LAYOUT_B_FORM
@@ -60,6 +61,9 @@ CLIENT_NAME_CHARACTERS = 256
 _LARGE = 1 << 16
 
 
+#: The forms of subscribers that need no rendering.
+_AT_ONCE = FLEXI_FORM, LAYOUT_B_FORM
+
 #: Types whose headers are remembered but for their id.
 _DIRECT = frozenset({int(MessageType.REQ), int(MessageType.REP)})
 
@@ -75,7 +79,8 @@ class FlexiSession(FlexiMessages):
         super().__init__(context, outbox, address)
         self._strict = context.settings.strictFleximq
         self._scanner: FlexiScanner | LayoutDetector | LayoutBScanner
-        self._scanner = (FlexiScanner if self._strict else LayoutDetector)(context.settings.limits.message)
+        scanner = choice.FlexiScanner if self._strict else choice.LayoutDetector
+        self._scanner = scanner(context.settings.limits.message)
         self._layoutIsOpen = not self._strict
         self._omitsOk = False
         self._challenge = ""
@@ -93,9 +98,14 @@ class FlexiSession(FlexiMessages):
         source = b""  # collected: consecutive runs for the same subscribers, of one or more topics
         begin = until = total = messages = 0
         deliverCalls: DeliverCalls = ()
-        spans = self._scanner.spans(data) if pending is None else pending
-        if self.rate is not None and self.rate.refuses:
-            spans = admittedSpans(self.rate.meter, spans, self._overRate)
+        refusing = self.rate if self.rate is not None and self.rate.refuses else None
+        if choice.otherSpans and refusing is None and pending is None and self.state is ConnectionState.OPEN:
+            # Publications with cached envelopes and FlexiMQ subscribers only are delivered on the way.
+            spans = choice.otherSpans(self._scanner, data, self._envelopes, _AT_ONCE, self.traffic)
+        else:
+            spans = self._scanner.spans(data) if pending is None else pending
+            if refusing is not None:
+                spans = admittedSpans(refusing.meter, spans, self._overRate)
         try:
             for bytesOfEnvelope, read, start, end, count in spans:
                 envelope = known(bytesOfEnvelope)
@@ -280,7 +290,7 @@ class FlexiSession(FlexiMessages):
         """Drop pending input."""
         super().left()
         self._pendingRuns = iter(())
-        self._scanner = FlexiScanner(self.context.settings.limits.message)
+        self._scanner = choice.FlexiScanner(self.context.settings.limits.message)
 
 
 def credentialsIn(fields: Mapping[Any, Any], challenge: str) -> Token | Password | ApiKey | Signature | None:

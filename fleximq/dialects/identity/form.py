@@ -13,13 +13,14 @@ from zope.interface import implementer
 
 from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.broker.replay.feed import DeferredForm
+from fleximq.compiled import choice
 from fleximq.interfaces import IForm
 from fleximq.limits import MEBIBYTE
 from fleximq.values.message import Content, Message
 from fleximq.values.records import Run, StoredBatch, contentOf
 from fleximq.wire.identity_text import encodeMsg
 from fleximq.wire.payload_conversion import toUtf8
-from fleximq.wire.websocket_frame import encodeTexts, webSocketFramesWithin
+from fleximq.wire.websocket_frame import webSocketFramesWithin
 
 _CONTENT = contentOf(Message(b"", Content.TEXT))
 #: Payloads from this many bytes on, whose conversion takes up to 25 ms, are cached; and so many bytes of texts.
@@ -52,7 +53,7 @@ def recordTexts(batches: Sequence[StoredBatch], convert: Callable[[Message], byt
         indexes = zip(batch.topicOf, batch.publisherOf, range(len(messages)), strict=True)
         for (topic, publisher), group in groupby(indexes, itemgetter(0, 1)):
             prefix = encodeMsg(batch.topics[topic], batch.publishers[publisher][1], b"")
-            frames.append(encodeTexts(prefix, [convert(messages[index]) for _, _, index in group]))
+            frames.append(choice.encodeTexts(prefix, [convert(messages[index]) for _, _, index in group]))
     return b"".join(frames)
 
 
@@ -91,9 +92,9 @@ class IdentityForm:
         if type(body) is StoredBatch:
             return recordTexts([body])
         if type(source) is IdentitySource:
-            return encodeTexts(source.prefix, body)
+            return choice.encodeTexts(source.prefix, body)
         prefix = encodeMsg(envelope.topic.name, envelope.publisher.name, b"")
-        return encodeTexts(prefix, [toUtf8(message) for message in source.messages(body)])
+        return choice.encodeTexts(prefix, [toUtf8(message) for message in source.messages(body)])
 
     def cut(self, frames: bytes | memoryview, space: int) -> tuple[int, int]:
         """Return how many bytes, and how many frames, end within ``space`` bytes."""

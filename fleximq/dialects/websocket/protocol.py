@@ -20,9 +20,10 @@ from typing import Any, ClassVar
 from autobahn.twisted.websocket import WebSocketServerProtocol
 from twisted.logger import Logger
 
+from fleximq.compiled import choice
 from fleximq.dialects.websocket.inflation import Inflation
 from fleximq.wire.receive_buffer import ReceiveBuffer
-from fleximq.wire.websocket_frame import TEXT, endOfFrame, isUtf8, readSmallFrames
+from fleximq.wire.websocket_frame import TEXT, endOfFrame, isUtf8
 
 #: Maximum size of a request head.
 REQUEST_BYTES = 1 << 16
@@ -139,7 +140,9 @@ class BoundedProtocol(WebSocketServerProtocol, metaclass=ABCMeta):
                 end = offset + self.current_frame.length - self.current_frame_masker.pointer()
             else:
                 if not self.inside_message and self.state == self.STATE_OPEN:
-                    offset = readSmallFrames(data, offset, kinds, self._limit, TEXT in kinds, self.messages.append)
+                    offset = choice.readSmallFrames(
+                        data, offset, kinds, self._limit, TEXT in kinds, self.messages.append
+                    )
                 end = endOfFrame(data, offset)
             self.deliverMessages()
             if self.halted:

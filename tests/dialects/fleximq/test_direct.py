@@ -6,6 +6,7 @@ from typing import Any
 import msgpack
 
 import fleximq
+from fleximq.compiled import choice
 from fleximq.limits import Limits
 from tests.dialects.conversations import inPieces
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer
@@ -336,6 +337,7 @@ class BrokerPathTests(DirectCase):
         self.clock.advance(2)
         about = self.told("/broker/about")
         self.assertEqual((about["name"], about["version"]), ("FlexiMQ", fleximq.__version__))
+        self.assertEqual(about["implementation"], choice.IMPLEMENTATION)
         self.assertEqual((about["clients"], about["uptime"]), (2, 2.0))
         self.assertEqual(about["counts"]["joined: fleximq"], 2)
 

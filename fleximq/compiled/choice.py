@@ -1,0 +1,45 @@
+"""Chooses the compiled core where all of it was built, unless the environment variable ``FLEXIMQ_PURE`` is 1.
+
+Users say ``choice.NAME`` at each call, so that tests can replace a name.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from importlib import import_module
+from typing import Any
+
+from fleximq.wire import blipmq_frame, fleximq_layout_b, fleximq_scanner, websocket_frame
+
+
+def _compiled() -> Any:
+    """Return the compiled modules; Nones if they were not built or must not be used."""
+    names = ("fleximq_frames", "blipmq_frames", "websocket_frames")
+    if os.environ.get("FLEXIMQ_PURE") == "1":
+        return [None for _ in names]
+    try:
+        return [import_module(f"fleximq.compiled.{name}") for name in names]
+    except ImportError:
+        return [None for _ in names]
+
+
+_fleximq, _blipmq, _websocket = _compiled()
+
+#: The implementation in use, in words for operators.
+IMPLEMENTATION = "pure Python" if _fleximq is None else "compiled"
+
+FlexiScanner: type[fleximq_scanner.FlexiScanner] = (_fleximq or fleximq_scanner).FlexiScanner
+LayoutBScanner: type[fleximq_layout_b.LayoutBScanner] = (_fleximq or fleximq_layout_b).LayoutBScanner
+LayoutDetector: type[fleximq_layout_b.LayoutDetector] = (_fleximq or fleximq_layout_b).LayoutDetector
+toLayoutB: Callable[[bytes], bytes] = (_fleximq or fleximq_layout_b).toLayoutB
+
+#: Delivers known publications of a read at once and returns the spans of all other frames; None in pure Python. Its
+#: arguments: scanner, input, known envelopes, the forms of layout A and B, and the traffic to count in.
+otherSpans: Callable[[Any, bytes, dict[bytes, Any], object, Any], Iterator[fleximq_scanner.Span]] | None
+otherSpans = None if _fleximq is None else _fleximq.otherSpans
+
+BlipScanner: type[blipmq_frame.BlipScanner] = (_blipmq or blipmq_frame).BlipScanner
+encodeRun: Callable[[bytes, Sequence[int], Sequence[bytes]], bytes] = (_blipmq or blipmq_frame).encodeRun
+
+readSmallFrames: Callable[[bytes, int, Collection[int], int, bool, Callable[[bytes], object]], int]
+readSmallFrames = (_websocket or websocket_frame).readSmallFrames
+encodeTexts: Callable[[bytes, Sequence[bytes]], bytes] = (_websocket or websocket_frame).encodeTexts

@@ -1,0 +1,373 @@
+# cython: language_level=3
+"""Compiled scanners of FlexiMQ frames, which can deliver known publications on the way. Hot.
+
+A frame of a known envelope costs 0.02 us up to the call of its subscribers if 10 topics alternate at random, 0.1 us if
+1,000 do, and 0.01 us inside a run (timeit over reads of 500 KB, frames of 150 bytes).
+
+Every length is compared with the bytes that are left before anything is read or added. Only complete and allowed frames
+are read here: the reference reads the rest of the input, which buffers it or raises the error.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_GetItemWithError
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.string cimport memcmp, memcpy
+
+from fleximq.limits import HEADER_BYTES
+from fleximq.wire import fleximq_layout_b, fleximq_scanner
+
+cdef Py_ssize_t FIXED = fleximq_scanner.FIXED_BYTES
+cdef Py_ssize_t LENGTH = 8
+cdef int VERSION = fleximq_scanner.VERSION
+cdef Py_ssize_t REPEATED = fleximq_scanner._REPEATED
+#: A larger delivery, if it is more than half of its read, is passed as a view without copying.
+cdef Py_ssize_t LARGE = 1 << 16
+
+
+cdef inline unsigned long long _number(const unsigned char* at, int size) noexcept nogil:
+    """Return a big-endian number; the caller has checked that ``size`` bytes are there."""
+    cdef unsigned long long value = 0
+    cdef int place
+    for place in range(size):
+        value = value << 8 | at[place]
+    return value
+
+
+cdef struct _Seen:
+    # An envelope of the present input that was looked up: its place, its topic, and how often it was found.
+    unsigned long long turn
+    Py_ssize_t start, length, count
+    PyObject* topic
+    PyObject* calls
+
+
+#: Envelopes looked up since Python code ran last, which may change topics: a repetition needs no look-up. Entries of
+#: other turns are void; ``_used`` are the places of the valid ones.
+cdef enum:
+    SEEN = 2048
+cdef _Seen[SEEN] _seen
+cdef int[SEEN] _used
+cdef int _uses = 0
+cdef unsigned long long _turn = 1
+
+
+cdef inline unsigned long long _hash(const unsigned char* at, Py_ssize_t size) noexcept nogil:
+    cdef unsigned long long value = size, word
+    while size >= 8:
+        memcpy(&word, at, 8)
+        value = (value ^ word) * 0x9E3779B97F4A7C15ULL
+        value ^= value >> 29
+        at += 8
+        size -= 8
+    while size:
+        size -= 1
+        value = (value ^ at[size]) * 0x9E3779B97F4A7C15ULL
+    return value >> 32
+
+
+cdef int _count(_Seen* seen) except -1:
+    """Count the messages of an entry for its topic, and release it."""
+    topic = <object>seen.topic
+    Py_DECREF(topic)
+    seen.turn = 0
+    topic.published += seen.count
+    return 0
+
+
+cdef int _settle() except -1:
+    """Count all messages for their topics, and begin a new turn."""
+    global _uses, _turn
+    _turn += 1
+    while _uses:
+        _uses -= 1
+        if _seen[_used[_uses]].turn:
+            _count(&_seen[_used[_uses]])
+    return 0
+
+
+cdef int _see(_Seen* seen, topic, tuple calls, Py_ssize_t start, Py_ssize_t length) except -1:
+    """Remember an envelope that was looked up, in place of another one."""
+    global _uses
+    if seen.turn == _turn:
+        _count(seen)
+    else:
+        _used[_uses] = seen - &_seen[0]
+        _uses += 1
+    Py_INCREF(topic)
+    seen.turn, seen.start, seen.length, seen.count = _turn, start, length, 0
+    seen.topic, seen.calls = <PyObject*>topic, <PyObject*>calls
+    return 0
+
+
+cdef class _Read:
+    """A position in complete input of layout A: ``start`` is the first byte that was neither yielded nor delivered."""
+
+    cdef bytes data, last, envelope
+    cdef const unsigned char* at
+    cdef Py_ssize_t size, start, limit, headerMost, middle, delivered
+    cdef object known, form, formB
+
+    def __init__(self, Py_ssize_t limit, Py_ssize_t headerMost, bytes last, object known, forms):
+        self.limit = limit
+        self.headerMost = headerMost
+        self.last = last
+        self.known = known
+        if known is not None:
+            self.form, self.formB = forms
+
+    cdef void open(self, bytes data, Py_ssize_t start):
+        self.data = data
+        self.at = <const unsigned char*>PyBytes_AS_STRING(data)
+        self.size = PyBytes_GET_SIZE(data)
+        self.start = start
+        self.envelope = None
+
+    cdef Py_ssize_t endOf(self, Py_ssize_t start) noexcept:
+        """Return the end of the frame at ``start`` and set ``middle``, the end of its envelope; -1 if it is cut or bad."""
+        cdef Py_ssize_t left = self.size - start
+        cdef unsigned long long header, payload
+        if left < FIXED + LENGTH or self.at[start] != VERSION:
+            return -1
+        header = _number(self.at + start + FIXED - 4, 4)
+        left -= FIXED + LENGTH
+        if header > <unsigned long long>left or <Py_ssize_t>header > self.headerMost:
+            return -1
+        left -= <Py_ssize_t>header
+        self.middle = start + FIXED + <Py_ssize_t>header
+        payload = _number(self.at + self.middle, 8)
+        if payload > <unsigned long long>left:
+            return -1
+        if self.middle + LENGTH + <Py_ssize_t>payload - start > self.limit:
+            return -1
+        return self.middle + LENGTH + <Py_ssize_t>payload
+
+    cdef bint repeats(self, Py_ssize_t start, const _Seen* seen) noexcept:
+        """Whether the frame at ``start``, whose ``middle`` is set, has the envelope of an earlier one of this input."""
+        return self.middle - start == seen.length and memcmp(self.at + start, self.at + seen.start, seen.length) == 0
+
+    cdef bytes bytesOf(self, Py_ssize_t start, Py_ssize_t end):
+        return PyBytes_FromStringAndSize(<const char*>self.at + start, end - start)
+
+    cdef tuple next(self):
+        """Deliver known publications, and return the next other run as a span; None at a frame that is cut or bad."""
+        cdef Py_ssize_t start, end, next, count = 1
+        cdef bytes envelope
+        cdef _Seen first
+        if self.known is not None:
+            self.deliver()
+        start = self.start
+        end = self.endOf(start)
+        if end < 0:
+            return None
+        envelope = self.bytesOf(start, self.middle) if self.envelope is None else self.envelope
+        self.envelope = None
+        if envelope == self.last:
+            first.start, first.length = start, PyBytes_GET_SIZE(envelope)
+            while (next := self.endOf(end)) >= 0 and self.repeats(end, &first):
+                end = next
+                count += 1
+        else:
+            self.last = envelope if PyBytes_GET_SIZE(envelope) <= FIXED + REPEATED else b""
+        self.start = end
+        return envelope, self.data, start, end, count
+
+    cdef int deliver(self) except -1:
+        """Deliver the frames of known envelopes from ``start`` on, consecutive ones of equal subscribers together."""
+        cdef Py_ssize_t start = self.start, begin = start, end, length, total = 0
+        cdef bint isB = False
+        cdef _Seen* seen = NULL
+        cdef bytes key = None
+        cdef tuple calls = None
+        cdef object topic
+        cdef PyObject* found
+        _settle()
+        while (end := self.endOf(start)) >= 0:
+            length = self.middle - start
+            if seen is NULL or not self.repeats(start, seen):
+                seen = &_seen[_hash(self.at + start, length) % SEEN]
+                if seen.turn != _turn or seen.calls is not <PyObject*>calls or not self.repeats(start, seen):
+                    key = self.bytesOf(start, self.middle)
+                    found = PyDict_GetItemWithError(self.known, key)
+                    if found is NULL:
+                        break
+                    topic = (<object>found).topic
+                    if topic.onlyForm is not self.form and topic.onlyForm is not self.formB:
+                        break
+                    if topic.deliverCalls is not calls:
+                        if total:
+                            self.handOver(begin, start, calls, total, isB)
+                            total = 0
+                            if topic.deliverCalls is None:  # a delivery has changed the subscribers
+                                break
+                        calls = topic.deliverCalls
+                        isB = topic.onlyForm is self.formB
+                        begin = start
+                    _see(seen, topic, calls, start, length)
+            seen.count += 1
+            key = None
+            total += 1
+            start = end
+        if total:
+            self.handOver(begin, start, calls, total, isB)
+        self.start = start
+        self.envelope = key
+        return 0
+
+    cdef int handOver(self, Py_ssize_t begin, Py_ssize_t end, tuple calls, Py_ssize_t count, bint isB) except -1:
+        cdef Py_ssize_t size = end - begin
+        cdef object chunk
+        _settle()
+        self.delivered += count
+        if isB:
+            chunk = toLayoutB(self.bytesOf(begin, end))
+        elif size > LARGE and size * 2 > self.size:
+            chunk = memoryview(self.data)[begin:end]
+        else:
+            chunk = self.bytesOf(begin, end)
+        for deliver in calls:
+            deliver(chunk, count)
+        return 0
+
+
+def _runs(scanner, bytes data, object known, forms, traffic):
+    """Yield the spans of a read, completing an unfinished frame with no more bytes than it needs."""
+    cdef _Read read = _Read(scanner._limit, scanner._headerMost, scanner._last, known, forms)
+    cdef bytes source
+    cdef Py_ssize_t start = 0
+    cdef tuple span
+    buffer = scanner._buffer
+    try:
+        while True:
+            if buffer.buffered:
+                piece = data[start : start + buffer.missing]
+                start += len(piece)
+                source = buffer.take(piece)
+                if source is None:
+                    return
+                read.open(source, 0)
+            else:
+                source = None
+                read.open(data, start)
+            while (span := read.next()) is not None:
+                yield span
+            if read.start < read.size:
+                for span in fleximq_scanner.FlexiScanner.spans(scanner, read.data[read.start :]):
+                    yield span
+            if source is None:
+                return
+    finally:
+        scanner._last = read.last
+        if traffic is not None:
+            traffic.messagesIn += read.delivered
+
+
+class FlexiScanner(fleximq_scanner.FlexiScanner):
+    """The scanner of layout A."""
+
+    __slots__ = ()
+
+    def spans(self, data):
+        """Yield the spans of the reference."""
+        return _runs(self, data, None, None, None)
+
+
+def _fromLayoutB(bytes data, Py_ssize_t limit, Py_ssize_t headerMost):
+    """Return the complete and allowed frames at the beginning of ``data``, turned into layout A."""
+    cdef const unsigned char* at = <const unsigned char*>PyBytes_AS_STRING(data)
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(data), start = 0, left
+    cdef unsigned long long header, payload
+    cdef bytes turned
+    cdef char* to
+    while size - start >= FIXED + LENGTH and at[start] == VERSION:
+        left = size - start - FIXED - LENGTH
+        header = _number(at + start + FIXED - 4, 4)
+        payload = _number(at + start + FIXED, 8)
+        if header > <unsigned long long>left or <Py_ssize_t>header > headerMost:
+            break
+        if payload > <unsigned long long>left - header:
+            break
+        if FIXED + LENGTH + <Py_ssize_t>(header + payload) > limit:
+            break
+        start += FIXED + LENGTH + <Py_ssize_t>(header + payload)
+    turned = PyBytes_FromStringAndSize(<const char*>at, start)
+    to = PyBytes_AS_STRING(turned)
+    size = start
+    start = 0
+    while start < size:  # all lengths were checked above
+        header = _number(at + start + FIXED - 4, 4)
+        payload = _number(at + start + FIXED, 8)
+        memcpy(to + start + FIXED, at + start + FIXED + LENGTH, header)
+        memcpy(to + start + FIXED + header, at + start + FIXED, LENGTH)
+        start += FIXED + LENGTH + <Py_ssize_t>(header + payload)
+    return turned
+
+
+def _runsOfB(scanner, bytes data, object known, forms, traffic):
+    cdef _Read read
+    cdef tuple span
+    taken = scanner._buffer.take(data)
+    if taken is None:
+        return
+    turned = _fromLayoutB(taken, scanner._limit, HEADER_BYTES)
+    read = _Read(scanner._limit, HEADER_BYTES, b"", known, forms)
+    read.open(turned, 0)
+    try:
+        while (span := read.next()) is not None:
+            yield span
+        for envelope, frame, count in fleximq_layout_b.LayoutBScanner.feed(scanner, taken[read.size :]):
+            yield envelope, frame, 0, len(frame), count
+    finally:
+        if traffic is not None:
+            traffic.messagesIn += read.delivered
+
+
+class LayoutBScanner(fleximq_layout_b.LayoutBScanner):
+    """The scanner of layout B, which turns all frames of a read at once."""
+
+    def spans(self, data):
+        """Yield the frames of the reference, neighbours of one envelope as runs."""
+        return _runsOfB(self, data, None, None, None)
+
+    def feed(self, data):
+        """Yield the same runs in the form of :meth:`FlexiScanner.feed`."""
+        for envelope, source, start, end, count in self.spans(data):
+            yield envelope, source[start:end], count
+
+
+class LayoutDetector(fleximq_layout_b.LayoutDetector):
+    """The detector that continues with the compiled scanners."""
+
+    scanners = {fleximq_layout_b.Layout.A: FlexiScanner, fleximq_layout_b.Layout.B: LayoutBScanner}
+
+
+def otherSpans(scanner, bytes data, object known, forms, traffic):
+    """Deliver the publications whose envelope is in ``known`` and whose topic has subscribers of one form only.
+
+    ``forms`` are the form of frames as they are, and that of layout B. Returns the spans of all other frames, in order.
+    Whoever takes one must have no delivery pending; until the next is taken, no later frame is looked at. At the end
+    the number of delivered messages is added to ``traffic``.
+    """
+    if type(scanner) is FlexiScanner:
+        return _runs(scanner, data, known, forms, traffic)
+    if type(scanner) is LayoutBScanner:
+        return _runsOfB(scanner, data, known, forms, traffic)
+    return scanner.spans(data)
+
+
+def toLayoutB(bytes frames):
+    """Return complete, adjacent frames of layout A in layout B."""
+    cdef _Read read = _Read(PyBytes_GET_SIZE(frames), PyBytes_GET_SIZE(frames), b"", None, None)
+    cdef Py_ssize_t start = 0, end, header
+    cdef bytes turned = PyBytes_FromStringAndSize(PyBytes_AS_STRING(frames), PyBytes_GET_SIZE(frames))
+    cdef char* to = PyBytes_AS_STRING(turned)
+    read.open(frames, 0)
+    while start < read.size:
+        end = read.endOf(start)
+        if end < 0:
+            raise ValueError("the frames are not complete")
+        header = read.middle - start - FIXED
+        memcpy(to + start + FIXED, read.at + read.middle, LENGTH)
+        memcpy(to + start + FIXED + LENGTH, read.at + start + FIXED, header)
+        start = end
+    return turned

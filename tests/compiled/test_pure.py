@@ -1,0 +1,29 @@
+"""The broker in pure Python, where all other tests run over the compiled core."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.compiled.twins import COMPILED, REASON
+
+ROOT = Path(__file__).parents[2]
+
+
+class PureTests(SynchronousTestCase):
+    """``FLEXIMQ_PURE=1`` in another process."""
+
+    if not COMPILED:
+        skip = REASON
+
+    def test_dialects(self) -> None:
+        """The tests of all dialects pass."""
+        command = [sys.executable, "-m", "tests.run", "--temp-directory", os.path.abspath(self.mktemp())]
+        command += ["tests.dialects"]
+        variables = {**os.environ, "FLEXIMQ_PURE": "1"}
+        ended = subprocess.run(
+            command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900
+        )
+        self.assertEqual(ended.returncode, 0, ended.stdout[-8000:])

@@ -1,0 +1,216 @@
+"""The compiled core and the reference, fed with the same bytes in the same pieces: equal results, equal errors."""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.compiled import choice
+from fleximq.errors import BrokerError
+from fleximq.wire import blipmq_frame, fleximq_layout_b, websocket_frame
+from fleximq.wire.blipmq_payload import encodePublish
+from fleximq.wire.fleximq_scanner import FrameTooLarge, singleFrames
+from fleximq.wire.websocket_frame import BINARY, TEXT
+from tests.compiled.twins import COMPILED, REASON, REFERENCE, reference
+from tests.dialects.fleximq.test_runs import ENDS, OTHERS, PUBLICATIONS, Everybody, said
+from tests.wire.flexi_variants import LAYOUT_B, inLayoutB
+from tests.wire.test_fleximq_scanner import STREAM
+
+LIMIT = 600
+cuts = st.lists(st.integers(0, 1500), max_size=12)
+frames = st.one_of(
+    st.sampled_from(STREAM),
+    st.builds(
+        lambda frame, place, byte: frame[: place % len(frame)] + bytes((byte,)) + frame[place % len(frame) + 1 :],
+        st.sampled_from(STREAM),
+        st.integers(0, 40),
+        st.sampled_from([0, 1, 2, 127, 128, 255]),
+    ),
+    st.builds(lambda size: STREAM[2][:-8] + size.to_bytes(8, "big") + bytes(min(size, 700)), st.integers(0, 2**64 - 1)),
+    st.builds(lambda size: STREAM[2][:-8] + size.to_bytes(8, "big") + bytes(size), st.integers(0, 700)),
+    st.binary(max_size=30),
+)
+streams = st.lists(frames, max_size=25)
+#: PUBLISHes, POLLs and others, whole and broken.
+blipFrames = st.one_of(
+    st.builds(
+        lambda topic, id, message: blipmq_frame.encodeRun(encodePublish(topic, 1), [id], [message]),
+        st.sampled_from(["a", "b", "longer"]),
+        st.integers(0, 2**64 - 1),
+        st.binary(max_size=40),
+    ),
+    st.builds(
+        blipmq_frame.encodeFrame,
+        st.sampled_from(blipmq_frame.FrameType),
+        st.integers(0, 3),
+        st.sampled_from([b"", b"\0", b"\0\0\1", b"\0\xff\xffa", bytes(8), bytes(7) + b"\1"]),
+    ),
+    st.builds(
+        lambda length, kind: length.to_bytes(4, "big") + bytes((kind,)) + bytes(8),
+        st.one_of(st.integers(0, LIMIT + 2), st.integers(2**31 - 2, 2**32 - 1)),
+        st.integers(0, 11),
+    ),
+)
+socketFrames = st.builds(
+    lambda first, size, wide, mask, text: _masked(first, (text * (size // max(1, len(text)) + 1))[:size], mask, wide),
+    st.sampled_from([TEXT, TEXT, BINARY, 0x89, 0x01]),
+    st.one_of(st.integers(0, 130), st.sampled_from([65_535, 65_536])),
+    st.booleans(),
+    st.binary(min_size=4, max_size=4),
+    st.sampled_from([b"text", "\u00e9t\u00e9".encode(), b"\xff", b""]),
+)
+
+
+def _masked(first: int, payload: bytes, mask: bytes, wide: bool) -> bytes:
+    """Return a frame of a client; ``wide`` spends two bytes on a length that needs one."""
+    size = len(payload)
+    if size > 0xFFFF:
+        length = b"\xff" + size.to_bytes(8, "big")
+    else:
+        length = b"\xfe" + size.to_bytes(2, "big") if size > 125 or wide else bytes((0x80 | size,))
+    return bytes((first,)) + length + mask + bytes(byte ^ mask[place % 4] for place, byte in enumerate(payload))
+
+
+def pieces(data: bytes, cuts: Iterable[int]) -> list[bytes]:
+    """Return data cut at these places, empty pieces included."""
+    return [data[start:end] for start, end in pairwise([0, *sorted(cuts), len(data)])]
+
+
+def steps(scanner: Any, data: bytes, cuts: Iterable[int]) -> Iterator[Any]:
+    """Yield the single frames of each piece and the bytes that are buffered after it; at the end the error, if any."""
+    for piece in pieces(data, cuts):
+        found: list[tuple[bytes, bytes]] = []
+        try:
+            for envelope, source, start, end, count in scanner.spans(piece):
+                run = singleFrames(source[start:end], len(envelope))
+                assert len(run) == count
+                found += [(envelope, frame) for frame in run]
+        except BrokerError as error:
+            yield found, type(error), str(error), error.envelope if isinstance(error, FrameTooLarge) else None
+            return
+        yield found, scanner.buffered
+
+
+class SameTests(SynchronousTestCase):
+    """One class or function after the other, then whole sessions."""
+
+    if not COMPILED:
+        skip = REASON
+
+    @given(st.sampled_from(["FlexiScanner", "LayoutBScanner", "LayoutDetector"]), st.booleans(), streams, cuts)
+    def test_scanners(self, name: str, isB: bool, stream: list[bytes], cuts: list[int]) -> None:
+        """Scanners yield the same frames, buffer as much and raise the same errors."""
+        data = b"".join(inLayoutB(each) if isB and each in STREAM else each for each in stream)
+        compiled, reference = (
+            list(steps(kind(LIMIT), data, cuts)) for kind in (getattr(choice, name), REFERENCE[name])
+        )
+        self.assertEqual(compiled, reference)
+
+    @given(streams, cuts)
+    def test_spans(self, stream: list[bytes], cuts: list[int]) -> None:
+        """In layout A the runs are the same as well."""
+        compiled, reference = choice.FlexiScanner(LIMIT), REFERENCE["FlexiScanner"](LIMIT)
+        for piece in pieces(b"".join(stream), cuts):
+            spans: list[Any] = []
+            for scanner in (compiled, reference):
+                try:
+                    spans.append(list(scanner.spans(piece)))
+                except BrokerError as error:
+                    spans.append(repr(error))
+            self.assertEqual(*spans)
+            if isinstance(spans[0], str):
+                return
+
+    @given(st.lists(st.sampled_from(STREAM)))
+    def test_toLayoutB(self, stream: list[bytes]) -> None:
+        """Complete frames become the same frames of layout B."""
+        frames = b"".join(stream)
+        self.assertEqual(choice.toLayoutB(frames), fleximq_layout_b.toLayoutB(frames))
+
+    @given(st.lists(blipFrames, max_size=25), cuts)
+    def test_blipmq(self, stream: list[bytes], cuts: list[int]) -> None:
+        """The scanners of BlipMQ yield the same runs, buffer as much and raise the same errors."""
+        scanners = choice.BlipScanner(LIMIT), blipmq_frame.BlipScanner(LIMIT)
+        for piece in pieces(b"".join(stream), cuts):
+            results: list[Any] = []
+            for scanner in scanners:
+                runs: list[Any] = []
+                try:
+                    for run in scanner.feed(piece):
+                        runs.append(run)
+                except BrokerError as error:
+                    runs.append(repr(error))
+                results.append((runs, scanner.buffered))
+            self.assertEqual(*results)
+
+    @given(st.binary(max_size=20), st.lists(st.tuples(st.integers(0, 2**64 - 1), st.binary(max_size=300))))
+    def test_encodeRun(self, head: bytes, run: list[tuple[int, bytes]]) -> None:
+        """Runs of BlipMQ are encoded equally; odd arguments are refused equally."""
+        ids, messages = [id for id, _ in run], [message for _, message in run]
+        self.assertEqual(choice.encodeRun(head, ids, messages), blipmq_frame.encodeRun(head, ids, messages))
+        views = [memoryview(message) for message in messages]
+        self.assertEqual(choice.encodeRun(head, ids, views), blipmq_frame.encodeRun(head, ids, messages))  # type: ignore[arg-type]
+        self.assertRaises(ValueError, choice.encodeRun, head, [*ids, 1], messages)
+
+    @given(
+        st.lists(socketFrames, max_size=12), st.binary(max_size=20), st.integers(0, 30), st.integers(0, 70_000),
+        st.booleans(),
+    )  # fmt: skip
+    def test_readSmallFrames(self, frames: list[bytes], noise: bytes, offset: int, limit: int, onlyText: bool) -> None:
+        """The same payloads are read, up to the same place."""
+        data = b"".join(frames) + noise
+        for whole in (data, data[:-3], data[: len(data) // 2]):
+            results: list[Any] = []
+            for read in (choice.readSmallFrames, websocket_frame.readSmallFrames):
+                taken: list[bytes] = []
+                results.append((read(whole, offset, frozenset({TEXT, BINARY}), limit, onlyText, taken.append), taken))
+            self.assertEqual(*results)
+
+    @given(st.binary(max_size=200), st.lists(st.integers(0, 70_000), max_size=5), st.lists(st.binary(max_size=3)))
+    def test_encodeTexts(self, prefix: bytes, sizes: list[int], short: list[bytes]) -> None:
+        """The same frames for texts of any sizes."""
+        texts = [bytes(size) for size in sizes] + short
+        self.assertEqual(choice.encodeTexts(prefix, texts), websocket_frame.encodeTexts(prefix, texts))
+
+    def test_incomplete(self) -> None:
+        """Frames that are cut are refused, not read beyond their end."""
+        for size in range(1, len(STREAM[2])):
+            self.assertRaises(ValueError, choice.toLayoutB, STREAM[2][:size])
+
+    @given(
+        st.lists(st.one_of(PUBLICATIONS, PUBLICATIONS, st.tuples(st.sampled_from(OTHERS), st.just(0))), max_size=40),
+        st.sampled_from(ENDS),
+        st.booleans(),
+        st.booleans(),
+        cuts,
+    )
+    def test_sessions(
+        self, said: list[tuple[str, int]], end: list[tuple[str, int]], warm: bool, isB: bool, cuts: list[int]
+    ) -> None:
+        """Sessions deliver, answer and count the same."""
+
+        def play() -> list[Any]:
+            return list(_played([*said, *end], warm, isB, cuts))
+
+        compiled = play()
+        with reference():
+            self.assertEqual(compiled, play())
+
+
+def _played(steps: list[tuple[str, int]], warm: bool, isB: bool, cuts: Iterable[int]) -> Iterator[Any]:
+    """Yield what everybody got after each piece, and what was counted."""
+    everybody = Everybody(warm)
+    shaped: Callable[[bytes], bytes] = bytes
+    if isB:
+        everybody.publisher = everybody.server.connect()
+        everybody.publisher.variant = LAYOUT_B
+        everybody.publisher.join().subscribe("none")
+        shaped = inLayoutB
+    id = everybody.publisher.id.to_bytes(4, "big")
+    data = b"".join(shaped(frame[:2] + id + frame[6:]) for frame in said(steps))
+    for piece in pieces(data, cuts):
+        everybody.publisher.say(piece)
+        yield everybody.outcome(), everybody.publisher.protocol.session.traffic.messagesIn
