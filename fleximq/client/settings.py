@@ -92,12 +92,13 @@ class ClientSettings:
 
     ``credentials``: the client's identity, e.g. ``{"type": "token", "token": "..."}`` (FlexiMQ document 5.2), or
     ``{"type": "private_key", "private_key": "fmqs_..."}``, which signs a challenge and is not sent itself. ``name``:
-    a name for the client. ``timeout``: seconds for connecting, and again for joining. ``tls``: a :class:`Tls`, or the
-    context of the form's own library. ``reconnect``: delays between attempts to reconnect; None: do not reconnect.
-    ``buffer``: limit in bytes of payload for publications buffered while the broker is unreachable. ``prefetch``:
-    pause reading while more bytes than this are unread. ``keep_alive``: seconds of silence before the client pings the
-    broker; None: do not ping. ``codec``: how values are encoded. ``on_state``: called with each new state. ``threads``:
-    requests to served paths answered at once by the blocking form; the others have no limit.
+    the name by which others can reach the client, and all others of that name. ``timeout``: seconds for connecting, and
+    again for joining. ``tls``: a :class:`Tls`, or the context of the form's own library. ``reconnect``: delays between
+    attempts to reconnect; None: do not reconnect. ``buffer``: limit in bytes of payload for publications buffered while
+    the broker is unreachable. ``prefetch``: pause reading while more bytes than this are unread. ``keep_alive``:
+    seconds of silence before the client pings the broker; None: do not ping. ``codec``: how values are encoded.
+    ``on_state``: called with each new state. ``threads``: requests to served paths answered at once by the blocking
+    form; the others have no limit.
 
     :raises SettingError: a value is out of range.
     """

@@ -149,6 +149,18 @@ class Conversations(FormCase):
         self.assertGreater(one.ping(), 0)
         self.assertEqual(self.assertRaises(PublishFailed, one.flush).status, 403)
 
+    def test_named(self) -> None:
+        """Requests to a name are shared by the clients that have it; a notification reaches all of them."""
+        servers = [self.connected(name="svc") for _ in range(2)]
+        one = self.connected()
+        for server in servers:
+            server.serve("/who", lambda request, id=server.id: id)
+        self.assertEqual({one.request("svc", "/who") for _ in range(4)}, {server.id for server in servers})
+        self.assertEqual(self.assertRaises(RequestFailed, one.request, "none", "/who").status, 600)
+        heard = [server.notifications() for server in servers]
+        one.notify("svc", "/news", 5)
+        self.assertEqual([each.next(10).value for each in heard], [5, 5])
+
     def test_served(self) -> None:
         """A path is served by a function, whose errors are answers with a status."""
         one, two = self.connected(), self.connected()

@@ -93,7 +93,7 @@ class FaultTests(SynchronousTestCase):
     def test_keys(self) -> None:
         """A key that is none is named, and what may have been meant."""
         self.assertFault("roles", {"x": {"pubish": []}}, "roles.x has no key 'pubish', did you mean publish?")
-        actions = "publish, subscribe, consume, request, notify, broadcast, read, progress"
+        actions = "publish, subscribe, consume, request, notify, broadcast, read, progress, serve"
         self.assertFault("roles", {"x": {"zz": []}}, f"roles.x has no key 'zz', only {actions}, admin, deny and limits")
         self.assertFault(
             "principals",

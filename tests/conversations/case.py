@@ -133,7 +133,7 @@ class SocketCase(SynchronousTestCase):
 
     def assertError(self, heard: Any, client: FlexiClient, status: int, id: str | None = None) -> None:
         """Check that a message is the broker's error to this client after its JOIN."""
-        self.assertEqual((heard.kind, heard.sender, heard.status), ("REP", 1, status), heard)
+        self.assertEqual((heard.kind, heard.sender, heard.status), ("REP", 1, client.variant.status(status)), heard)
         self.assertEqual([entry["client_id"] for entry in heard.header["routing"]], [client.id])
         self.assertEqual(heard.header.get("reqrep"), id and {"type": "correlation", "id": id})
         self.assertIsInstance(heard.value, str)

@@ -200,7 +200,7 @@ class FlexiClient(FlexiVoice, Closing):
         self._stamp += 1
         self.request(1, path, f"ask-{self._stamp}", *arguments)
         heard = self.hear()
-        if heard.status != 200:
+        if heard.status != self.variant.status(200):
             raise AssertionError(f"no answer to {path}: {heard}")
         return heard.value
 

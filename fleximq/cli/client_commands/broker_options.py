@@ -60,7 +60,9 @@ class Address(NamedTuple):
     tls: Tls | None = None
     timeout: float = 30.0
 
-    def connect(self, *, reconnect: Backoff | None = BACKOFF, codec: Codec = MESSAGEPACK) -> Client:
+    def connect(
+        self, *, reconnect: Backoff | None = BACKOFF, codec: Codec = MESSAGEPACK, name: str | None = None
+    ) -> Client:
         """Return a client that has joined.
 
         The keyword arguments are described in :class:`fleximq.client.settings.ClientSettings`.
@@ -74,6 +76,7 @@ class Address(NamedTuple):
             timeout=self.timeout,
             reconnect=reconnect,
             codec=codec,
+            name=name,
         )
 
 

@@ -21,17 +21,21 @@ from fleximq.errors import SettingError
 _RAW = Codec(unpack=bytes)
 
 
-def clientId(text: str) -> int:
-    """Parse the id of a client, or ``broker``. For ``argparse``."""
+def clientOf(text: str) -> int | str:
+    """Parse the id or the name of a client, or ``broker``. For ``argparse``."""
     if text == "broker":
         return BROKER
     if text.isascii() and text.isdecimal() and 0 < int(text) < 1 << 32:
         return int(text)
-    raise ArgumentTypeError(f"{text!r} is not a client: give its id, which serve and top show, or broker")
+    if not text or text.startswith("/") or text.isdecimal():
+        raise ArgumentTypeError(
+            f"{text!r} is not a client: give its id, which serve and top show, the name of a service, or broker"
+        )
+    return text
 
 
 def _prepareReq(parser: ArgumentParser) -> None:
-    parser.add_argument("client", metavar="CLIENT", type=clientId, help="its id, or broker for the broker itself")
+    parser.add_argument("client", metavar="CLIENT", type=clientOf, help="its id or name, or broker")
     parser.add_argument("path", metavar="PATH", help="the path of the request, e.g. /broker/about")
     parser.add_argument("value", metavar="VALUE", nargs="?", help="the value to send")
     addInputOption(parser)
@@ -65,7 +69,7 @@ REQ = brokerCommand("req", "Send a request to a client or the broker, and show t
 
 
 def _prepareNotify(parser: ArgumentParser) -> None:
-    parser.add_argument("client", metavar="CLIENT", help="its id, several with commas between them, or all")
+    parser.add_argument("client", metavar="CLIENT", help="its id or name, several with commas between them, or all")
     parser.add_argument("path", metavar="PATH", nargs="?", help="the path of the notification; none with all")
     parser.add_argument("value", metavar="VALUE", nargs="?", help="the value to send")
     addInputOption(parser)
@@ -83,7 +87,7 @@ def _runNotify(arguments: Namespace, address: Address) -> int:
         if toAll:
             client.broadcast(value)
         else:
-            client.notify([clientId(each) for each in arguments.client.split(",")], arguments.path, value)
+            client.notify([clientOf(each) for each in arguments.client.split(",")], arguments.path, value)
         client.flush()
     return 0
 

@@ -29,6 +29,7 @@ def _prepare(parser: ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", help="the path to serve, e.g. /time")
     parser.add_argument("command", metavar="COMMAND", help="shell command to run for each request, e.g. 'date +%%s'")
     addInputOption(parser)
+    parser.add_argument("--name", metavar="NAME", help="answer requests to this name, with all others that have it")
     parser.add_argument("--limit", metavar="SECONDS", type=seconds, default=60.0, help="limit for one run [60]")
     parser.add_argument("--count", metavar="N", type=count, help="end after this many answers")
     parser.add_argument("--json", action="store_true", help="report each request as one line of JSON")
@@ -86,9 +87,10 @@ class CommandService:
 
 def _run(arguments: Namespace, address: Address) -> int:
     served = CommandService(arguments)
-    with address.connect() as client:
+    with address.connect(name=arguments.name) as client:
         client.serve(arguments.path, served)
-        say(f"client {client.id} answers {arguments.path}; ask it: fleximq req {client.id} {arguments.path}")
+        target = arguments.name or client.id
+        say(f"client {client.id} answers {arguments.path}; ask it: fleximq req {target} {arguments.path}")
         while not served.over.wait(SIGNAL_SECONDS):
             pass
     return 0

@@ -96,7 +96,7 @@ class ClientState:
         self._numbers = count(1)
         self._refusals = Refusals()
         self._barriers: dict[int, tuple[int, Pending[Refusals]]] = {}
-        self._replies: dict[str, tuple[int, str, Pending[Reply]]] = {}
+        self._replies: dict[str, tuple[int | str, str, Pending[Reply]]] = {}
         self._joining: Pending[int] = Pending()
         self._joinWaiters: dict[Pending[None], None] = {}
         self._buffered: deque[tuple[Account, FrameMaker]] = deque()
@@ -359,7 +359,7 @@ class ClientState:
         self.detachBarrier(made.before)
         self.detachBarrier(made.after)
 
-    def request(self, target: int, path: str, payload: bytes) -> tuple[bytes, str, Pending[Reply]]:
+    def request(self, target: int | str, path: str, payload: bytes) -> tuple[bytes, str, Pending[Reply]]:
         """Return a REQ, its id, and a result for the answer.
 
         :raises ConnectionLost: the client is not connected.
@@ -431,7 +431,8 @@ class ClientState:
             self.delivered([event])
         elif isinstance(event, Reply):
             request = self._replies.get(event.id)
-            if request is not None and event.sender in (request[0], BROKER):
+            # A name may mean any client.
+            if request is not None and (isinstance(request[0], str) or event.sender in (request[0], BROKER)):
                 del self._replies[event.id]
                 request[2].succeed(event)
         elif isinstance(event, Ponged):

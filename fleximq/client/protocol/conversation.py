@@ -121,9 +121,9 @@ class Conversation:
         """Return an UNSUB with the same topic or pattern as its SUB."""
         return encodeMessage(MessageType.UNSUB, self.id, {"topic": topic})
 
-    def request(self, target: int, path: str, payload: bytes, id: str) -> bytes:
-        """Return a REQ; its answer has the same ``id``."""
-        fields = {"routing": [{"client_id": target, "path": path}], "reqrep": {"type": "request", "id": id}}
+    def request(self, target: int | str, path: str, payload: bytes, id: str) -> bytes:
+        """Return a REQ to a client, by id or name; its answer has the same ``id``."""
+        fields = {"routing": [_entry(target, path)], "reqrep": {"type": "request", "id": id}}
         return encodeMessage(MessageType.REQ, self.id, fields, payload)
 
     def reply(self, to: Request, payload: bytes, status: int = Status.OK) -> bytes:
@@ -135,9 +135,9 @@ class Conversation:
         }
         return encodeMessage(MessageType.REP, self.id, fields, payload)
 
-    def notification(self, targets: Sequence[int], path: str, payload: bytes) -> bytes:
-        """Return a NOTIF to these clients."""
-        routing = [{"client_id": target, "path": path} for target in targets]
+    def notification(self, targets: Sequence[int | str], path: str, payload: bytes) -> bytes:
+        """Return a NOTIF to these clients, by their ids or names."""
+        routing = [_entry(target, path) for target in targets]
         return encodeMessage(MessageType.NOTIF, self.id, {"routing": routing}, payload)
 
     def broadcast(self, payload: bytes) -> bytes:
@@ -235,6 +235,11 @@ def _decodedBy(unpack: Callable[[bytes], Any], kind: type[_Kind]) -> type[_Kind]
     if unpack is unpacked:
         return kind
     return type(kind.__name__, (kind,), {"__slots__": (), "value": property(lambda self: unpack(self.payload))})
+
+
+def _entry(target: int | str, path: str) -> dict[str, Any]:
+    """Return the routing entry of a client by its id, or of those by its name."""
+    return {"client_name" if isinstance(target, str) else "client_id": target, "path": path}
 
 
 class _Heads(dict[int, bytes]):

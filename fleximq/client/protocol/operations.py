@@ -124,9 +124,12 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         for size, make in chunksOf(topic, values, self._settings.codec.pack):
             await self._post(size, make)
 
-    async def notify(self, targets: int | Sequence[int], path: str, value: object = None) -> None:
-        """Send a notification, which has no answer, to one or more clients; the value follows the path."""
-        several = [targets] if isinstance(targets, int) else list(targets)
+    async def notify(self, targets: int | str | Sequence[int | str], path: str, value: object = None) -> None:
+        """Send a notification, which has no answer, to one or more clients; the value follows the path.
+
+        :param targets: ids, and names that clients joined with: then all of that name.
+        """
+        several = [targets] if isinstance(targets, int | str) else list(targets)
         payload = self._settings.codec.pack(value)
         await self._post(len(payload), lambda conversation: conversation.notification(several, path, payload))
 
@@ -210,10 +213,10 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
             box = self._clientState.inbox.openDirect()
         return self._subscription(box)  # type: ignore[no-any-return]
 
-    async def request(self, target: int, path: str, value: object = None, timeout: float | None = TIMEOUT) -> Any:
+    async def request(self, target: int | str, path: str, value: object = None, timeout: float | None = TIMEOUT) -> Any:
         """Send a request to another client and return the value of its answer.
 
-        :param target: the client's id.
+        :param target: the client's id, or the ``name`` that one or more clients joined with: then the least busy one.
         :raises RequestFailed: the answer is an error, or the broker could not reach the client.
         :raises TimeoutError: no answer within ``timeout`` seconds.
         :raises ConnectionLost: the connection ended; the request may have arrived.
@@ -276,7 +279,7 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
 
     # -- waiting -----------------------------------------------------------------------------------
 
-    async def _request(self, target: int, path: str, payload: bytes, timeout: float | None) -> Reply:
+    async def _request(self, target: int | str, path: str, payload: bytes, timeout: float | None) -> Reply:
         clientState = self._clientState
         await self._waitUntilJoined(timeout)
         with self._lock:

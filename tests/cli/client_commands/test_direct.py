@@ -61,9 +61,16 @@ class RequestTests(CommandCase):
 
     def test_wrong(self) -> None:
         """What is no client is one sentence."""
-        found = ran("req", "me", "/x")
-        self.assertEqual(found.code, 1)
-        self.assertIn("'me' is not a client", found.err)
+        for word in ("/x", "", "0"):
+            found = ran("req", word, "/x")
+            self.assertEqual(found.code, 1)
+            self.assertIn(f"{word!r} is not a client", found.err)
+
+    def test_named(self) -> None:
+        """A service with a name is asked by it; a name that nobody has is answered with 600."""
+        self.assertIn("600 client not found: there is no client named 'svc'", ran("req", "svc", "/up").err)
+        self.serve("/up", "tr a-z A-Z", "--name", "svc")
+        self.assertEqual(ran("req", "svc", "/up", "rain").lines, ["RAIN"])
 
 
 class NotifyTests(CommandCase):

@@ -144,18 +144,18 @@ class SaidTests(SynchronousTestCase):
     def test_request(self) -> None:
         """A REQ has one target and an id."""
         heard, header = checked(self.conversation.request(1001, "/do", b"\x01", "x"))
-        self.assertEqual((heard.sender, header.routing, header.id), (1000, ((1001, "/do"),), "x"))
+        self.assertEqual((heard.sender, header.routing, header.id), (1000, ((1001, "/do", ""),), "x"))
 
     def test_reply(self) -> None:
         """A REP goes to who asked, with his id and a status."""
         asked = Request("x", "/do", b"", 1001, {})
         heard, header = checked(self.conversation.reply(asked, b"\x01", 404))
-        self.assertEqual((header.routing, header.id, heard.status), (((1001, "/do"),), "x", 404))
+        self.assertEqual((header.routing, header.id, heard.status), (((1001, "/do", ""),), "x", 404))
 
     def test_notification(self) -> None:
         """A NOTIF names all its targets."""
         _, header = checked(self.conversation.notification([5, 6], "/n", b""))
-        self.assertEqual(header.routing, ((5, "/n"), (6, "/n")))
+        self.assertEqual(header.routing, ((5, "/n", ""), (6, "/n", "")))
 
     def test_broadcast(self) -> None:
         """A BCAST has no header."""
