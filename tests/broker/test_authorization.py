@@ -595,7 +595,8 @@ class LeakMachine(RuleBasedStateMachine):
         self.journal = EagerJournal()
         self.journal.patient = True
         self.journal.portion = 2
-        self.broker = makeBroker(Clock(), journal=self.journal, durable=("d.#", "$d.#"), retain=("d.a", "$d.a"))
+        self.clock = Clock()
+        self.broker = makeBroker(self.clock, journal=self.journal, durable=("d.#", "$d.#"), retain=("d.a", "$d.a"))
         self.publisher = self.broker.join("any")
         self.reader = TopicReader()
         self.reader.form = _FORM
@@ -643,6 +644,7 @@ class LeakMachine(RuleBasedStateMachine):
         if self.journal.asked:
             self.journal.answer()
         self.reader.settle()
+        self.clock.advance(0)
         self.look()
 
     @rule(granted=st.sampled_from(_PATTERNS), name=st.sampled_from(_PATTERNS), kind=st.sampled_from(["first", None]))

@@ -126,6 +126,39 @@ class HistoryTests(IdentityCase):
         self.assertEqual([text[-1] for text in peer.texts()], ["1", "2", "3", "4"])
         self.assertEqual(self.broker.topics.proxies, {})
 
+    def test_searchEnds(self) -> None:
+        """UNSUBSCRIBE ends the search for the history, so that repeats of both cost one reading."""
+        self.say("1", "2", "3", "4")
+        self.journal.patient = True
+        peer = self.user()
+        before = self.journal.reads
+        for _ in range(20):
+            peer.askText("SUBSCRIBE:d.c")
+            peer.askText("UNSUBSCRIBE:d.c")
+        self.answerAll()
+        self.assertEqual(self.journal.reads - before, 1)
+        self.journal.patient = False
+        self.assertEqual([text[-1] for text in self.subscribe(peer)[1:]], ["2", "3", "4"])
+
+    def test_oneSearch(self) -> None:
+        """The search for a second channel waits for the first one's, and nothing is omitted meanwhile."""
+        self.alice.askText("SUBSCRIBE:d.x")
+        self.say("1", "2", "3", "4")
+        self.say("a", "b", "c", "d", channel="d.x")
+        self.journal.patient = True
+        peer = self.user("d.c", "d.x")
+        self.assertEqual(self.journal.asked, 1)
+        self.say("5")
+        self.say("e", "f", channel="d.x")
+        self.answerAll()
+        self.assertEqual([text[-1] for text in peer.texts()], [*"234", *"bcd", "5", *"ef"])
+
+    def answerAll(self) -> None:
+        """Answer all readings."""
+        while self.journal.asked:
+            self.journal.answer()
+            self.settle()
+
     def test_twice(self) -> None:
         """A SUBSCRIBE that changes nothing brings nothing but its SUB-ACK."""
         self.say("1")

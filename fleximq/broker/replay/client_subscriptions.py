@@ -61,7 +61,7 @@ class ClientSubscriptions:
         if held is None or held.subscriber is not feed:
             self.unsubscribe(client, name)
             self._add(client, feed, name, False)
-        self._replays.follow(feed, search, start)
+        self._replays.follow(client, feed, search, start)
 
     def _add(self, client: ConnectedClient, subscriber: ISubscriber, name: str, literal: bool) -> None:
         if literal or not isPattern(name):

@@ -4,15 +4,15 @@ A client has up to two feeds (:mod:`fleximq.broker.replay.feed`): a permanent on
 and get offsets, and a temporary one for past messages of new subscriptions, which ends at the end of the journal.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 from fleximq.broker.authorization import permits
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.replay.feed import Feed, FeedRange, Outlet
+from fleximq.broker.replay.searches import BackSearch, Searches
 from fleximq.broker.rules import TimesToLive
 from fleximq.broker.slices import Slices
 from fleximq.broker.topics.names import checkName, checkPattern, isPattern, rangesOf
@@ -23,63 +23,8 @@ from fleximq.rights import Action
 from fleximq.values.patterns import anyOf
 from fleximq.values.records import StoredBatch, TopicBounds
 
-#: So many bytes are read at a time.
-PORTION = 1 << 20
 #: So many topics of a pattern are looked up in one turn of the reactor, 1 ms at most.
 TOPICS_AT_ONCE = 500
-#: Growth of the searched part while it has too few messages.
-_FURTHER = 8
-
-
-def findBack(journal: IJournal, name: str, number: int, found: Callable[[int], None]) -> None:
-    """Find the offset of a topic's message ``number`` from the last, or of its first if it has fewer.
-
-    The journal can only be read forwards, so increasing parts of its end are searched. ``found`` is called with the
-    offset after the last record if the topic has none.
-    """
-    kept = journal.bounds().get(name)
-    if kept is None:
-        found(journal.end)
-    elif kept.count <= number:
-        found(kept.first)
-    else:
-        _Search(journal, name, number, kept, found).look(number)
-
-
-class _Search:
-    """Looks for the last messages of one topic."""
-
-    def __init__(
-        self, journal: IJournal, name: str, number: int, kept: TopicBounds, found: Callable[[int], None]
-    ) -> None:
-        self._journal = journal
-        self._name = name
-        self._kept = kept
-        self._found = found
-        self._offsets: deque[int] = deque(maxlen=number)
-        self._start = 0
-        self._width = 0
-
-    def look(self, width: int) -> None:
-        self._width = width
-        self._start = max(self._kept.first, self._kept.last + 1 - width)
-        self._offsets.clear()
-        self._read(self._start)
-
-    def _read(self, offset: int) -> None:
-        self._journal.read(offset, self._name.__eq__, PORTION, lambda batches, next: self._took(offset, batches, next))
-
-    def _took(self, offset: int, batches: Sequence[StoredBatch], next: int) -> None:
-        for batch in batches:
-            self._offsets.extend(place for place in batch.offsets if place <= self._kept.last)
-        if offset < next <= self._kept.last:
-            self._read(next)
-        elif len(self._offsets) == self._offsets.maxlen or self._start == self._kept.first:
-            self._found(self._offsets[0] if self._offsets else self._journal.end)
-        else:
-            self.look(self._width * _FURTHER)
-
-
 #: A time that no message has.
 _NEVER = 1 << 62
 
@@ -122,7 +67,7 @@ class Replays:
         self._timesToLive = timesToLive
         self._waits = waits
         self._now = now
-        self._slices = slices
+        self._searches = Searches(slices)
         self._unsubscribe = unsubscribe
         self._permanent: dict[ConnectedClient, Feed] = {}
         self._temporary: dict[ConnectedClient, Feed] = {}
@@ -141,7 +86,7 @@ class Replays:
         if literal and not self._topics.get(name).durable:
             raise SubscriptionFailed("this topic is not durable")
         search = StartSearch(self._journal, self._feedRange(client, name, literal), start)
-        if start.kind != "time":
+        if start.kind != "time" and (literal or self._searches.mayLook(client)):
             # Few topics need no later turn, so that errors are known at once.
             search.look()
             search.look()
@@ -155,15 +100,16 @@ class Replays:
             self._setProxies(client, outlet)
         return feed
 
-    def follow(self, feed: Feed, search: "StartSearch", start: Start) -> None:
+    def follow(self, client: ConnectedClient, feed: Feed, search: "StartSearch", start: Start) -> None:
         """Start a range in the journal, and continue with live publications; a range of the same name restarts."""
         feedRange = search.feedRange
+        self._searches.drop(client, feedRange.name)
         feed.addRange(feedRange)
         self._topics.reroute()
         if start.kind == "time":
             self._journal.offsetAt(min(start.number * 1000, _NEVER), partial(feed.place, feedRange))
         elif feedRange.start is None:
-            self._slices.run(search.steps(feed))
+            self._searches.run(client, feedRange.name, search.steps(feed))
 
     def recall(
         self, client: ConnectedClient, outlet: Outlet, name: str, literal: bool = False, history: int = 0
@@ -177,10 +123,19 @@ class Replays:
         literal = literal or not isPattern(name)
         feedRange = self._feedRange(client, name, literal)
         if history and literal and self._topics.get(name).durable:
-            feed = self._pass(client, outlet, feedRange)
-            findBack(self._journal, name, history, partial(feed.place, feedRange))
+            self._findBack(client, self._pass(client, outlet, feedRange), feedRange, history)
         elif self._retained is not None:
             self._recallRetained(client, outlet, feedRange)
+
+    def _findBack(self, client: ConnectedClient, feed: Feed, feedRange: FeedRange, number: int) -> None:
+        journal, name = self._journal, feedRange.name
+        kept = journal.bounds().get(name)
+        if kept is None:
+            feed.place(feedRange, journal.end)
+        elif kept.count <= number:
+            feed.place(feedRange, kept.first)
+        else:
+            self._searches.findBack(client, BackSearch(journal, feed, feedRange, number, kept))
 
     def _recallRetained(self, client: ConnectedClient, outlet: Outlet, feedRange: FeedRange) -> None:
         """Deliver the latest message of each topic, and then what follows the present end."""
@@ -194,23 +149,24 @@ class Replays:
             ]
             for page in topicsOf(journal, feedRange)
         )
-        singles, more = next(pages, []), next(pages, None)
-        if not singles and more is None:
-            return
+        first: list[list[tuple[int, str]]] = []
+        if feedRange.literal or self._searches.mayLook(client):
+            first = list(islice(pages, 2))
+            if not any(first) and len(first) < 2:
+                return
         feed = self._pass(client, outlet, feedRange)
-        feed.addSingles(feedRange, singles)
 
         def steps() -> Iterator[None]:
-            for page in chain([more or []], pages):
-                if not feed.addSingles(feedRange, page):
-                    return
+            for page in chain(first, pages):
+                feed.addSingles(feedRange, page)
                 yield
             feed.place(feedRange, end)
 
-        if more is None:
-            feed.place(feedRange, end)
+        if len(first) == 1:
+            for _ in steps():
+                pass
         else:
-            self._slices.run(steps())
+            self._searches.run(client, feedRange.name, steps())
 
     def _pass(self, client: ConnectedClient, outlet: Outlet, feedRange: FeedRange) -> Feed:
         feed = self._temporary.get(client)
@@ -223,6 +179,7 @@ class Replays:
 
     def drop(self, client: ConnectedClient, name: str) -> None:
         """Remove the ranges of the subscription of this name."""
+        self._searches.drop(client, name)
         for feeds in (self._permanent, self._temporary):
             feed = feeds.get(client)
             if feed is not None and feed.removeRange(name):
@@ -244,6 +201,7 @@ class Replays:
 
     def leave(self, client: ConnectedClient) -> None:
         """End all feeds of this client."""
+        self._searches.leave(client)
         for feeds in (self._permanent, self._temporary):
             if client in feeds:
                 self._end(client, feeds)
