@@ -25,13 +25,14 @@ cdef Py_ssize_t REPEATED = fleximq_scanner._REPEATED
 cdef Py_ssize_t LARGE = 1 << 16
 
 
-cdef inline unsigned long long _number(const unsigned char* at, int size) noexcept nogil:
-    """Return a big-endian number; the caller has checked that ``size`` bytes are there."""
-    cdef unsigned long long value = 0
-    cdef int place
-    for place in range(size):
-        value = value << 8 | at[place]
-    return value
+cdef inline unsigned long long _u32(const unsigned char* at) noexcept nogil:
+    """Return a big-endian number of four bytes, of which the caller has checked that they are there."""
+    return <unsigned long long>at[0] << 24 | <unsigned long long>at[1] << 16 | <unsigned long long>at[2] << 8 | at[3]
+
+
+cdef inline unsigned long long _u64(const unsigned char* at) noexcept nogil:
+    """Return one of eight bytes."""
+    return _u32(at) << 32 | _u32(at + 4)
 
 
 cdef struct _Seen:
@@ -103,7 +104,7 @@ cdef int _see(_Seen* seen, topic, tuple calls, Py_ssize_t start, Py_ssize_t leng
 cdef class _Read:
     """A position in complete input of layout A: ``start`` is the first byte that was neither yielded nor delivered."""
 
-    cdef bytes data, last, envelope
+    cdef bytes data, asRead, last, envelope
     cdef const unsigned char* at
     cdef Py_ssize_t size, start, limit, headerMost, middle, delivered
     cdef object known, form, formB
@@ -116,8 +117,10 @@ cdef class _Read:
         if known is not None:
             self.form, self.formB = forms
 
-    cdef void open(self, bytes data, Py_ssize_t start):
+    cdef void open(self, bytes data, Py_ssize_t start, bytes asRead = None):
+        """Begin an input. ``asRead`` is the same in layout B: its frames are at the same places."""
         self.data = data
+        self.asRead = asRead
         self.at = <const unsigned char*>PyBytes_AS_STRING(data)
         self.size = PyBytes_GET_SIZE(data)
         self.start = start
@@ -129,13 +132,13 @@ cdef class _Read:
         cdef unsigned long long header, payload
         if left < FIXED + LENGTH or self.at[start] != VERSION:
             return -1
-        header = _number(self.at + start + FIXED - 4, 4)
+        header = _u32(self.at + start + FIXED - 4)
         left -= FIXED + LENGTH
         if header > <unsigned long long>left or <Py_ssize_t>header > self.headerMost:
             return -1
         left -= <Py_ssize_t>header
         self.middle = start + FIXED + <Py_ssize_t>header
-        payload = _number(self.at + self.middle, 8)
+        payload = _u64(self.at + self.middle)
         if payload > <unsigned long long>left:
             return -1
         if self.middle + LENGTH + <Py_ssize_t>payload - start > self.limit:
@@ -217,14 +220,15 @@ cdef class _Read:
     cdef int handOver(self, Py_ssize_t begin, Py_ssize_t end, tuple calls, Py_ssize_t count, bint isB) except -1:
         cdef Py_ssize_t size = end - begin
         cdef object chunk
+        cdef bytes source = self.asRead if isB and self.asRead is not None else self.data
         _settle()
         self.delivered += count
-        if isB:
-            chunk = toLayoutB(self.bytesOf(begin, end))
-        elif size > LARGE and size * 2 > self.size:
-            chunk = memoryview(self.data)[begin:end]
+        if size > LARGE and size * 2 > self.size:
+            chunk = memoryview(source)[begin:end]
         else:
-            chunk = self.bytesOf(begin, end)
+            chunk = PyBytes_FromStringAndSize(PyBytes_AS_STRING(source) + begin, size)
+        if isB and self.asRead is None:
+            chunk = toLayoutB(bytes(chunk))
         for deliver in calls:
             deliver(chunk, count)
         return 0
@@ -281,8 +285,8 @@ def _fromLayoutB(bytes data, Py_ssize_t limit, Py_ssize_t headerMost):
     cdef char* to
     while size - start >= FIXED + LENGTH and at[start] == VERSION:
         left = size - start - FIXED - LENGTH
-        header = _number(at + start + FIXED - 4, 4)
-        payload = _number(at + start + FIXED, 8)
+        header = _u32(at + start + FIXED - 4)
+        payload = _u64(at + start + FIXED)
         if header > <unsigned long long>left or <Py_ssize_t>header > headerMost:
             break
         if payload > <unsigned long long>left - header:
@@ -295,8 +299,8 @@ def _fromLayoutB(bytes data, Py_ssize_t limit, Py_ssize_t headerMost):
     size = start
     start = 0
     while start < size:  # all lengths were checked above
-        header = _number(at + start + FIXED - 4, 4)
-        payload = _number(at + start + FIXED, 8)
+        header = _u32(at + start + FIXED - 4)
+        payload = _u64(at + start + FIXED)
         memcpy(to + start + FIXED, at + start + FIXED + LENGTH, header)
         memcpy(to + start + FIXED + header, at + start + FIXED, LENGTH)
         start += FIXED + LENGTH + <Py_ssize_t>(header + payload)
@@ -311,7 +315,7 @@ def _runsOfB(scanner, bytes data, object known, forms, traffic):
         return
     turned = _fromLayoutB(taken, scanner._limit, HEADER_BYTES)
     read = _Read(scanner._limit, HEADER_BYTES, b"", known, forms)
-    read.open(turned, 0)
+    read.open(turned, 0, taken)
     try:
         while (span := read.next()) is not None:
             yield span

@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.compiled import choice
@@ -15,8 +16,9 @@ from fleximq.wire.blipmq_payload import encodePublish
 from fleximq.wire.fleximq_scanner import FrameTooLarge, singleFrames
 from fleximq.wire.websocket_frame import BINARY, TEXT
 from tests.compiled.twins import COMPILED, REASON, REFERENCE, reference
+from tests.dialects.flexi_peer import FlexiServer
 from tests.dialects.fleximq.test_runs import ENDS, OTHERS, PUBLICATIONS, Everybody, said
-from tests.wire.flexi_variants import LAYOUT_B, inLayoutB
+from tests.wire.flexi_variants import LAYOUT_B, MAPS, Variant, inLayoutB
 from tests.wire.test_fleximq_scanner import STREAM
 
 LIMIT = 600
@@ -174,6 +176,27 @@ class SameTests(SynchronousTestCase):
         """The same frames for texts of any sizes."""
         texts = [bytes(size) for size in sizes] + short
         self.assertEqual(choice.encodeTexts(prefix, texts), websocket_frame.encodeTexts(prefix, texts))
+
+    def test_large(self) -> None:
+        """Large reads arrive unchanged, in the layout of each subscriber."""
+        for layouts in ((MAPS, MAPS), (MAPS, LAYOUT_B), (LAYOUT_B, MAPS), (LAYOUT_B, LAYOUT_B)):
+            server = FlexiServer(Clock())
+            publisher, subscriber = peers = server.connect(), server.connect()
+            for peer, variant in zip(peers, layouts, strict=True):
+                peer.variant = variant
+                peer.join()
+            subscriber.subscribe("t", "u")
+            for topic in ("t", "u", "t", "u"):
+                publisher.publish(topic, "warm")
+            subscriber.heard()
+
+            def frames(variant: Variant, id: int = publisher.id) -> bytes:
+                numbers = range(1000)
+                return b"".join(variant.frame("PUB", id, {"topic": "tu"[n % 3 % 2]}, bytes(n)) for n in numbers)
+
+            self.assertEqual(publisher.say(frames(layouts[0])).heard(), b"")
+            self.assertEqual(subscriber.heard(), frames(layouts[1]))
+            self.assertEqual(publisher.protocol.session.traffic.messagesIn, 1005)
 
     def test_incomplete(self) -> None:
         """Frames that are cut are refused, not read beyond their end."""

@@ -5,15 +5,17 @@ credentials of a profile are sent only to the broker of that profile, unless the
 """
 
 import os
+import time
 import tomllib
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from fleximq.cli.output import say
 from fleximq.client.backoff import Backoff
 from fleximq.client.blocking import Client, connect
-from fleximq.client.settings import BACKOFF, MESSAGEPACK, PRIVATE_KEY, Codec, Tls
+from fleximq.client.settings import BACKOFF, MESSAGEPACK, PRIVATE_KEY, Codec, State, Tls, Watcher
 from fleximq.errors import SettingError
 
 Number = TypeVar("Number", int, float)
@@ -52,6 +54,25 @@ KEYS = ("url", "token", "user", "password", "api-key", "private-key", "tls-autho
 _DEFAULT = "default"
 
 
+class Outages:
+    """Reports on standard error that the connection was lost, and is there again."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._since: float | None = None
+
+    def __call__(self, state: State, why: Exception | None) -> None:
+        """Report a new state of a client; it is away several times if attempts to connect fail."""
+        if state is State.AWAY and self._since is None:
+            self._since = self._monotonic()
+            say("disconnected; reconnecting")
+        elif state is State.JOINED and self._since is not None:
+            took, self._since = self._monotonic() - self._since, None
+            say(f"connected again after {took:.1f} s; messages may be missing")
+        elif state is State.CLOSED and why is not None:
+            say(f"disconnected: {why}")
+
+
 class Address(NamedTuple):
     """A broker, the credentials for it, and a timeout in seconds."""
 
@@ -61,7 +82,12 @@ class Address(NamedTuple):
     timeout: float = 30.0
 
     def connect(
-        self, *, reconnect: Backoff | None = BACKOFF, codec: Codec = MESSAGEPACK, name: str | None = None
+        self,
+        *,
+        reconnect: Backoff | None = BACKOFF,
+        codec: Codec = MESSAGEPACK,
+        name: str | None = None,
+        on_state: Watcher | None = None,
     ) -> Client:
         """Return a client that has joined.
 
@@ -77,6 +103,7 @@ class Address(NamedTuple):
             reconnect=reconnect,
             codec=codec,
             name=name,
+            on_state=on_state,
         )
 
 

@@ -12,7 +12,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from fleximq.cli.client_commands.broker_command import brokerCommand
-from fleximq.cli.client_commands.broker_options import Address, count, seconds
+from fleximq.cli.client_commands.broker_options import Address, Outages, count, seconds
 from fleximq.cli.client_commands.payload_text import addInputOption, formatted, parserOf
 from fleximq.cli.output import outJson, say
 from fleximq.client.blocking.shared_connection import SIGNAL_SECONDS
@@ -87,7 +87,7 @@ class CommandService:
 
 def _run(arguments: Namespace, address: Address) -> int:
     served = CommandService(arguments)
-    with address.connect(name=arguments.name) as client:
+    with address.connect(name=arguments.name, on_state=Outages()) as client:
         client.serve(arguments.path, served)
         target = arguments.name or client.id
         say(f"client {client.id} answers {arguments.path}; ask it: fleximq req {target} {arguments.path}")

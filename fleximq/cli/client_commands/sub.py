@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from fleximq.cli.client_commands.broker_command import brokerCommand
-from fleximq.cli.client_commands.broker_options import Address, count, seconds
+from fleximq.cli.client_commands.broker_options import Address, Outages, count, seconds
 from fleximq.cli.client_commands.payload_text import addOutputOptions, asJson, deliveryAsJson, formatted
 from fleximq.cli.output import addRawOption, out, outJson
 from fleximq.client.blocking import Client, Subscription
@@ -32,7 +32,7 @@ def _prepareTail(parser: ArgumentParser) -> None:
 
 def _runTail(arguments: Namespace, address: Address) -> int:
     told = 0
-    with address.connect() as client, client.subscribe("$sys/#") as events:
+    with address.connect(on_state=Outages()) as client, client.subscribe("$sys/#") as events:
         for event in events:
             now = datetime.now().astimezone()
             value = asJson(event.payload)
@@ -86,7 +86,7 @@ def _runSub(arguments: Namespace, address: Address) -> int:
     titled = arguments.topic or len(arguments.topics) > 1 or any(map(_isPattern, arguments.topics))
     shownSoFar = 0
     with ExitStack() as stack:
-        client = stack.enter_context(address.connect())
+        client = stack.enter_context(address.connect(on_state=Outages()))
         for delivery in _deliveries(client, stack, arguments):
             if arguments.json:
                 outJson(deliveryAsJson(delivery))

@@ -1,12 +1,23 @@
 """Which broker is meant: options before variables before profiles, and whose credentials go where."""
 
+import io
+import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from unittest.mock import patch
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.cli.client_commands.broker_options import DEFAULT_URL, Address, addOptions, addressOf, profilesFile
-from fleximq.client.settings import Tls
+from fleximq.cli.client_commands.broker_options import (
+    DEFAULT_URL,
+    Address,
+    Outages,
+    addOptions,
+    addressOf,
+    profilesFile,
+)
+from fleximq.client.errors import ConnectionLost
+from fleximq.client.settings import State, Tls
 from fleximq.errors import SettingError
 
 PROFILES = """
@@ -49,6 +60,19 @@ class AddressTests(SynchronousTestCase):
     def test_nothing(self) -> None:
         """Without a word, and without a file, it is the usual address and nothing is shown there."""
         self.assertEqual(addressOf(given(), {"FLEXIMQ_PROFILES": self.mktemp()}), Address(DEFAULT_URL))
+
+    def test_outages(self) -> None:
+        """The loss of a connection, however many attempts fail, and its return are told; the beginning is not."""
+        times = iter((10.0, 12.13))
+        with patch.object(sys, "stderr", io.StringIO()) as errors:
+            report = Outages(lambda: next(times))
+            lost = ConnectionLost("gone")
+            for state, why in ((State.JOINED, None), (State.AWAY, lost), (State.AWAY, lost), (State.JOINED, None),
+                               (State.CLOSED, None), (State.CLOSED, lost)):  # fmt: skip
+                report(state, why)
+        self.assertEqual(errors.getvalue(), (
+            "disconnected; reconnecting\nconnected again after 2.1 s; messages may be missing\ndisconnected: gone\n"
+        ))  # fmt: skip
 
     def test_default(self) -> None:
         """The profile named default is taken where nothing else is said."""
