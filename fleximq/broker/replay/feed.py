@@ -367,6 +367,7 @@ class Feed:
         self, offset: int, wanted: Callable[[str], bool], most: int, found: Callable[[Sequence[StoredBatch], int], None]
     ) -> None:
         self._enter(FeedEvent.READ)
+        self._round += 1
         round = self._round
 
         def read(batches: Sequence[StoredBatch], next: int) -> None:

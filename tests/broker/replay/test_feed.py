@@ -244,6 +244,24 @@ class FeedTests(SynchronousTestCase):
         machine.commit(1)
         self.assertEqual(form.rendered, 1)
 
+    def test_removalsMeanwhile(self) -> None:
+        """A step that was scheduled earlier replaces a read whose removals are still compared."""
+        machine = FeedMachine()
+        machine.publish("d.a", 4)
+        machine.publish("d.b", 4)
+        machine.commit(2)
+        machine.follow("d.a", 8)
+        machine.answer()
+        machine.broker.follow(machine.client, machine.reader, "d.b", Start("first"))
+        machine.journal.removed += [("e", 1 << 40)] * 1500
+        machine.answer()
+        for _ in range(4):
+            machine.settle()
+        while machine.journal.asked or machine.reader.later:
+            machine.settle()
+            machine.journal.answer(machine.journal.asked)
+        self.assertEqual(machine.reader.offsets, list(range(1, 9)))
+
     def test_leaves(self) -> None:
         """When a client leaves, nothing is left of its feeds."""
         machine = FeedMachine()
