@@ -163,6 +163,9 @@ CLIENTS = (
     Input("manyReplays", "fleximq", lambda id: b"".join(
         frame("SUB", id, {"topic": f"*.x{each}", "from": "last"}) for each in range(5000)), 1,
           Bounds(event=0.2, least=2.5)),
+    # The same one again and again costs one search, and leaves nothing behind.
+    Input("repeatedReplays", "fleximq", lambda id: frame("SUB", id, {"topic": "#", "from": "first"}) * 5000, 1,
+          Bounds(least=1.0), "", _TOPICS),
     Input("arraysToIdentity", "fleximq", _flexi("PUB", payload=emptyArrays(4 << 20), topic="cost"), 1, _ONE, "",
           (_IDENTITY_READER,)),
     Input("arraysToMini", "minimq", _said(b"CONSUME:queued\n"), 1, Bounds(event=0.05, least=10.0), "",
@@ -239,6 +242,15 @@ CLIENTS = (
     Input("texts", "identity", _said(webSocket(b"SUBSCRIBE:cost", 0x81), webSocket(b"PUBLISH:cost:x", 0x81) * 5000), 1,
           Bounds(event=0.15)),
     Input("unknownWords", "identity", _said(webSocket(b"x", 0x81) * 20_000)),
+)  # fmt: skip
+
+
+#: What readers of the past say, after 30 messages that take 10 ms each to convert, and 200,000 without payload.
+PAST = (
+    Input("history", "identity", _said(webSocket(b"SUBSCRIBE:h", 0x81)), 40, Bounds(least=1.0), "",
+          (("fleximq", _flexi("PUB", payload=emptyArrays(65_000), times=30, topic="h")),)),
+    Input("emptyRecords", "fleximq", _flexi("SUB", **{"topic": "e", "from": "first"}), 1, Bounds(event=0.05), "",
+          (("fleximq", _flexi("PUB", times=200_000, topic="e")),)),
 )  # fmt: skip
 
 
@@ -345,3 +357,10 @@ class ClientTests(CostCase):
     def more(self) -> Sequence[str]:
         """Keep a journal, which some paths need."""
         return "--journal", "journal", "--fsync", "never", "--durable", "d.#"
+
+
+@testsOf(*PAST)
+class PastTests(CostCase):
+    """By an open broker that keeps every topic, and a history."""
+
+    options = ("--listen", _LOOPBACK, "--journal", "journal", "--fsync", "never", "--durable", "#", "--history", "30")

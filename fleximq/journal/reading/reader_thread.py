@@ -35,6 +35,8 @@ from fleximq.values.records import StoredBatch
 _DECODED = 8
 #: The number of cached positions: the end of one read is the usual start of the next.
 _RESUMED = 256
+#: Bytes of a record besides header and payload: without them, a read of empty records would have no end.
+_RECORD_BYTES = 64
 #: If few records are selected, a read ends after this multiple of the requested bytes.
 _THROUGH = 16
 #: Temporary shortages of the process; no sign of damage.
@@ -255,11 +257,11 @@ class ReaderThread:
         start = offset
         for found in self._from(offset, selected, min(max(most, SMALL), MEBIBYTE)):
             for batch in found.batches:
-                through += batch.size
+                through += batch.size + len(batch) * _RECORD_BYTES
                 picked = _behind(batch, start).only(selected)
                 if len(picked):
                     batches.append(picked)
-                    size += picked.size
+                    size += picked.size + len(picked) * _RECORD_BYTES
             offset = max(offset, found.next)
             if size >= most or through >= most * _THROUGH:
                 return batches, min(offset, end)
