@@ -34,8 +34,12 @@ SEARCH_BYTES = 1 << 16
 _SLICE_BYTES = 1 << 15
 #: A record without payload counts as this many.
 _RECORD_BYTES = 32
+#: Ranges that start within so many offsets are read together, as a read costs the same for any number of ranges.
+_TOGETHER = 1 << 16
 #: So many removals are compared with ranges in one turn of the reactor, about 1 ms.
 _COMPARED_AT_ONCE = 2000
+#: An offset that no record has.
+_NEVER = 1 << 64
 #: With more ranges, looking at the start of each takes longer than adding one.
 _FEW = 64
 
@@ -349,12 +353,11 @@ class Feed:
             self._caughtUp(min(places))
         else:
             position = min(places)
-            matching = tuple(
-                feedRange.matches for feedRange in self.ranges.values() if (feedRange.start or 0) <= position
-            )
-            ahead = min((start for start in places if start > position), default=0)
+            until = position + _TOGETHER
+            near = [feedRange for feedRange in self.ranges.values() if (feedRange.start or 0) <= until]
+            ahead = min((start for start in places if start > until), default=0)
             found = partial(self._found, position, ahead)
-            self._read(position, lambda name: any(matches(name) for matches in matching), self.outlet.chunkBytes, found)
+            self._read(position, _topicsOf(near), self.outlet.chunkBytes, found)
 
     def _relieved(self) -> None:
         self._enter(FeedEvent.RELIEVED)
@@ -387,7 +390,22 @@ class Feed:
         if ahead and next > ahead:
             batches = _before(batches, ahead)
             next = ahead
+        if any((feedRange.start or 0) > position for feedRange in self.ranges.values()):
+            batches = [self._begun(batch) for batch in batches if len(batch)]
         self._sendAll(batches, next, self._advance)
+
+    def _begun(self, batch: StoredBatch) -> StoredBatch:
+        """Return the records at or after the start of a range."""
+        starts = [self._startOf(name) for name in batch.topics]
+        if max(starts) <= batch.offsets[0]:
+            return batch
+        columns = enumerate(zip(batch.topicOf, batch.offsets, strict=True))
+        return batch.pick([place for place, (topic, offset) in columns if offset >= starts[topic]])
+
+    def _startOf(self, name: str) -> int:
+        ranges = [self.ranges[name]] if self._coversLiterally(name) else []
+        ranges += [each for each in self._patterns.matching(name) if each.matches(name)]
+        return min((each.start or 0 for each in ranges), default=_NEVER)
 
     def _advance(self, next: int) -> None:
         for feedRange in self.ranges.values():
@@ -480,6 +498,17 @@ class Feed:
 def _before(batches: Sequence[StoredBatch], offset: int) -> list[StoredBatch]:
     """Return the records before an offset."""
     return [batch.pick(range(bisect_left(batch.offsets, offset))) for batch in batches]
+
+
+def _topicsOf(ranges: Iterable[FeedRange]) -> Callable[[str], bool]:
+    """Return whether a topic is in one of these ranges, for the reading thread."""
+    literals = {each.name: each.matches for each in ranges if each.literal}
+    patterns = [each.matches for each in ranges if not each.literal]
+
+    def wanted(name: str) -> bool:
+        return (name in literals and literals[name](name)) or any(matches(name) for matches in patterns)
+
+    return wanted
 
 
 def _slicesOf(batches: Sequence[StoredBatch], next: int) -> Iterator[tuple[list[StoredBatch], int]]:

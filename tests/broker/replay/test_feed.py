@@ -211,6 +211,7 @@ class FeedTests(SynchronousTestCase):
     def test_likeTheModel(self) -> None:
         """Whatever happens in whatever order, each offset comes once, in order, and nothing is left out."""
         self.patch(feed, "_SLICE_BYTES", 1)
+        self.patch(feed, "_TOGETHER", 3)
         for machine in (FeedMachine, SlicesMachine):
             run_state_machine_as_test(
                 machine, settings=settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -171,6 +171,19 @@ class ManyTopicsTests(SynchronousTestCase):
         self.assertEqual(self.reader.offsets, [*range(1, _TOPICS + 1), _TOPICS + 3])
         self.assertLessEqual(max(self.journal.slices), 2 * TOPICS_AT_ONCE)
 
+    def test_startsInARow(self) -> None:
+        """Subscriptions that start one message after the other are read together."""
+        self.reader.chunkBytes = 1 << 20
+        self.journal.patient = True
+        before = self.journal.reads
+        for number in range(200):
+            self.follow(f"b.{number:05}", "first")
+        while self.journal.asked or self.reader.later:
+            self.journal.answer(self.journal.asked)
+            self.reader.settle()
+        self.assertEqual(self.reader.offsets, list(range(1, 201)))
+        self.assertLessEqual(self.journal.reads - before, 3)
+
     def test_last(self) -> None:
         """So is the last one, which is one from before the subscription."""
         self.follow("b.#", "last")
