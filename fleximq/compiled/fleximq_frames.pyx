@@ -223,7 +223,9 @@ cdef class _Read:
         cdef bytes source = self.asRead if isB and self.asRead is not None else self.data
         _settle()
         self.delivered += count
-        if size > LARGE and size * 2 > self.size:
+        if size == PyBytes_GET_SIZE(source):
+            chunk = source
+        elif size > LARGE and size * 2 > self.size:
             chunk = memoryview(source)[begin:end]
         else:
             chunk = PyBytes_FromStringAndSize(PyBytes_AS_STRING(source) + begin, size)
