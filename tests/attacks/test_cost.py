@@ -249,8 +249,8 @@ CLIENTS = (
 PAST = (
     Input("history", "identity", _said(webSocket(b"SUBSCRIBE:h", 0x81)), 40, Bounds(least=1.0), "",
           (("fleximq", _flexi("PUB", payload=emptyArrays(65_000), times=30, topic="h")),)),
-    Input("emptyRecords", "fleximq", _flexi("SUB", **{"topic": "e", "from": "first"}), 1, Bounds(event=0.05), "",
-          (("fleximq", _flexi("PUB", times=200_000, topic="e")),)),
+    Input("emptyRecords", "fleximq", lambda id: frame("SUB", id, {"topic": "e", "from": "first"}), 1,
+          Bounds(event=0.05), "", (("fleximq", _flexi("PUB", times=200_000, topic="e")),)),
 )  # fmt: skip
 
 
