@@ -31,7 +31,7 @@ from twisted.trial.runner import TestLoader, TrialRunner
 #: What is run if nothing is named.
 ALL = "tests"
 #: How much the first group, which should be the longest, goes before the others; the unit is that of ``nice``.
-COURTESY = 4
+COURTESY = 2
 
 
 class Totals(NamedTuple):

@@ -59,7 +59,7 @@ class ForkedTests(SynchronousTestCase):
         with path.open("wb") as file:
             program = self.forked("fleximq", "--version", stdin=None, stdout=file, stderr=subprocess.STDOUT)
             self.assertEqual(program.wait(PATIENCE), 0)
-        self.assertRegex(path.read_text(), r"^FlexiMQ \S+\n$")
+        self.assertRegex(path.read_text(), r"^FlexiMQ \S+ \((compiled|pure Python)\)\n$")
 
     def test_folderAndVariables(self) -> None:
         """The program runs in the folder and sees the variables that it is given, and no others."""

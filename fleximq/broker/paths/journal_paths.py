@@ -35,7 +35,7 @@ MAX_READ_BYTES = 4 * MEBIBYTE
 #: Maximum bytes of the names of queries and parts.
 NAME_BYTES = 256
 #: Maximum records of one part, and tokens of one batch.
-MAX_RECORDS, MAX_TOKENS = 100_000, 100_000
+MAX_RECORDS, MAX_TOKENS = 100_000, 200_000
 #: Maximum characters of a token: those of a part have at most about half as many.
 MAX_TOKEN_CHARACTERS = 1 << 20
 
