@@ -183,3 +183,23 @@ class DeliveredTests(FlexiCase):
         told.clear()
         alice.say(one * 3 + two * 2 + one)
         self.assertEqual(sum(told), 6)
+
+
+class SlowTests(FlexiCase):
+    """A delivery that is too much for a subscriber."""
+
+    def test_nextTopic(self) -> None:
+        """The next run of the read, to a topic with the same subscriber and another one, reaches the other one."""
+        self.server = self.makeServer(limits=Limits(outboxBytes=1000))
+        slow, other, publisher = (self.server.join() for _ in range(3))
+        slow.subscribe("t", "u")
+        other.subscribe("u")
+        for topic in ("t", "u", "t", "u"):
+            publisher.publish(topic, 0)
+        slow.messages(), other.messages()
+        slow.producer.pauseProducing()
+        many = [frame("PUB", publisher.id, {"topic": "t"}, bytes((7,))) * 100]
+        publisher.say(b"".join([*many, frame("PUB", publisher.id, {"topic": "u"}, bytes((8,)))]))
+        self.assertTrue(slow.protocol.session.reason)
+        self.assertEqual(other.values(), [8])
+        self.assertEqual(self.server.broker.topics.get("u").published, 3)
