@@ -34,6 +34,10 @@ ALL = "tests"
 COURTESY = 2
 
 
+#: Matches the line of totals.
+_TOTALS = re.compile(r"\d+ passed, \d+ failed(, \d+ skipped)?$").match
+
+
 class Totals(NamedTuple):
     """How a run ended; as text it is the line that is printed last."""
 
@@ -115,7 +119,8 @@ def running(names: Sequence[str], temporary: str) -> Iterator[list[Totals]]:
         output.seek(0)
         printed = output.read()
     print(printed, flush=True)
-    totals.append(Totals.parse(printed.rstrip().rpartition("\n")[2]))
+    # Programs that a test has left behind may print after the totals.
+    totals.append(Totals.parse(next(filter(_TOTALS, reversed(printed.splitlines())), "")))
 
 
 def main(arguments: Sequence[str]) -> int:

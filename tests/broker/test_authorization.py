@@ -719,6 +719,7 @@ class LeakMachine(RuleBasedStateMachine):
             if self.journal.asked:
                 self.journal.answer()
             self.reader.settle()
+            self.clock.advance(0)
             came += self.look()
         kept = anyOf(("d.#", "$d.#"))
         for name in filter(kept, filter(anyOf(self.granted), _TOPICS)):
@@ -738,6 +739,12 @@ class PastTests(SynchronousTestCase):
     def setUp(self) -> None:
         """Begin with what the model begins with."""
         self.machine = LeakMachine()
+
+    def test_manyStarts(self) -> None:
+        """A subscription that starts often, and is then given what new subscribers get, brings everything."""
+        for kind in (*["first"] * 12, None):
+            self.machine.subscribe(name="d.*", kind=kind)
+        self.machine.teardown()
         self.change("d.a")
 
     def change(self, *granted: str) -> None:

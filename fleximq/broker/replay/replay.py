@@ -103,7 +103,7 @@ class Replays:
     def follow(self, client: ConnectedClient, feed: Feed, search: "StartSearch", start: Start) -> None:
         """Start a range in the journal, and continue with live publications; a range of the same name restarts."""
         feedRange = search.feedRange
-        self._searches.drop(client, feedRange.name)
+        self._searches.restart(client, feedRange.name)
         feed.addRange(feedRange)
         self._topics.reroute()
         if start.kind == "time":
@@ -166,7 +166,7 @@ class Replays:
             for _ in steps():
                 pass
         else:
-            self._searches.run(client, feedRange.name, steps())
+            self._searches.run(client, feedRange.name, steps(), retained=True)
 
     def _pass(self, client: ConnectedClient, outlet: Outlet, feedRange: FeedRange) -> Feed:
         feed = self._temporary.get(client)

@@ -68,9 +68,12 @@ class BackSearch:
 
 @dataclass(slots=True)
 class _Patterns:
-    """The searches of one client through the topics of patterns; ``looked`` counts those at once in this turn."""
+    """The searches of one client through the topics of patterns; ``looked`` counts those at once in this turn.
 
-    steps: dict[str, Iterator[None]] = field(default_factory=dict)
+    A subscription may have two, one for its start and one for retained messages: the key says which.
+    """
+
+    steps: dict[tuple[str, bool], Iterator[None]] = field(default_factory=dict)
     looked: int = 0
 
 
@@ -93,16 +96,16 @@ class Searches:
         patterns.looked += 1
         return True
 
-    def run(self, client: ConnectedClient, name: str, steps: Iterator[None]) -> None:
-        """Run a search in slices, after :meth:`mayLook` in the same turn."""
-        self._patterns[client].steps[name] = steps
+    def run(self, client: ConnectedClient, name: str, steps: Iterator[None], retained: bool = False) -> None:
+        """Run a search in slices, after :meth:`mayLook` in the same turn; ``retained``: for retained messages."""
+        self._patterns[client].steps[name, retained] = steps
 
     def _steps(self, client: ConnectedClient, patterns: _Patterns) -> Iterator[None]:
         try:
             while patterns.steps:
-                name, steps = next(iter(patterns.steps.items()))
-                if next(steps, self) is self and patterns.steps.get(name) is steps:
-                    del patterns.steps[name]
+                key, steps = next(iter(patterns.steps.items()))
+                if next(steps, self) is self and patterns.steps.get(key) is steps:
+                    del patterns.steps[key]
                 yield
         finally:
             self._patterns.pop(client, None)
@@ -121,11 +124,18 @@ class Searches:
         else:
             self._backs.pop(client, None)
 
-    def drop(self, client: ConnectedClient, name: str) -> None:
-        """End the searches of this subscription; a running one reads no more."""
+    def restart(self, client: ConnectedClient, name: str) -> None:
+        """End the search for the start of this subscription, as it starts again."""
         patterns = self._patterns.get(client)
         if patterns is not None:
-            patterns.steps.pop(name, None)
+            patterns.steps.pop((name, False), None)
+
+    def drop(self, client: ConnectedClient, name: str) -> None:
+        """End the searches of this subscription; a running one reads no more."""
+        self.restart(client, name)
+        patterns = self._patterns.get(client)
+        if patterns is not None:
+            patterns.steps.pop((name, True), None)
         self._backs.get(client, {}).pop(name, None)
 
     def leave(self, client: ConnectedClient) -> None:
