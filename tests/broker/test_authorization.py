@@ -739,13 +739,13 @@ class PastTests(SynchronousTestCase):
     def setUp(self) -> None:
         """Begin with what the model begins with."""
         self.machine = LeakMachine()
+        self.change("d.a")
 
     def test_manyStarts(self) -> None:
         """A subscription that starts often, and is then given what new subscribers get, brings everything."""
         for kind in (*["first"] * 12, None):
             self.machine.subscribe(name="d.*", kind=kind)
         self.machine.teardown()
-        self.change("d.a")
 
     def change(self, *granted: str) -> None:
         """Let this be permitted."""
