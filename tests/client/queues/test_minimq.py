@@ -1,4 +1,4 @@
-"""The MiniMQ client in both forms: conversations with a broker, on bad networks, and over restarts."""
+"""The MiniMQ client in every form: conversations with a broker, on bad networks, and over restarts."""
 
 import random
 import threading
