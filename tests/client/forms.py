@@ -182,6 +182,9 @@ class OnAsyncio(Looping):
 
     def run(self) -> None:
         self._loop.run_forever()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        self._loop.run_until_complete(asyncio.sleep(0))
         self._loop.close()
 
     def submit(self, work: Any) -> "Future[Any]":

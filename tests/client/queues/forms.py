@@ -26,7 +26,7 @@ from tests.client.test_with_broker import Place
 
 SOON = 20.0
 #: Seconds after which the brokers give out again what was not acknowledged; and when that has surely happened.
-REDELIVERY, LATER = 2, 2.3
+REDELIVERY, LATER = 1, 1.2
 QUICK = Backoff(first=0.01, most=0.05)
 #: One broker for all.
 PLACE = Place(lambda: ("--redelivery", str(REDELIVERY)))
