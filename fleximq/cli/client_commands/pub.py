@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 from fleximq.cli.client_commands.broker_command import PublishRate, brokerCommand, progress
 from fleximq.cli.client_commands.broker_options import Address, count, rate
 from fleximq.cli.client_commands.payload_text import addInputOption, argumentValue, parserOf
+from fleximq.cli.client_commands.topic_check import addStrictOption, checkTopics
 from fleximq.cli.output import outJson, say
 from fleximq.client.blocking import Client
 from fleximq.errors import SettingError
@@ -22,6 +23,7 @@ _READ = 1 << 16
 
 def _prepare(parser: ArgumentParser) -> None:
     parser.add_argument("topic", metavar="TOPIC")
+    addStrictOption(parser)
     parser.add_argument(
         "value", metavar="VALUE", nargs="?", help="the value to publish; without it, each line of standard input"
     )
@@ -42,6 +44,7 @@ def _prepare(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: Namespace, address: Address) -> int:
+    checkTopics([arguments.topic], arguments.strict, publishes=True)
     chunks = _chunks(arguments)
     total = arguments.count or (1 if arguments.value is not None or arguments.file else None)
     begun = time.monotonic()
