@@ -18,6 +18,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.client import blocking
 from fleximq.client.backoff import Backoff
 from fleximq.client.errors import BufferFull, ConnectionLost, RequestFailed
+from fleximq.client.events import Gap
 from fleximq.client.settings import State
 from tests.broker_process import BrokerProcess
 from tests.client.bad_network import BadNetwork
@@ -102,6 +103,20 @@ class Networks(NetworkCase):
         self.assertEqual((first.waiting, second.waiting), (0, 0))
         self.assertEqual(self.states, [State.JOINED, *[State.AWAY, State.JOINED] * 3])
         self.assertEqual(one.ask("/broker/about")["name"], "FlexiMQ")
+
+    def test_gap(self) -> None:
+        """A subscription that asks for it is told that messages may be missing; the log is told, too."""
+        one, other = self.connected(), self.direct()
+        subscription = one.subscribe(self.topic, gaps=True)
+        other.publish(self.topic, 1)
+        self.assertEqual(self.values(subscription, 1), [1])
+        with self.assertLogs("fleximq.client", "WARNING") as logged:
+            self.cut(one)
+        self.assertIn(f"Subscriptions miss messages until the client has rejoined: {self.topic} (", logged.output[0])
+        other.publish(self.topic, 2)
+        gap = subscription.next(SOON)
+        self.assertIsInstance(gap, Gap)
+        self.assertEqual((gap.topic, gap.value, self.values(subscription, 1)), (self.topic, None, [2]))
 
     def test_closedSubscription(self) -> None:
         """What was unsubscribed is not subscribed again."""
@@ -521,6 +536,23 @@ class Restarts(NetworkCase):
         self.assertEqual(subscription.waiting, 0)
         with blocking.connect(f"tcp://127.0.0.1:{self.broker.port()}") as other:
             self.assertEqual(other.request(self.topic, "/id", 5), 5)
+
+    def test_resumed(self) -> None:
+        """A subscription that resumes begins with new messages and misses none, even if it had none before a cut."""
+        one, other = self.connected(), self.form.connect(f"tcp://127.0.0.1:{self.broker.port()}")
+        self.addCleanup(other.hang_up)
+        other.publish(self.topic, -1)
+        other.flush()
+        subscription = one.subscribe(self.topic, resume=True, gaps=True)
+        for n in range(3):
+            self.network.isDown = True
+            self.network.cut()
+            self.until(lambda: one.state is State.AWAY)
+            other.publish_many(self.topic, [2 * n, 2 * n + 1])
+            other.flush()
+            self.network.isDown = False
+            self.assertEqual(self.values(subscription, 2), [2 * n, 2 * n + 1])
+        self.assertEqual(subscription.waiting, 0)
 
     def test_killedWhilePublishing(self) -> None:
         """A broker that is killed in the middle of it all loses nothing that was confirmed."""
