@@ -1,7 +1,9 @@
 """The command line: unknown words, and Control-C."""
 
+import io
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -35,10 +37,12 @@ class MainTests(SynchronousTestCase):
             )
 
     def test_command(self) -> None:
-        """A command that there is not, or none at all, is answered by the whole."""
-        for words in (("pubb",), ()):
-            said = self.refused(*words)
-            self.assertTrue(said.startswith("fleximq: ") and said.endswith("; fleximq --help says more"), said)
+        """A command that there is not is answered by the whole; without one the help is shown."""
+        said = self.refused("pubb")
+        self.assertTrue(said.startswith("fleximq: ") and said.endswith("; fleximq --help says more"), said)
+        with redirect_stdout(io.StringIO()) as shown:
+            self.assertEqual(main(()), 0)
+        self.assertTrue(shown.getvalue().startswith("usage: fleximq "))
 
     def test_numbers(self) -> None:
         """A number that is none, or not over 0, is told with what is wanted."""
