@@ -4,15 +4,17 @@ A wrong value or an unknown option ends the program with one sentence on standar
 """
 
 import os
+import signal
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, NoReturn
 
 from twisted.python import usage
 
 from fleximq import __version__
 from fleximq.compiled.choice import IMPLEMENTATION
-from fleximq.config.option_table import OPTIONS, REPEATED, Option
+from fleximq.config.option_table import GROUPS, OPTIONS, REPEATED, Option
 from fleximq.config.option_values import flag, formattedSize, read, size, texts
 from fleximq.config.settings import Settings
 from fleximq.dialects.registry import installed
@@ -48,6 +50,7 @@ Examples:
 """
 
 
+_CONFIG = "A TOML file with any of these settings; the command line wins over it."
 _DEFAULTS = Settings()
 
 
@@ -64,8 +67,7 @@ class Options(usage.Options):
 
     def opt_version(self) -> None:
         """Print version and implementation, and exit."""
-        print(f"FlexiMQ {__version__} ({IMPLEMENTATION})")
-        raise SystemExit(0)
+        _print(f"FlexiMQ {__version__} ({IMPLEMENTATION})")
 
     def parseArgs(self, *arguments: str) -> None:
         """Refuse positional arguments."""
@@ -129,8 +131,38 @@ class Options(usage.Options):
         return given
 
     def getUsage(self, width: int | None = None) -> str:
-        """Return the help: an introduction, the options, examples."""
-        return _INTRODUCTION + super().getUsage(width) + _EXAMPLES
+        """Return the help: an introduction, the options by group, examples."""
+        return _INTRODUCTION + _groups(width or 80) + _EXAMPLES
+
+    def opt_help(self) -> None:
+        """Print this help, and exit."""
+        _print(str(self))
+
+
+def _print(text: str) -> NoReturn:
+    """Print a text, and exit; its reader may have ended."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that the final flush succeeds
+        raise SystemExit(128 + signal.SIGPIPE) from None
+    raise SystemExit(0)
+
+
+def _groups(width: int) -> str:
+    """Return the help of all options by group."""
+    groups = {
+        title: [(each.name + ("" if each.read is flag else "="), _described(each)) for each in options]
+        for title, options in GROUPS.items()
+    }
+    groups["Other"] += [("config=", _CONFIG), ("version", "Print version and implementation."), ("help", "Print this.")]
+    lines = []
+    for title, options in groups.items():
+        lines.append(f"{title}:")
+        for name, words in options:
+            lines += textwrap.wrap(f"  --{name:<26} {words}", width, subsequent_indent=" " * 31)
+        lines.append("")
+    return "\n".join(lines)
 
 
 def _described(option: Option) -> str:
@@ -162,7 +194,7 @@ def _repeated(option: Option) -> Callable[[Options, str], None]:
 
 Options.optFlags = [[each.name, None, _described(each)] for each in OPTIONS if each.read is flag]  # type: ignore[attr-defined]
 Options.optParameters = [  # type: ignore[attr-defined]
-    ["config", None, None, "A TOML file with any of these settings; the command line wins over it."],
+    ["config", None, None, _CONFIG],
     *([each.name, None, None, _described(each)] for each in OPTIONS if each.read not in (flag, *REPEATED)),
 ]
 for _each in OPTIONS:

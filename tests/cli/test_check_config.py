@@ -51,11 +51,11 @@ class CheckConfigTests(SynchronousTestCase):
             [
                 f"# {self.path} is good. Settings that differ from the defaults:",
                 'listen = ["tcp:0"]',
-                'allowed-origin = ["https://a.example", "*"]',
                 "keepalive = 5",
+                'allowed-origin = ["https://a.example", "*"]',
+                'max-line = "64KiB"',
                 "redelivery = 0.5",
                 "bcast-echo = true",
-                'max-line = "64KiB"',
             ],
         )
 
