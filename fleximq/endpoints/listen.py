@@ -216,9 +216,7 @@ def _reason(kind: str, error: Exception) -> str:
     if unknown:
         return f"there is no kind of endpoint named {unknown[1]}"
     if isinstance(error, IndexError | KeyError) and kind.endswith(_SYSTEMD):
-        if "LISTEN_FDS" in os.environ and "LISTEN_FDNAMES" not in os.environ:
-            return "systemd passed sockets without names, which are needed: systemd-socket-activate --fdname=NAME"
-        return "systemd passed no such socket"
+        return "systemd passed no such socket; sockets need names too: systemd-socket-activate --fdname=NAME"
     number = re.match(r"invalid literal for int.*: (.*)", str(error))
     if number:
         return f"{number[1]} is not a number"

@@ -5,7 +5,6 @@ import re
 import socket
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,7 +78,9 @@ class ListenTests(SynchronousTestCase):
             "haproxy:foo:1": "there is no kind of endpoint named 'foo'",
             "unix:/tmp/x:mode=9": "'9' is not a number",
             f"ssl:1:privateKey={missing}": f"{missing} cannot be read: no such file or directory",
-            "systemd:domain=INET:index=99": "systemd passed no such socket",
+            "systemd:domain=INET:index=99": (
+                "systemd passed no such socket; sockets need names too: systemd-socket-activate --fdname=NAME"
+            ),
             "a=b": "it is not a server endpoint of Twisted: list index out of range",
             "tcp:\\": "it is not a server endpoint of Twisted: generator raised StopIteration",
         }.items():
@@ -113,11 +114,6 @@ class ListenTests(SynchronousTestCase):
                 self.assertEqual(
                     str(error), f"listen is {str(listen)!r}, but systemd passed a socket of another domain: write INET6"
                 )
-
-    def test_withoutNames(self) -> None:
-        """Sockets without names are not found, and the sentence says what is missing."""
-        with patch.dict(os.environ, {"LISTEN_FDS": "1"}):
-            self.assertIn("--fdname=NAME", self.refused("systemd:domain=INET:index=0"))
 
     def test_proxied(self) -> None:
         """Only peers of haproxy: stand behind a proxy."""

@@ -1,4 +1,4 @@
-"""``fleximq queues``, ``dead-letters``, ``clients`` and ``topics``: what the broker's own paths list and do.
+"""``fleximq queues``, ``dead-letters``, ``clients`` and ``topics``: listings and acts of the broker's own paths.
 
 :data:`NOUNS` is the table of these commands; docs/reference/messages.rst describes the paths.
 """

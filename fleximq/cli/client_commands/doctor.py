@@ -1,4 +1,4 @@
-"""``fleximq doctor``: checks whether this machine can use a broker, and says what to do if not."""
+"""``fleximq doctor``: checks the connection to a broker, with advice for each fault."""
 
 import socket
 import ssl
@@ -24,7 +24,7 @@ _LOOPBACK = ("", "localhost", "127.0.0.1", "::1")
 
 
 class Check(NamedTuple):
-    """The result of one check; ``advice`` says what to do unless it is good."""
+    """The result of one check, with advice unless it is good."""
 
     name: str
     result: str
@@ -92,7 +92,7 @@ def _certificate(url: Url, address: Address) -> Check:
 
 
 def _rights(client: Client, timeout: float) -> Iterator[Check]:
-    """Check what the broker tells of itself, and whether it does what operators ask."""
+    """Check the rights to read and to admin, and what the broker reports about itself."""
     try:
         begun = time.time()
         about = client.ask("/broker/about", None, timeout)
