@@ -14,7 +14,7 @@ class BrokerError(Exception):
     """A request of a client failed; ``str(error)`` is the sentence that the client may read.
 
     ``status`` is the code of the FlexiMQ document (section 5.1); ``closes``: the connection ends after the answer.
-    ``principal``: whose credentials were right, although the client is not let in.
+    ``principal`` is the name of a client with valid credentials that may not join.
     """
 
     status: ClassVar[Status] = Status.INTERNAL_SERVER_ERROR

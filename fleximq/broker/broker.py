@@ -19,7 +19,7 @@ from fleximq.broker.consumers.queue_admin import QueueAdmin
 from fleximq.broker.consumers.subscription_access import SubscriptionAccess, journalFault
 from fleximq.broker.consumers.work_queue_access import WorkQueueAccess
 from fleximq.broker.deadlines import Clock, Deadlines
-from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope, OnDecided
+from fleximq.broker.envelope import ConnectedClient, Envelope, OnDecided
 from fleximq.broker.observers import Counts, Observers, RecordWatchers, Taps
 from fleximq.broker.pending_requests import PendingRequests
 from fleximq.broker.publishing.deduplication import Deduplication, RecentIds
@@ -334,23 +334,17 @@ class Broker:
         if done:
             peer.requestDone()
 
-    def notify(self, sender: ConnectedClient, targets: Iterable[tuple[int, str | None]], message: Any) -> None:
-        """Send one copy to each connected client among the targets, which are ids with paths.
+    def notify(self, sender: ConnectedClient, ids: Iterable[int], paths: Iterable[str], message: Any) -> None:
+        """Send one copy to each client with one of these ids that accepts direct messages.
 
         :raises NotPermitted: the sender may not notify one of the paths; then no copy was sent.
         """
-        ways = tuple(targets)
-        for target, path in ways:
-            if target != BROKER_ID:
-                permit(sender, Action.NOTIFY, path or "")
-        for target in dict.fromkeys(target for target, _ in ways):
-            _, peer = self.clients.peers.get(target, _NO_PEER)
+        for path in paths:
+            permit(sender, Action.NOTIFY, path)
+        for id in dict.fromkeys(ids):
+            _, peer = self.clients.peers.get(id, _NO_PEER)
             if peer is not None:
                 peer.forward(message)
-
-    def acceptsDirect(self, target: int) -> bool:
-        """Tell whether a client with this id is connected and accepts direct messages."""
-        return target in self.clients.peers
 
     def broadcast(self, sender: ConnectedClient, message: Any) -> None:
         """Send a copy to every client that accepts direct messages, to the sender only if the rules say so.

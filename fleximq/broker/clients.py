@@ -5,7 +5,7 @@ use or reserved are skipped.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 
 from fleximq.broker.envelope import FIRST_CLIENT_ID, LAST_CLIENT_ID, ConnectedClient
@@ -131,9 +131,11 @@ class Clients:
         if service:
             self._services.setdefault(service, {})[client.id] = None
 
-    def named(self, service: str) -> Sequence[int]:
-        """Return the ids of the clients with this name."""
-        return tuple(self._services.get(service, ()))
+    def accepting(self, target: int | str) -> Collection[int]:
+        """Return the ids of the connected clients with this id or name that accept direct messages."""
+        if isinstance(target, str):
+            return self._services.get(target, ())
+        return (target,) if target in self.peers else ()
 
     def leastBusy(self, service: str, busy: Callable[[int], int]) -> int | None:
         """Return the id of the least busy client with this name, in turn where equal; None if there is no client.

@@ -12,7 +12,7 @@ _KNOWN = 4096
 
 
 class TimesToLive:
-    """The times to live of topics: patterns and seconds, of which the first match counts. True if any is set."""
+    """Patterns of topics with times to live in seconds; the first pattern that matches decides. True if any is set."""
 
     def __init__(self, lines: Sequence[tuple[str, float]]) -> None:
         self._lines = [(anyOf((pattern,)), round(seconds * 1_000_000)) for pattern, seconds in lines]

@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 from logging import Logger
 
 from fleximq.client.errors import ConnectionLost, JoinRefused, isTransient
-from fleximq.client.settings import ClientSettings, State
+from fleximq.client.settings import TIMEOUT, ClientSettings, State
 from fleximq.client.sockets import checkTls
 from fleximq.errors import SettingError
 from fleximq.values.urls import Url
@@ -34,6 +34,17 @@ class Reconnecting(ABC):
     @abstractmethod
     def state(self) -> State:
         """The state of the connection."""
+
+    @abstractmethod
+    async def ping(self, timeout: float | None = TIMEOUT) -> float:
+        """Return the round-trip time in seconds, which includes processing everything sent before."""
+
+    @abstractmethod
+    async def close(self, timeout: float | None = TIMEOUT) -> None:
+        """Flush messages and ACKs, and end the connection; iterations end.
+
+        The connection ends even if the flush fails. Closing again has no effect. Errors as those of the flush.
+        """
 
     def hang_up(self) -> None:
         """End the connection at once, without a flush."""

@@ -37,7 +37,7 @@ Answers = dict[tuple["Rights", str, str], bool]
 class Rights:
     """Permits exactly the actions that are granted and not denied. May be used by several threads.
 
-    :param grants: patterns by action; those with ``{client_id}`` match nothing, see :meth:`forClient`.
+    :param grants: patterns by action; a pattern with ``{client_id}`` matches nothing until :meth:`forClient`.
     :param answers: a cache of answers, shared with other rights.
     :param denials: patterns by action.
     """

@@ -70,11 +70,17 @@ OnStaged = Callable[[str | None, str | None], None]
 
 
 def ownQuery(principal: str | None, query: str) -> str:
-    """Return the name under which the journal stores a query of a client with restricted rights.
+    """Return the name under which the journal stores a query, so that each principal has its own queries.
 
-    So nobody can commit a batch in the name of another principal's query. Neither part contains a line break.
+    Anonymous clients with unrestricted rights share theirs under the plain name. Neither part contains a line break.
     """
     return f"{principal or ''}\n{query}"
+
+
+def splitQuery(name: str) -> tuple[str | None, str]:
+    """Return the principal of a stored query, "" for anonymous clients and None for a shared query, and its name."""
+    principal, isOwn, query = name.partition("\n")
+    return (principal, query) if isOwn else (None, name)
 
 
 class TopicBounds(NamedTuple):

@@ -96,6 +96,11 @@ class RoutingEntry(NamedTuple):
     path: str | None
     client_name: str = ""
 
+    @property
+    def target(self) -> int | str:
+        """The id of the client, or the name of the clients, that the entry means."""
+        return self.client_id or self.client_name
+
     def asSent(self) -> dict[str, Any]:
         """Return the entry as a map with its original keys."""
         target = {"client_id": self.client_id} if self.client_id else {"client_name": self.client_name}

@@ -372,7 +372,7 @@ class DirectTests(BrokerCase):
         for target in (self.alice.id, 2, 4711):
             self.assertRaises(ClientNotFound, self.broker.request, self.carol, target, "r", "/p", "question")
             self.assertRaises(ClientNotFound, self.broker.reply, self.carol, target, "r", "answer")
-            self.assertFalse(self.broker.acceptsDirect(target))
+            self.assertFalse(self.broker.clients.accepting(target))
         self.assertEqual(self.broker.waiting(self.carol), 0)
 
     def test_unasked(self) -> None:
@@ -413,7 +413,7 @@ class DirectTests(BrokerCase):
     def test_notify(self) -> None:
         """One copy for each distinct target that is there."""
         targets = [self.dave.id, 4711, self.alice.id, self.dave.id, self.carol.id, 1]
-        self.broker.notify(self.carol, [(target, "/p") for target in targets], "word")
+        self.broker.notify(self.carol, targets, ["/p"], "word")
         self.assertEqual(self.told(), [["word"], ["word"]])
 
     def test_broadcast(self) -> None:

@@ -139,10 +139,10 @@ class FlexiRightsTests(FlexiCase):
         self.assertDenied(self.bob, 403, "2", "/broker/clients")
 
     def test_notify(self) -> None:
-        """By path, all of them."""
+        """By path, all of them; an entry with the broker's id needs no right."""
         allow(self.bob, notify=("a",))
         routing = [{"client_id": self.alice.id, "path": path} for path in ("/a", "/b")]
-        self.bob.tell("NOTIF", {"routing": routing[:1]})
+        self.bob.tell("NOTIF", {"routing": [routing[0], {"client_id": 1, "path": "/secret"}]})
         self.assertEqual(self.bob.barrier(), [])
         self.bob.tell("NOTIF", {"routing": routing})
         self.assertDenied(self.bob, path="/a")

@@ -282,7 +282,7 @@ JOURNAL_PATHS: dict[str, Path] = {
 
 
 def _permitStaged(broker: IBrokerView, client: ConnectedClient, query: str, batch: int) -> None:
-    """Check that a client may publish all staged records of a batch, whichever client staged them."""
+    """Check that a client may publish all staged records of a batch, since its rights may have changed."""
     journal = journalOf(broker)
     if client.rights not in UNRESTRICTED:
         for name in journal.stagedTopics(query, batch):

@@ -126,17 +126,17 @@ class Searches:
 
     def restart(self, client: ConnectedClient, name: str) -> None:
         """End the search for the start of this subscription, as it starts again."""
-        patterns = self._patterns.get(client)
-        if patterns is not None:
-            patterns.steps.pop((name, False), None)
+        self._end(client, name, False)
 
     def drop(self, client: ConnectedClient, name: str) -> None:
         """End the searches of this subscription; a running one reads no more."""
-        self.restart(client, name)
-        patterns = self._patterns.get(client)
-        if patterns is not None:
-            patterns.steps.pop((name, True), None)
+        self._end(client, name, False)
+        self._end(client, name, True)
         self._backs.get(client, {}).pop(name, None)
+
+    def _end(self, client: ConnectedClient, name: str, retained: bool) -> None:
+        if client in self._patterns:
+            self._patterns[client].steps.pop((name, retained), None)
 
     def leave(self, client: ConnectedClient) -> None:
         """End all searches of a client."""

@@ -68,7 +68,7 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
 
     @abstractmethod
     def _await(self, pending: Pending[T], timeout: float | None, what: str) -> Awaitable[T]:
-        """Return the value or raise the error of ``pending``, or TimeoutError; ``what`` is a noun for its message."""
+        """Return the value or raise the error of ``pending``, or TimeoutError; its message names ``what``."""
 
     @abstractmethod
     def _subscription(self, box: Box) -> Any:

@@ -24,7 +24,7 @@ _OPTION: int | None = getattr(socket, "TCP_QUICKACK", None)
 def quickAcks(transport: Any) -> Callable[[], None]:
     """Return a function that requests immediate acknowledgements on this socket once.
 
-    Looks through TLS. It does nothing for transports without TCP.
+    Under TLS it uses the TCP socket below. For transports without TCP it does nothing.
     """
     handle = tcpSocket(transport)
     if _OPTION is None or handle is None:

@@ -24,7 +24,7 @@ def tcpSocket(transport: Any) -> socket.socket | None:
 
 
 def probePeer(transport: Any, seconds: int) -> None:
-    """Let the system end a connection whose peer is gone: it is probed after so many seconds of silence."""
+    """Let the system probe the peer after so many seconds of silence, and close the connection without an answer."""
     found = tcpSocket(transport)
     options = {
         "TCP_KEEPIDLE": seconds, "TCP_KEEPINTVL": seconds, "TCP_KEEPCNT": _PROBES, "TCP_USER_TIMEOUT": _UNTAKEN

@@ -4,8 +4,9 @@
 acts, or raises the error to answer with.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from twisted.internet.interfaces import IAddress
@@ -73,11 +74,12 @@ class FlexiMessages(FlexiReplies):
 
     def message_REQ(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Forward a request, or answer one to the broker itself."""
-        id, path, name = header.routing[0]
-        if id == BROKER_ID:
-            self._answer(header, path or "", payloadOf(frame, len(envelope)))
+        entry = header.routing[0]
+        path = entry.path or ""
+        if entry.client_id == BROKER_ID:
+            self._answer(header, path, payloadOf(frame, len(envelope)))
         else:
-            self.broker.request(self._me, id or name, header.id or "", path or "", frame)
+            self.broker.request(self._me, entry.target, header.id or "", path, frame)
             self._rememberDirect(header, envelope, frame)
 
     def _answer(self, header: Header, path: str, payload: bytes) -> None:
@@ -116,32 +118,31 @@ class FlexiMessages(FlexiReplies):
         entry = header.routing[0]
         if entry.client_id == BROKER_ID:
             return
-        ids = self._idsOf(entry)
+        ids = self.broker.clients.accepting(entry.target)
         if len(ids) > 1:
             raise InvalidRouting(f"there are {len(ids)} clients {entry}, but a REP goes to one")
         try:
-            self.broker.reply(self._me, ids[0] if ids else 0, header.id or "", frame, entry.path or "")
+            self.broker.reply(self._me, next(iter(ids), 0), header.id or "", frame, entry.path or "")
         except ClientNotFound:
             self._reportLost(header, entry)
         else:
             if entry.client_id:
                 self._rememberDirect(header, envelope, frame)
 
-    def _idsOf(self, entry: RoutingEntry) -> Sequence[int]:
-        """Return the ids of the clients that a routing entry means; none if there is no client of its name."""
-        return (entry.client_id,) if entry.client_id else self.broker.clients.named(entry.client_name)
-
     def message_NOTIF(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Send a copy to each known target, then report each unknown one by a NOTIF 600."""
-        lost = [
-            entry
-            for entry in header.routing
-            if entry.client_id != BROKER_ID and not any(map(self.broker.acceptsDirect, self._idsOf(entry)))
-        ]
-        ways = [(id, entry.path) for entry in header.routing for id in self._idsOf(entry) or (0,)]
-        self.broker.notify(self._me, ways, frame)
+        entries = [entry for entry in header.routing if entry.client_id != BROKER_ID]
+        idsOf = self._idsOf(entries)
+        lost = [entry for entry in entries if not idsOf[entry.target]]
+        paths = dict.fromkeys(entry.path or "" for entry in entries)
+        self.broker.notify(self._me, chain.from_iterable(idsOf.values()), paths, frame)
         for entry in lost:
             self._reportLost(header, entry)
+
+    def _idsOf(self, entries: Sequence[RoutingEntry]) -> dict[int | str, Collection[int]]:
+        """Return the ids of the clients that these entries mean, by target."""
+        targets = dict.fromkeys(entry.target for entry in entries)
+        return {target: self.broker.clients.accepting(target) for target in targets}
 
     def message_BCAST(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Send a copy to all other clients."""
@@ -151,9 +152,10 @@ class FlexiMessages(FlexiReplies):
         """Publish, and cache the envelope if it is likely to be repeated."""
         topic = self.broker.topicFor(self._me, header.topic)
         parsed = Envelope(topic, self._me, FlexiSource(len(envelope), header))
-        audience = [id for entry in header.routing for id in self._idsOf(entry) or (0,) if id != BROKER_ID]
+        audience = [entry for entry in header.routing if entry.client_id != BROKER_ID]
         if audience:
-            self.broker.publishNarrowed(parsed, frame, 1, dict.fromkeys(audience))
+            ids = chain.from_iterable(self._idsOf(audience).values())
+            self.broker.publishNarrowed(parsed, frame, 1, dict.fromkeys(ids))
             return
         if hasZeroReserved(envelope) and _PASSING.isdisjoint(header.fields):
             self._envelopes.remember(envelope, parsed)
@@ -259,8 +261,8 @@ class FlexiMessages(FlexiReplies):
     def _rememberDirect(self, header: Header, envelope: bytes, frame: bytes) -> None:
         """Cache a header that may be repeated with another id, unless the frame was modified."""
         if hasZeroReserved(envelope) and frame.startswith(envelope):
-            id, path, name = header.routing[0]
-            self._directs.remember(envelope, id or name, path or "", header.id or "")
+            entry = header.routing[0]
+            self._directs.remember(envelope, entry.target, entry.path or "", header.id or "")
 
     def rightsChanged(self, lost: Sequence[str]) -> None:
         """Clear cached envelopes, and answer for each lost subscription as for a refused one."""

@@ -28,8 +28,9 @@ from fleximq.wire.large_value import packLarge
 DRAINING = "/broker/draining"
 
 
-#: Converts a frame once for all its receivers.
+# These convert a frame once for all its receivers.
 _sharedLayoutB = lru_cache(maxsize=1)(choice.toLayoutB)
+_sharedStatusName = lru_cache(maxsize=1)(withStatusName)
 
 
 @implementer(ISubscriber, IPeer)
@@ -80,8 +81,8 @@ class FlexiReplies(StreamSession):
         """Send statuses by name from now on, for a client that cannot read the numbers."""
         self._fields = named
         forward, receiveBroadcast = self.forward, self.receiveBroadcast
-        self.forward = lambda frame: forward(withStatusName(frame))
-        self.receiveBroadcast = lambda frame: receiveBroadcast(withStatusName(frame))
+        self.forward = lambda frame: forward(_sharedStatusName(frame))
+        self.receiveBroadcast = lambda frame: receiveBroadcast(_sharedStatusName(frame))
 
     def _encoded(
         self, kind: MessageType, fields: Mapping[str, Any], payload: bytes = b"", sender: int = BROKER_ID

@@ -10,7 +10,7 @@ from fleximq.journal.format.control_frames import CommittedBatch, Transaction
 from fleximq.journal.writing.commit import Commit, StagedRecords, TransactionPart
 from fleximq.journal.writing.group_commit import GroupCommit, appendedOf, sizeOf
 from fleximq.values.printable import shortened
-from fleximq.values.records import OnCommitted, OnStaged, PublishedRun
+from fleximq.values.records import OnCommitted, OnStaged, PublishedRun, splitQuery
 
 #: Staged records expire after this time, in microseconds.
 STAGED_LIFE = 24 * 3600 * 1_000_000
@@ -101,9 +101,7 @@ class StagingArea:
 
     def _last(self, query: str) -> CommittedBatch | None:
         """Return the last batch of a query, which earlier versions stored without its principal."""
-        return (
-            self._onTheirWay.get(query) or self._committed.get(query) or self._committed.get(query.partition("\n")[2])
-        )
+        return self._onTheirWay.get(query) or self._committed.get(query) or self._committed.get(splitQuery(query)[1])
 
     def _remember(self, batch: CommittedBatch) -> None:
         """Remember the last batch of a query; a principal with too many queries loses the one silent for longest."""
@@ -176,5 +174,4 @@ class StagingArea:
 
 
 def _principalOf(query: str) -> str | None:
-    principal, isOwn, _ = query.partition("\n")
-    return principal if isOwn else None
+    return splitQuery(query)[0]

@@ -114,10 +114,8 @@ class JsonWebTokens:
             raise UnauthorizedLogin()
         try:
             return self._principalOf(self._claims(token, key), key)
-        except WrongClaim as error:
-            self._explain(str(error))
-        except (jwt.InvalidAudienceError, jwt.InvalidIssuerError, jwt.ExpiredSignatureError, jwt.ImmatureSignatureError,
-                jwt.MissingRequiredClaimError) as error:  # fmt: skip
+        except (WrongClaim, jwt.InvalidAudienceError, jwt.InvalidIssuerError, jwt.ExpiredSignatureError,
+                jwt.ImmatureSignatureError, jwt.MissingRequiredClaimError) as error:  # fmt: skip
             self._explain(str(error))
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
             pass
