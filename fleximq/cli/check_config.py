@@ -136,9 +136,7 @@ def _run(arguments: Namespace) -> int:
             changes = difference(running, settings)
     faults = [*sentences, *refused]
     if arguments.json:
-        tell(
-            arguments, "", **_asJson(settings, arguments.file, faults), **({} if changes is None else changes._asdict())
-        )
+        tell(arguments, "", **_asJson(settings, arguments.file, faults), **(changes._asdict() if changes else {}))
         return 1 if faults else 0
     for sentence in faults:
         say(f"fleximq: {sentence}")

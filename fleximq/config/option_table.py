@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fleximq.config.extension_options import extensions
@@ -44,110 +44,101 @@ def _camelCase(name: str) -> str:
 #: The parsers of options that may be given several times.
 REPEATED = (texts, extensions)
 
-#: All options by their group in the help text.
-GROUPS: Mapping[str, tuple[Option, ...]] = {
-    "Listening": (
-        _option("listen", texts, "Where to listen, as [DIALECT+]ENDPOINT or URL."),
-        _option("http", texts, "Where to serve HTTP alone: metrics, health, API."),
-        _option("disable-dialect", texts, "A dialect that is not served, e.g. that of a plug-in."),
-        _option("ipc-dir", text, "The folder of relative ipc:// paths."),
-        _option("tls-certificate", text, "A PEM file with the certificate chain for tls:// and wss://."),
-        _option("tls-key", text, "A PEM file with its private key, if not in the same file."),
-        _option("handshake-timeout", seconds, "Seconds a connection may take for its handshake."),
-        _option("keepalive", seconds, "Idle seconds before a PING; after three times that the connection is closed."),
-        _option("drain-timeout", seconds, "Seconds that connections have to close when the broker stops."),
+#: All options, in the order of the help text.
+OPTIONS = (
+    _option("listen", texts, "Where to listen, as [DIALECT+]ENDPOINT or URL."),
+    _option("http", texts, "Where to serve HTTP alone: metrics, health, API."),
+    _option("disable-dialect", texts, "A dialect that is not served, e.g. that of a plug-in."),
+    _option("ipc-dir", text, "The folder of relative ipc:// paths."),
+    _option("tls-certificate", text, "A PEM file with the certificate chain for tls:// and wss://."),
+    _option("tls-key", text, "A PEM file with its private key, if not in the same file."),
+    _option("handshake-timeout", seconds, "Seconds a connection may take for its handshake."),
+    _option("keepalive", seconds, "Idle seconds before a PING; after three times that the connection is closed."),
+    _option("drain-timeout", seconds, "Seconds that connections have to close when the broker stops."),
+    _option("auth", texts, "How to check the credentials of clients, as SCHEME:ARGUMENT, e.g. passwords:FILE."),
+    _option("allow-anonymous", flag, "Admit clients without credentials, from every address."),
+    _option(
+        "allowed-origin",
+        texts,
+        "A further web origin that may open a WebSocket, e.g. https://example.com, or * for all.",
     ),
-    "Security": (
-        _option("auth", texts, "How to check the credentials of clients, as SCHEME:ARGUMENT, e.g. passwords:FILE."),
-        _option("allow-anonymous", flag, "Admit clients without credentials, from every address."),
-        _option(
-            "allowed-origin",
-            texts,
-            "A further web origin that may open a WebSocket, e.g. https://example.com, or * for all.",
-        ),
-        _option("audit-log", text, "A file for a line of JSON about each login, refusal and act of an administrator."),
+    _option("audit-log", text, "A file for a line of JSON about each login, refusal and act of an administrator."),
+    _limit("max-message", size, "Bytes of a complete FlexiMQ message."),
+    _limit("max-line", size, "Bytes of a MiniMQ line."),
+    _limit("max-text", size, "Bytes of an Identity message, after inflation."),
+    _limit("max-clients", count, "Admitted connections."),
+    _limit("max-waiting", count, "Connections not admitted yet."),
+    _limit("unadmitted-bytes", size, "Bytes buffered of all connections not admitted yet, together."),
+    _limit("max-clients-per-address", count, "Connections from one other machine."),
+    _limit("max-subscriptions", count, "Subscriptions of one client."),
+    _limit("max-topics", count, "Idle topics that are remembered."),
+    _limit("max-durable-topics", count, "Topics with messages in the journal."),
+    _limit("max-requests", count, "Unanswered REQs of one client."),
+    _limit("outbox-bytes", size, "Bytes that one connection may leave unread."),
+    _option(
+        "slow-consumer", oneOf(SlowConsumer), "Policy for deliveries over outbox-bytes: disconnect, drop or block."
     ),
-    "Limits": (
-        _limit("max-message", size, "Bytes of a complete FlexiMQ message."),
-        _limit("max-line", size, "Bytes of a MiniMQ line."),
-        _limit("max-text", size, "Bytes of an Identity message, after inflation."),
-        _limit("max-clients", count, "Admitted connections."),
-        _limit("max-waiting", count, "Connections not admitted yet."),
-        _limit("unadmitted-bytes", size, "Bytes buffered of all connections not admitted yet, together."),
-        _limit("max-clients-per-address", count, "Connections from one other machine."),
-        _limit("max-subscriptions", count, "Subscriptions of one client."),
-        _limit("max-topics", count, "Idle topics that are remembered."),
-        _limit("max-durable-topics", count, "Topics with messages in the journal."),
-        _limit("max-requests", count, "Unanswered REQs of one client."),
-        _limit("outbox-bytes", size, "Bytes that one connection may leave unread."),
-        _option(
-            "slow-consumer", oneOf(SlowConsumer), "Policy for deliveries over outbox-bytes: disconnect, drop or block."
-        ),
+    _option("redelivery", seconds, "Seconds until an unacknowledged message is delivered again."),
+    _option("max-deliveries", count, "Deliveries after which a message becomes a dead letter."),
+    _option("subscription-grace", seconds, "Seconds a BlipMQ subscription outlives its client."),
+    _option("durable-grace", seconds, "Seconds a durable BlipMQ subscription outlives its last use."),
+    _option("queue-expiry", seconds, "Seconds a MiniMQ queue lives without a CONSUME."),
+    _option("consume-wait", seconds, "Seconds until a MiniMQ CONSUME gets NO_MSG; 0 is at once."),
+    _option("message-ttl", texts, "Seconds after which a message expires, as PATTERN=SECONDS."),
+    _limit("max-queues", count, "MiniMQ queues in all, and BlipMQ subscriptions in all."),
+    _limit("queue-messages", count, "Messages in one queue."),
+    _limit("queue-bytes", size, "Bytes in one queue."),
+    _limit("queue-memory", size, "Bytes of a durable queue that are in memory as well as on disk."),
+    _option("journal", text, "The folder of durable messages; without it, messages are in memory only."),
+    _option("durable", texts, "Store messages of topics that match this pattern durably, e.g. orders.#."),
+    _option("fsync", text, "When a message counts as safe: always (synced), interval:MS or never."),
+    _option("retain", texts, "Give new subscribers of topics that match this pattern the latest message."),
+    _option("retention", texts, "How long messages are stored, as PATTERN=AGE[,SIZE], e.g. orders.#=7d,10GiB."),
+    _option("history", count, "Past messages that a new Identity subscriber of a channel receives."),
+    _option("journal-max-bytes", size, "Maximum size of the journal in bytes; 0 is the size of the disk."),
+    _option("journal-segment", size, "Bytes of one file of the journal."),
+    _option("idempotence-window", seconds, "Seconds in which a repeated message id is recognised."),
+    _option("minimq-idempotent", flag, "Treat a MiniMQ message with a known id as a repeat too."),
+    _option("max-message-rate", rate, "Messages a second from one client, as RATE[,BURST].", "messageRate"),
+    _option("max-byte-rate", byteRate, "Bytes a second from one client, as RATE[,BURST].", "byteRate"),
+    _option("max-subscribe-rate", rate, "Subscriptions a second of one client, as RATE[,BURST].", "subscribeRate"),
+    _option(
+        "principal-message-rate", rate, "Messages a second from all clients of one principal together, as RATE[,BURST]."
     ),
-    "Queues": (
-        _option("redelivery", seconds, "Seconds until an unacknowledged message is delivered again."),
-        _option("max-deliveries", count, "Deliveries after which a message becomes a dead letter."),
-        _option("subscription-grace", seconds, "Seconds a BlipMQ subscription outlives its client."),
-        _option("durable-grace", seconds, "Seconds a durable BlipMQ subscription outlives its last use."),
-        _option("queue-expiry", seconds, "Seconds a MiniMQ queue lives without a CONSUME."),
-        _option("consume-wait", seconds, "Seconds until a MiniMQ CONSUME gets NO_MSG; 0 is at once."),
-        _option("message-ttl", texts, "Seconds after which a message expires, as PATTERN=SECONDS."),
-        _limit("max-queues", count, "MiniMQ queues in all, and BlipMQ subscriptions in all."),
-        _limit("queue-messages", count, "Messages in one queue."),
-        _limit("queue-bytes", size, "Bytes in one queue."),
-        _limit("queue-memory", size, "Bytes of a durable queue that are in memory as well as on disk."),
+    _option(
+        "principal-byte-rate", byteRate, "Bytes a second from all clients of one principal together, as RATE[,BURST]."
     ),
-    "Journal": (
-        _option("journal", text, "The folder of durable messages; without it, messages are in memory only."),
-        _option("durable", texts, "Store messages of topics that match this pattern durably, e.g. orders.#."),
-        _option("fsync", text, "When a message counts as safe: always (synced), interval:MS or never."),
-        _option("retain", texts, "Give new subscribers of topics that match this pattern the latest message."),
-        _option("retention", texts, "How long messages are stored, as PATTERN=AGE[,SIZE], e.g. orders.#=7d,10GiB."),
-        _option("history", count, "Past messages that a new Identity subscriber of a channel receives."),
-        _option("journal-max-bytes", size, "Maximum size of the journal in bytes; 0 is the size of the disk."),
-        _option("journal-segment", size, "Bytes of one file of the journal."),
-        _option("idempotence-window", seconds, "Seconds in which a repeated message id is recognised."),
-        _option("minimq-idempotent", flag, "Treat a MiniMQ message with a known id as a repeat too."),
+    _option(
+        "principal-subscribe-rate",
+        rate,
+        "Subscriptions a second of all clients of one principal together, as RATE[,BURST].",
     ),
-    "Rates": (
-        _option("max-message-rate", rate, "Messages a second from one client, as RATE[,BURST].", "messageRate"),
-        _option("max-byte-rate", byteRate, "Bytes a second from one client, as RATE[,BURST].", "byteRate"),
-        _option("max-subscribe-rate", rate, "Subscriptions a second of one client, as RATE[,BURST].", "subscribeRate"),
-        _option(
-            "principal-message-rate",
-            rate,
-            "Messages a second from all clients of one principal together, as RATE[,BURST].",
-        ),
-        _option(
-            "principal-byte-rate",
-            byteRate,
-            "Bytes a second from all clients of one principal together, as RATE[,BURST].",
-        ),
-        _option(
-            "principal-subscribe-rate",
-            rate,
-            "Subscriptions a second of all clients of one principal together, as RATE[,BURST].",
-        ),
-        _option("over-rate", oneOf(OverRate), "Action against a client over its rate: pause or refuse."),
-        _option("max-connect-rate", rate, "New connections a second from one address, as RATE[,BURST].", "connectRate"),
-        _option("max-join-rate", rate, "Join attempts a second from one address, as RATE[,BURST].", "joinRate"),
-        _option("max-disconnects", count, "Disconnects in a minute after which a client must wait."),
-        _option("flapping-wait", seconds, "Seconds that a client over max-disconnects must wait."),
+    _option("over-rate", oneOf(OverRate), "Action against a client over its rate: pause or refuse."),
+    _option("max-connect-rate", rate, "New connections a second from one address, as RATE[,BURST].", "connectRate"),
+    _option("max-join-rate", rate, "Join attempts a second from one address, as RATE[,BURST].", "joinRate"),
+    _option("max-disconnects", count, "Disconnects in a minute after which a client must wait."),
+    _option("flapping-wait", seconds, "Seconds that a client over max-disconnects must wait."),
+    _option("log-format", oneOf(LogFormat), "How the log is written: text, or lines of JSON."),
+    _option("metrics-top", count, "Number of topics, queues and groups that metrics name."),
+    _option("request-timeout", seconds, "Seconds until an unanswered REQ gets 504; 0 is never."),
+    _option("bcast-echo", flag, "Send a BCAST back to its sender too."),
+    _option("announce-channels", flag, "Notify Identity clients when the list of channels changes."),
+    _option("strict-fleximq", flag, "Accept FlexiMQ frames only in the document's own layout."),
+    _option(
+        "spawn", texts, "A program and its arguments to run as a FlexiMQ client over its standard input and output."
     ),
-    "Other": (
-        _option("log-format", oneOf(LogFormat), "How the log is written: text, or lines of JSON."),
-        _option("metrics-top", count, "Number of topics, queues and groups that metrics name."),
-        _option("request-timeout", seconds, "Seconds until an unanswered REQ gets 504; 0 is never."),
-        _option("bcast-echo", flag, "Send a BCAST back to its sender too."),
-        _option("announce-channels", flag, "Notify Identity clients when the list of channels changes."),
-        _option("strict-fleximq", flag, "Accept FlexiMQ frames only in the document's own layout."),
-        _option(
-            "spawn", texts, "A program and its arguments to run as a FlexiMQ client over its standard input and output."
-        ),
-        _option("extension", extensions, "An extension to enable, and its options, as NAME[:key=value,...]."),
-    ),
+    _option("extension", extensions, "An extension to enable, and its options, as NAME[:key=value,...]."),
+)
+#: The groups of the help text, by their first options.
+GROUPS = {
+    "listen": "Listening",
+    "auth": "Security",
+    "max-message": "Limits",
+    "redelivery": "Queues",
+    "journal": "Journal",
+    "max-message-rate": "Rates",
+    "log-format": "Other",
 }
-OPTIONS = tuple(option for group in GROUPS.values() for option in group)
 
 #: Options of settings files only: tables of tables.
 TABLES = (

@@ -4,6 +4,7 @@ A wrong value or an unknown option ends the program with one sentence on standar
 """
 
 import os
+import shutil
 import signal
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -132,7 +133,7 @@ class Options(usage.Options):
 
     def getUsage(self, width: int | None = None) -> str:
         """Return the help: an introduction, the options by group, examples."""
-        return _INTRODUCTION + _groups(width or 80) + _EXAMPLES
+        return _INTRODUCTION + _groups(width or shutil.get_terminal_size().columns) + _EXAMPLES
 
     def opt_help(self) -> None:
         """Print this help, and exit."""
@@ -151,18 +152,17 @@ def _print(text: str) -> NoReturn:
 
 def _groups(width: int) -> str:
     """Return the help of all options by group."""
-    groups = {
-        title: [(each.name + ("" if each.read is flag else "="), _described(each)) for each in options]
-        for title, options in GROUPS.items()
-    }
-    groups["Other"] += [("config=", _CONFIG), ("version", "Print version and implementation."), ("help", "Print this.")]
     lines = []
-    for title, options in groups.items():
-        lines.append(f"{title}:")
-        for name, words in options:
-            lines += textwrap.wrap(f"  --{name:<26} {words}", width, subsequent_indent=" " * 31)
-        lines.append("")
-    return "\n".join(lines)
+    for each in OPTIONS:
+        lines += ["", f"{GROUPS[each.name]}:"] if each.name in GROUPS else []
+        lines += _paragraph(each.name + ("" if each.read is flag else "="), _described(each), width)
+    for name, words in (("config=", _CONFIG), ("version", "Print version and exit."), ("help", "Print this.")):
+        lines += _paragraph(name, words, width)
+    return "\n".join([*lines[1:], ""])
+
+
+def _paragraph(name: str, words: str, width: int) -> list[str]:
+    return textwrap.wrap(f"  --{name:<26} {words}", width, subsequent_indent=" " * 31)
 
 
 def _described(option: Option) -> str:

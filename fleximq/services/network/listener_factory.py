@@ -42,11 +42,10 @@ def dialectsOf(registry: Registry, context: Context, only: str | None = None) ->
     """Return the dialects of a listener with this context.
 
     :param only: the one dialect that the listener names.
-    :raises SettingError: that dialect is not installed or cannot be loaded, or the first bytes of two conflict.
+    :raises SettingError: that dialect is not installed or cannot be loaded.
     """
     if only is not None and only not in registry.dialects:
         raise SettingError(f"the dialect {only} is not installed")
-    registry.checkClaims(only)
     dialects = registry.dialects if only is None else {only: registry.dialects[only]}
     streams: dict[str, IProtocolFactory] = {}
     webSockets: dict[str, IProtocolFactory] = {}
