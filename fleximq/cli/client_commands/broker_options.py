@@ -4,6 +4,7 @@ Options take precedence over ``FLEXIMQ_URL`` and ``FLEXIMQ_PROFILE``, and these 
 credentials of a profile are sent only to the broker of that profile, unless the profile is selected by name.
 """
 
+import logging
 import os
 import time
 import tomllib
@@ -61,6 +62,8 @@ class Outages:
         self._monotonic = monotonic
         self._say = (lambda sentence: None) if isSilent else say
         self._since: float | None = None
+        # The client's own warnings say the same.
+        logging.getLogger("fleximq.client").setLevel(logging.ERROR)
 
     def __call__(self, state: State, why: Exception | None) -> None:
         """Report a new state of a client; it is away several times if attempts to connect fail."""

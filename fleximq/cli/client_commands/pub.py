@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 from fleximq.cli.client_commands.broker_command import PublishRate, brokerCommand, progress
 from fleximq.cli.client_commands.broker_options import Address, count, rate
 from fleximq.cli.client_commands.payload_text import addInputOption, argumentValue, parserOf
+from fleximq.cli.client_commands.topic_check import addStrictOption, checkTopics
 from fleximq.cli.output import addJsonOption, outJson, say
 from fleximq.errors import SettingError
 
@@ -38,6 +39,7 @@ def prepareValues(parser: ArgumentParser) -> None:
 
 def _prepare(parser: ArgumentParser) -> None:
     prepareValues(parser)
+    addStrictOption(parser)
     addInputOption(parser)
     parser.add_argument("--key", help="the key of each message, for the pipeline")
     parser.add_argument(
@@ -46,6 +48,7 @@ def _prepare(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: Namespace, address: Address) -> int:
+    checkTopics([arguments.topic], arguments.strict, publishes=True)
     topic, key, messageId = arguments.topic, arguments.key, arguments.message_id
 
     def send(values: list[Any]) -> None:

@@ -4,7 +4,6 @@
 """
 
 import json
-import re
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterator
@@ -15,10 +14,12 @@ from typing import Any
 from fleximq.cli.client_commands.broker_command import brokerCommand
 from fleximq.cli.client_commands.broker_options import Address, Outages, count, seconds
 from fleximq.cli.client_commands.payload_text import addOutputOptions, asJson, deliveryAsJson, formatted
+from fleximq.cli.client_commands.topic_check import addStrictOption, checkTopics
 from fleximq.cli.output import addJsonOption, addRawOption, out, outJson, say
 from fleximq.client.blocking import Client
 from fleximq.client.blocking.client import Start
 from fleximq.client.events import Delivery
+from fleximq.values.patterns import isPattern
 
 #: Topics of presence events (docs/reference/dialects.rst).
 JOINED, LEFT, CREATED = "$sys/clients/joined", "$sys/clients/left", "$sys/topics/created"
@@ -69,6 +70,7 @@ _LOOK = 0.05
 
 def _prepareSub(parser: ArgumentParser) -> None:
     parser.add_argument("topics", metavar="TOPIC", nargs="+", help="a topic, or a pattern such as orders.* or orders.#")
+    addStrictOption(parser)
     parser.add_argument(
         "--from",
         dest="from_",
@@ -88,7 +90,8 @@ def addEndOptions(parser: ArgumentParser) -> None:
 
 
 def _runSub(arguments: Namespace, address: Address) -> int:
-    titled = arguments.topic or len(arguments.topics) > 1 or any(map(_isPattern, arguments.topics))
+    checkTopics(arguments.topics, arguments.strict)
+    titled = arguments.topic or len(arguments.topics) > 1 or any(map(isPattern, arguments.topics))
     shownSoFar = 0
     with ExitStack() as stack:
         client = stack.enter_context(address.connect(on_state=Outages()))
@@ -133,10 +136,6 @@ def until(subscription: Any, end: float | None) -> Iterator[Any]:
         return
     while (left := end - time.monotonic()) > 0 and (delivery := subscription.next(left)) is not None:
         yield delivery
-
-
-def _isPattern(topic: str) -> bool:
-    return not {"*", "#"}.isdisjoint(re.split("[./]", topic))
 
 
 def _start(text: str) -> Start:
