@@ -15,8 +15,8 @@ from fleximq.cli.client_commands.broker_command import brokerCommand
 from fleximq.cli.client_commands.broker_options import Address, Outages, count, seconds
 from fleximq.cli.client_commands.payload_text import addOutputOptions, asJson, deliveryAsJson, formatted
 from fleximq.cli.client_commands.topic_check import addStrictOption, checkTopics
-from fleximq.cli.output import addRawOption, out, outJson
-from fleximq.client.blocking import Client, Subscription
+from fleximq.cli.output import addJsonOption, addRawOption, out, outJson, say
+from fleximq.client.blocking import Client
 from fleximq.client.blocking.client import Start
 from fleximq.client.events import Delivery
 from fleximq.values.patterns import isPattern
@@ -27,7 +27,7 @@ JOINED, LEFT, CREATED = "$sys/clients/joined", "$sys/clients/left", "$sys/topics
 
 def _prepareTail(parser: ArgumentParser) -> None:
     parser.add_argument("--count", metavar="N", type=count, help="end after this many events")
-    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    addJsonOption(parser)
     addRawOption(parser)
 
 
@@ -78,10 +78,15 @@ def _prepareSub(parser: ArgumentParser) -> None:
         type=_start,
         help="replay a durable topic from: first, last, an offset, or a time ago such as 15m, 2h, 7d",
     )
-    parser.add_argument("--count", metavar="N", type=count, help="end after this many messages")
-    parser.add_argument("--for", dest="for_", metavar="SECONDS", type=seconds, help="end after this time")
+    addEndOptions(parser)
     parser.add_argument("--topic", action="store_true", help="show the topic before each value")
     addOutputOptions(parser)
+
+
+def addEndOptions(parser: ArgumentParser) -> None:
+    """Add the options that say when a command ends."""
+    parser.add_argument("--count", metavar="N", type=count, help="end after this many messages")
+    parser.add_argument("--for", dest="for_", metavar="SECONDS", type=seconds, help="end after this time")
 
 
 def _runSub(arguments: Namespace, address: Address) -> int:
@@ -99,7 +104,16 @@ def _runSub(arguments: Namespace, address: Address) -> int:
             shownSoFar += 1
             if shownSoFar == arguments.count:
                 break
-    return 0 if arguments.count is None or shownSoFar == arguments.count else 1
+    return ended(arguments, shownSoFar)
+
+
+def ended(arguments: Namespace, shown: int) -> int:
+    """Return the exit code of a command after so many messages; say why it ends without ``--count`` of them."""
+    if shown == arguments.count:
+        return 0
+    wanted = "" if arguments.count is None else f" of {arguments.count}"
+    say(f"fleximq: the time of --for is over after {shown}{wanted} messages")
+    return 0 if arguments.count is None else 1
 
 
 def _deliveries(client: Client, stack: ExitStack, arguments: Namespace) -> Iterator[Delivery]:
@@ -107,7 +121,7 @@ def _deliveries(client: Client, stack: ExitStack, arguments: Namespace) -> Itera
     subscriptions = [stack.enter_context(client.subscribe(topic, arguments.from_)) for topic in arguments.topics]
     end = None if arguments.for_ is None else time.monotonic() + arguments.for_
     if len(subscriptions) == 1:
-        yield from _until(subscriptions[0], end)
+        yield from until(subscriptions[0], end)
         return
     while end is None or time.monotonic() < end:
         for subscription in subscriptions:
@@ -115,7 +129,8 @@ def _deliveries(client: Client, stack: ExitStack, arguments: Namespace) -> Itera
                 yield delivery
 
 
-def _until(subscription: Subscription[Delivery], end: float | None) -> Iterator[Delivery]:
+def until(subscription: Any, end: float | None) -> Iterator[Any]:
+    """Yield messages until the end, in seconds of the monotonic clock; None: without an end."""
     if end is None:
         yield from subscription
         return

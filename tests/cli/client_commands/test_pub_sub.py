@@ -121,8 +121,9 @@ class SubTests(CommandCase):
 
     def test_time(self) -> None:
         """It ends when the time is over; with fewer than wanted the exit code is 1."""
-        self.assertEqual(ran("sub", "t", "--for", "0.1"), (0, b"", ""))
-        self.assertEqual(ran("sub", "t", "u", "--for", "0.1", "--count", "1"), (1, b"", ""))
+        over = "fleximq: the time of --for is over after"
+        self.assertEqual(ran("sub", "t", "--for", "0.1"), (0, b"", f"{over} 0 messages\n"))
+        self.assertEqual(ran("sub", "t", "u", "--for", "0.1", "--count", "1"), (1, b"", f"{over} 0 of 1 messages\n"))
 
     def test_interrupted(self) -> None:
         """Control-C ends it without a traceback."""
