@@ -217,6 +217,7 @@ class Broker:
         self.polledSubscriptions.leave(client)
         self.requests.leave(client)
         self.observers.clientLeft(client, reason)
+        client.peer = client.conversation = None  # reference cycles
 
     # -- publish and subscribe ---------------------------------------------------------------------
 
