@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zope.interface import implementer
 
+from fleximq.broker.queues.waiting_messages import weigh
 from fleximq.interfaces import IConversation, IPeer, IRights, ISource, ISubscriber
 from fleximq.rights import EVERYTHING
 from fleximq.values.message import Message
@@ -70,6 +71,10 @@ class MessageSource:
         """Return the messages, in order."""
         messages: Sequence[Message] = body
         return messages
+
+    def size(self, body: Any) -> int:
+        """Return the bytes of the messages."""
+        return weigh(self.messages(body))
 
     def run(self, body: Any) -> Run:
         """Return the messages in the journal's form."""

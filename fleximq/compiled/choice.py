@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
-from fleximq.wire import blipmq_frame, fleximq_layout_b, fleximq_scanner, websocket_frame
+from fleximq.values.message import Message
+from fleximq.wire import blipmq_frame, fleximq_layout_b, fleximq_scanner, minimq_message, websocket_frame
 
 
 def _compiled() -> Any:
@@ -39,6 +40,8 @@ otherSpans = None if _fleximq is None else _fleximq.otherSpans
 
 BlipScanner: type[blipmq_frame.BlipScanner] = (_blipmq or blipmq_frame).BlipScanner
 encodeRun: Callable[[bytes, Sequence[int], Sequence[bytes]], bytes] = (_blipmq or blipmq_frame).encodeRun
+
+readProduces: Callable[[Sequence[bytes], int, bytes], list[Message]] = minimq_message.readProduces
 
 readSmallFrames: Callable[[bytes, int, Collection[int], int, bool, Callable[[bytes], object]], int]
 readSmallFrames = (_websocket or websocket_frame).readSmallFrames

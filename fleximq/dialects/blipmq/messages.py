@@ -67,6 +67,10 @@ class BlipSource(MessageSource):
         qos = self._qos
         return [_new(Message, (payload, _BYTES, qos, None, None, None, False, False, 0)) for payload in body]
 
+    def size(self, body: list[bytes]) -> int:
+        """Return the bytes of the payloads: these messages have no ids."""
+        return sum(map(len, body))
+
     def run(self, body: list[bytes]) -> Run:
         """Return the payloads."""
         return Run(b"", body, _CONTENTS[self._qos])

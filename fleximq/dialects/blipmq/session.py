@@ -309,8 +309,7 @@ class BlipSession(PullSession):
             self.onReady()
 
     def _ack(self, head: bytes, correlations: list[int], messages: list[bytes]) -> None:
-        id = decodeAck(head)
-        unknown = [tag for tag in correlations if not self.broker.acknowledge(self._owner, id, tag, self._me)]
+        unknown = self.broker.acknowledge(self._owner, decodeAck(head), correlations, self._me)
         if unknown:
             self._refused(NotFound("unknown subscription or delivery tag"), unknown)
 

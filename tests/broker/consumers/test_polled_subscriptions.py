@@ -83,12 +83,12 @@ class QosTests(SubscriptionCase):
     def test_untrackedCannotBeAcknowledged(self) -> None:
         self.put("A")
         self.poll(1)
-        self.assertFalse(self.one.acknowledge(0))
+        self.assertFalse(self.one.queue.acknowledge(0))
 
     def test_trackedComeAgain(self) -> None:
         self.put("ab")
         self.poll(2)
-        self.one.acknowledge(1)
+        self.one.queue.acknowledge(1)
         self.advance(RETRY - 0.125)
         self.assertEqual(self.poll(1), "-")
         self.advance(0.125)
@@ -106,7 +106,7 @@ class QosTests(SubscriptionCase):
         self.put("a")
         self.poll(1)
         self.advance(RETRY)
-        self.assertTrue(self.one.acknowledge(1))
+        self.assertTrue(self.one.queue.acknowledge(1))
         self.assertEqual(self.poll(1), "-")
 
     def test_deadLetters(self) -> None:
@@ -160,7 +160,7 @@ class OrderTests(SubscriptionCase):
     def test_acknowledgingDoesNotDisturb(self) -> None:
         self.put("aBc")
         self.poll(1)
-        self.one.acknowledge(1)
+        self.one.queue.acknowledge(1)
         self.put("Dd")
         self.assertEqual(self.poll(4), "BcDd")
 
@@ -196,7 +196,7 @@ class BoundTests(SubscriptionCase):
         self.put("abcd")
         self.poll(1)
         self.assertEqual(self.one.admits(1, 0), FULL)
-        self.one.acknowledge(1)
+        self.one.queue.acknowledge(1)
         self.assertIsNone(self.one.admits(1, 0))
 
     def test_inFlightTakesMore(self) -> None:
@@ -329,7 +329,7 @@ class ConnectionTests(SubscriptionCase):
         self.put("a")
         self.poll(1, "x")
         self.subscriptions.leave("x")
-        self.assertTrue(self.subscriptions.find(1, "key").acknowledge(1))
+        self.assertTrue(self.subscriptions.find(1, "key").queue.acknowledge(1))
 
     def test_leavingTwice(self) -> None:
         self.subscriptions.leave("x")

@@ -115,7 +115,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
     def acknowledge(self, back: int) -> None:
         tag = self.tag - back
         known = [each for each in self.durable if each.tag == tag > 0]
-        assert self.subscription.acknowledge(tag) == bool(known)
+        assert self.subscription.queue.acknowledge(tag) == bool(known)
         for each in known:
             self.durable.remove(each)
 
