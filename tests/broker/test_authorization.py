@@ -14,14 +14,13 @@ from zope.interface import implementer
 from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
 from fleximq.broker.replay.feed import DeferredForm
 from fleximq.broker.replay.replay import Start
-from fleximq.broker.topics.names import isPattern
 from fleximq.errors import BadRequest, BrokerError, Conflict, InvalidTopic, NoCapacity, NotFound, NotKept, NotPermitted
 from fleximq.interfaces import IConversation
 from fleximq.limits import OwnLimits
 from fleximq.rights import EVERYTHING, Action
 from fleximq.security.permissions import Rights
 from fleximq.values.message import Content, Message
-from fleximq.values.patterns import anyOf, overlap
+from fleximq.values.patterns import anyOf, isPattern, overlap
 from fleximq.values.records import StoredBatch
 from tests.broker.parts import AsMessages, Collector, Friend, ask, makeBroker, text
 from tests.broker.replay.test_feed import Reader

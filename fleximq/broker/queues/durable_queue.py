@@ -9,6 +9,7 @@ A message's tag is always its arrival number, so tags are the same after a resta
 from array import array
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import Any, Protocol
 
 from fleximq.broker.envelope import QueueDelivery
@@ -110,6 +111,10 @@ class DurableQueue(Queue):
         if again is not None:
             return again.message.payload is _ELSEWHERE
         return not self._backlog.inMemory and len(self._backlog) > 0
+
+    def first(self, number: int) -> list[tuple[Message, int]]:
+        """Return the first of :meth:`Queue.first`, up to one that is only on disk."""
+        return list(takewhile(lambda each: each[0].payload is not _ELSEWHERE, super().first(number)))
 
     def whenLoaded(self, call: Callable[[], object]) -> None:
         """Call once after the current read; only while ``loading``."""

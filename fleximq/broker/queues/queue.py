@@ -11,7 +11,7 @@ message would cost more than all the rest.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any
 
 from zope.interface import implementer
@@ -194,6 +194,14 @@ class Queue:
     def waiting(self) -> int:
         """The number of waiting callbacks."""
         return len(self._waiters)
+
+    def first(self, number: int) -> list[tuple[Message, int]]:
+        """Return up to ``number`` of the oldest waiting messages that are in memory, with their deliveries so far.
+
+        They stay where they are.
+        """
+        found = [(each.message, each.attempts) for each in self._returned.firsts(number)]
+        return found + [(message, 0) for message in islice(self._backlog, number - len(found))]
 
     def isInFlight(self, tag: int) -> bool:
         """Tell whether the message with this tag is delivered and hidden."""

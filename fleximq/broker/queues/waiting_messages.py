@@ -4,7 +4,7 @@
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -81,6 +81,10 @@ class WaitingMessages:
 
     def __len__(self) -> int:
         return len(self._messages)
+
+    def __iter__(self) -> Iterator[Message]:
+        """Iterate over the messages, oldest first."""
+        return iter(self._messages)
 
     def append(self, messages: Sequence[Message], size: int) -> None:
         """Append messages of this cost."""

@@ -15,7 +15,6 @@ from fleximq.broker.authorization import permits
 from fleximq.broker.envelope import BROKER_ID, Envelope
 from fleximq.broker.replay.feed import DeferredForm
 from fleximq.broker.replay.replay import Start
-from fleximq.broker.topics.names import isPattern
 from fleximq.dialects.connection.envelope_cache import EnvelopeCache
 from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.connection.slow_consumer import PausablePublisher
@@ -48,6 +47,7 @@ from fleximq.errors import (
 )
 from fleximq.rights import Action
 from fleximq.status import Status
+from fleximq.values.patterns import isPattern
 from fleximq.values.records import StoredBatch
 from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, hasZeroReserved, payloadOf
 from fleximq.wire.fleximq_header import Header, RoutingEntry, peek
