@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zope.interface import implementer
 
-from fleximq.broker.queues.waiting_messages import weigh
 from fleximq.interfaces import IConversation, IPeer, IRights, ISource, ISubscriber
 from fleximq.rights import EVERYTHING
 from fleximq.values.message import Message
+from fleximq.values.message_cost import weigh
 from fleximq.values.records import Run, runOf
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ them: it may contain any number of colons. A delivery is written so that the sam
 messages of every dialect. The decisions are those of "MiniMQ" and "Across dialects" in docs/reference/dialects.rst.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from itertools import islice
 from typing import NamedTuple
@@ -95,7 +95,7 @@ def parseProduce(payload: str, newId: Callable[[], str], known: str | None = Non
     return MiniMessage(newId(), topic, content, legacy=True)
 
 
-def readProduces(lines: Sequence[bytes], place: int, topic: bytes) -> list[Message]:
+def readProduces(lines: list[bytes], place: int, topic: bytes) -> list[Message]:
     """Return the messages of the common PRODUCEs of a topic from ``place`` on, up to the first other line. 0.5 us each.
 
     They have no CorrelationID, ReplyTo or carriage return; :func:`parseProduce` would return the same messages.

@@ -18,9 +18,10 @@ from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.deadlines import Deadline, Deadlines
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DROPPED, QUEUED, Queue
-from fleximq.broker.queues.waiting_messages import ANY, NEVER_USED, WaitingMessages, cost, costOf
+from fleximq.broker.queues.waiting_messages import NEVER_USED, WaitingMessages
 from fleximq.interfaces import IGuard, ISubscriber
 from fleximq.values.message import Message
+from fleximq.values.message_cost import ANY, cost, costOf
 
 _new = tuple.__new__
 

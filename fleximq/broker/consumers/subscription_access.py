@@ -11,12 +11,12 @@ from fleximq.broker.consumers.polled_subscriptions import PolledSubscription, Po
 from fleximq.broker.consumers.state_log import OpeningLog
 from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 from fleximq.broker.queues.queue_factory import QueueFactory
-from fleximq.broker.queues.waiting_messages import ANY
 from fleximq.broker.rules import BrokerRules
 from fleximq.broker.topics.topic_table import SYSTEM, TopicTable
 from fleximq.errors import NoCapacity, SubscriptionFailed
 from fleximq.interfaces import IJournal
 from fleximq.rights import Action
+from fleximq.values.message_cost import ANY
 
 
 def journalFault(journal: IJournal) -> str | None:

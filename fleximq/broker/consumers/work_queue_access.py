@@ -12,7 +12,6 @@ from fleximq.broker.consumers.state_log import OpeningLog
 from fleximq.broker.consumers.work_queues import WorkQueue, WorkQueues
 from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
 from fleximq.broker.queues.queue_factory import QueueFactory
-from fleximq.broker.queues.waiting_messages import ANY
 from fleximq.broker.rules import BrokerRules
 from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import TopicTable
@@ -20,6 +19,7 @@ from fleximq.errors import InvalidTopic, NoCapacity
 from fleximq.interfaces import IJournal
 from fleximq.rights import UNRESTRICTED, Action
 from fleximq.values.message import Message
+from fleximq.values.message_cost import ANY
 
 
 class WorkQueueAccess:

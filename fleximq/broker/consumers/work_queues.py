@@ -20,13 +20,13 @@ from fleximq.broker.queues.durable_queue import DurableQueue
 from fleximq.broker.queues.queue import QUEUED
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
-from fleximq.broker.queues.waiting_messages import ANY
 from fleximq.broker.topics.topic_table import SYSTEM
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import IJournalRead, ISubscriber
 from fleximq.limits import DEAD
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Message
+from fleximq.values.message_cost import ANY
 
 #: Counted for the messages dropped with a queue.
 DROPPED_EXPIRED = CountedEvent(EventFamily.DROPPED, "queue expired")

@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
-from fleximq.broker.queues.waiting_messages import OVERHEAD, cost
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.interfaces import IJournal
 from fleximq.values.message import Message
+from fleximq.values.message_cost import OVERHEAD, cost
 from fleximq.values.records import Run, StoredBatch
 
 #: So many bytes are read at a time.

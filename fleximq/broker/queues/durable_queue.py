@@ -17,10 +17,10 @@ from fleximq.broker.queues.durable_backlog import DurableBacklog
 from fleximq.broker.queues.in_flight import InFlight, Returned
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, REDELIVERED, Queue
 from fleximq.broker.queues.queue_state import QueueState
-from fleximq.broker.queues.waiting_messages import ANY, cost, costOf
 from fleximq.interfaces import IJournal
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Content, Message
+from fleximq.values.message_cost import ANY, cost, costOf
 from fleximq.values.state_records import QueueAcknowledged, QueueDelivered, StateRecord
 
 #: Counted when the journal cannot return a message.

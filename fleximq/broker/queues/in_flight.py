@@ -13,8 +13,9 @@ from itertools import islice
 from operator import itemgetter
 
 from fleximq.broker.envelope import QueueDelivery
-from fleximq.broker.queues.waiting_messages import NEVER_USED, costOf
+from fleximq.broker.queues.waiting_messages import NEVER_USED
 from fleximq.values.message import Message
+from fleximq.values.message_cost import costOf
 
 #: Spans may cover so many tags that are not in flight, besides four times those that are.
 _UNUSED = 4096

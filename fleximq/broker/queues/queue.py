@@ -21,18 +21,12 @@ from fleximq.broker.envelope import Envelope, QueueDelivery
 from fleximq.broker.queues.in_flight import InFlight, Returned
 from fleximq.broker.queues.message_ages import MessageAges
 from fleximq.broker.queues.waiting_consumers import WaitingConsumers
-from fleximq.broker.queues.waiting_messages import (
-    ANY,
-    IN_FLIGHT_OVERHEAD,
-    OVERHEAD,
-    WaitingMessages,
-    cost,
-    costOf,
-)
+from fleximq.broker.queues.waiting_messages import IN_FLIGHT_OVERHEAD, WaitingMessages
 from fleximq.interfaces import IForm, ISubscriber
 from fleximq.limits import DEAD
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Message
+from fleximq.values.message_cost import ANY, OVERHEAD, cost, costOf
 
 #: Why a queue refuses.
 FULL = "queue is full"

@@ -11,9 +11,10 @@ from fleximq.broker.consumers.polled_subscriptions import (
 )
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, QUEUED, REDELIVERED
-from fleximq.broker.queues.waiting_messages import IN_FLIGHT_OVERHEAD, OVERHEAD
+from fleximq.broker.queues.waiting_messages import IN_FLIGHT_OVERHEAD
 from fleximq.errors import NotFound
 from fleximq.interfaces import ISubscriber
+from fleximq.values.message_cost import OVERHEAD
 from tests.broker.queueing import World, message, messages, names, only
 
 RETRY = 30.0

@@ -8,10 +8,10 @@ from zope.interface.verify import verifyObject
 
 from fleximq.broker.consumers.work_queues import DROPPED_EXPIRED, WorkQueue, WorkQueues
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, QUEUED, REDELIVERED
-from fleximq.broker.queues.waiting_messages import OVERHEAD
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import ISubscriber
 from fleximq.values.message import Message
+from fleximq.values.message_cost import OVERHEAD
 from tests.broker.queueing import World, consumeFrom, message, names, only
 
 RETRY = 30.0

@@ -7,7 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues import in_flight
 from fleximq.broker.queues.in_flight import InFlight, Returned
-from fleximq.broker.queues.waiting_messages import OVERHEAD
+from fleximq.values.message_cost import OVERHEAD
 from tests.broker.queueing import message
 
 
