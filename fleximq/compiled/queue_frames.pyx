@@ -156,9 +156,8 @@ cdef object _TEXT = Content.TEXT
 
 def readProduces(list lines, Py_ssize_t place, bytes topic):
     """Do what the reference does; see :func:`fleximq.wire.minimq_message.readProduces`."""
-    cdef Py_ssize_t width = PyBytes_GET_SIZE(topic), end, id, content, each, offset
+    cdef Py_ssize_t width = PyBytes_GET_SIZE(topic), end, id, content, each
     cdef const char* at
-    cdef unsigned char bits
     cdef bytes line
     messages = []
     for each in range(place, len(lines)):
@@ -175,11 +174,8 @@ def readProduces(list lines, Py_ssize_t place, bytes topic):
             break
         if memcmp(at + id + 3, PyBytes_AS_STRING(topic), width) or memcmp(at + content - 3, b":::", 3):
             break
-        bits = 0
-        for offset in range(8, end):
-            bits |= <unsigned char>at[offset]
         try:
-            if bits & 0x80:
+            if not line.isascii():
                 line.decode()
             name = PyUnicode_DecodeUTF8(at + 8, id - 8, NULL)
         except UnicodeDecodeError:

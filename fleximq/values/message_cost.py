@@ -32,13 +32,21 @@ def measure(messages: Iterable[Message], most: int = ANY) -> tuple[int, int]:
 
 
 def cost(messages: Sequence[Message]) -> int:
-    """Return the cost of these messages in a queue's bytes."""
-    return measure(messages)[1]
+    """Return the cost of these messages in a queue's bytes. 0.1 us a message, less than by :func:`measure`."""
+    if len(messages) == 1:
+        return costOf(messages[0])
+    size = OVERHEAD * len(messages) + sum([len(message[0]) for message in messages])
+    for place in (3, 4, 5):
+        ids = [message[place] for message in messages]
+        if any(ids):
+            joined = "".join(known := [id for id in ids if id])
+            size += len(joined) if joined.isascii() else sum(map(_widest, known))
+    return size
 
 
 def weigh(messages: Sequence[Message]) -> int:
     """Return the bytes of these messages: their cost without :data:`OVERHEAD`."""
-    return measure(messages)[1] - OVERHEAD * len(messages)
+    return cost(messages) - OVERHEAD * len(messages)
 
 
 def costOf(message: Message) -> int:

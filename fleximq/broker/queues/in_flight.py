@@ -19,6 +19,8 @@ from fleximq.values.message_cost import costOf
 
 #: Spans may cover so many tags that are not in flight, besides four times those that are.
 _UNUSED = 4096
+#: Messages delivered within so many seconds are due together.
+_TOGETHER = 0.001
 _new = tuple.__new__
 
 
@@ -146,7 +148,7 @@ class InFlight:
         return tag in self._messages
 
     def add(
-        self, tags: Sequence[int], messages: Iterable[Message], due: float, holder: object, attempts: int = 1
+        self, tags: Sequence[int], messages: Sequence[Message], due: float, holder: object, attempts: int = 1
     ) -> None:
         """Add messages that are due back together, never earlier than those before.
 
@@ -155,12 +157,21 @@ class InFlight:
         """
         if not tags:
             return
-        if self._spans is NEVER_USED:
-            self._spans = deque()
-        self._messages.update(zip(tags, messages, strict=True))
+        if len(tags) == 1:
+            self._messages[tags[0]] = messages[0]
+        else:
+            self._messages.update(zip(tags, messages, strict=True))
+        held = None if holder is None else self._held.setdefault(holder, set())
         if attempts != 1:
             self._attempts.update(dict.fromkeys(tags, attempts))
-        held = None if holder is None else self._held.setdefault(holder, set())
+        elif self._spans:
+            last = self._spans[-1]
+            if last.end == tags[0] and last.held is held and due <= last.due + _TOGETHER and last.attempts == 1:
+                self._covered += tags[-1] + 1 - last.end
+                last.end = tags[-1] + 1
+                return
+        if self._spans is NEVER_USED:
+            self._spans = deque()
         self._append(_Span(tags[0], tags[-1] + 1, attempts, due, held))
 
     def addAgain(self, deliveries: Iterable[QueueDelivery], due: float, holder: object) -> None:
@@ -177,7 +188,7 @@ class InFlight:
     def removeMany(self, tags: list[int]) -> list[Message | None]:
         """Forget deliveries and return their messages; None for each that is not in flight."""
         pop = self._messages.pop
-        found = [pop(tag, None) for tag in tags]
+        found = [pop(tag, None) for tag in tags] if len(tags) > 1 else [pop(tags[0], None)] if tags else []
         if self._attempts:
             for tag in tags:
                 self._attempts.pop(tag, None)
@@ -204,8 +215,7 @@ class InFlight:
             if len(taken) < most or taken[-1].tag == span.end - 1:
                 self._drop()
             else:
-                self._covered -= taken[-1].tag + 1 - span.first
-                span.first = taken[-1].tag + 1
+                self._shorten(span, taken[-1].tag + 1)
         self.removeMany([delivery.tag for delivery in taken])
         return taken
 
@@ -258,17 +268,23 @@ class InFlight:
         if span.held is not None:
             span.held.discard(span)
 
+    def _shorten(self, span: _Span, first: int) -> None:
+        self._covered -= first - span.first
+        span.first = first
+
     def _trim(self, tags: list[int]) -> None:
         """Shorten the first spans by these tags, if consumers acknowledge in the order of delivery."""
         spans = self._spans
-        if not spans or not tags or tags[0] != spans[0].first or tags != [*range(tags[0], tags[0] + len(tags))]:
+        if not spans or not tags or tags[0] != spans[0].first:
+            return
+        if len(tags) > 1 and tags != [*range(tags[0], tags[0] + len(tags))]:
             return
         end = tags[-1] + 1
-        while spans and tags[0] <= spans[0].first and spans[0].end <= end:
+        while len(spans) > 1 and tags[0] <= spans[0].first and spans[0].end <= end:
             self._drop()
-        if spans and tags[0] <= spans[0].first < end:
-            self._covered -= end - spans[0].first
-            spans[0].first = end
+        first = spans[0]
+        if tags[0] <= first.first < end:
+            self._shorten(first, min(end, first.end))  # an empty one stays, as the next message may extend it
 
     def _coverAgain(self) -> None:
         """Replace each span by spans of the neighbouring tags in it that are in flight."""
