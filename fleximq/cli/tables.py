@@ -10,11 +10,15 @@ from fleximq.values.printable import printable
 _WIDE = 10_000
 
 
-def console() -> Any:
-    """Return a console for standard output."""
+def console(isWide: bool = True) -> Any:
+    """Return a console for standard output; a wide one cuts nothing without a terminal."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else _WIDE)
+    class OutputConsole(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # which ends all commands in the same way
+
+    return OutputConsole(width=_WIDE if isWide and not sys.stdout.isatty() else None)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], expand: bool = True) -> Any:

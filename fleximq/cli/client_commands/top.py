@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fleximq.cli.client_commands.broker_command import brokerCommand
 from fleximq.cli.client_commands.broker_options import Address, Outages, count, seconds
 from fleximq.cli.output import addJsonOption, outJson
-from fleximq.cli.tables import table
+from fleximq.cli.tables import console, table
 from fleximq.client.blocking import Client
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.settings import State
@@ -155,15 +155,14 @@ def _looks(client: Client, arguments: Namespace, timeout: float) -> Iterator[dic
 
 def _draw(found: Iterator[dict[str, Any]], url: str) -> None:
     """Redraw the table in place; without a terminal, print one after the other."""
-    from rich.console import Console
     from rich.live import Live
 
-    console = Console()
-    if not console.is_terminal:
+    shown = console(isWide=False)
+    if not shown.is_terminal:
         for each in found:
-            console.print(screen(each, url))
+            shown.print(screen(each, url))
         return
-    with Live(console=console, screen=True, auto_refresh=False) as live:
+    with Live(console=shown, screen=True, auto_refresh=False) as live:
         for each in found:
             live.update(screen(each, url), refresh=True)
 

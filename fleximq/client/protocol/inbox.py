@@ -94,8 +94,8 @@ class Inbox:
         """
         hasStart = start is not None
         for box in chain.from_iterable(self._boxes.values()):
-            meets = (isPattern(topic) or isPattern(box.topic)) and overlap(box.topic, topic)
-            if box.topic == topic and (hasStart or box.hasStart) or hasStart and box.hasStart and meets:
+            both = hasStart and box.hasStart
+            if box.topic == topic and (hasStart or box.hasStart) or both and _meet(box.topic, topic):
                 raise ValueError(f"there is already a subscription to {box.topic!r}; use another client for this one")
         box = Box(topic, start, gaps)
         self._boxes.setdefault(topic, []).append(box)
@@ -244,3 +244,8 @@ class Inbox:
             self._receivers.clear()
         self._receivers[topic] = receivers
         return receivers
+
+
+def _meet(one: str, other: str) -> bool:
+    """Return whether a topic can match two different names."""
+    return (isPattern(one) or isPattern(other)) and overlap(one, other)

@@ -21,6 +21,8 @@ class KeepAlive:
     known to answer a PING: then ``silent`` is not called.
     """
 
+    __slots__ = ("_clock", "_heard", "_ping", "_silent", "_timer", "interval", "mayBeSilent")
+
     def __init__(
         self,
         clock: IReactorTime,

@@ -63,6 +63,8 @@ _PASSING = frozenset({"routing", "message_id", "correlation_id", "traceparent", 
 class FlexiMessages(FlexiReplies):
     """The input half of a FlexiMQ session, after the header was checked."""
 
+    __slots__ = ("_asker", "_directs", "_envelopes", "_largeRequests", "_later")
+
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
         self._envelopes = EnvelopeCache(context.envelopeBudget)

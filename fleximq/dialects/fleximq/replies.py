@@ -37,6 +37,9 @@ _sharedStatusName = lru_cache(maxsize=1)(withStatusName)
 class FlexiReplies(StreamSession):
     """The output half of a FlexiMQ session. ``id`` is the client id, 0 before the JOIN."""
 
+    __slots__ = (
+        "_fields", "_me", "_named", "_requests", "_shaped", "deliver", "form", "forward", "id", "receiveBroadcast"
+    )  # fmt: skip
     dialect = "fleximq"
     mayFinish = True
 

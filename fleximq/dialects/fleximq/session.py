@@ -71,6 +71,8 @@ _DIRECT = frozenset({int(MessageType.REQ), int(MessageType.REP)})
 class FlexiSession(FlexiMessages):
     """One FlexiMQ client's conversation."""
 
+    __slots__ = ("_challenge", "_layoutIsOpen", "_omitsOk", "_pendingRuns", "_scanner", "_strict")
+
     _log = NamedLogger("fleximq.dialects.fleximq.FlexiSession")
     joinsFirst = True
     _messages: ClassVar[dict[int, str]] = {kind: f"message_{kind.name}" for kind in MessageType}

@@ -1,10 +1,11 @@
 """``fleximq queues``, ``dead-letters``, ``clients``, ``topics``, ``produce`` and ``consume``."""
 
 import json
+import os
 from typing import Any
 
 from fleximq.cli.client_commands.broker_views import NOUNS
-from tests.cli.client_commands.commands import CommandCase, ran
+from tests.cli.client_commands.commands import PATIENCE, CommandCase, ran
 
 
 def rows(*words: str) -> list[Any]:
@@ -57,6 +58,15 @@ class QueueTests(CommandCase):
         self.assertIn(f"  {client.id}   fleximq ", ran("clients").out.decode())
         told = f"client {client.id} disconnected\n".encode()
         self.assertEqual(ran("clients", "disconnect", str(client.id)), (0, told, ""))
+
+    def test_closedPipe(self) -> None:
+        """A reader of a table that goes away ends the command without a word."""
+        reading, writing = os.pipe()
+        os.close(reading)
+        process = self.start("topics", stdout=writing)
+        os.close(writing)
+        assert process.stderr is not None
+        self.assertEqual((process.wait(PATIENCE), process.stderr.read()), (141, b""))
 
     def test_wrong(self) -> None:
         """Each mistake is one sentence with exit code 1."""

@@ -5,7 +5,10 @@ import socket
 from pathlib import Path
 from typing import Any
 
+from twisted.trial.unittest import SynchronousTestCase
+
 from fleximq import __version__
+from fleximq.cli.client_commands import broker_command
 from fleximq.cli.client_commands.doctor import _about
 from fleximq.cli.credential_files import setSecret
 from tests.certificates import makeCertificate
@@ -79,9 +82,14 @@ class DoctorTests(CommandCase):
 
     def test_otherServer(self) -> None:
         """What listens there is no broker."""
+        self.patch(broker_command, "_PROBE_SECONDS", 0.2)
         with socket.create_server(("127.0.0.1", 0)) as server:
             found = self.found("--url", f"127.0.0.1:{server.getsockname()[1]}", "--timeout", "0.2")
         self.assertEqual(found["broker"], ("fault", "is this the port of a FlexiMQ broker?"))
+
+
+class AboutTests(SynchronousTestCase):
+    """What the broker reports about itself."""
 
     def test_about(self) -> None:
         """Clocks may differ by some seconds, versions are noted, and a journal must be writable."""

@@ -5,6 +5,7 @@ import json
 import signal
 
 from rich.console import Console
+from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cli.client_commands.top import Snapshot, rates, screen
 from tests.cli.client_commands.commands import PATIENCE, CommandCase, ran
@@ -26,7 +27,7 @@ class TopTests(CommandCase):
         process = self.start("top", "--interval", "0.1", "--json")
         assert process.stdout is not None and process.stderr is not None
         pictures = [json.loads(process.stdout.readline())]
-        self.broker.stop()
+        self.broker.stop(signal.SIGKILL)
         while (picture := json.loads(process.stdout.readline()))["stale"] is None:
             pictures.append(picture)
         self.assertEqual(process.stderr.readline(), b"disconnected; reconnecting\n")
@@ -36,6 +37,10 @@ class TopTests(CommandCase):
         shown = io.StringIO()
         Console(file=shown, width=80).print(screen(pictures[0] | {"stale": 7.2}, "tcp://host:1"))
         self.assertTrue(shown.getvalue().startswith("STALE: 7 s old, the broker does not answer\n"))
+
+
+class PictureTests(SynchronousTestCase):
+    """Pictures and rates without a broker."""
 
     def test_narrow(self) -> None:
         """In 80 columns no number is cut, only texts are; what is wider is used."""
