@@ -36,8 +36,7 @@ def cost(messages: Sequence[Message]) -> int:
     if len(messages) == 1:
         return costOf(messages[0])
     size = OVERHEAD * len(messages) + sum([len(message[0]) for message in messages])
-    for place in (3, 4, 5):
-        ids = [message[place] for message in messages]
+    for ids in ([each[3] for each in messages], [each[4] for each in messages], [each[5] for each in messages]):
         if any(ids):
             joined = "".join(known := [id for id in ids if id])
             size += len(joined) if joined.isascii() else sum(map(_widest, known))

@@ -82,6 +82,13 @@ class InFlightTests(SynchronousTestCase):
         taken = [self.inFlight.takeDue(now, 99) for now in (9.9, 10, 11.9, 12)]
         self.assertEqual([[each.tag for each in some] for some in taken], [[], [7], [3], [5, 9]])
 
+    def test_together(self) -> None:
+        """Neighbours delivered to one holder within a millisecond are due with the first of them."""
+        for tag, due, holder in ((10, 13.0, "x"), (11, 13.0009, "x"), (12, 13.0011, "x"), (13, 13.0011, "y")):
+            self.add([tag], due, holder)
+        self.assertEqual(list(self.inFlight.dues().values())[4:], [13.0, 13.0, 13.0011, 13.0011])
+        self.assertEqual((self.left("x"), self.left("y")), ([5, 7, 10, 11, 12], [3, 13]))
+
     def test_dueInPortions(self) -> None:
         """What is not taken stays, with its time and its holder."""
         self.add([10, 11, 12, 13], 13.0, "x")
@@ -117,7 +124,8 @@ class InFlightTests(SynchronousTestCase):
         """However removing cuts the spans, they know all that is in flight, and little more."""
         self.patch(in_flight, "_UNUSED", 0)
         inFlight, model, last = InFlight(), dict[int, tuple[str, int]](), 0
-        for due, (number, holder, removed) in enumerate(steps):
+        for step, (number, holder, removed) in enumerate(steps):
+            due = step // 2
             tags = range(last + 1, last + 1 + number)
             last += number
             inFlight.add(tags, [message(str(tag)) for tag in tags], due, holder)
