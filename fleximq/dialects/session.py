@@ -260,10 +260,16 @@ class Session(metaclass=ABCMeta):
             )  # fmt: skip
         return client
 
-    def keepAlive(self, ping: Callable[[], None]) -> None:
-        """Call ``ping`` after one interval of silence, and end after three."""
-        context, expired = self.context, partial(self.end, "keep-alive")
-        self._keepAlive = KeepAlive(context.clock, context.settings.keepalive, self.lastReceived, ping, expired)
+    def keepAlive(self) -> None:
+        """Send a PING after one interval of silence, and end after three."""
+        self._keepAlive = KeepAlive(self.context.clock, self.context.settings.keepalive, self)
+
+    def ping(self) -> None:
+        """Send a PING; overridden where :meth:`keepAlive` is called."""
+
+    def silent(self) -> None:
+        """End, as the peer was silent for too long."""
+        self.end("keep-alive")
 
     def whenDecided(self, call: Callable[[], None]) -> None:
         """Call when all publications of this connection were committed or refused, and the refusals answered."""

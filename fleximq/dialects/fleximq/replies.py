@@ -162,7 +162,8 @@ class FlexiReplies(StreamSession):
             fields = {"status": int(Status.SERVICE_UNAVAILABLE), "routing": routing}
             self.outbox.take(self._encoded(MessageType.NOTIF, fields, words("the broker is stopping")))
 
-    def _ping(self) -> None:
+    def ping(self) -> None:
+        """Send a PING with the interval of the keep-alive."""
         keepalive = {"timestamp": time.time_ns() // 1_000_000}
         if self._keepAlive is not None and self._keepAlive.interval >= 1:
             keepalive["interval"] = int(self._keepAlive.interval)

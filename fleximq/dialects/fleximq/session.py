@@ -282,7 +282,7 @@ class FlexiSession(FlexiMessages):
         self._named = name is not None
         status = {} if self._omitsOk else {"status": int(Status.OK)}
         self._send(MessageType.REP, status | correlation(id), sender=self.id)
-        self.keepAlive(self._ping)
+        self.keepAlive()
         if self.form is LAYOUT_B_FORM and self._keepAlive is not None:
             # Its revision of the document has no PING.
             self._keepAlive.mayBeSilent = True
