@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "broker": _VALUES,
     "journal": _VALUES - {"rights"} | {"config.journal_options"},
     "security": _SETTINGS,
-    "client": _GROUND | {"values", "wire", "endpoints.standard_streams"},
+    "client": _GROUND | {"values", "wire", "compiled", "endpoints.standard_streams"},
     "endpoints": _GROUND | {"values", "config", "security.peer_address"},
     "dialects": _SETTINGS | _WIRES | {"broker", "security"},
     "web": _SETTINGS | {"broker", "security"},

@@ -1,1 +1,1 @@
-"""Clients for Python programs: FlexiMQ in three forms, and BlipMQ and MiniMQ in two each."""
+"""Clients for Python programs: FlexiMQ, BlipMQ and MiniMQ, each in a blocking form, on asyncio and on Twisted."""

@@ -6,14 +6,11 @@
         await client.publish("news", {"rain": True})
 """
 
-import asyncio
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from ssl import SSLContext
-from types import TracebackType
-from typing import Any
 
 from fleximq.client.backoff import Backoff
-from fleximq.client.loops.asyncio_loop import AsyncioLoop
+from fleximq.client.loops.asyncio_loop import Connecting
 from fleximq.client.loops.loop_client import LoopClient, LoopSubscription
 from fleximq.client.settings import (
     BACKOFF,
@@ -27,7 +24,6 @@ from fleximq.client.settings import (
     Tls,
     Watcher,
 )
-from fleximq.client.sockets import checkTls
 from fleximq.values.urls import Url
 
 Client = LoopClient
@@ -49,7 +45,7 @@ def connect(
     keep_alive: float | None = KEEP_ALIVE,
     codec: Codec = MESSAGEPACK,
     on_state: Watcher | None = None,
-) -> "Connecting":
+) -> Connecting[Client]:
     """Connect and join. Use the result in ``async with``, which closes the client at the end, or await it.
 
     Parameters as :func:`fleximq.client.blocking.connect`.
@@ -69,37 +65,4 @@ def connect(
         codec=codec,
         on_state=on_state,
     )
-    checkTls(address, settings)
-    return Connecting(address, settings)
-
-
-class Connecting:
-    """A client that connects when it is awaited or entered."""
-
-    def __init__(self, url: Url, settings: ClientSettings) -> None:
-        self._url = url
-        self._settings = settings
-        self._client: Client | None = None
-
-    def __repr__(self) -> str:
-        return f"<Connecting to {self._url.withoutQuery}>"
-
-    def __await__(self) -> Generator[Any, Any, Client]:
-        return self._open().__await__()
-
-    async def _open(self) -> Client:
-        self._client = LoopClient(AsyncioLoop(asyncio.get_running_loop()), self._url, self._settings)
-        return await self._client.open()
-
-    async def __aenter__(self) -> Client:
-        return await self._open()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close; if the block failed, at once and without a flush."""
-        assert self._client is not None
-        if error is None:
-            await self._client.close()
-        else:
-            self._client.hang_up()
+    return Connecting(address, settings, lambda loop: LoopClient(loop, address, settings))

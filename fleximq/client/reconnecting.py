@@ -5,10 +5,13 @@ from collections.abc import Awaitable
 from logging import Logger
 
 from fleximq.client.errors import ConnectionLost, JoinRefused, isTransient
-from fleximq.client.settings import ClientSettings, State
+from fleximq.client.settings import TIMEOUT, ClientSettings, State
 from fleximq.client.sockets import checkTls
 from fleximq.errors import SettingError
 from fleximq.values.urls import Url
+
+#: Most subscriptions to name in a log line.
+_NAMED = 5
 
 
 class Reconnecting(ABC):
@@ -34,6 +37,17 @@ class Reconnecting(ABC):
     @abstractmethod
     def state(self) -> State:
         """The state of the connection."""
+
+    @abstractmethod
+    async def ping(self, timeout: float | None = TIMEOUT) -> float:
+        """Return the round-trip time in seconds, which includes processing everything sent before."""
+
+    @abstractmethod
+    async def close(self, timeout: float | None = TIMEOUT) -> None:
+        """Flush messages and ACKs, and end the connection; iterations end.
+
+        The connection ends even if the flush fails. Closing again has no effect. Errors as those of the flush.
+        """
 
     def hang_up(self) -> None:
         """End the connection at once, without a flush."""
@@ -77,7 +91,10 @@ class Reconnecting(ABC):
         self._end(why)
 
     def _report(self, state: State, why: Exception | None) -> None:
-        """Call ``on_state``."""
+        """Log subscriptions that miss messages, and call ``on_state``."""
+        if isinstance(why, ConnectionLost) and why.missing:
+            names = ", ".join(why.missing[:_NAMED]) + (" and others" if len(why.missing) > _NAMED else "")
+            self._log.warning("Subscriptions miss messages until the client has rejoined: %s (%s)", names, why)
         if self._settings.on_state is not None:
             try:
                 self._settings.on_state(state, why)

@@ -8,9 +8,10 @@ from collections.abc import Callable, Coroutine
 from functools import update_wrapper
 from inspect import signature
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, get_args, get_origin
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, get_args, get_origin
 
-from fleximq.client.settings import TIMEOUT, State
+from fleximq.client.reconnecting import Reconnecting
+from fleximq.client.settings import State
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -85,31 +86,7 @@ def completed(work: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("the coroutine of a blocking client has not ended")
 
 
-class InnerClient(Protocol):
-    """A client of any dialect, as wrapped by others."""
-
-    @property
-    def url(self) -> str:
-        """The broker's URL without its query, which may contain a secret."""
-
-    @property
-    def state(self) -> State:
-        """The state of the connection."""
-
-    def ping(self, timeout: float | None = TIMEOUT) -> Coroutine[Any, Any, float]:
-        """Return the round-trip time in seconds, which includes processing everything sent before."""
-
-    def close(self, timeout: float | None = TIMEOUT) -> Coroutine[Any, Any, None]:
-        """Flush messages and ACKs, and end the connection; iterations end.
-
-        The connection ends even if the flush fails. Closing again has no effect. Errors as those of the flush.
-        """
-
-    def hang_up(self) -> None:
-        """End the connection at once, without a flush."""
-
-
-K = TypeVar("K", bound=InnerClient)
+K = TypeVar("K", bound=Reconnecting)
 
 
 class ClientWrapper(Wrapper[K]):
@@ -125,7 +102,7 @@ class ClientWrapper(Wrapper[K]):
         """The state of the connection."""
         return self._inner.state
 
-    hang_up = called(InnerClient.hang_up)
+    hang_up = called(Reconnecting.hang_up)
 
 
 class BlockingClient(ClientWrapper[K]):
@@ -144,5 +121,5 @@ class BlockingClient(ClientWrapper[K]):
             self.hang_up()
 
     _wait = staticmethod(completed)
-    ping = waiting(InnerClient.ping)
-    close = waiting(InnerClient.close)
+    ping = waiting(Reconnecting.ping)
+    close = waiting(Reconnecting.close)

@@ -25,11 +25,13 @@ from twisted.internet.epollreactor import EPollReactor
 from fleximq.client import asyncio as onAsyncio
 from fleximq.client import blocking
 from fleximq.client import twisted as onTwisted
-from fleximq.client.loops.loop_client import LoopClient, LoopSubscription
+from fleximq.client.contexts import MessageIterator
+from fleximq.client.reconnecting import Reconnecting
+from fleximq.client.wrapper import Wrapper
 
 #: Seconds that any call may take; they cost nothing while the client does as it should.
 PATIENCE = 60.0
-_WRAPPED = (LoopClient, LoopSubscription, onTwisted.Client, onTwisted.Subscription)
+_WRAPPED = (Reconnecting, MessageIterator, Wrapper)
 
 
 class Waiting:
@@ -44,6 +46,16 @@ class Waiting:
         if not callable(found):
             return found
         return lambda *arguments, **more: self._form.call(found, *arguments, **more)
+
+    def __iter__(self) -> "Waiting":
+        return self
+
+    def __next__(self) -> Any:
+        over = self._inner.__aiter__()
+        try:
+            return self._form.call(over.__anext__)
+        except StopAsyncIteration:
+            raise StopIteration from None
 
 
 #: What a user is to do, and who is told what came of it; None: nothing any more.
@@ -170,6 +182,9 @@ class OnAsyncio(Looping):
 
     def run(self) -> None:
         self._loop.run_forever()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        self._loop.run_until_complete(asyncio.sleep(0))
         self._loop.close()
 
     def submit(self, work: Any) -> "Future[Any]":

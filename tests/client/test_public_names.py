@@ -12,9 +12,11 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.client import asyncio as onAsyncio
 from fleximq.client import blocking, settings
 from fleximq.client import twisted as onTwisted
+from fleximq.client.blipmq import asyncio as blipmqOnAsyncio
 from fleximq.client.blipmq import blocking as blipmq
 from fleximq.client.blipmq import twisted as blipmqOnTwisted
 from fleximq.client.loops.loop_client import LoopClient
+from fleximq.client.minimq import asyncio as minimqOnAsyncio
 from fleximq.client.minimq import blocking as minimq
 from fleximq.client.minimq import twisted as minimqOnTwisted
 from fleximq.client.wrapper import Wrapper
@@ -34,11 +36,14 @@ NAMES = {
         "RequestFailed", "SubscribeFailed", "Untrusted",
     ),
     "blipmq.blocking": ("connect", "BlipClient", "BlipDelivery", "BlipSubscription", "Nacked"),
+    "blipmq.asyncio": ("connect", "BlipClient", "BlipDelivery", "BlipSubscription", "Nacked"),
     "blipmq.twisted": ("connect", "BlipClient", "BlipDelivery", "BlipSubscription", "Nacked"),
     "minimq.blocking": ("connect", "Consumer", "ConsumeFailed", "Message", "MiniClient", "ProduceFailed"),
+    "minimq.asyncio": ("connect", "Consumer", "ConsumeFailed", "Message", "MiniClient", "ProduceFailed"),
     "minimq.twisted": ("connect", "Consumer", "ConsumeFailed", "Message", "MiniClient", "ProduceFailed"),
 }  # fmt: skip
-CLIENTS = (blocking, onAsyncio, onTwisted, blipmq, blipmqOnTwisted, minimq, minimqOnTwisted)
+BLIPMQ, MINIMQ = (blipmq, blipmqOnAsyncio, blipmqOnTwisted), (minimq, minimqOnAsyncio, minimqOnTwisted)
+CLIENTS = (blocking, onAsyncio, onTwisted, *BLIPMQ, *MINIMQ)
 _SNAKE = re.compile("[a-z0-9_]+")
 
 
@@ -99,10 +104,10 @@ class NamesTests(SynchronousTestCase):
         kinds: Any = (
             (blocking.Client, onAsyncio.Client, onTwisted.Client),
             (blocking.Subscription, onAsyncio.Subscription, onTwisted.Subscription),
-            (blipmq.BlipClient, blipmqOnTwisted.BlipClient),
-            (blipmq.BlipSubscription, blipmqOnTwisted.BlipSubscription),
-            (minimq.MiniClient, minimqOnTwisted.MiniClient),
-            (minimq.Consumer, minimqOnTwisted.Consumer),
+            [each.BlipClient for each in BLIPMQ],
+            [each.BlipSubscription for each in BLIPMQ],
+            [each.MiniClient for each in MINIMQ],
+            [each.Consumer for each in MINIMQ],
         )
         for first, *others in kinds:
             for other in others:
@@ -125,8 +130,10 @@ class RefusalTests(SynchronousTestCase):
             lambda: onAsyncio.connect(keep_alife=1),  # type: ignore[call-arg]
             lambda: onTwisted.connect(reactor, keep_alife=1),  # type: ignore[call-arg]
             lambda: blipmq.connect(prefetch=1),  # type: ignore[call-arg]
+            lambda: blipmqOnAsyncio.connect(prefetch=1),  # type: ignore[call-arg]
             lambda: blipmqOnTwisted.connect(reactor, prefetch=1),  # type: ignore[call-arg]
             lambda: minimq.connect(key="k"),  # type: ignore[call-arg]
+            lambda: minimqOnAsyncio.connect(key="k"),  # type: ignore[call-arg]
             lambda: minimqOnTwisted.connect(reactor, key="k"),  # type: ignore[call-arg]
         )
         for call in calls:

@@ -9,7 +9,7 @@ from unittest import TestCase
 from unittest.mock import patch
 
 from fleximq.compiled import choice
-from fleximq.wire import blipmq_frame, fleximq_layout_b, fleximq_scanner, websocket_frame
+from fleximq.wire import blipmq_frame, fleximq_layout_b, fleximq_scanner, minimq_message, websocket_frame
 
 #: Whether there is a compiled core to compare with.
 COMPILED = choice.IMPLEMENTATION == "compiled"
@@ -24,6 +24,7 @@ REFERENCE: dict[str, Any] = {
     "encodeRun": blipmq_frame.encodeRun,
     "encodeTexts": websocket_frame.encodeTexts,
     "otherSpans": None,
+    "readProduces": minimq_message.readProduces,
     "readSmallFrames": websocket_frame.readSmallFrames,
     "toLayoutB": fleximq_layout_b.toLayoutB,
 }

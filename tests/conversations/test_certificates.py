@@ -92,13 +92,14 @@ class CertificateTests(SynchronousTestCase):
         FlexiClient(Stream(stream)).join()
         stream.unwrap().close()
         files = Tls(str(self.server.certificate), str(self.alice.certificate), str(self.alice.key))
-        connect(f"tls://localhost:{self.broker.port(0)}", tls=files).close()
+        for url in (f"tls://localhost:{self.broker.port(0)}", f"wss://localhost:{self.broker.port(0)}/ws"):
+            connect(url, tls=files).close()
         left: dict[str, int] = {}
         deadline = time.monotonic() + PATIENCE
-        while sum(left.values()) < 2 and time.monotonic() < deadline:
+        while sum(left.values()) < 3 and time.monotonic() < deadline:
             counts = watching.ask("/broker/about")["counts"]
             left = {name: count for name, count in counts.items() if name.startswith("left: ")}
-        self.assertEqual(left, {"left: client closed": 2})
+        self.assertEqual(left, {"left: client closed": 3})
 
     def test_notShown(self) -> None:
         """None lets in who shows none."""

@@ -14,18 +14,10 @@ from ssl import SSLContext
 
 from fleximq.client.backoff import Backoff
 from fleximq.client.blipmq.conversation import BlipDelivery
-from fleximq.client.blipmq.loop_client import LoopBlipClient, LoopBlipSubscription
+from fleximq.client.blipmq.loop_client import LoopBlipClient, LoopBlipSubscription, SubscriptionWrapper
 from fleximq.client.errors import Nacked
 from fleximq.client.queues.blocking import BlockingPulled, BlockingQueueClient, loopThread
-from fleximq.client.settings import (
-    BACKOFF,
-    BUFFER_BYTES,
-    KEEP_ALIVE,
-    TIMEOUT,
-    ClientSettings,
-    Tls,
-    Watcher,
-)
+from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
 from fleximq.client.wrapper import called, waiting, wrapping
 from fleximq.values.urls import Url
 
@@ -63,25 +55,12 @@ def connect(
     return BlipClient(inner)
 
 
-class BlipSubscription(BlockingPulled[LoopBlipSubscription, BlipDelivery]):
+class BlipSubscription(SubscriptionWrapper, BlockingPulled[LoopBlipSubscription, BlipDelivery]):
     """The messages of a topic, in order: iterate over it, or call :meth:`next`.
 
     A delivery is acknowledged when the next one is requested, so after the body of the loop. If the loop ends early,
     its last delivery is not acknowledged, and the broker delivers it again.
     """
-
-    @property
-    def id(self) -> int:
-        """The id at the broker; another client with the same key can resume it."""
-        return self._inner.id
-
-    @property
-    def topic(self) -> str | None:
-        """The topic; None if the subscription was resumed."""
-        return self._inner.topic
-
-    ack = called(LoopBlipSubscription.ack)
-    leave = called(LoopBlipSubscription.leave)
 
 
 class BlipClient(BlockingQueueClient[LoopBlipClient]):

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from fleximq.client.errors import Answered, ConnectionLost, SubscribeFailed
 from fleximq.client.protocol.completion import Pending
+from fleximq.compiled import choice
 from fleximq.errors import BadFraming
 from fleximq.limits import MEBIBYTE
-from fleximq.wire.blipmq_frame import BlipScanner, FrameType, encodeFrame, encodeRun
+from fleximq.wire.blipmq_frame import FrameType, encodeFrame
 from fleximq.wire.blipmq_payload import (
     Nack,
     decodeAck,
@@ -64,7 +65,7 @@ class BlipConversation:
 
     def __init__(self, nacked: Callable[[int | None, int | None, Nack], None]) -> None:
         self._nacked = nacked
-        self._scanner = BlipScanner(1024 * MEBIBYTE)
+        self._scanner = choice.BlipScanner(1024 * MEBIBYTE)
         self._next = _QUESTIONS
         self._questions: dict[int, Pending[int]] = {}
         self._pings: dict[int, Pending[None]] = {}
@@ -113,7 +114,7 @@ class BlipConversation:
     @staticmethod
     def publications(head: bytes, first: int, messages: Sequence[bytes]) -> bytes:
         """Return PUBLISHes, numbered from ``first`` on; ``head`` is the encoded topic and QoS."""
-        return encodeRun(head, range(_PUBLICATIONS + first, _PUBLICATIONS + first + len(messages)), messages)
+        return choice.encodeRun(head, range(_PUBLICATIONS + first, _PUBLICATIONS + first + len(messages)), messages)
 
     # -- what is heard -----------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from fleximq.client.protocol.refusals import MAX_REFUSALS
 from fleximq.client.queues.prefetch import Pulled
 from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink, refusedJoin
 from fleximq.client.settings import TIMEOUT, ClientSettings, State
+from fleximq.client.wrapper import Wrapper, called
 from fleximq.limits import BLIP_FRAME_BYTES, MEBIBYTE
 from fleximq.values.urls import Url
 from fleximq.wire.blipmq_frame import COUNTED_BYTES
@@ -81,15 +82,15 @@ class LoopBlipClient(ReconnectingLink):
         return numbers
 
     async def _post(self, topic: str, head: bytes, first: int, messages: Sequence[bytes]) -> None:
-        self.checkOpen()
+        self._checkOpen()
         if not self._topics or self._topics[-1][1] != topic:
             self._topics.append((first, topic))
         data = self._conversation.publications(head, first, messages)
         if self.state is State.JOINED:
             self._isUnflushed = True
-            await self.connection.sendAndDrain(data)
+            await self._connection.sendAndDrain(data)
             return
-        if self._bufferedBytes + len(data) > self.settings.buffer:
+        if self._bufferedBytes + len(data) > self._settings.buffer:
             raise BufferFull(f"the broker is unreachable, and the buffer already holds {self._bufferedBytes} bytes")
         self._buffered.append(data)
         self._bufferedBytes += len(data)
@@ -116,11 +117,11 @@ class LoopBlipClient(ReconnectingLink):
         return self._opened(LoopBlipSubscription(self, id, topic, qos, prefetch, idle))
 
     async def _subscribed(self, topic: str, qos: int, timeout: float | None) -> int:
-        await self.waitUntilJoined(timeout)
+        await self._waitUntilJoined(timeout)
         data, pending = self._conversation.subscribe(topic, qos)
-        self.connection.send(data)
+        self._connection.send(data)
         try:
-            return await self.loop.wait(pending, timeout, f"the subscription to {topic}")
+            return await self._loop.wait(pending, timeout, f"the subscription to {topic}")
         except Answered as error:
             raise SubscribeFailed(error.status, error.words, topic) from None
 
@@ -130,7 +131,7 @@ class LoopBlipClient(ReconnectingLink):
         :raises ValueError: it is already open in this client. If the broker does not know it, reading the first
             delivery raises :class:`~fleximq.client.errors.SubscribeFailed` with 404.
         """
-        self.checkOpen()
+        self._checkOpen()
         if id in self._subscriptions:
             raise ValueError(f"the subscription {id} is open already")
         return self._opened(LoopBlipSubscription(self, id, None, None, prefetch, idle))
@@ -148,7 +149,7 @@ class LoopBlipClient(ReconnectingLink):
         if subscription is not None:
             subscription.ack(delivery)
         elif delivery.qos and delivery.subscription not in self._replaced:
-            self.acknowledge(delivery.subscription, [delivery.tag])
+            self._acknowledge(delivery.subscription, [delivery.tag])
 
     async def flush(self, timeout: float | None = TIMEOUT) -> None:
         """Wait until the broker has processed everything sent so far; with QoS 1 on durable topics, written to disk.
@@ -158,7 +159,7 @@ class LoopBlipClient(ReconnectingLink):
         :raises TimeoutError: it took longer than ``timeout`` seconds.
         """
         self._checkLosses()
-        await self.waitUntilJoined(timeout)
+        await self._waitUntilJoined(timeout)
         self._checkLosses()
         wasUnacknowledged = self._isUnacknowledged
         last, self._isUnflushed, self._isUnacknowledged = self._number, False, False
@@ -175,7 +176,7 @@ class LoopBlipClient(ReconnectingLink):
 
     async def ping(self, timeout: float | None = TIMEOUT) -> float:
         """Return the round-trip time in seconds, which includes processing everything sent before."""
-        await self.waitUntilJoined(timeout)
+        await self._waitUntilJoined(timeout)
         begun = time.perf_counter()
         await self._ping(timeout, "the answer to a PING")
         return time.perf_counter() - begun
@@ -199,8 +200,8 @@ class LoopBlipClient(ReconnectingLink):
 
     async def _ping(self, timeout: float | None, what: str) -> None:
         data, pending = self._conversation.ping()
-        self.connection.send(data)
-        await self.loop.wait(pending, timeout, what)
+        self._connection.send(data)
+        await self._loop.wait(pending, timeout, what)
 
     def _checkLosses(self) -> None:
         if self._loss is not None:
@@ -230,34 +231,34 @@ class LoopBlipClient(ReconnectingLink):
         place = bisect_right(self._topics, number, key=lambda each: each[0]) - 1
         return self._topics[place][1] if place >= 0 else ""
 
-    def acknowledge(self, subscription: int, tags: Sequence[int]) -> None:
+    def _acknowledge(self, subscription: int, tags: Sequence[int]) -> None:
         """Acknowledge deliveries, now or after the reconnect."""
         if self.state is State.JOINED:
             self._isUnacknowledged = True
-            self.connection.send(self._conversation.ack(subscription, tags))
+            self._connection.send(self._conversation.ack(subscription, tags))
         else:
-            self.ackLater(subscription, tags)
+            self._ackLater(subscription, tags)
 
-    def ackLater(self, subscription: int, tags: Iterable[int]) -> None:
+    def _ackLater(self, subscription: int, tags: Iterable[int]) -> None:
         """Acknowledge deliveries after the reconnect."""
         self._unsentAcks += [(subscription, tag) for tag in tags]
 
-    def ignoreUnknown(self, tags: Iterable[int]) -> None:
+    def _ignoreUnknown(self, tags: Iterable[int]) -> None:
         """Ignore NACKs of the broker that it does not know these deliveries."""
         self._ignoredTags.update(tags)
 
-    async def poll(self, subscription: int, count: int) -> list[BlipDelivery]:
+    async def _poll(self, subscription: int, count: int) -> list[BlipDelivery]:
         """Request up to ``count`` deliveries, and return those available.
 
         :raises SubscribeFailed: the broker refuses.
         """
         data, pending = self._conversation.poll(subscription, count)
-        self.connection.send(data)
-        return await self.loop.wait(pending, None, "")
+        self._connection.send(data)
+        return await self._loop.wait(pending, None, "")
 
-    async def resubscribe(self, subscription: "LoopBlipSubscription", topic: str, qos: int) -> int:
+    async def _resubscribe(self, subscription: "LoopBlipSubscription", topic: str, qos: int) -> int:
         """Replace a subscription that the broker has forgotten; return the new id."""
-        id = await self._subscribed(topic, qos, self.settings.timeout)
+        id = await self._subscribed(topic, qos, self._settings.timeout)
         _log.warning("The broker has forgotten the subscription to %s; subscribing again", topic)
         self._subscriptions.pop(subscription.id, None)
         self._replaced.add(subscription.id)
@@ -269,10 +270,10 @@ class LoopBlipClient(ReconnectingLink):
     async def _greet(self) -> None:
         self._conversation = BlipConversation(self._nacked)
         data, hello, auth = self._conversation.hello(self._key)
-        self.connection.send(data)
+        self._connection.send(data)
         try:
-            await self.loop.wait(hello, self.settings.timeout, "")
-            await self.loop.wait(auth, self.settings.timeout, "")
+            await self._loop.wait(hello, self._settings.timeout, "")
+            await self._loop.wait(auth, self._settings.timeout, "")
         except Answered as error:
             raise refusedJoin(error) from None
 
@@ -280,30 +281,30 @@ class LoopBlipClient(ReconnectingLink):
         acks, self._unsentAcks = self._unsentAcks, []
         self._ignoredTags = {tag for _, tag in acks}
         for subscription in self._subscriptions.values():
-            subscription.reconnected()
+            subscription._reconnected()
         for id, tag in acks:
             if id not in self._replaced:
-                self.connection.send(self._conversation.ack(id, [tag]))
+                self._connection.send(self._conversation.ack(id, [tag]))
                 self._isUnacknowledged = True
         if self._buffered:
             self._isUnflushed = True
-            self.connection.send(b"".join(self._buffered))
+            self._connection.send(b"".join(self._buffered))
             self._buffered, self._bufferedBytes = [], 0
 
     def _parse(self, data: bytes) -> None:
         self._conversation.received(data)
 
     def _sendPing(self) -> None:
-        self.connection.send(self._conversation.ping()[0])
+        self._connection.send(self._conversation.ping()[0])
 
     def _failPending(self, lost: ConnectionLost) -> None:
         if self._isUnflushed:
             self._isUnflushed = False
             self._loss = lost
         for each in self._subscriptions.values():
-            each.connectionLost()
+            each._connectionLost()
             if self.state is State.CLOSED:
-                each.ended(_asClientError(self._why))
+                each._ended(_asClientError(self._why))
         self._conversation.lost(lost)
 
 
@@ -332,14 +333,14 @@ class LoopBlipSubscription(Pulled[BlipDelivery]):
     async def _fetch(self, most: int) -> int:
         sure = len(self._unconfirmed)
         try:
-            deliveries = await self._client.poll(self.id, most)
+            deliveries = await self._client._poll(self.id, most)
             if self.topic is not None and any(each.topic != self.topic for each in deliveries):
                 # The broker has restarted, and the id belongs to another subscription, to which they are redelivered.
                 raise SubscribeFailed(_UNKNOWN, "the subscription is another one", self.topic)
         except SubscribeFailed as error:
             if error.status != _UNKNOWN or self.topic is None or self.qos is None:
                 raise
-            self.id = await self._client.resubscribe(self, self.topic, self.qos)
+            self.id = await self._client._resubscribe(self, self.topic, self.qos)
             self._delivered.clear()
             self._unconfirmed.clear()
             return 0
@@ -354,25 +355,34 @@ class LoopBlipSubscription(Pulled[BlipDelivery]):
         tags = [each.tag for each in messages if each.qos]
         if tags:
             self._unconfirmed += tags
-            self._client.acknowledge(self.id, tags)
+            self._client._acknowledge(self.id, tags)
 
-    def connectionLost(self) -> None:
+    def _connectionLost(self) -> None:
         """Drop prefetched deliveries with QoS 1, which the broker delivers again, and repeat unconfirmed ACKs later."""
         self._fetched = deque(each for each in self._fetched if not each.qos)
         self._isEmpty = False
-        self._client.ackLater(self.id, self._unconfirmed)
+        self._client._ackLater(self.id, self._unconfirmed)
 
-    def reconnected(self) -> None:
+    def _reconnected(self) -> None:
         """Expect that the broker may have forgotten or redelivered the unacknowledged deliveries."""
-        self._client.ignoreUnknown(each.tag for each in self._delivered)
+        self._client._ignoreUnknown(each.tag for each in self._delivered)
 
-    def ack(self, delivery: BlipDelivery) -> None:
-        """Acknowledge a delivery now instead of on the next :meth:`next`."""
-        super().ack(delivery)
 
-    def leave(self, delivery: BlipDelivery) -> None:
-        """Do not acknowledge a delivery; the broker delivers it again."""
-        super().leave(delivery)
+class SubscriptionWrapper(Wrapper[LoopBlipSubscription]):
+    """A subscription in a form that wraps it."""
+
+    @property
+    def id(self) -> int:
+        """The id at the broker; another client with the same key can resume it."""
+        return self._inner.id
+
+    @property
+    def topic(self) -> str | None:
+        """The topic; None if the subscription was resumed."""
+        return self._inner.topic
+
+    ack = called(LoopBlipSubscription.ack)
+    leave = called(LoopBlipSubscription.leave)
 
 
 def _chunks(messages: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:

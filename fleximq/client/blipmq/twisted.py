@@ -14,20 +14,12 @@ from twisted.internet.interfaces import IOpenSSLClientConnectionCreator
 
 from fleximq.client.backoff import Backoff
 from fleximq.client.blipmq.conversation import BlipDelivery
-from fleximq.client.blipmq.loop_client import LoopBlipClient, LoopBlipSubscription
+from fleximq.client.blipmq.loop_client import LoopBlipClient, LoopBlipSubscription, SubscriptionWrapper
 from fleximq.client.errors import Nacked
 from fleximq.client.loops.deferred import DeferredClient, fired, firedWrapping
 from fleximq.client.loops.reactor import ReactorLoop
 from fleximq.client.queues.deferred import DeferredPulled
-from fleximq.client.settings import (
-    BACKOFF,
-    BUFFER_BYTES,
-    KEEP_ALIVE,
-    TIMEOUT,
-    ClientSettings,
-    Tls,
-    Watcher,
-)
+from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
 from fleximq.client.wrapper import called, wrapping
 from fleximq.values.urls import Url
 
@@ -60,25 +52,12 @@ def connect(
     return Deferred.fromCoroutine(opened())
 
 
-class BlipSubscription(DeferredPulled[LoopBlipSubscription, BlipDelivery]):
+class BlipSubscription(SubscriptionWrapper, DeferredPulled[LoopBlipSubscription, BlipDelivery]):
     """The messages of a topic, in order: iterate over it, or call :meth:`next`.
 
     A delivery is acknowledged when the next one is requested, so after the body of the loop. If the loop ends early,
     its last delivery is not acknowledged, and the broker delivers it again.
     """
-
-    @property
-    def id(self) -> int:
-        """The id at the broker; another client with the same key can resume it."""
-        return self._inner.id
-
-    @property
-    def topic(self) -> str | None:
-        """The topic; None if the subscription was resumed."""
-        return self._inner.topic
-
-    ack = called(LoopBlipSubscription.ack)
-    leave = called(LoopBlipSubscription.leave)
 
 
 class BlipClient(DeferredClient[LoopBlipClient]):

@@ -2,13 +2,15 @@
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from types import TracebackType
+from typing import Any, Generic, TypeVar
 
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.loops.interfaces import Cancellable, Listener, Loop, Transport
+from fleximq.client.loops.link import LoopLink
 from fleximq.client.settings import ClientSettings
-from fleximq.client.sockets import IPC_FOLDER, asConnectionLost, enableKeepAlive, takeStandardStreams
+from fleximq.client.sockets import IPC_FOLDER, asConnectionLost, checkTls, enableKeepAlive, takeStandardStreams
 from fleximq.values.urls import Url
 
 
@@ -146,3 +148,43 @@ class _Sink(asyncio.BaseProtocol):
 
     def resume_writing(self) -> None:
         self._stream.resume_writing()
+
+
+L = TypeVar("L", bound=LoopLink)
+
+
+class Connecting(Generic[L]):
+    """A client that connects when it is awaited or entered.
+
+    :param make: returns the client.
+    :raises SettingError: there are TLS settings for a URL without TLS.
+    """
+
+    def __init__(self, url: Url, settings: ClientSettings, make: Callable[[Loop], L]) -> None:
+        checkTls(url, settings)
+        self._url = url
+        self._make = make
+        self._client: L | None = None
+
+    def __repr__(self) -> str:
+        return f"<Connecting to {self._url.withoutQuery}>"
+
+    def __await__(self) -> Generator[Any, Any, L]:
+        return self._open().__await__()
+
+    async def _open(self) -> L:
+        self._client = self._make(AsyncioLoop(asyncio.get_running_loop()))
+        return await self._client.open()
+
+    async def __aenter__(self) -> L:
+        return await self._open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close; if the block failed, at once and without a flush."""
+        assert self._client is not None
+        if error is None:
+            await self._client.close()
+        else:
+            self._client.hang_up()

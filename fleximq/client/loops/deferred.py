@@ -8,12 +8,13 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 from twisted.internet.defer import Deferred
 
 from fleximq.client.contexts import AsyncClosedOnExit, MessageIterator
-from fleximq.client.wrapper import ClientWrapper, InnerClient, Wrapper, resultOf, returning
+from fleximq.client.reconnecting import Reconnecting
+from fleximq.client.wrapper import ClientWrapper, Wrapper, resultOf, returning
 
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
-C = TypeVar("C", bound=InnerClient)
+C = TypeVar("C", bound=Reconnecting)
 S = TypeVar("S", bound=MessageIterator[Any])
 
 
@@ -56,8 +57,8 @@ class DeferredClient(ClientWrapper[C]):
         else:
             self._inner.hang_up()
 
-    ping = fired(InnerClient.ping)
-    close = fired(InnerClient.close)
+    ping = fired(Reconnecting.ping)
+    close = fired(Reconnecting.close)
 
 
 class DeferredSubscription(Wrapper[S], AsyncClosedOnExit, Generic[S, T]):

@@ -17,17 +17,9 @@ from ssl import SSLContext
 
 from fleximq.client.backoff import Backoff
 from fleximq.client.errors import ConsumeFailed, ProduceFailed
-from fleximq.client.minimq.loop_client import LoopConsumer, LoopMiniClient, Message
+from fleximq.client.minimq.loop_client import ConsumerWrapper, LoopConsumer, LoopMiniClient, Message
 from fleximq.client.queues.blocking import BlockingPulled, BlockingQueueClient, inThread, loopThread
-from fleximq.client.settings import (
-    BACKOFF,
-    BUFFER_BYTES,
-    KEEP_ALIVE,
-    TIMEOUT,
-    ClientSettings,
-    Tls,
-    Watcher,
-)
+from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
 from fleximq.client.wrapper import called, waiting, wrapping
 from fleximq.values.urls import Url
 
@@ -63,20 +55,12 @@ def connect(
     return MiniClient(inner)
 
 
-class Consumer(BlockingPulled[LoopConsumer, Message]):
+class Consumer(ConsumerWrapper, BlockingPulled[LoopConsumer, Message]):
     """The messages of a queue: iterate over it, or call :meth:`next`.
 
     A message is acknowledged when the next one is requested, so after the body of the loop. If the loop ends early, its
     last message is not acknowledged and returns to the queue later.
     """
-
-    @property
-    def topic(self) -> str:
-        """The topic."""
-        return self._inner.topic
-
-    ack = called(LoopConsumer.ack)
-    leave = called(LoopConsumer.leave)
 
 
 class MiniClient(BlockingQueueClient[LoopMiniClient]):

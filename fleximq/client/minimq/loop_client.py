@@ -16,6 +16,7 @@ from fleximq.client.protocol.completion import Pending
 from fleximq.client.queues.prefetch import Pulled
 from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink
 from fleximq.client.settings import TIMEOUT, ClientSettings, State
+from fleximq.client.wrapper import Wrapper, called
 from fleximq.values.urls import Url
 from fleximq.wire.minimq_message import MiniMessage
 
@@ -66,10 +67,10 @@ class LoopMiniClient(ReconnectingLink):
         :raises TimeoutError: no answer within ``timeout`` seconds; the message may be in the queue.
         """
         message = Message(id or str(uuid.uuid4()), topic, content, correlation_id, reply_to)
-        await self.waitUntilJoined(timeout)
+        await self._waitUntilJoined(timeout)
         data, pending = self._conversation.produce(message)
-        await self.connection.sendAndDrain(data)
-        return await self.loop.wait(pending, timeout, "the answer to a PRODUCE")
+        await self._connection.sendAndDrain(data)
+        return await self._loop.wait(pending, timeout, "the answer to a PRODUCE")
 
     async def produce_many(self, topic: str, contents: Iterable[str], timeout: float | None = TIMEOUT) -> list[str]:
         """Put several messages into a queue at once, several times as fast as single ones; return their ids.
@@ -84,12 +85,12 @@ class LoopMiniClient(ReconnectingLink):
         failed: list[ProduceFailed] = []
         left = iter(contents)
         while several := list(islice(left, _BATCH)):
-            await self.waitUntilJoined(timeout)
+            await self._waitUntilJoined(timeout)
             asked = [self._conversation.produce(Message(str(uuid.uuid4()), topic, content)) for content in several]
-            await self.connection.sendAndDrain(b"".join(data for data, _ in asked))
+            await self._connection.sendAndDrain(b"".join(data for data, _ in asked))
             for _, pending in asked:
                 try:
-                    ids.append(await self.loop.wait(pending, timeout, "the answer to a PRODUCE"))
+                    ids.append(await self._loop.wait(pending, timeout, "the answer to a PRODUCE"))
                 except ProduceFailed as error:
                     failed.append(error)
         if failed:
@@ -104,10 +105,10 @@ class LoopMiniClient(ReconnectingLink):
         :raises ConnectionLost: the connection was lost; a message in transit returns to the queue later.
         :raises TimeoutError: no answer within ``timeout`` seconds; a message in transit returns to the queue later.
         """
-        await self.waitUntilJoined(timeout)
+        await self._waitUntilJoined(timeout)
         data, pending = self._conversation.consume(topic)
-        self.connection.send(data)
-        return await self.loop.wait(pending, timeout, "the answer to a CONSUME")
+        self._connection.send(data)
+        return await self._loop.wait(pending, timeout, "the answer to a CONSUME")
 
     def consumer(self, topic: str, prefetch: int = 1, idle: Backoff = IDLE) -> "LoopConsumer":
         """Return an iterator over a queue that acknowledges each message when the next one is requested.
@@ -117,7 +118,7 @@ class LoopMiniClient(ReconnectingLink):
             consumer as well.
         :param idle: the delays between polls of an empty queue.
         """
-        self.checkOpen()
+        self._checkOpen()
         consumer = LoopConsumer(self, topic, prefetch, idle)
         self._consumers.append(consumer)
         return consumer
@@ -127,12 +128,12 @@ class LoopMiniClient(ReconnectingLink):
 
         :raises ConnectionLost: the client is closed.
         """
-        self.checkOpen()
+        self._checkOpen()
         if not isinstance(message, str):
             for consumer in self._consumers:
                 consumer.leave(message)
             message = message.id
-        self.acknowledge([message])
+        self._acknowledge([message])
 
     async def request(self, topic: str, content: str, timeout: float | None = TIMEOUT) -> str:
         """Send a request to the services of a topic, and return the content of the answer.
@@ -147,7 +148,7 @@ class LoopMiniClient(ReconnectingLink):
         try:
             await self.produce(topic, content, None, correlation, self._replyTo, timeout)
             self._startReplyLoop()
-            return (await self.loop.wait(pending, timeout, f"the answer to {topic}")).content
+            return (await self._loop.wait(pending, timeout, f"the answer to {topic}")).content
         finally:
             self._replies.pop(correlation, None)
 
@@ -164,16 +165,16 @@ class LoopMiniClient(ReconnectingLink):
             raise ValueError(f"the topic {topic!r} is already served")
         consumer = self.consumer(topic)
         self._served.add(topic)
-        self.loop.start(self._serve(consumer, function))
+        self._loop.start(self._serve(consumer, function))
 
     async def ping(self, timeout: float | None = TIMEOUT) -> float:
         """Return the round-trip time in seconds, which includes processing everything sent before."""
-        await self.waitUntilJoined(timeout)
+        await self._waitUntilJoined(timeout)
         begun = time.perf_counter()
         self._isUnacknowledged = False
         data, pending = self._conversation.ping()
-        self.connection.send(data)
-        await self.loop.wait(pending, timeout, "the answer to a PING")
+        self._connection.send(data)
+        await self._loop.wait(pending, timeout, "the answer to a PING")
         return time.perf_counter() - begun
 
     async def close(self, timeout: float | None = TIMEOUT) -> None:
@@ -193,20 +194,20 @@ class LoopMiniClient(ReconnectingLink):
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def acknowledge(self, ids: Sequence[str]) -> None:
+    def _acknowledge(self, ids: Sequence[str]) -> None:
         """Acknowledge messages, now or after the reconnect."""
         if self.state is State.JOINED:
             self._isUnacknowledged = True
-            self.connection.send(b"".join(map(self._conversation.ack, ids)))
+            self._connection.send(b"".join(map(self._conversation.ack, ids)))
         else:
             self._unsentAcks += ids
 
-    async def fetch(self, topic: str, most: int) -> list[Message]:
+    async def _fetch(self, topic: str, most: int) -> list[Message]:
         """Request up to ``most`` messages at once, and return those available."""
         asked = [self._conversation.consume(topic) for _ in range(most)]
-        self.connection.send(b"".join(data for data, _ in asked))
+        self._connection.send(b"".join(data for data, _ in asked))
         # Answers arrive in order, so the last one completes all.
-        await self.loop.wait(asked[-1][1], None, "")
+        await self._loop.wait(asked[-1][1], None, "")
         return [message for _, pending in asked if (message := pending.result()) is not None]
 
     async def _serve(self, consumer: "LoopConsumer", function: Function) -> None:
@@ -239,7 +240,7 @@ class LoopMiniClient(ReconnectingLink):
             self._wakeReplyLoop()
         if not self._isReplyLoopRunning:
             self._isReplyLoopRunning = True
-            self.loop.start(self._replyLoop())
+            self._loop.start(self._replyLoop())
 
     async def _replyLoop(self) -> None:
         pauses: Iterator[float] | None = None
@@ -257,7 +258,7 @@ class LoopMiniClient(ReconnectingLink):
                         pauses = None
                     continue
                 pauses = None
-                self.acknowledge([reply.id])
+                self._acknowledge([reply.id])
                 waiting = self._replies.get(reply.correlation_id)
                 if waiting is not None:
                     waiting.succeed(reply)
@@ -268,7 +269,7 @@ class LoopMiniClient(ReconnectingLink):
 
     async def _pauseReplyLoop(self, seconds: float) -> bool:
         """Wait; return whether a new request has ended the wait."""
-        wait, fire = self.loop.slot()
+        wait, fire = self._loop.slot()
         isNew = False
 
         def now() -> None:
@@ -276,7 +277,7 @@ class LoopMiniClient(ReconnectingLink):
             isNew = True
             fire()
 
-        timer = self.loop.later(seconds, fire)
+        timer = self._loop.later(seconds, fire)
         self._wakeReplyLoop = now
         try:
             await wait
@@ -295,25 +296,25 @@ class LoopMiniClient(ReconnectingLink):
     async def _greet(self) -> None:
         self._conversation = MiniConversation()
         data, pending = self._conversation.ping()
-        self.connection.send(data)
-        await self.loop.wait(pending, self.settings.timeout, "")
+        self._connection.send(data)
+        await self._loop.wait(pending, self._settings.timeout, "")
 
     def _onJoined(self) -> None:
         ids, self._unsentAcks = self._unsentAcks, []
         if ids:
-            self.acknowledge(ids)
+            self._acknowledge(ids)
 
     def _parse(self, data: bytes) -> None:
         self._conversation.received(data)
 
     def _sendPing(self) -> None:
-        self.connection.send(self._conversation.ping()[0])
+        self._connection.send(self._conversation.ping()[0])
 
     def _failPending(self, lost: ConnectionLost) -> None:
         if self.state is State.CLOSED:
             why = self._why
             for each in self._consumers:
-                each.ended(why if why is None or isinstance(why, ClientError) else ConnectionLost(str(why)))
+                each._ended(why if why is None or isinstance(why, ClientError) else ConnectionLost(str(why)))
             self._failReplies(lost)
         self._conversation.lost(lost)
 
@@ -332,9 +333,21 @@ class LoopConsumer(Pulled[Message]):
         return f"<Consumer of {self.topic}, {self.waiting} waiting>"
 
     async def _fetch(self, most: int) -> int:
-        messages = await self._client.fetch(self.topic, most)
+        messages = await self._client._fetch(self.topic, most)
         self._fetched += messages
         return len(messages)
 
     def _acknowledge(self, messages: Sequence[Message]) -> None:
-        self._client.acknowledge([each.id for each in messages])
+        self._client._acknowledge([each.id for each in messages])
+
+
+class ConsumerWrapper(Wrapper[LoopConsumer]):
+    """A consumer in a form that wraps it."""
+
+    @property
+    def topic(self) -> str:
+        """The topic."""
+        return self._inner.topic
+
+    ack = called(LoopConsumer.ack)
+    leave = called(LoopConsumer.leave)

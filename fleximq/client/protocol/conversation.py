@@ -10,6 +10,7 @@ from itertools import chain, repeat
 from typing import Any, TypeVar
 
 from fleximq.client.events import (
+    BROKER,
     Delivery,
     Event,
     Joined,
@@ -22,18 +23,19 @@ from fleximq.client.events import (
 )
 from fleximq.client.payloads import challengeIn, errorText, unpacked
 from fleximq.client.settings import PRIVATE_KEY
+from fleximq.compiled import choice
 from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE
 from fleximq.status import Status
 from fleximq.values.urls import USUAL_PORTS, Url
 from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, encodeFrame, encodeMessage, payloadOf, readPrefix
 from fleximq.wire.fleximq_header import peek, peekId, peekPath, reportsError
-from fleximq.wire.fleximq_scanner import FlexiScanner, payloads, singleFrames
+from fleximq.wire.fleximq_scanner import payloads, singleFrames
 from fleximq.wire.websocket_client import WebSocketClientStream
 
-#: FlexiMQ document 4.1.1: the client id of the broker.
-BROKER = 1
-#: Limit of the cache of encoded headers; it is cleared when full.
+#: Limit of the caches of encoded and decoded headers; they are cleared when full.
 _HEADS = 1024
+#: Longer envelopes are not remembered.
+_REMEMBERED_BYTES = 1024
 #: Longer payloads of answers are views of the received bytes, not copies.
 _LARGE = 64 * KIBIBYTE
 #: Size of the length before a payload.
@@ -57,8 +59,10 @@ class Conversation:
         self._request = _decodedBy(unpack, Request)
         self._notification = _decodedBy(unpack, Notification)
         # The broker adds offsets and ids to headers that may already have the maximum length.
-        self._scanner = FlexiScanner(limit, header=limit)
+        self._scanner = choice.FlexiScanner(limit, header=limit)
         self._heads: dict[str, bytes] = {}
+        #: Topic, publisher and header of received publications by envelope.
+        self._publications: dict[bytes, _Publication] = {}
         self._signedJoin: Callable[[str], bytes] | None = None
 
     # -- what is said ------------------------------------------------------------------------------
@@ -173,22 +177,45 @@ class Conversation:
 
     def runs(self, data: bytes) -> Iterator[Event | list[Delivery]]:
         """Like :meth:`received`, but yield consecutive deliveries of a topic as one list."""
-        for envelope, frames, count in self._scanner.feed(data):
-            _, kind, sender = readPrefix(envelope)
-            header = peek(envelope[FIXED_BYTES:])
+        known, delivery = self._publications, self._delivery
+        for envelope, source, start, end, count in self._scanner.spans(data):
             head = len(envelope)
-            if kind == MessageType.PUB:
-                topic = str(header.get("topic", ""))
-                found = payloads(frames, head) if count > 1 else (payloadOf(frames, head),)
-                yield list(map(self._delivery, repeat(topic), found, repeat(sender), repeat(header)))
+            publication = known.get(envelope) or self._publicationIn(envelope)
+            if publication is None:
+                yield from self._others(envelope, singleFrames(source[start:end], head))
+            elif count == 1:
+                topic, sender, header = publication
+                yield [delivery(topic, source[start + head + _LENGTH_BYTES : end], sender, header)]
             else:
-                for frame in singleFrames(frames, head):
-                    if kind == MessageType.REP and self.id and len(frame) > _LARGE:
-                        event = self._reply(sender, header, memoryview(frame)[head + _LENGTH_BYTES :])
-                    else:
-                        event = self._event(kind, sender, header, payloadOf(frame, head))
-                    if event is not None:
-                        yield event
+                topic, sender, header = publication
+                found = payloads(source[start:end], head)
+                yield list(map(delivery, repeat(topic), found, repeat(sender), repeat(header)))
+
+    def _publicationIn(self, envelope: bytes) -> "_Publication | None":
+        """Return what the envelope of a publication says; None for other messages."""
+        _, kind, sender = readPrefix(envelope)
+        if kind != MessageType.PUB:
+            return None
+        header = peek(envelope[FIXED_BYTES:])
+        found = str(header.get("topic", "")), sender, header
+        # Further fields are mostly different in each message.
+        if len(header) == 1 and len(envelope) <= _REMEMBERED_BYTES:
+            if len(self._publications) >= _HEADS:
+                self._publications.clear()
+            self._publications[envelope] = found
+        return found
+
+    def _others(self, envelope: bytes, frames: list[bytes]) -> Iterator[Event]:
+        """Yield the events of messages that are not publications."""
+        _, kind, sender = readPrefix(envelope)
+        header, head = peek(envelope[FIXED_BYTES:]), len(envelope)
+        for frame in frames:
+            if kind == MessageType.REP and self.id and len(frame) > _LARGE:
+                event = self._reply(sender, header, memoryview(frame)[head + _LENGTH_BYTES :])
+            else:
+                event = self._event(kind, sender, header, payloadOf(frame, head))
+            if event is not None:
+                yield event
 
     def _event(self, kind: int, sender: int, header: Mapping[str, Any], payload: bytes) -> Event | None:
         if kind == MessageType.REP:
@@ -227,6 +254,8 @@ class Conversation:
         return _refusal(header, bytes(payload)) if sender == BROKER and reportsError(header) else None
 
 
+#: The topic, publisher and header of a publication.
+_Publication = tuple[str, int, Mapping[str, Any]]
 _Kind = TypeVar("_Kind", Delivery, Request, Notification)
 
 

@@ -114,7 +114,7 @@ class Pulled(MessageIterator[T]):
 
     # -- what the client says ----------------------------------------------------------------------
 
-    def ended(self, why: ClientError | None) -> None:
+    def _ended(self, why: ClientError | None) -> None:
         """Handle the end of the client; ``why`` is None if the program has closed it."""
         if why is None:
             self._fetched.clear()
@@ -138,13 +138,13 @@ class Pulled(MessageIterator[T]):
             if self._isClosed or (left is not None and left <= 0 and self._rounds > rounds):
                 return
             if left is not None and left <= 0:
-                left = self._link.settings.timeout
+                left = self._link._settings.timeout
             told: Pending[None] = Pending()
             self._waiters.append(told)
             try:
                 self._startFetching(isFirst)
                 isFirst = False
-                await self._link.loop.wait(told, left, "a message")
+                await self._link._loop.wait(told, left, "a message")
             except TimeoutError:
                 return
             finally:
@@ -157,7 +157,7 @@ class Pulled(MessageIterator[T]):
                 self._wake()
             return
         self._isFetching = True
-        self._link.loop.start(self._fetchLoop())
+        self._link._loop.start(self._fetchLoop())
 
     async def _fetchLoop(self) -> None:
         """Fetch until a message arrives or no caller waits."""
@@ -178,7 +178,7 @@ class Pulled(MessageIterator[T]):
     async def _fetchOnce(self) -> int:
         most = self._prefetch - len(self._fetched)
         try:
-            await self._link.waitUntilJoined(None)
+            await self._link._waitUntilJoined(None)
             came = await self._fetch(most)
         except ClientError as error:
             if not isinstance(error, ConnectionLost):
@@ -197,8 +197,8 @@ class Pulled(MessageIterator[T]):
         if self._link.state is not State.JOINED:
             return
         self._pauses = self._pauses or self._idle.pauses()
-        wait, self._wake = self._link.loop.slot()
-        timer = self._link.loop.later(next(self._pauses, self._idle.most), self._wake)
+        wait, self._wake = self._link._loop.slot()
+        timer = self._link._loop.later(next(self._pauses, self._idle.most), self._wake)
         try:
             await wait
         finally:

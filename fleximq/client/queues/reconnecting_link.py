@@ -9,7 +9,7 @@ from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRef
 from fleximq.client.loops.interfaces import Loop
 from fleximq.client.loops.link import LoopLink
 from fleximq.client.protocol.completion import Pending
-from fleximq.client.settings import TIMEOUT, ClientSettings, State
+from fleximq.client.settings import ClientSettings, State
 from fleximq.errors import SettingError
 from fleximq.values.urls import Url
 
@@ -33,9 +33,6 @@ class ReconnectingLink(LoopLink):
         if url.scheme not in _SCHEMES:
             raise SettingError(f"the URL is {url}, but this dialect supports only tcp://, tls:// and ipc://")
         super().__init__(loop, url, settings, _log)
-        self.loop = loop
-        self.settings = settings
-        self.connection = self._connection
         self._state: State | None = None
         self._why: Exception | None = None
         self._joinWaiters: list[Pending[None]] = []
@@ -50,14 +47,6 @@ class ReconnectingLink(LoopLink):
         return self._state or State.AWAY
 
     # -- what a dialect does -----------------------------------------------------------------------
-
-    @abstractmethod
-    async def ping(self, timeout: float | None = TIMEOUT) -> float:
-        """Return the round-trip time in seconds, which includes processing everything sent before."""
-
-    @abstractmethod
-    async def close(self, timeout: float | None = TIMEOUT) -> None:
-        """Flush, and end the connection; iterations end."""
 
     @abstractmethod
     async def _greet(self) -> None:
@@ -77,7 +66,7 @@ class ReconnectingLink(LoopLink):
 
     # -- waiting -----------------------------------------------------------------------------------
 
-    async def waitUntilJoined(self, timeout: float | None) -> None:
+    async def _waitUntilJoined(self, timeout: float | None) -> None:
         """Wait for a connection.
 
         :raises ConnectionLost: the client will not reconnect.
@@ -85,16 +74,16 @@ class ReconnectingLink(LoopLink):
         """
         if self._state is State.JOINED:
             return
-        self.checkOpen()
+        self._checkOpen()
         pending: Pending[None] = Pending()
         self._joinWaiters.append(pending)
         try:
-            await self.loop.wait(pending, timeout, "a connection")
+            await self._loop.wait(pending, timeout, "a connection")
         finally:
             with suppress(ValueError):
                 self._joinWaiters.remove(pending)
 
-    def checkOpen(self) -> None:
+    def _checkOpen(self) -> None:
         """Check that the client is not closed.
 
         :raises ConnectionLost: it is closed.

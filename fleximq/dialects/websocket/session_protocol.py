@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from autobahn.twisted.websocket import WebSocketServerFactory
 from autobahn.util import encode_truncate
 from autobahn.websocket.types import ConnectionDeny, ConnectionRequest
+from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IAddress, IHalfCloseableProtocol
 from twisted.internet.protocol import connectionDone
 from twisted.logger import Logger
@@ -142,10 +143,10 @@ class WebSocketSessionProtocol(SessionProtocol, BoundedProtocol):  # type: ignor
         self.session.end("connection lost")
 
     def connectionLost(self, reason: Any = connectionDone) -> None:
-        """The connection is closed."""
+        """The connection is closed; TLS reports its end here alone."""
         self._connectionLost(reason)
         self.forget()
-        self.session.lost()
+        self.session.lost(inOrder=reason.check(ConnectionDone) is not None)
         self._turn.flush()
 
     # -- the session -------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The blocking form and Twisted's behind one face that waits, for each of the two dialects.
+"""The three forms behind one face that waits, for each of the two dialects.
 
 ::
 
@@ -9,7 +9,6 @@
 """
 
 import importlib
-import inspect
 import time
 import uuid
 from collections.abc import Callable
@@ -22,12 +21,12 @@ from fleximq.client.backoff import Backoff
 from fleximq.client.settings import State
 from tests.broker_process import BrokerProcess
 from tests.client.bad_network import BadNetwork
-from tests.client.forms import PATIENCE, Looping, OnTwisted, Waiting
+from tests.client.forms import OnAsyncio, OnTwisted
 from tests.client.test_with_broker import Place
 
 SOON = 20.0
 #: Seconds after which the brokers give out again what was not acknowledged; and when that has surely happened.
-REDELIVERY, LATER = 2, 2.3
+REDELIVERY, LATER = 1, 1.2
 QUICK = Backoff(first=0.01, most=0.05)
 #: One broker for all.
 PLACE = Place(lambda: ("--redelivery", str(REDELIVERY)))
@@ -59,31 +58,16 @@ class Reacting(OnTwisted):
     def connect(self, url: str, **wishes: Any) -> Any:
         return self.call(self._module.connect, self._reactor, url, **wishes)
 
-    def call(self, function: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
-        async def work() -> Any:
-            found = function(*arguments, **more)
-            return await found if inspect.isawaitable(found) else found
 
-        found = self.submit(work).result(PATIENCE)
-        isOurs = type(found).__module__ == self._module.__name__
-        return MessageIterator(self, found) if isOurs else found
+class Awaiting(OnAsyncio):
+    """asyncio in a thread."""
 
+    def __init__(self, dialect: str) -> None:
+        self._module: Any = importlib.import_module(f"fleximq.client.{dialect}.asyncio")
+        super().__init__()
 
-class MessageIterator(Waiting):
-    """What can be iterated over, too."""
-
-    def __init__(self, form: Looping, inner: Any) -> None:
-        super().__init__(form, inner)
-
-    def __iter__(self) -> "MessageIterator":
-        return self
-
-    def __next__(self) -> Any:
-        over = self._inner.__aiter__()
-        try:
-            return self._form.call(over.__anext__)
-        except StopAsyncIteration:
-            raise StopIteration from None
+    def connect(self, url: str, **wishes: Any) -> Any:
+        return self.call(self._module.connect, url, **wishes)
 
 
 class QueueCase(SynchronousTestCase):
@@ -155,8 +139,8 @@ class Durable:
 
 
 def everyForm(names: dict[str, Any], *kinds: type) -> None:
-    """Make test cases of both forms in a module."""
-    for form in (Blocking, Reacting):
+    """Make test cases of every form in a module."""
+    for form in (Blocking, Awaiting, Reacting):
         for kind in kinds:
             made = type(f"{form.__name__}{kind.__name__}Tests", (kind,), {"Form": form, "__doc__": kind.__doc__})
             made.__module__ = names["__name__"]

@@ -1,4 +1,4 @@
-"""The BlipMQ client in both forms: conversations with a broker, on bad networks, and over restarts."""
+"""The BlipMQ client in every form: conversations with a broker, on bad networks, and over restarts."""
 
 import random
 import threading

@@ -1,4 +1,4 @@
-"""Both dialects in both forms over TLS and UNIX sockets."""
+"""Both dialects in every form over TLS and UNIX sockets."""
 
 from typing import ClassVar
 
