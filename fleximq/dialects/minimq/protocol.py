@@ -1,4 +1,4 @@
-"""MiniMQ on streams, read in batches of lines.
+"""MiniMQ on streams: a LineReceiver with a linear buffer that passes lines on in batches.
 
 Lines after a command that waits are buffered, at most those of two reads; then reading pauses until the command is
 answered. With no line buffered, reading continues, so that the end of the connection is noticed.
@@ -10,6 +10,7 @@ from itertools import islice
 
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import connectionDone
+from twisted.protocols.basic import LineReceiver
 from twisted.python.failure import Failure
 
 from fleximq.dialects.connection.read_pauses import ReadPause
@@ -27,14 +28,16 @@ _READY = PullState.READY
 LINES = 128
 
 
-class MiniProtocol(PullStreamProtocol):
+class MiniProtocol(PullStreamProtocol, LineReceiver):
     """Passes lines to a MiniMQ session."""
 
+    delimiter = b"\n"
     session: MiniSession
 
     def __init__(self, context: Context, makeSession: Callable[[Context, Outbox, IAddress], MiniSession]) -> None:
         super().__init__(context, makeSession)
-        self._scanner = LineScanner(context.settings.limits.line)
+        self.MAX_LENGTH = context.settings.limits.line
+        self._scanner = LineScanner(self.MAX_LENGTH)
         self._lines: list[bytes] = []
         self._batches: Iterator[list[bytes]] = iter(())
         self._reads: deque[bytes] = deque()
@@ -57,6 +60,17 @@ class MiniProtocol(PullStreamProtocol):
         """Bytes buffered of an incomplete line."""
         return self._scanner.buffered
 
+    def lineReceived(self, line: bytes) -> None:
+        """Pass one line, without its end, to the session."""
+        self.session.received(line)
+
+    def linesReceived(self, lines: list[bytes]) -> None:
+        """Pass lines to the session until one must wait, and remove those."""
+        if len(lines) == 1:
+            self.lineReceived(lines.pop())
+        else:
+            del lines[: self.session.receivedMany(lines)]
+
     def receiver(self) -> Callable[[bytes], None]:
         """Return :meth:`feed`, which splits reads into lines."""
         return self.feed
@@ -78,10 +92,12 @@ class MiniProtocol(PullStreamProtocol):
             session.step(PullEvent.RESUME)
         until = self._seconds() + READ_SECONDS
         while session.pullState is _READY and (self._lines or self._nextLines()):
-            del self._lines[: session.receivedMany(self._lines)]
+            self.linesReceived(self._lines)
             if session.pullState is _READY and self._seconds() > until:
-                session.step(PullEvent.TURN_OVER)
-                self._context.clock.callLater(0, self._continue)
+                session.seal()  # the CONSUMEs so far may have to wait for something else
+                if session.pullState is _READY:
+                    session.step(PullEvent.TURN_OVER)
+                    self._context.clock.callLater(0, self._continue)
         session.readProcessed()
         if self._reads:
             self.readPauses.pause(ReadPause.UNANSWERED)

@@ -2,6 +2,7 @@
 
 from itertools import permutations
 
+from twisted.protocols.basic import LineReceiver
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.envelope import Envelope
@@ -597,6 +598,15 @@ class EndTests(MiniCase):
         self.assertEqual(peer.ask(b"PING:\nCONSUME:t\nPING:\n"), b"PONG:\nERROR:500:internal error\n")
         self.assertTrue(peer.closed)
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+    def test_lineReceiver(self) -> None:
+        """The protocol is a LineReceiver, and a line that comes alone goes through its ``lineReceived``."""
+        peer = self.peer()
+        self.assertIsInstance(peer.protocol, LineReceiver)
+        lines: list[bytes] = []
+        self.patch(peer.protocol, "lineReceived", lines.append)
+        peer.say(b"PING:\r\n").say(b"CONSUME:t\nrest")
+        self.assertEqual(lines, [b"PING:", b"CONSUME:t"])
 
 
 def _break(*arguments: object) -> None:
