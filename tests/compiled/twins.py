@@ -23,6 +23,7 @@ REFERENCE: dict[str, Any] = {
     "LayoutDetector": fleximq_layout_b.LayoutDetector,
     "encodeRun": blipmq_frame.encodeRun,
     "encodeTexts": websocket_frame.encodeTexts,
+    "joinedPayloads": fleximq_scanner.joinedPayloads,
     "otherSpans": None,
     "readSmallFrames": websocket_frame.readSmallFrames,
     "toLayoutB": fleximq_layout_b.toLayoutB,
