@@ -37,8 +37,9 @@ class ExamplesTests(ShellCase):
 
     def test_others(self) -> None:
         """All others end well."""
-        for name in ("count", "notify", "ping", "bench", "url", "completion"):
+        for name in ("count", "notify", "ping", "bench", "url", "completion", "doctor"):
             self.done(self.code(name))
+        self.assertTrue(self.done(self.code("queue")).endswith("\nsweep the yard\n"))
         self.assertEqual(json.loads(self.done(self.code("about")))["name"], "FlexiMQ")
         self.assertIn("rate", json.loads(self.done(self.code("top"))))
         self.assertIn("fleximq", (self.folder / ".local/share/bash-completion/completions/fleximq").read_text())

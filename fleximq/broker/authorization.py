@@ -1,9 +1,10 @@
 """Checks a client's rights; a comparison or two for clients without restrictions."""
 
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.topics.names import checkName, isPattern
+from fleximq.broker.topics.names import checkName
 from fleximq.errors import NotPermitted
 from fleximq.rights import UNRESTRICTED, Action
+from fleximq.values.patterns import isPattern
 
 _WORDS = {
     Action.PUBLISH: "publishing to {!r}",

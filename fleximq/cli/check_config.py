@@ -5,13 +5,14 @@ With ``--against OLD`` it also predicts a reload of a broker that runs with that
 
 import json
 import re
-import sys
+import tomllib
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
 from fleximq.cli.command import Command
+from fleximq.cli.output import addJsonOption, say, tell
 from fleximq.config.option_table import OPTIONS, TABLES, Option
 from fleximq.config.option_values import formattedSize, read, size
 from fleximq.config.permission_options import LIMITS, PermissionTable
@@ -23,7 +24,7 @@ from fleximq.rights import Action
 from fleximq.security.authentication.schemes import methodsOf, shown, warnings
 from fleximq.startup.advice import adviceAbout
 from fleximq.startup.configuration_check import faults
-from fleximq.startup.setting_changes import difference, lostProtections
+from fleximq.startup.setting_changes import Difference, difference, lostProtections
 
 #: Values of extension options with a name like this are hidden.
 _SECRET = re.compile(r"pass|secret|token|key|credential", re.IGNORECASE)
@@ -120,40 +121,53 @@ def _prepare(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--against", metavar="OLD", help="also predict a reload to FILE of a broker that was started with OLD"
     )
+    addJsonOption(parser, "one JSON object: the faults, notes and settings, with --against also the changes")
 
 
 def _run(arguments: Namespace) -> int:
     settings, sentences = check(arguments.file)
-    _printFaults(sentences)
+    refused: list[str] = []
+    changes: Difference | None = None
+    if arguments.against is not None and settings is not None:
+        running, sentences = check(arguments.against)
+        if running is not None:
+            isEmpty = not read(arguments.file)
+            refused = [f"{arguments.file} is empty"] if isEmpty else list(lostProtections(running, settings))
+            changes = difference(running, settings)
+    faults = [*sentences, *refused]
+    if arguments.json:
+        tell(arguments, "", **_asJson(settings, arguments.file, faults), **(changes._asdict() if changes else {}))
+        return 1 if faults else 0
+    for sentence in faults:
+        say(f"fleximq: {sentence}")
+    if not faults and settings is not None:
+        _show(arguments.file, settings) if changes is None else _showChanges(changes)
+    return 1 if faults else 0
+
+
+def _asJson(settings: Settings | None, path: str, faults: Sequence[str]) -> dict[str, Any]:
     if settings is None:
-        return 1
-    if arguments.against is None:
-        _show(arguments.file, settings)
-        return 0
-    running, sentences = check(arguments.against)
-    _printFaults(sentences)
-    if running is None:
-        return 1
-    refused = list(lostProtections(running, settings)) if read(arguments.file) else [f"{arguments.file} is empty"]
-    _printFaults(refused)
-    if not refused:
-        found = difference(running, settings)
-        print(f"# A reload changes: {', '.join(found.changed) or 'nothing in the settings'}")
-        if found.waiting:
-            print(f"# These need a restart to change: {', '.join(found.waiting)}")
-    return 1 if refused else 0
+        return {"file": path, "faults": faults}
+    shown = tomllib.loads("\n".join(asToml(settings)))
+    return {"file": path, "faults": faults, "notes": list(_notes(settings, path)), "settings": shown}
 
 
-def _printFaults(sentences: Sequence[str]) -> None:
-    for sentence in sentences:
-        print(f"fleximq: {sentence}", file=sys.stderr)
+def _showChanges(found: Difference) -> None:
+    print(f"# A reload changes: {', '.join(found.changed) or 'nothing in the settings'}")
+    if found.waiting:
+        print(f"# These need a restart to change: {', '.join(found.waiting)}")
+
+
+def _notes(settings: Settings, path: str) -> Iterator[str]:
+    yield from warnings(methodsOf(settings.auth), settings.principals)
+    yield from adviceAbout(settings, path)
 
 
 def _show(path: str, settings: Settings) -> None:
     """Print the settings that differ from the defaults."""
     lines = asToml(settings)
     print(f"# {path} is good." + (" Settings that differ from the defaults:" if lines else " It sets only defaults."))
-    for sentence in (*warnings(methodsOf(settings.auth), settings.principals), *adviceAbout(settings, path)):
+    for sentence in _notes(settings, path):
         print(f"# Note: {sentence}")
     for line in lines:
         print(line)

@@ -6,14 +6,18 @@ from collections.abc import Callable, Sequence
 
 from fleximq import __version__
 from fleximq.cli.bench.command import BENCH
+from fleximq.cli.broker import BROKER
 from fleximq.cli.check_config import CHECK_CONFIG
 from fleximq.cli.client_commands.ban import BAN
+from fleximq.cli.client_commands.broker_views import CLIENTS, DEAD_LETTERS, QUEUES, TOPICS
+from fleximq.cli.client_commands.doctor import DOCTOR
 from fleximq.cli.client_commands.ping import PING
 from fleximq.cli.client_commands.pub import PUB
 from fleximq.cli.client_commands.req import NOTIFY, REQ
 from fleximq.cli.client_commands.serve import SERVE
 from fleximq.cli.client_commands.sub import SUB, TAIL
 from fleximq.cli.client_commands.top import TOP
+from fleximq.cli.client_commands.work_queue import CONSUME, PRODUCE
 from fleximq.cli.command import Command
 from fleximq.cli.credential_files import APIKEY, KEYPAIR, PASSWD, TOKEN
 from fleximq.cli.journal import JOURNAL
@@ -21,7 +25,7 @@ from fleximq.compiled.choice import IMPLEMENTATION
 from fleximq.config.argument_parser import CommandParser
 
 #: The shells supported by shtab.
-SHELLS = ("bash", "zsh", "tcsh")
+SHELLS = ("bash", "zsh", "fish", "tcsh")
 
 
 def completion(parser: Callable[[], ArgumentParser]) -> Command:
@@ -44,7 +48,7 @@ def parser() -> CommandParser:
     """Return the parser of the command line."""
     parser = CommandParser(
         prog="fleximq",
-        description="Tools for a FlexiMQ broker. The broker itself is started by twistd -n fleximq.",
+        description="Tools for a FlexiMQ broker, and the broker itself.",
     )
     parser.add_argument("--version", action="version", version=f"FlexiMQ {__version__} ({IMPLEMENTATION})")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -57,8 +61,9 @@ def parser() -> CommandParser:
 
 #: All commands, in the order of the help.
 COMMANDS = (
-    PUB, SUB, REQ, SERVE, NOTIFY, TAIL, TOP, PING, BAN, BENCH,
-    CHECK_CONFIG, JOURNAL, PASSWD, APIKEY, TOKEN, KEYPAIR, completion(parser),
+    BROKER, DOCTOR, PUB, SUB, PRODUCE, CONSUME, REQ, SERVE, NOTIFY, TAIL, TOP, PING,
+    TOPICS, QUEUES, DEAD_LETTERS, CLIENTS, BAN, BENCH, CHECK_CONFIG, JOURNAL, PASSWD,
+    APIKEY, TOKEN, KEYPAIR, completion(parser),
 )  # fmt: skip
 #: Options that need no command.
 _OPTIONS_WITHOUT_COMMAND = ("-h", "--help", "--version")
@@ -69,7 +74,10 @@ def run(words: Sequence[str]) -> int:
 
     :raises SystemExit: the command line is invalid (1), or help or version were printed (0).
     """
-    if words and words[0].startswith("-") and not any(own.startswith(words[0]) for own in _OPTIONS_WITHOUT_COMMAND):
+    if not words:
+        parser().print_help()
+        return 0
+    if words[0].startswith("-") and not any(own.startswith(words[0]) for own in _OPTIONS_WITHOUT_COMMAND):
         names = {each.name for each in COMMANDS}
         command = next((word for word in words if word in names), "COMMAND")
         option = words[0].partition("=")[0]

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 
 from fleximq.cli.command import Command
+from fleximq.cli.output import addJsonOption, tell
 from fleximq.errors import SettingError
 from fleximq.security import secret_files
 from fleximq.security.checkers import hashed_secrets, passwords
@@ -34,6 +35,7 @@ def addArguments(scheme: str, parser: ArgumentParser) -> None:
     parser.add_argument(
         "--keep", metavar="TIME", type=_time, help="the earlier entry of NAME remains valid so long: 3d, 12h or 30m"
     )
+    addJsonOption(parser, "the result as a JSON object")
 
 
 def changeFile(
@@ -47,11 +49,12 @@ def changeFile(
         secret_files.writeEntries(path, by(_read(path, fault)))
 
 
-def deleteEntries(path: str, fault: Callable[[str], str | None], name: str) -> int:
+def deleteEntries(arguments: Namespace, fault: Callable[[str], str | None]) -> int:
     """Remove all entries of a name from a file, report that, and return 0.
 
     :raises SettingError: there is none, or the file cannot be read or written, or is invalid.
     """
+    path, name = arguments.file, arguments.name
 
     def lines(found: CredentialFile) -> tuple[CredentialEntry | str, ...]:
         left = tuple(each for each in found.lines if not (isinstance(each, CredentialEntry) and each.name == name))
@@ -60,7 +63,7 @@ def deleteEntries(path: str, fault: Callable[[str], str | None], name: str) -> i
         return left
 
     changeFile(path, fault, lines)
-    print(f"{name} is not in {path} any more")
+    tell(arguments, f"{name} is not in {path} any more", file=path, name=name)
     return 0
 
 
@@ -167,7 +170,7 @@ def setSecret(
 
 def _runSecret(what: str, prefix: str, arguments: Namespace) -> int:
     if arguments.delete:
-        return deleteEntries(arguments.file, hashed_secrets.faultOfHash, arguments.name)
+        return deleteEntries(arguments, hashed_secrets.faultOfHash)
     secret = firstInputLine(what) if arguments.stdin else prefix + secrets.token_urlsafe(32)
     if len(secret) > hashed_secrets.LONGEST:
         raise SettingError(f"the {what} has more than {hashed_secrets.LONGEST} characters")
@@ -175,22 +178,25 @@ def _runSecret(what: str, prefix: str, arguments: Namespace) -> int:
     if arguments.stdin:
         if len(secret) < MIN_SAFE_CHARACTERS:
             print(f"fleximq: the {what} is short; it is safe only if it cannot be guessed", file=sys.stderr)
-        print(f"the {what} of {arguments.name} is set in {arguments.file}")
-    else:
-        print(secret)
-    return 0
+    return _set(arguments, what, None if arguments.stdin else secret)
 
 
 def _runKeyPair(arguments: Namespace) -> int:
     fault = hashed_secrets.faultOfPublicKey
     if arguments.delete:
-        return deleteEntries(arguments.file, fault, arguments.name)
+        return deleteEntries(arguments, fault)
     private = None if arguments.stdin else key_pairs.newPrivateKey()
     public = firstInputLine("public key") if private is None else key_pairs.publicKeyOf(private)
     if fault(public) is not None:
         raise SettingError("the public key must be fmqp_ and 43 further characters")
     setSecret(arguments.file, arguments.name, public, arguments.roles, arguments.beside, arguments.keep, fault)
-    print(f"the public key of {arguments.name} is set in {arguments.file}" if private is None else private)
+    return _set(arguments, "public key", private)
+
+
+def _set(arguments: Namespace, what: str, secret: str | None) -> int:
+    """Print a new secret, or that one from standard input is set; returns 0."""
+    fields = {"file": arguments.file, "name": arguments.name} | ({} if secret is None else {"secret": secret})
+    tell(arguments, secret or f"the {what} of {arguments.name} is set in {arguments.file}", **fields)
     return 0
 
 
@@ -249,10 +255,9 @@ def setPassword(
 
 def _runPasswd(arguments: Namespace) -> int:
     if arguments.delete:
-        return deleteEntries(arguments.file, passwords.faultOfHash, arguments.name)
+        return deleteEntries(arguments, passwords.faultOfHash)
     setPassword(arguments.file, arguments.name, _password(arguments.name), arguments.roles, arguments.keep)
-    print(f"the password of {arguments.name} is set in {arguments.file}")
-    return 0
+    return _set(arguments, "password", None)
 
 
 def _password(name: str) -> str:

@@ -4,8 +4,6 @@ All but ``repair`` only read, and can be used while the broker runs.
 """
 
 import json
-import os
-import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from base64 import b64encode
 from collections.abc import Callable, Iterator
@@ -13,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fleximq.cli.command import Command
-from fleximq.cli.output import say
+from fleximq.cli.output import addJsonOption, say, tell
 from fleximq.config.journal_options import checkPattern
 from fleximq.config.option_values import formattedSize
 from fleximq.errors import JournalError, SettingError
@@ -39,39 +37,53 @@ def check(arguments: Namespace) -> int:
     for found in survey.check():
         if isinstance(found, Finding):
             damaged += found.damaged
-            print(f"{'damaged' if found.damaged else 'note'}: {found.sentence}")
+            kind = "damaged" if found.damaged else "note"
+            tell(arguments, f"{kind}: {found.sentence}", **{kind: found.sentence})
         else:
             frames += found.frames
             records += found.records
-            print(
-                f"{found.file.name}: {_many(found.frames, 'frame')}, {_many(found.records, 'record')}, "
-                f"offsets {found.first} to {found.next - 1}"
-                if found.records
-                else f"{found.file.name}: {_many(found.frames, 'frame')}, no records"
-            )
+            offsets = f"{_many(found.records, 'record')}, offsets {found.first} to {found.next - 1}"
+            tell(
+                arguments,
+                f"{found.file.name}: {_many(found.frames, 'frame')}, {offsets if found.records else 'no records'}",
+                file=found.file.name, frames=found.frames, records=found.records, first=found.first, next=found.next,
+            )  # fmt: skip
     total = f"{_many(len(survey.files), 'file')}, {_many(frames, 'frame')}, {_many(records, 'record')}"
-    print(f"{total}: " + (f"{_many(damaged, 'place')} damaged" if damaged else "all of it is as it was written"))
+    tell(
+        arguments,
+        f"{total}: " + (f"{_many(damaged, 'place')} damaged" if damaged else "all of it is as it was written"),
+        files=len(survey.files), frames=frames, records=records, places_damaged=damaged,
+    )  # fmt: skip
     return 1 if damaged else 0
 
 
 def stat(arguments: Namespace) -> int:
     """Print the files, the messages of each topic, and the progress of consumer groups."""
     survey = _survey(arguments.folder)
-    print(f"journal {readIdentity(Files(), arguments.folder)}")
-    print(f"{_many(len(survey.files), 'file')}, {formattedSize(survey.bytes)} bytes")
+    id, files = readIdentity(Files(), arguments.folder), len(survey.files)
+    size = formattedSize(survey.bytes)
+    tell(arguments, f"journal {id}\n{_many(files, 'file')}, {size} bytes", journal=id, files=files, bytes=survey.bytes)
     topics: dict[str, TopicBounds] = {}
     for batch in survey.batches():
         for topic, bounds in topicCountsOf(batch).items():
             topics[topic] = _together(topics.get(topic), bounds)
     for topic in sorted(topics):
         bounds = topics[topic]
-        print(
+        times = [_time(bounds.firstTime), _time(bounds.lastTime)]
+        tell(
+            arguments,
             f"{jsonLine(topic)}: {_many(bounds.count, 'record')}, {bounds.bytes} bytes, "
-            f"offsets {bounds.first} to {bounds.last}, {_time(bounds.firstTime)} to {_time(bounds.lastTime)}"
-        )
+            f"offsets {bounds.first} to {bounds.last}, {' to '.join(times)}",
+            topic=topic, records=bounds.count, bytes=bounds.bytes, first=bounds.first, last=bounds.last,
+            first_time=times[0], last_time=times[1],
+        )  # fmt: skip
     for name, word in sorted(survey.groups().items()):
         lost = f", {_many(word.lost, 'record')} lost to it" if word.lost else ""
-        print(f"consumer group {jsonLine(name)}: next offset {word.next}, as it said at {_time(word.time)}{lost}")
+        tell(
+            arguments,
+            f"consumer group {jsonLine(name)}: next offset {word.next}, as it said at {_time(word.time)}{lost}",
+            group=name, next=word.next, time=_time(word.time), lost=word.lost,
+        )  # fmt: skip
     return 0
 
 
@@ -97,16 +109,14 @@ def repair(arguments: Namespace) -> int:
         rehearsal = DryRunFiles()
         found = recover(rehearsal, arguments.folder, journal)
         for step in rehearsal.steps:
-            print(f"would {step}" if not arguments.yes else step)
+            tell(arguments, f"would {step}" if not arguments.yes else step, step=step, done=arguments.yes)
         for sentence in found.lost:
-            print(f"lost: {sentence}")
-        if not rehearsal.steps:
-            print("there is nothing to cut")
-        elif arguments.yes:
+            tell(arguments, f"lost: {sentence}", lost=sentence)
+        if rehearsal.steps and arguments.yes:
             recover(Files(), arguments.folder, journal)
-            print("done")
-        else:
-            print("nothing was changed; --yes does it")
+        if not arguments.json:
+            print("there is nothing to cut" if not rehearsal.steps else
+                  "done" if arguments.yes else "nothing was changed; --yes does it")  # fmt: skip
     finally:
         lock.release()
     return 0
@@ -175,16 +185,13 @@ def _many(number: int, word: str) -> str:
 
 
 def _reportingErrors(work: Callable[[Namespace], int]) -> Callable[[Namespace], int]:
-    """Wrap a function to print its errors as one sentence, and to end quietly when the output is closed."""
+    """Wrap a function to print its errors as one sentence."""
 
     def run(arguments: Namespace) -> int:
         try:
-            code = work(arguments)
-            sys.stdout.flush()
-            return code
+            return work(arguments)
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that the final flush succeeds
-            return 0
+            raise
         except JournalError as error:
             words = str(error)
         except OSError as error:
@@ -220,6 +227,7 @@ def _prepare(parser: ArgumentParser) -> None:
         own = works.add_parser(name, help=words, description=words)
         own.add_argument("folder", metavar="FOLDER", help="the journal's folder, as for twistd fleximq --journal")
         own.set_defaults(work=_reportingErrors(work))
+        addJsonOption(own, "as always: one JSON object per line" if name == "cat" else "one JSON object per line")
         if name == "repair":
             own.add_argument("--yes", action="store_true", help="perform the repair")
         if name == "cat":

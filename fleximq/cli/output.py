@@ -1,7 +1,7 @@
 """Output of all commands: control characters that came from clients do not reach a terminal."""
 
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 
 from fleximq.values.printable import jsonLine, printable
 
@@ -9,6 +9,16 @@ from fleximq.values.printable import jsonLine, printable
 def addRawOption(parser: ArgumentParser) -> None:
     """Add the option for output without escapes."""
     parser.add_argument("--raw", action="store_true", help="write control characters to a terminal, too")
+
+
+def addJsonOption(parser: ArgumentParser, words: str = "one JSON object per line") -> None:
+    """Add the option for results as JSON on standard output, one object per line."""
+    parser.add_argument("--json", action="store_true", help=words)
+
+
+def tell(arguments: Namespace, sentence: str, **fields: object) -> None:
+    """Write a result: a sentence, or with ``--json`` these fields."""
+    print(jsonLine(fields) if arguments.json else printable(sentence, lines=True), flush=True)
 
 
 def out(data: bytes, raw: bool = False, lines: bool = True) -> None:

@@ -5,6 +5,9 @@ from typing import Any, NamedTuple
 
 from fleximq.client.payloads import unpacked
 
+#: FlexiMQ document 4.1.1: the client id of the broker.
+BROKER = 1
+
 
 class Joined(NamedTuple):
     """The broker accepted the JOIN and assigned this id."""
@@ -33,6 +36,15 @@ class Delivery(NamedTuple):
         """The offset in the journal, for subscriptions with a start."""
         offset = self.header.get("offset")
         return offset if isinstance(offset, int) else None
+
+
+class Gap(Delivery):
+    """Messages may be missing here, since the connection was lost; for subscriptions with ``gaps``.
+
+    ``topic`` is the topic or pattern of the subscription, ``value`` is None.
+    """
+
+    __slots__ = ()
 
 
 class Request(NamedTuple):

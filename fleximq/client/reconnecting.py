@@ -10,6 +10,9 @@ from fleximq.client.sockets import checkTls
 from fleximq.errors import SettingError
 from fleximq.values.urls import Url
 
+#: Most subscriptions to name in a log line.
+_NAMED = 5
+
 
 class Reconnecting(ABC):
     """A client that reconnects by itself.
@@ -88,7 +91,10 @@ class Reconnecting(ABC):
         self._end(why)
 
     def _report(self, state: State, why: Exception | None) -> None:
-        """Call ``on_state``."""
+        """Log subscriptions that miss messages, and call ``on_state``."""
+        if isinstance(why, ConnectionLost) and why.missing:
+            names = ", ".join(why.missing[:_NAMED]) + (" and others" if len(why.missing) > _NAMED else "")
+            self._log.warning("Subscriptions miss messages until the client has rejoined: %s (%s)", names, why)
         if self._settings.on_state is not None:
             try:
                 self._settings.on_state(state, why)

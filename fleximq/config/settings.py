@@ -59,6 +59,7 @@ class Settings:
 
     listen: tuple[str, ...] = ("tcp:7890",)
     http: tuple[str, ...] = ()
+    disableDialect: tuple[str, ...] = ()
     allowAnonymous: bool = False
     auth: tuple[str, ...] = ()
     handshakeTimeout: float = 10.0

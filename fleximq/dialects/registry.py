@@ -1,7 +1,7 @@
 """Installed dialects and extensions, found as Twisted plug-ins; the broker's own dialects too.
 
-Each conflict is reported in one sentence: two plug-ins of one name, overlapping first bytes, a name that cannot precede
-a ``+`` in a listener's URL.
+Each conflict is reported in one sentence: two plug-ins of one name, a name that cannot precede a ``+`` in a listener's
+URL, and first bytes that two dialects of one port claim.
 """
 
 import re
@@ -19,6 +19,7 @@ from fleximq.interfaces import IBrokerExtension, IDialect
 OWN = ("fleximq", "blipmq", "minimq", "identity")
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
+_REMEDY = "turn one off by disable-dialect, e.g. --disable-dialect"
 _RESERVED = frozenset({Decision.HTTP.value, Decision.NONE.value})
 
 
@@ -33,14 +34,28 @@ class Registry:
     def of(cls, dialects: Iterable[IDialect], extensions: Iterable[IBrokerExtension]) -> "Registry":
         """Return these plug-ins in order.
 
-        :raises SettingError: a name or claim conflicts with another or is not allowed.
+        :raises SettingError: a name conflicts with another or is not allowed.
         """
         named = _byName("a", "dialect", dialects, _RESERVED)
-        _checkClaims(named.values())
         return cls(
             {name: named[name] for name in sorted(named, key=_place)},
             dict(sorted(_byName("an", "extension", extensions).items())),
         )
+
+    def without(self, names: Iterable[str]) -> "Registry":
+        """Return the plug-ins without the dialects of these names; raises SettingError if one is not installed."""
+        for name in names:
+            if name not in self.dialects:
+                known = ", ".join(self.dialects)
+                raise SettingError(f"disable-dialect is {name!r}, but must be one of {known}")
+        return Registry({name: each for name, each in self.dialects.items() if name not in names}, self.extensions)
+
+    def checkClaims(self, only: str | None = None) -> None:
+        """Check the first bytes that the dialects of one port claim: of all, or of the one of this name.
+
+        :raises SettingError: two of them claim the same, or one claims what the broker's own dialects may begin with.
+        """
+        _checkClaims(each for name, each in self.dialects.items() if only in (None, name))
 
     def claims(self) -> dict[bytes, str]:
         """Return the first bytes that plug-ins claim, with the dialect of each."""
@@ -86,12 +101,13 @@ def _checkClaims(dialects: Iterable[IDialect]) -> None:
         if not mayBeClaimed(beginning):
             raise SettingError(
                 f"the dialect {name} claims connections that begin with {beginning!r}, "
-                "but the broker's own dialects may begin so"
+                f"but the broker's own dialects may begin so: {_REMEDY} {name}"
             )
         for other, owner in checked:
             if beginning.startswith(other) or other.startswith(beginning):
                 raise SettingError(
                     f"the dialects {owner} and {name} both claim connections that begin with "
-                    f"{max(beginning, other, key=len)!r}: uninstall one of them"
+                    f"{max(beginning, other, key=len)!r}: {_REMEDY} {name}, "
+                    f"or give each a listener of its own, e.g. {name}+tcp:7891"
                 )
         checked.append((beginning, name))

@@ -7,6 +7,7 @@ broker starts. docs/reference/dialects.rst, "One port for all".
 
 import os
 import re
+import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -89,9 +90,11 @@ class Listen:
 
     @classmethod
     def parse(cls, text: str, defaults: ListenDefaults = NO_DEFAULTS) -> "Listen":
-        """Parse ``[DIALECT+]ENDPOINT``; raises SettingError as the class does."""
+        """Parse ``[DIALECT+]ENDPOINT``, or a port of TCP in its place; raises SettingError as the class does."""
         found = _FORM.fullmatch(text)
         dialect, endpoint = found.groups() if found else (None, text)
+        if endpoint.isascii() and endpoint.isdecimal():
+            endpoint = f"tcp:{endpoint}"
         return cls(dialect, endpoint, defaults)
 
     def _check(self) -> None:
@@ -112,6 +115,22 @@ class Listen:
             raise SettingError(f"the pipe {pipeName(url.path)} can be served on Windows only")
         if url is not None and url.isSecure and self.defaults.certificate is None:
             raise SettingError(f"{url.scheme}:// needs --tls-certificate and --tls-key")
+
+    def checkPassed(self) -> None:
+        """Check that a socket of systemd has the domain that the endpoint names, before it is opened.
+
+        :raises SettingError: it has another.
+        """
+        if self._kinds[-1] != _SYSTEMD:
+            return
+        passed: Any = serverFromString(None, self._layers[-1].text)
+        with socket.socket(fileno=os.dup(passed.fileno)) as adopted:
+            family = socket.AddressFamily(adopted.family)
+        if family != passed.addressFamily:
+            domain = family.name.removeprefix("AF_")
+            raise SettingError(
+                f"listen is {str(self)!r}, but systemd passed a socket of another domain: write {domain}"
+            )
 
     def __str__(self) -> str:
         return self.endpoint if self.dialect is None else f"{self.dialect}+{self.endpoint}"
@@ -197,7 +216,7 @@ def _reason(kind: str, error: Exception) -> str:
     if unknown:
         return f"there is no kind of endpoint named {unknown[1]}"
     if isinstance(error, IndexError | KeyError) and kind.endswith(_SYSTEMD):
-        return "systemd passed no such socket"
+        return "systemd passed no such socket; sockets need names too: systemd-socket-activate --fdname=NAME"
     number = re.match(r"invalid literal for int.*: (.*)", str(error))
     if number:
         return f"{number[1]} is not a number"

@@ -73,7 +73,7 @@ def compose(
     :param reload: holds the same settings, and gets the participants of a reload; by default the settings never change.
     :raises SettingError: a listener or extension is invalid, or plug-ins conflict.
     """
-    registry = registry or installed()
+    registry = (registry or installed()).without(settings.disableDialect)
     reload = reload or Reload(settings, lambda: settings)
     contexts: list[Context] = []
     defaults = ListenDefaults.of(settings, registry.dialects)
@@ -126,6 +126,7 @@ def compose(
         ExtensionService(extension, configuration, surroundings, abortStart).setServiceParent(brokerService)
 
     def listenOn(listen: Listen, parent: MultiService, speaks: bool = True) -> None:
+        listen.checkPassed()
         protection = AnonymousAccess(settings.allowAnonymous, listen.proxied)
         context = contextFor(protection)
         contexts.append(context)

@@ -5,6 +5,7 @@ returns a function that applies them. These functions are called only after ever
 docs/guides/operating.rst, "Reloading".
 """
 
+import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -20,6 +21,7 @@ from fleximq.dialects.context import Context
 from fleximq.dialects.http.origins import Origins
 from fleximq.errors import Conflict, SettingError, Unauthorized
 from fleximq.security.access_policy import AccessPolicy
+from fleximq.security.authentication.schemes import split
 from fleximq.services.broker_service import rulesOf
 from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.startup.setting_changes import Difference, SettingsRefused, difference, lostProtections, merged
@@ -47,6 +49,7 @@ class Reload:
         self.onEnd: Callable[[], object] = lambda: None
         self.audit: Callable[..., object] = lambda event, **fields: None
         self._again = again
+        self._stamps = _stamps(settings)
 
     def reload(self) -> Difference:
         """Read the settings again as :meth:`_reloaded` does, and record it in the audit log."""
@@ -60,6 +63,8 @@ class Reload:
 
     def _reloaded(self) -> Difference:
         """Read and apply the settings, and return the differences from the previous ones.
+
+        A setting with a changed file counts as changed.
 
         :raises Refused: the settings are invalid; no change was made.
         """
@@ -99,6 +104,7 @@ class Reload:
         sentences = list(lostProtections(self.settings, requested))
         changes = difference(self.settings, requested)
         settings = merged(self.settings, requested)
+        stamps = _stamps(settings)
         steps: list[Callable[[], None]] = []
         for participant in self.participants:
             try:
@@ -109,18 +115,39 @@ class Reload:
                 sentences.append(str(error))
         if sentences:
             raise SettingsRefused(sentences)
-        self.settings = settings
+        files = [name for name in stamps if stamps[name] != self._stamps[name]]
+        changes = changes._replace(changed=tuple(dict.fromkeys((*changes.changed, *files))))
+        self.settings, self._stamps = settings, stamps
         for step in steps:
             try:
                 step()
             except Exception:
                 _log.failure("A part of the broker could not follow the new settings")
         _log.info(
-            "The settings were read again; changed: {names}", names=", ".join(changes.changed) or "nothing in them"
+            "The settings and their files were read again; changed: {names}", names=", ".join(changes.changed) or "none"
         )
         if changes.waiting:
             _log.warn("These settings need a restart to change: {names}", names=", ".join(changes.waiting))
         return changes
+
+
+def _stamps(settings: Settings) -> dict[str, list[object]]:
+    """Return inode, size and time of the files of credentials and certificates, by the name of their setting."""
+    words = [each.rpartition("=")[2] for text in settings.auth for each in split(text.partition(":")[2])]
+    named: dict[str, list[str | None]] = {
+        "auth": [*words],
+        "tls-certificate": [settings.tlsCertificate],
+        "tls-key": [settings.tlsKey],
+    }
+    return {name: [_stamp(path) for path in paths if path] for name, paths in named.items()}
+
+
+def _stamp(path: str) -> object:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):  # not a file, but another part of a scheme
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 _securityLog = Logger("fleximq.services.parties")

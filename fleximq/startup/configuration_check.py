@@ -40,6 +40,10 @@ def faults(values: Mapping[str, object], registry: Registry, elsewhere: bool = F
         yield str(error)
     else:
         yield from _faultsOfJournal(settings)
+        try:
+            registry = registry.without(settings.disableDialect)
+        except SettingError as error:
+            yield str(error)
         yield from _faultsOfListeners(settings, registry, elsewhere)
         yield from unknownRoles(settings.roles, settings.principals)
         yield from schemes.faults(settings.auth)
@@ -66,12 +70,20 @@ def configurationOf(chosen: EnabledExtension, registry: Registry) -> Any:
 def _faultsOfListeners(settings: Settings, registry: Registry, elsewhere: bool) -> Iterator[str]:
     defaults = ListenDefaults.of(settings, registry.dialects)
     onStdio = []
+    served: set[str | None] = set()
     for text in settings.listen:
         if elsewhere and isPassedBySystemd(text):
             continue
         try:
-            if Listen.parse(text, defaults).isStdio:
+            listen = Listen.parse(text, defaults)
+            served |= set() if listen.onlyWebSockets else {listen.dialect}
+            if listen.isStdio:
                 onStdio.append(text)
+        except SettingError as error:
+            yield str(error)
+    for dialect in served:
+        try:
+            registry.checkClaims(dialect)
         except SettingError as error:
             yield str(error)
     for text in settings.http:

@@ -4,15 +4,18 @@ A wrong value or an unknown option ends the program with one sentence on standar
 """
 
 import os
+import shutil
+import signal
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, NoReturn
 
 from twisted.python import usage
 
 from fleximq import __version__
 from fleximq.compiled.choice import IMPLEMENTATION
-from fleximq.config.option_table import OPTIONS, REPEATED, Option
+from fleximq.config.option_table import GROUPS, OPTIONS, REPEATED, Option
 from fleximq.config.option_values import flag, formattedSize, read, size, texts
 from fleximq.config.settings import Settings
 from fleximq.dialects.registry import installed
@@ -48,6 +51,7 @@ Examples:
 """
 
 
+_CONFIG = "A TOML file with any of these settings; the command line wins over it."
 _DEFAULTS = Settings()
 
 
@@ -64,8 +68,7 @@ class Options(usage.Options):
 
     def opt_version(self) -> None:
         """Print version and implementation, and exit."""
-        print(f"FlexiMQ {__version__} ({IMPLEMENTATION})")
-        raise SystemExit(0)
+        _print(f"FlexiMQ {__version__} ({IMPLEMENTATION})")
 
     def parseArgs(self, *arguments: str) -> None:
         """Refuse positional arguments."""
@@ -129,8 +132,37 @@ class Options(usage.Options):
         return given
 
     def getUsage(self, width: int | None = None) -> str:
-        """Return the help: an introduction, the options, examples."""
-        return _INTRODUCTION + super().getUsage(width) + _EXAMPLES
+        """Return the help: an introduction, the options by group, examples."""
+        return _INTRODUCTION + _groups(width or shutil.get_terminal_size().columns) + _EXAMPLES
+
+    def opt_help(self) -> None:
+        """Print this help, and exit."""
+        _print(str(self))
+
+
+def _print(text: str) -> NoReturn:
+    """Print a text, and exit; its reader may have ended."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that the final flush succeeds
+        raise SystemExit(128 + signal.SIGPIPE) from None
+    raise SystemExit(0)
+
+
+def _groups(width: int) -> str:
+    """Return the help of all options by group."""
+    lines = []
+    for each in OPTIONS:
+        lines += ["", f"{GROUPS[each.name]}:"] if each.name in GROUPS else []
+        lines += _paragraph(each.name + ("" if each.read is flag else "="), _described(each), width)
+    for name, words in (("config=", _CONFIG), ("version", "Print version and exit."), ("help", "Print this.")):
+        lines += _paragraph(name, words, width)
+    return "\n".join([*lines[1:], ""])
+
+
+def _paragraph(name: str, words: str, width: int) -> list[str]:
+    return textwrap.wrap(f"  --{name:<26} {words}", width, subsequent_indent=" " * 31)
 
 
 def _described(option: Option) -> str:
@@ -162,7 +194,7 @@ def _repeated(option: Option) -> Callable[[Options, str], None]:
 
 Options.optFlags = [[each.name, None, _described(each)] for each in OPTIONS if each.read is flag]  # type: ignore[attr-defined]
 Options.optParameters = [  # type: ignore[attr-defined]
-    ["config", None, None, "A TOML file with any of these settings; the command line wins over it."],
+    ["config", None, None, _CONFIG],
     *([each.name, None, None, _described(each)] for each in OPTIONS if each.read not in (flag, *REPEATED)),
 ]
 for _each in OPTIONS:

@@ -9,8 +9,20 @@ import re
 from collections.abc import Callable, Iterable
 
 _levels = re.compile(r"[./]").split
+#: The levels of a name, with the separators between them.
+_apart = re.compile(r"([./])").split
+#: Wildcards of NATS and MQTT, and those that mean the same.
+_FOREIGN = {">": "#", "+": "*"}
 _LEVEL = "[^./]*"
 _ORDINARY = r"(?!\$)"
+
+
+def isPattern(name: str) -> bool:
+    """Tell whether a subscription to ``name`` has a wildcard level."""
+    if "*" not in name and "#" not in name:
+        return False
+    levels = _levels(name)
+    return "*" in levels or levels[-1] == "#"
 
 
 def anyOf(patterns: Iterable[str]) -> Callable[[str], bool]:
@@ -53,6 +65,32 @@ def covers(wide: str, narrow: str) -> bool:
     if any(a not in ("*", b) for a, b in zip(one, other, strict=False)):
         return False
     return bool(one) and one[0] != "*" or not (other and other[0].startswith("$"))
+
+
+def mistakeIn(pattern: str) -> str | None:
+    """Return why a pattern cannot mean what was typed, with the right form; None if it can.
+
+    A level ``>`` is a wildcard of NATS, ``+`` one of MQTT; here both are ordinary levels.
+    """
+    *others, last = _apart(pattern)
+    right = "".join("*" if each in _FOREIGN else each for each in others) + _FOREIGN.get(last, last)
+    return f"the wildcards are * and #, not > and +: did you mean {right!r}?" if right != pattern else None
+
+
+def doubtIn(name: str, publishes: bool = False) -> str | None:
+    """Return why the name of a subscription or publication may not mean what was typed; None if it does."""
+    *others, last = _apart(name)
+    levels = [*others, last][::2]
+    if publishes and not {*_FOREIGN, *_FOREIGN.values()}.isdisjoint(levels):
+        return f"{name!r} is an ordinary topic: wildcards are for subscriptions, and a message has one topic"
+    if "#" in levels[:-1]:
+        right = "".join("*" if each == "#" else each for each in others) + last
+        return f"# is a wildcard at the end only, and an ordinary level in {name!r}: did you mean {right!r}?"
+    if "" in levels[1:]:
+        return f"{name!r} has an empty level, without a character before or after its separator"
+    if not publishes and any(each[-1:] in ("*", "#") and len(each) > 1 for each in levels):
+        return f"* and # are wildcards as levels of their own only, and ordinary characters in {name!r}"
+    return None
 
 
 def _parts(pattern: str) -> tuple[list[str], bool]:

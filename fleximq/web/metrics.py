@@ -110,8 +110,8 @@ class Metrics:
         return {
             "build_info": {(__version__, platform.python_version(), twisted.__version__): 1},
             "uptime_seconds": {(): broker.clock.seconds() - broker.started},
-            "connections": _labelled(broker.traffic.connections()),
-            "clients": _labelled(Counter(client.dialect for client in broker.clients)),
+            "connections": self._byDialect(broker.traffic.connections()),
+            "clients": self._byDialect(Counter(client.dialect for client in broker.clients)),
             "waiting_connections": {(): self._waiting()},
             "topics": {(): len(broker.topics)},
             "published_messages": {(): survey.published},
@@ -121,6 +121,10 @@ class Metrics:
             **_surveyed(survey),
             **self._journal(),
         }
+
+    def _byDialect(self, counts: Mapping[str, int]) -> dict[tuple[str, ...], float]:
+        """Return counts with a sample for each dialect, also without connections."""
+        return {(label,): number for label, number in {**dict.fromkeys(self._broker.dialects, 0), **counts}.items()}
 
     def _traffic(self) -> dict[str, Mapping[tuple[str, ...], float]]:
         totals = self._broker.traffic.totals()
@@ -149,10 +153,6 @@ class Metrics:
             "consumer_group_lag_messages": {(group,): lags[group].records for group in farthest},
             "consumer_group_lag_bytes": {(group,): lags[group].bytes for group in farthest},
         }
-
-
-def _labelled(counts: Mapping[str, int]) -> dict[tuple[str, ...], float]:
-    return {(label,): number for label, number in counts.items()}
 
 
 def _surveyed(survey: QueueSurvey) -> dict[str, Mapping[tuple[str, ...], float]]:

@@ -1,6 +1,7 @@
 """Requests and replies of the pages. :mod:`fleximq.dialects.http.origins` protects them from foreign web pages."""
 
 import json
+from base64 import b64encode
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -60,8 +61,9 @@ def numberOf(text: str) -> int | str:
 
 
 def jsonReply(value: Any, code: int = 200) -> HttpReply:
-    """Return a value as JSON on one line."""
-    return HttpReply(json.dumps(value, ensure_ascii=False, allow_nan=False).encode() + b"\n", JSON, code)
+    """Return a value as JSON on one line; bytes become base64."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=lambda data: b64encode(data).decode())
+    return HttpReply(text.encode() + b"\n", JSON, code)
 
 
 class Page(NamedTuple):

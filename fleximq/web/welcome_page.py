@@ -69,7 +69,7 @@ code{display:block;color:var(--soft);font:.85rem/1.5 ui-monospace,monospace;over
 
 #: No resources are loaded; connections are allowed for experiments with WebSockets in the browser's console.
 _POLICY = (
-    b"default-src 'none'; style-src 'unsafe-inline'; connect-src 'self' ws: wss:; "
+    b"default-src 'none'; style-src 'unsafe-inline'; img-src 'self'; connect-src 'self' ws: wss:; "
     b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
@@ -84,6 +84,12 @@ COMMON_FIELDS = (
 )
 
 
+#: The picture of the site: three messages in a frame.
+_ICON = (
+    b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="#2f6fde"/>'
+    b'<path d="M3 5h10M3 8h7M3 11h10" stroke="#fff" stroke-width="1.6"/></svg>'
+)
+_ICONS = (b"/favicon.ico", b"/favicon.svg")
 _SPEAKS = "One message broker, one space of topics. It speaks:"
 #: The pages of every port that answers HTTP.
 _PAGES = ("/healthz", "/readyz", "/metrics", "/api/")
@@ -109,7 +115,8 @@ def asHtml(ways: Sequence[WelcomeEntry], address: object, secure: bool = False) 
     links = "\n".join(f'<a href="{path}">{path}</a>' for path in _PAGES)
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>FlexiMQ</title>\n'
-        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>\n'
+        f'<meta name="viewport" content="width=device-width"><link rel="icon" href="/favicon.svg">'
+        f"<style>{_STYLE}</style></head>\n"
         f"<body><main><h1>FlexiMQ<small>{__version__}</small></h1>\n"
         f"{spoken}<p>For its operators:\n{links}</p></main></body></html>\n"
     )
@@ -147,11 +154,14 @@ class WelcomePage(Resource):
         for name, value in COMMON_FIELDS:
             answer.setHeader(name, value)
         answer.setHeader(b"content-type", b"text/plain; charset=utf-8")
-        if answer.path != b"/":
+        if answer.path not in (b"/", *_ICONS):
             return _sentence(answer, 404, "There is nothing here; / says what there is.")
         if answer.method not in (b"GET", b"HEAD"):
             answer.setHeader(b"allow", b"GET, HEAD")
             return _sentence(answer, 405, "This page can only be read: GET or HEAD.")
+        if answer.path in _ICONS:
+            answer.setHeader(b"content-type", b"image/svg+xml")
+            return _withoutBody(answer, _ICON)
         return _withoutBody(answer, self._page(answer))
 
     def _page(self, request: Any) -> bytes:

@@ -76,7 +76,7 @@ def _seen() -> dict[str, Any]:
             },
         )  # fmt: skip
 
-    return summary(snapshot(1.0, False), snapshot(2.0, True), 15)
+    return summary(snapshot(1.0, False), snapshot(2.0, True), 15) | {"stale": None}
 
 
 if __name__ == "__main__":

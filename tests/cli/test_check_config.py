@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import os
 import signal
 import subprocess
@@ -50,11 +51,11 @@ class CheckConfigTests(SynchronousTestCase):
             [
                 f"# {self.path} is good. Settings that differ from the defaults:",
                 'listen = ["tcp:0"]',
-                'allowed-origin = ["https://a.example", "*"]',
                 "keepalive = 5",
+                'allowed-origin = ["https://a.example", "*"]',
+                'max-line = "64KiB"',
                 "redelivery = 0.5",
                 "bcast-echo = true",
-                'max-line = "64KiB"',
             ],
         )
 
@@ -67,6 +68,21 @@ class CheckConfigTests(SynchronousTestCase):
         self.assertEqual(
             self.check("keepalive = 5", "keepalive = 5"), (0, ["# A reload changes: nothing in the settings"], [])
         )
+
+    def test_json(self) -> None:
+        """With ``--json`` all of it is one object, also a fault and the changes."""
+        found = self.check("keepalive = 5\n", "keepalive = 4\n")[1]
+        self.assertEqual(found, ["# A reload changes: keepalive"])
+        for words, code, wanted in (
+            ((), 0, {"faults": [], "notes": [], "settings": {"keepalive": 5}}),
+            (("--against", self.old), 0, {"changed": ["keepalive"], "waiting": []}),
+            (("--against", "/none"), 1, {"faults": ["/none cannot be read: no such file or directory"]}),
+        ):
+            output = io.StringIO()
+            with contextlib.redirect_stdout(output):
+                self.assertEqual(main(["check-config", self.path, "--json", *words]), code)
+            told = json.loads(output.getvalue())
+            self.assertEqual({name: told[name] for name in wanted}, wanted)
 
     def test_againstRefused(self) -> None:
         """What a reload would refuse is said, and ends with 1; so is what is wrong in the other file."""
@@ -159,8 +175,8 @@ class MainTests(SynchronousTestCase):
         self.assertEqual(self.said("--version"), (0, f"FlexiMQ {__version__} ({IMPLEMENTATION})\n"))
 
     def test_wrongWords(self) -> None:
-        """No command, an unknown one, or too few words end with one sentence, and so with 1."""
-        for words in ((), ("chek-config",), ("check-config",)):
+        """An unknown command or too few words end with one sentence, and so with 1."""
+        for words in (("chek-config",), ("check-config",)):
             sentence = self.said(*words)[0]
             self.assertTrue(str(sentence).startswith("fleximq") and "--help" in str(sentence), words)
             self.assertNotIn("\n", str(sentence))

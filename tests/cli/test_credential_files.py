@@ -3,6 +3,7 @@
 import contextlib
 import getpass
 import io
+import json
 import os
 import stat
 import sys
@@ -56,6 +57,13 @@ class PasswdTests(CommandCase):
     def passwd(self, *words: str, input: str = "one\n") -> tuple[int, str, str]:
         """Run it with a line at standard input."""
         return self.run_("passwd", str(self.path), *words, input=Input(input))
+
+    def test_json(self) -> None:
+        """With ``--json`` the result is an object."""
+        self.assertEqual(json.loads(self.passwd("alice", "--json")[1]), {"file": str(self.path), "name": "alice"})
+        self.assertEqual(json.loads(self.passwd("alice", "--delete", "--json")[1])["name"], "alice")
+        told = json.loads(self.run_("token", str(self.path), "alice", "--json")[1])
+        self.assertTrue(told["secret"].startswith("fmqt_"))
 
     def lines(self) -> list[str]:
         """Return the lines of the file, hashes left out where they are good for ``one``."""

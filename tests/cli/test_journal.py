@@ -68,6 +68,21 @@ class CheckTests(JournalCase):
         self.assertTrue(lines[1].endswith(".fxj: 2 frames, 1 record, offsets 7 to 7"), lines)
         self.assertEqual(lines[2:], ["2 files, 6 frames, 7 records: all of it is as it was written"])
 
+    def test_json(self) -> None:
+        """With ``--json`` each line is an object, of this work and of all others."""
+        self.two()
+        self.folder.file(records(7, appended("u", message(b"c"))), 7)
+        file = {"file": "00000000000000000000.fxj", "frames": 4, "records": 6, "first": 1, "next": 7}
+        total = {"files": 2, "frames": 6, "records": 7, "places_damaged": 0}
+        found = [json.loads(line) for line in self.run_("check", "--json")[1]]
+        self.assertEqual([found[0], found[-1]], [file, total])
+        first, *topics = [json.loads(line) for line in self.run_("stat", "--json")[1]]
+        self.assertEqual(
+            (first["files"], [(each["topic"], each["last"]) for each in topics]), (2, [("t", 6), ("u", 7)])
+        )
+        self.assertEqual(json.loads(self.run_("cat", "--json")[1][0])["offset"], 1)
+        self.assertEqual(self.run_("repair", "--json")[1], [])
+
     def test_empty(self) -> None:
         """A journal without files is as it was written, too."""
         self.assertEqual(self.run_("check")[:2], (0, ["0 files, 0 frames, 0 records: all of it is as it was written"]))
@@ -376,4 +391,4 @@ class FolderTests(JournalCase):
             assert process.stdout is not None and process.stderr is not None
             process.stdout.readline()
             process.stdout.close()
-            self.assertEqual((process.wait(60), process.stderr.read()), (0, b""))
+            self.assertEqual((process.wait(60), process.stderr.read()), (141, b""))

@@ -1,12 +1,15 @@
 """The command line: unknown words, and Control-C."""
 
+import io
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cli.main import main
+from tests.fork_server import Forked
 
 
 class MainTests(SynchronousTestCase):
@@ -35,10 +38,12 @@ class MainTests(SynchronousTestCase):
             )
 
     def test_command(self) -> None:
-        """A command that there is not, or none at all, is answered by the whole."""
-        for words in (("pubb",), ()):
-            said = self.refused(*words)
-            self.assertTrue(said.startswith("fleximq: ") and said.endswith("; fleximq --help says more"), said)
+        """A command that there is not is answered by the whole; without one the help is shown."""
+        said = self.refused("pubb")
+        self.assertTrue(said.startswith("fleximq: ") and said.endswith("; fleximq --help says more"), said)
+        with redirect_stdout(io.StringIO()) as shown:
+            self.assertEqual(main(()), 0)
+        self.assertTrue(shown.getvalue().startswith("usage: fleximq "))
 
     def test_numbers(self) -> None:
         """A number that is none, or not over 0, is told with what is wanted."""
@@ -47,6 +52,30 @@ class MainTests(SynchronousTestCase):
             ("--for", "soon", "number of seconds over 0"), ("--for", "inf", "number of seconds over 0"),
         ):  # fmt: skip
             self.assertIn(f"argument {option}: {value!r} is no {wanted};", self.refused("sub", "rooms", option, value))
+
+
+class BrokerTests(SynchronousTestCase):
+    """``fleximq broker``."""
+
+    def test_broker(self) -> None:
+        """It takes the options of twistd fleximq, runs in the foreground, and leaves no file of its own."""
+        folder = Path(self.mktemp()).absolute()
+        folder.mkdir()
+        words = ["fleximq", "broker", "--listen", "tcp:0:interface=127.0.0.1"]
+        with Forked(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+            assert process.stdout is not None
+            self.assertTrue(any(b"Listening on tcp:127.0.0.1:" in line for line in process.stdout))
+            process.terminate()
+            process.wait(60)
+        self.assertEqual(list(folder.iterdir()), [])
+
+    def test_wrong(self) -> None:
+        """A wrong option is one sentence."""
+        words = ["fleximq", "broker", "--listen", "nowhere:1"]
+        with Forked(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            said = process.communicate(timeout=60)
+        sentence = b"fleximq: listen is 'nowhere:1', but there is no kind of endpoint named 'nowhere'\n"
+        self.assertEqual((process.returncode, said), (1, (b"", sentence)))
 
 
 _ROOT = Path(__file__).parents[2]

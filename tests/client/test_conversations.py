@@ -146,6 +146,8 @@ class Conversations(FormCase):
         one.flush()
         one.publish("$sys/mine", 1)
         self.assertEqual(self.assertRaises(SubscribeFailed, one.subscribe, "").status, 603)
+        self.assertIn("did you mean 'a.#'?", str(self.assertRaises(ValueError, one.subscribe, "a.>")))
+        self.assertEqual(self.assertRaises(SubscribeFailed, one.subscribe, self.topic, resume=True).status, 503)
         self.assertGreater(one.ping(), 0)
         self.assertEqual(self.assertRaises(PublishFailed, one.flush).status, 403)
 

@@ -4,8 +4,10 @@ import random
 import socket
 import time
 import uuid
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import count
 from pathlib import Path
 from threading import Event
 from typing import Any, ClassVar
@@ -15,13 +17,15 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client import blocking
 from fleximq.client.backoff import Backoff
-from fleximq.client.errors import BufferFull, ConnectionLost
+from fleximq.client.errors import BufferFull, ConnectionLost, RequestFailed
+from fleximq.client.events import Gap
 from fleximq.client.settings import State
 from tests.broker_process import BrokerProcess
 from tests.client.bad_network import BadNetwork
 from tests.client.forms import FORMS, Form, OnTwisted, User
 from tests.client.scripted import InThread
 from tests.client.test_with_broker import Place
+from tests.nightly import repetitions
 from tests.wire.flexi_frames import frame
 
 SOON = 20.0
@@ -99,6 +103,20 @@ class Networks(NetworkCase):
         self.assertEqual((first.waiting, second.waiting), (0, 0))
         self.assertEqual(self.states, [State.JOINED, *[State.AWAY, State.JOINED] * 3])
         self.assertEqual(one.ask("/broker/about")["name"], "FlexiMQ")
+
+    def test_gap(self) -> None:
+        """A subscription that asks for it is told that messages may be missing; the log is told, too."""
+        one, other = self.connected(), self.direct()
+        subscription = one.subscribe(self.topic, gaps=True)
+        other.publish(self.topic, 1)
+        self.assertEqual(self.values(subscription, 1), [1])
+        with self.assertLogs("fleximq.client", "WARNING") as logged:
+            self.cut(one)
+        self.assertIn(f"Subscriptions miss messages until the client has rejoined: {self.topic} (", logged.output[0])
+        other.publish(self.topic, 2)
+        gap = subscription.next(SOON)
+        self.assertIsInstance(gap, Gap)
+        self.assertEqual((gap.topic, gap.value, self.values(subscription, 1)), (self.topic, None, [2]))
 
     def test_closedSubscription(self) -> None:
         """What was unsubscribed is not subscribed again."""
@@ -423,6 +441,53 @@ class TwistedClosingTests(NetworkCase):
         self.assertIs(client.state, State.CLOSED)
 
 
+class Services(NetworkCase):
+    """Three clients of one name, each behind a network of its own."""
+
+    def setUp(self) -> None:
+        """Have the servers, which note the requests that they answer."""
+        super().setUp()
+        self.networks = [BadNetwork(_broker.broker.address).__enter__() for _ in range(3)]
+        self.answered: list[tuple[int, int]] = []
+        for place, network in enumerate(self.networks):
+            self.addCleanup(network.__exit__, None, None, None)
+            self.connectedTo(network.url, name=self.topic).serve("/double", partial(self.double, place))
+
+    def double(self, place: int, request: Any) -> int:
+        """Answer, in a moment in which a server may be killed."""
+        self.answered.append((place, request.value))
+        time.sleep(0.002)
+        return 2 * int(request.value)
+
+    def ask(self, numbers: Iterator[int], isOver: Event) -> list[RequestFailed]:
+        """Request, until it is over; return the failures."""
+        client, failed = self.direct(), []
+        for number in numbers:
+            if isOver.is_set():
+                break
+            try:
+                self.assertEqual(client.request(self.topic, "/double", number, SOON), 2 * number)
+            except RequestFailed as error:
+                failed.append(error)
+        return failed
+
+    def test_killed(self) -> None:
+        """Each request is answered once or fails with a clear error, and who comes back gets its share again."""
+        numbers, isOver = count(), Event()
+        asking = [InThread(partial(self.ask, numbers, isOver)) for _ in range(4)]
+        for _ in range(repetitions(8, 60)):
+            random.choice(self.networks).cut()
+            time.sleep(repetitions(15, 100) / 100)
+        isOver.set()
+        for error in [each for asked in asking for each in asked.result()]:
+            self.assertIn((error.status, error.words.split(" ")[0]), ((502, "the"), (600, "there")), error)
+        seen = Counter(number for _, number in self.answered)
+        self.assertEqual((seen.most_common(1)[0][1], {place for place, _ in self.answered}), (1, {0, 1, 2}))
+        self.answered.clear()
+        asker = self.direct()
+        self.until(lambda: asker.request(self.topic, "/double", 1) and len({*self.answered}) == 3)
+
+
 class Restarts(NetworkCase):
     """A broker with a journal that is killed and started anew."""
 
@@ -450,9 +515,10 @@ class Restarts(NetworkCase):
         self.until(lambda: len(self.states) >= before + 2 and client.state is State.JOINED)
 
     def test_durable(self) -> None:
-        """What was confirmed by a flush is there after a restart, and a replay goes on where it was."""
-        one = self.connected()
+        """What was confirmed by a flush is there after a restart; a replay goes on where it was, a name is known."""
+        one = self.connected(name=self.topic)
         subscription = one.subscribe(self.topic, from_="first")
+        one.serve("/id", lambda request: request.value)
         one.publish_many(self.topic, range(100))
         one.flush()
         self.assertEqual(self.values(subscription, 100), list(range(100)))
@@ -467,6 +533,25 @@ class Restarts(NetworkCase):
         one.publish(f"{self.topic}.other", 1)
         one.flush()
         self.assertEqual(self.values(again, 1), [1])
+        self.assertEqual(subscription.waiting, 0)
+        with blocking.connect(f"tcp://127.0.0.1:{self.broker.port()}") as other:
+            self.assertEqual(other.request(self.topic, "/id", 5), 5)
+
+    def test_resumed(self) -> None:
+        """A subscription that resumes begins with new messages and misses none, even if it had none before a cut."""
+        one, other = self.connected(), self.form.connect(f"tcp://127.0.0.1:{self.broker.port()}")
+        self.addCleanup(other.hang_up)
+        other.publish(self.topic, -1)
+        other.flush()
+        subscription = one.subscribe(self.topic, resume=True, gaps=True)
+        for n in range(3):
+            self.network.isDown = True
+            self.network.cut()
+            self.until(lambda: one.state is State.AWAY)
+            other.publish_many(self.topic, [2 * n, 2 * n + 1])
+            other.flush()
+            self.network.isDown = False
+            self.assertEqual(self.values(subscription, 2), [2 * n, 2 * n + 1])
         self.assertEqual(subscription.waiting, 0)
 
     def test_killedWhilePublishing(self) -> None:
@@ -503,5 +588,5 @@ def _make(*kinds: type) -> None:
             globals()[made.__name__] = made
 
 
-_make(Networks, Users, Restarts)
-del NetworkCase, Networks, Users, Restarts
+_make(Networks, Users, Services, Restarts)
+del NetworkCase, Networks, Users, Services, Restarts

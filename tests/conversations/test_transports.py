@@ -251,7 +251,7 @@ class SystemdTests(TransportCase):
         """Without one, the broker does not start."""
         code, output = runToTheEnd("--listen", "systemd:domain=INET:index=0")
         self.assertEqual(code, 1)
-        self.assertIn("listen is 'systemd:domain=INET:index=0', but systemd passed no such socket", output)
+        self.assertIn("listen is 'systemd:domain=INET:index=0', but systemd passed no such socket; ", output)
 
     def test_activated(self) -> None:
         """systemd-socket-activate starts the broker with the first connection, which is served too."""

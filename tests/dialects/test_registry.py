@@ -79,9 +79,9 @@ class RegistryTests(SynchronousTestCase):
         """What the broker's own dialects can begin with cannot be claimed, nor nothing, nor too much."""
         for beginning in (b"\x00", b"\x01x", b"GET ", b"HELLO", b"A:", b"", b"H", b"+" * 17):
             self.assertEqual(
-                self.refused(Dialect("x", beginnings=[beginning])),
-                f"the dialect x claims connections that begin with {beginning!r}, "
-                "but the broker's own dialects may begin so",
+                self.colliding(Dialect("x", beginnings=[beginning])),
+                f"the dialect x claims connections that begin with {beginning!r}, but the broker's own dialects may "
+                "begin so: turn one off by disable-dialect, e.g. --disable-dialect x",
             )
 
     def test_collidingClaims(self) -> None:
@@ -89,6 +89,20 @@ class RegistryTests(SynchronousTestCase):
         for first, second in ((b"+", b"+a"), (b"+a", b"+"), (b"+a", b"+a")):
             longer = max(first, second, key=len)
             self.assertEqual(
-                self.refused(Dialect("x", beginnings=[first]), Dialect("y", beginnings=[second])),
-                f"the dialects x and y both claim connections that begin with {longer!r}: uninstall one of them",
+                self.colliding(Dialect("x", beginnings=[first]), Dialect("y", beginnings=[second])),
+                f"the dialects x and y both claim connections that begin with {longer!r}: turn one off by "
+                "disable-dialect, e.g. --disable-dialect y, or give each a listener of its own, e.g. y+tcp:7891",
             )
+
+    def test_apart(self) -> None:
+        """Claims of dialects that no port shares do not matter, nor do those of a dialect that is turned off."""
+        registry = Registry.of([Dialect("x", beginnings=[b"+"]), Dialect("y", beginnings=[b"+"])], [])
+        registry.checkClaims("x")
+        registry.checkClaims("y")
+        registry.without(["y"]).checkClaims()
+        error = self.assertRaises(SettingError, registry.without, ["z"])
+        self.assertEqual(str(error), "disable-dialect is 'z', but must be one of x, y")
+
+    def colliding(self, *dialects: Dialect) -> str:
+        """Return the sentence with which a port of these is refused."""
+        return str(self.assertRaises(SettingError, Registry.of(dialects, []).checkClaims))

@@ -104,7 +104,9 @@ class ParserTests(FleximqtlsCase):
             self.text(cert="/no"): "/no cannot be read: no such file or directory",
             self.text("foo:1"): "there is no kind of endpoint named 'foo'",
             self.text("tcp:http"): "'http' is not a number",
-            self.text("systemd:domain=INET:index=99"): "systemd passed no such socket",
+            self.text("systemd:domain=INET:index=99"): (
+                "systemd passed no such socket; sockets need names too: systemd-socket-activate --fdname=NAME"
+            ),
             self.text("stdio:"): "TLS cannot be behind stdio",
             "haproxy:" + self.text(): "fleximqtls must come first: a proxy's line stands before TLS, "
             "inner=haproxy\\:tcp\\:7890",

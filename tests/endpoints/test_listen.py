@@ -1,17 +1,21 @@
 """What may follow --listen."""
 
 import os
+import re
+import socket
 from pathlib import Path
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from twisted.internet.endpoints import _SystemdParser
 from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactor, MemoryReactorClock
+from twisted.python.systemd import ListenFDs
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.endpoints.endpoint_string import BACKLOG
-from fleximq.endpoints.listen import DIALECTS, LONGEST_PATH, Listen, ListenDefaults, isPassedBySystemd
+from fleximq.endpoints.listen import DIALECTS, LONGEST_PATH, Listen, ListenDefaults, WebListen, isPassedBySystemd
 from fleximq.endpoints.standard_streams import StandardStreamsEndpoint
 from fleximq.endpoints.tls_endpoint import TlsFactory
 from fleximq.errors import SettingError
@@ -74,7 +78,9 @@ class ListenTests(SynchronousTestCase):
             "haproxy:foo:1": "there is no kind of endpoint named 'foo'",
             "unix:/tmp/x:mode=9": "'9' is not a number",
             f"ssl:1:privateKey={missing}": f"{missing} cannot be read: no such file or directory",
-            "systemd:domain=INET:index=99": "systemd passed no such socket",
+            "systemd:domain=INET:index=99": (
+                "systemd passed no such socket; sockets need names too: systemd-socket-activate --fdname=NAME"
+            ),
             "a=b": "it is not a server endpoint of Twisted: list index out of range",
             "tcp:\\": "it is not a server endpoint of Twisted: generator raised StopIteration",
         }.items():
@@ -88,7 +94,26 @@ class ListenTests(SynchronousTestCase):
         except SettingError as error:
             self.assertEqual(str(error).count("\n"), 0)
         else:
-            self.assertEqual(str(listen), text)
+            self.assertEqual(str(listen), re.sub(r"(?a)(^|\+)(\d+)$", r"\1tcp:\2", text))
+
+    def test_bareNumber(self) -> None:
+        """A number is a port of TCP, with a dialect too."""
+        self.assertEqual(Listen.parse("7890"), Listen.parse("tcp:7890"))
+        self.assertEqual(str(Listen.parse("minimq+5677")), "minimq+tcp:5677")
+        self.assertEqual(str(WebListen.parse("9090")), "tcp:9090")
+
+    def test_passedDomain(self) -> None:
+        """The domain of a socket that systemd passes must be the one that the endpoint names."""
+        with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
+            self.patch(_SystemdParser, "_sddaemon", ListenFDs([server.fileno()], ["web"]))
+            for text in ("systemd:domain=INET6:index=0", "minimq+haproxy:systemd:domain=INET6:name=web", "tcp:1"):
+                Listen.parse(text).checkPassed()
+            for text in ("systemd:domain=INET:index=0", "http+haproxy:systemd:domain=UNIX:name=web"):
+                listen = Listen.parse(text.removeprefix("http+"))
+                error = self.assertRaises(SettingError, listen.checkPassed)
+                self.assertEqual(
+                    str(error), f"listen is {str(listen)!r}, but systemd passed a socket of another domain: write INET6"
+                )
 
     def test_proxied(self) -> None:
         """Only peers of haproxy: stand behind a proxy."""

@@ -1,6 +1,7 @@
 """A reload: all or nothing."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -95,6 +96,16 @@ class ReloadTests(SynchronousTestCase):
         self.reload.reload()
         self.assertEqual(self.done[-3:], ["a follows", "b follows", "ended"])
         self.assertEqual(len(self.flushLoggedErrors(IndexError)), 1)
+
+    def test_files(self) -> None:
+        """A setting whose file has changed counts as changed, once; a file that is new or gone too."""
+        path = Path(self.mktemp()).absolute()
+        self.wanted = Settings(auth=(f"tokens:{path},prefix=a:",), tlsCertificate=str(path))
+        self.reload = Reload(self.wanted, self.again)
+        for change in (lambda: path.write_text("a"), lambda: path.write_text("ab"), path.unlink):
+            change()
+            self.assertEqual(self.reload.reload().changed, ("auth", "tls-certificate"))
+            self.assertEqual(self.reload.reload().changed, ())
 
     def test_asked(self) -> None:
         """A client is answered the names, or a Conflict with all sentences."""

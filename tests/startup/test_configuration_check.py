@@ -87,6 +87,19 @@ class FaultsTests(SynchronousTestCase):
             ],
         )
 
+    def test_claims(self) -> None:
+        """Dialects that claim the same bytes are refused where one port serves both, and only there."""
+        registry = Registry.of([*REGISTRY.dialects.values(), *(Dialect(x, beginnings=[b"+"]) for x in "xy")], [])
+        for values, number in (
+            ({}, 1),
+            ({"listen": ["x+tcp:1", "y+tcp:2", "wss://h:1"]}, 1),  # there is no certificate
+            ({"listen": ["x+tcp:1", "y+tcp:2", "ws://h:1"]}, 0),
+            ({"disable-dialect": "y"}, 0),
+            ({"disable-dialect": "y", "listen": ["7890", "y+tcp:2"]}, 1),
+            ({"disable-dialect": ["y", "z"]}, 2),
+        ):
+            self.assertEqual(len(list(faults(values, registry))), number, values)
+
     def test_auth(self) -> None:
         """What is wrong with checkers is said for each of them, and with their files too."""
         missing, unknown, empty = self.faults(auth=["certificate:", "tokens:/none/such", "none:x", "jwt:"])

@@ -2,6 +2,7 @@
 
 import io
 import os
+import subprocess
 from contextlib import redirect_stdout
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -12,6 +13,7 @@ from fleximq.config.option_table import OPTIONS
 from fleximq.config.settings import Settings
 from fleximq.errors import SettingError
 from fleximq.startup.options import Options
+from tests.fork_server import Forked
 
 
 def read(*words: str) -> Settings:
@@ -163,6 +165,18 @@ class OptionsTests(SynchronousTestCase):
             self.assertIn(default, flat)
         self.assertEqual([line for line in text.splitlines() if len(line) > 80], [])
         self.assertIn("Examples:", text)
+        titles = [line for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")]
+        self.assertEqual(titles, ["Listening:", "Security:", "Limits:", "Queues:", "Journal:", "Rates:", "Other:",
+                                  "Examples:"])  # fmt: skip
+
+    def test_closedPipe(self) -> None:
+        """A reader that goes away ends help and version without a traceback."""
+        for option in ("--help", "--version"):
+            reading, writing = os.pipe()
+            os.close(reading)
+            with Forked(["twistd", "fleximq", option], stdout=writing, stderr=subprocess.PIPE) as process:
+                os.close(writing)
+                self.assertEqual((process.wait(60), process.stderr and process.stderr.read()), (141, b""))
 
     def test_version(self) -> None:
         """The version is ours, not Twisted's."""

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.topics.topic_table import TopicTable
-from fleximq.values.patterns import anyOf, covers, overlap
+from fleximq.values.patterns import anyOf, covers, doubtIn, mistakeIn, overlap
 from tests.broker.parts import Collector
 
 _PARTS = st.sampled_from(["a", "b", "*", "#", ".", "/", "$", "", "a*", "\n", "é"])
@@ -113,3 +113,43 @@ class CoversTests(SynchronousTestCase):
         if covers(wide, narrow):
             inside, outside = anyOf((narrow,)), anyOf((wide,))
             self.assertEqual([name for name in _ALL_NAMES if inside(name) and not outside(name)], [])
+
+
+class TypedTests(SynchronousTestCase):
+    """A name that may not mean what was typed."""
+
+    def test_mistakes(self) -> None:
+        """Wildcards of other brokers are levels; the sentence has the right form."""
+        for typed, right in (
+            ("a.>", "a.#"),
+            (">", "#"),
+            ("a/+/b", "a/*/b"),
+            ("+.b.+", "*.b.*"),
+            ("a.>.b", "a.*.b"),
+            ("a.#.>", "a.#.#"),
+        ):
+            self.assertIn(f"did you mean {right!r}?", mistakeIn(typed) or "", typed)
+        for fine in ("a", "a.*.#", "a>", "a.b+c", "a.#.b", "#", "", "$sys/#"):
+            self.assertIsNone(mistakeIn(fine), fine)
+
+    def test_doubts(self) -> None:
+        """Misplaced wildcards and empty levels."""
+        for typed, words in (
+            ("a.#.b", "did you mean 'a.*.b'?"),
+            ("#/b", "did you mean '*/b'?"),
+            ("a..b", "an empty level"),
+            ("a/", "an empty level"),
+            ("a.b*", "levels of their own"),
+            ("**", "levels of their own"),
+        ):
+            self.assertIn(words, doubtIn(typed) or "", typed)
+        for fine in ("a", "a.*.#", "#", "*", "/a/b", "$sys/#", "a*b", ""):
+            self.assertIsNone(doubtIn(fine), fine)
+
+    def test_published(self) -> None:
+        """A message has one topic, in which there are no wildcards."""
+        for typed in ("*", "a.*", "a.#", "a.#.b", "a.>", "+/a"):
+            self.assertIn("is an ordinary topic", doubtIn(typed, publishes=True) or "", typed)
+        self.assertIn("an empty level", doubtIn("a..b", publishes=True) or "")
+        for fine in ("a", "a.b", "/a", "a*", "c#"):
+            self.assertIsNone(doubtIn(fine, publishes=True), fine)

@@ -29,7 +29,7 @@ class ApiCase(SiteCase):
         found = []
         while (delivery := self.broker.consume(self.ann, topic)) is not None:
             found.append(delivery.message.payload)
-            self.broker.acknowledgeMessage(delivery.message.message_id or "")
+            self.broker.acknowledgeMessages([delivery.message.message_id or ""])
         return found
 
     def bury(self, topic: str, *payloads: bytes) -> None:
@@ -103,6 +103,34 @@ class ListingTests(ApiCase):
                 "returned": 0, "kept": False,
             },
         )  # fmt: skip
+
+    def test_oneQueue(self) -> None:
+        """A queue is listed alone by its topic."""
+        for name in ("a", "b"):
+            self.produce(name, b"1")
+        rows = self.ask("GET /api/queues?topic=b").value["queues"]
+        self.assertEqual([each["topic"] for each in rows], ["b"])
+
+    def test_peek(self) -> None:
+        """A look shows the oldest messages, those delivered before first, and changes nothing."""
+        self.produce("a", b"1", b"2", b"x" * 70_000)
+        delivery = self.broker.consume(self.ann, "a")
+        self.clock.advance(31)
+        for _ in range(2):
+            found = self.ask("GET /api/queues/peek?topic=a").value
+            rows = [[each[name] for name in ("deliveries", "bytes", "payload")] for each in found["messages"]]
+            self.assertEqual((found["waiting"], rows), (3, [[1, 1, "MQ=="], [0, 1, "Mg=="], [0, 70_000, None]]))
+        self.assertEqual(len(self.ask("GET /api/queues/peek?topic=a&limit=2").value["messages"]), 2)
+        again = self.broker.consume(self.ann, "a")
+        self.assertEqual((delivery and delivery.tag, again and again.tag), (1, 1))
+
+    def test_peekRefused(self) -> None:
+        """A look needs the right to consume, a queue, and a limit within bounds."""
+        self.produce("a", b"1")
+        for query, code in (("topic=b", 404), ("", 400), ("topic=a&limit=101", 400)):
+            self.assertEqual(self.ask(f"GET /api/queues/peek?{query}").code, code)
+        self.admitted = Admitted(None, Granted("read:api/queues/peek", "subscribe:a", "publish:a"))
+        self.assertEqual(self.ask("GET /api/queues/peek?topic=a").code, 403)
 
     def test_subscriptions(self) -> None:
         """Subscriptions are told without who owns them."""

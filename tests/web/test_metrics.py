@@ -2,14 +2,17 @@
 
 import json
 import re
+import shutil
 import socket
+import subprocess
 import urllib.request
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openMetricsFamilies
 from prometheus_client.parser import text_string_to_metric_families
-from twisted.trial.unittest import SynchronousTestCase
+from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from fleximq.broker.traffic import Traffic
 from fleximq.security.principal import Admitted
@@ -21,6 +24,7 @@ from tests.web.asking import Granted
 from tests.web.test_api import ApiCase
 
 DOCS = Path(__file__).parents[2] / "docs"
+ALERTS = DOCS / "grafana" / "fleximq-alerts.yml"
 
 #: The metrics of the process, made by the Prometheus client.
 PROCESS = (
@@ -102,6 +106,15 @@ class ValueTests(MetricsCase):
         self.assertEqual(samples["fleximq_leaves_total", ("slow consumer",)], 1)
         self.assertEqual(samples["fleximq_slow_consumers_total", ()], 1)
         self.assertEqual(samples["fleximq_waiting_connections", ()], 7)
+
+    def test_idle(self) -> None:
+        """Without connections, each dialect has zeros."""
+        self.broker.leave(self.ann, "client closed")
+        self.broker.dialects = ("minimq", "fleximq")
+        samples = self.samples()
+        for name in ("clients", "connections"):
+            for dialect in self.broker.dialects:
+                self.assertEqual(samples[f"fleximq_{name}", (dialect,)], 0)
 
     def test_traffic(self) -> None:
         """What went over connections is told by dialect, of those that are gone as well."""
@@ -243,14 +256,31 @@ class PageTests(SynchronousTestCase):
 
     def test_dashboard(self) -> None:
         """Every metric that the Grafana dashboard asks for is there."""
+        asked = list(_expressions(json.loads((DOCS / "grafana" / "fleximq.json").read_text())))
+        self.assertGreater(self.known(asked), 25)
+
+    def test_alerts(self) -> None:
+        """So is every metric of the alerts."""
+        asked = re.findall("^ *expr: (.*)$", ALERTS.read_text(), re.MULTILINE)
+        self.assertGreater(self.known(asked), 10)
+
+    def test_promtool(self) -> None:
+        """Prometheus accepts the alerts."""
+        promtool = shutil.which("promtool")
+        if promtool is None:
+            raise SkipTest("promtool is not installed; it is in the Debian package prometheus")
+        done = subprocess.run([promtool, "check", "rules", str(ALERTS)], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def known(self, expressions: Iterable[str]) -> int:
+        """Check that all metrics in these exist, and return their number."""
         known: set[str] = {*PROCESS}
         for metric in METRICS:
             suffixes = ("_bucket", "_count", "_sum") if metric.kind is MetricKind.HISTOGRAM else ("",)
             known |= {metric.spelt + suffix for suffix in suffixes}
-        asked = list(_expressions(json.loads((DOCS / "grafana" / "fleximq.json").read_text())))
-        named = {name for each in asked for name in re.findall(r"\b(?:fleximq|process)_\w+", each)}
+        named = {name for each in expressions for name in re.findall(r"\b(?:fleximq|process)_\w+", each)}
         self.assertEqual(named - known, set())
-        self.assertGreater(len(named), 25)
+        return len(named)
 
 
 def _expressions(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from html.parser import HTMLParser
 from typing import Any
+from xml.etree import ElementTree
 
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.interfaces import ISSLTransport
@@ -77,16 +78,30 @@ class WelcomeTests(SynchronousTestCase):
         self.assertIn("default-src 'none'", answer.fields["content-security-policy"])
         page = Page()
         page.feed(answer.body.decode())
-        self.assertEqual((page.open, page.seen & {"script", "img", "link"}), ([], set()))
+        self.assertEqual((page.open, page.seen & {"script", "img"}), ([], set()))
         for word in (__version__, "FlexiMQ", "BlipMQ", "MiniMQ", "Identity", "ws://127.0.0.1:7890/ws"):
             self.assertIn(word, page.text)
 
     def test_policy(self) -> None:
-        """The page loads nothing, but a WebSocket may be opened from the browser's console on it."""
+        """The page loads its icon only, but a WebSocket may be opened from the browser's console on it."""
         policy = self.ask("GET / HTTP/1.1", f"Accept: {BROWSER}").fields["content-security-policy"]
         rules = {name: set(sources) for name, *sources in (each.split() for each in policy.split(";"))}
-        self.assertEqual(rules["default-src"], {"'none'"})
+        self.assertEqual((rules["default-src"], rules["img-src"]), ({"'none'"}, {"'self'"}))
         self.assertLessEqual({"ws:", "wss:"}, rules["connect-src"])
+
+    def test_icon(self) -> None:
+        """Browsers find an icon, by the page and by its usual name."""
+        self.assertIn(b'<link rel="icon" href="/favicon.svg">', self.ask("GET / HTTP/1.1", f"Accept: {BROWSER}").body)
+        for name in ("svg", "ico"):
+            answer = self.ask(f"GET /favicon.{name} HTTP/1.1")
+            self.assertEqual((answer.code, answer.fields["content-type"]), (200, "image/svg+xml"))
+            self.assertEqual(ElementTree.fromstring(answer.body).tag, "{http://www.w3.org/2000/svg}svg")
+
+    def test_links(self) -> None:
+        """The page leads to metrics, health and the API."""
+        page = self.ask("GET / HTTP/1.1", f"Accept: {BROWSER}").body
+        for path in (b"/metrics", b"/healthz", b"/api/"):
+            self.assertIn(b'<a href="%s">' % path, page)
 
     def test_nothingEchoed(self) -> None:
         """Nothing that the request said stands in the page."""
@@ -126,7 +141,7 @@ class WelcomeTests(SynchronousTestCase):
 
     def test_otherPath(self) -> None:
         """Other paths are 404, in one line."""
-        for path in ("/x", "/x/y?z", "//", "/favicon.ico", "/%00"):
+        for path in ("/x", "/x/y?z", "//", "/favicon.png", "/%00"):
             answer = self.ask(f"GET {path} HTTP/1.1")
             self.assertEqual((answer.code, answer.body), (404, b"There is nothing here; / says what there is.\n"), path)
         self.assertEqual(self.ask("HEAD /x HTTP/1.1").body, b"")
@@ -186,9 +201,9 @@ class Page(HTMLParser):
         self.text = ""
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
-        """Note an opened tag; meta is never closed."""
+        """Note an opened tag; some are never closed."""
         self.seen.add(tag)
-        if tag != "meta":
+        if tag not in ("meta", "link"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:

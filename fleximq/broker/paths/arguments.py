@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from fleximq.broker.clients import Clients
 from fleximq.broker.consumer_groups import ConsumerGroups
 from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions
+from fleximq.broker.consumers.queue_admin import QueueAdmin
 from fleximq.broker.consumers.work_queues import WorkQueues
 from fleximq.broker.deadlines import Clock
 from fleximq.broker.envelope import ConnectedClient
@@ -31,6 +32,7 @@ class IBrokerView(Protocol):
     dialects: Sequence[str]
     implementation: str
     reload: Callable[[], Any]
+    admin: QueueAdmin
     audit: Callable[..., None]
     operate: Callable[[str, "Arguments", str], Any]
     clients: Clients

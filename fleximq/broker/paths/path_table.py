@@ -15,6 +15,7 @@ import msgspec
 
 from fleximq.broker.authorization import permitPath, sees
 from fleximq.broker.envelope import ConnectedClient
+from fleximq.broker.paths import queue_paths
 from fleximq.broker.paths.arguments import Arguments, IBrokerView, Listing, Path, page
 from fleximq.broker.paths.group_paths import GROUP_PATHS, lag
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, READERS
@@ -73,6 +74,8 @@ PATHS: dict[str, Path] = {
     "/broker/topics": topics,
     "/broker/reload": _atOnce(reload),
     **{f"/broker/{act}": _operate(act) for act in ("kick", "ban", "unban", "bans")},
+    **queue_paths.READING,
+    **queue_paths.ACTING,
     **JOURNAL_PATHS,
     **GROUP_PATHS,
 }
@@ -82,7 +85,7 @@ PATHS: dict[str, Path] = {
 CHANGING = frozenset(
     {
         "/broker/reload", "/broker/kick", "/broker/ban", "/broker/unban", "/broker/bans", "/journal/reopen",
-        "/pipeline/forget",
+        "/pipeline/forget", *queue_paths.ACTING,
     }
 )  # fmt: skip
 

@@ -5,12 +5,13 @@ arrival numbers never change. Volatile messages (QoS0) stay in memory wherever t
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
 
 from fleximq.broker.queues.offset_ranges import FIRST_VOLATILE, GAP, OffsetRanges
-from fleximq.broker.queues.waiting_messages import ANY, NEVER_USED, cost, costOf, measure
+from fleximq.broker.queues.waiting_messages import NEVER_USED
 from fleximq.values.message import Message
+from fleximq.values.message_cost import ANY, cost, costOf, measure
 
 
 class DurableBacklog:
@@ -40,6 +41,10 @@ class DurableBacklog:
 
     def __len__(self) -> int:
         return len(self._inMemory) + len(self._onDisk)
+
+    def __iter__(self) -> Iterator[Message]:
+        """Iterate over the messages in memory, oldest first."""
+        return (message for message in self._inMemory if message is not None)
 
     @property
     def gaps(self) -> int:

@@ -9,11 +9,12 @@ from fleximq.broker.authorization import permitListening, permitsListening
 from fleximq.broker.envelope import ClientSubscription, ConnectedClient
 from fleximq.broker.replay.feed import Outlet
 from fleximq.broker.replay.replay import Replays, Start
-from fleximq.broker.topics.names import checkName, isPattern
+from fleximq.broker.topics.names import checkName
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import SubscriptionFailed
 from fleximq.interfaces import IRights, ISubscriber
 from fleximq.rights import UNRESTRICTED, Action
+from fleximq.values.patterns import isPattern
 
 
 class ClientSubscriptions:

@@ -15,12 +15,12 @@ from fleximq.broker.replay.feed import Feed, FeedRange, Outlet
 from fleximq.broker.replay.searches import BackSearch, Searches
 from fleximq.broker.rules import TimesToLive
 from fleximq.broker.slices import Slices
-from fleximq.broker.topics.names import checkName, checkPattern, isPattern, rangesOf
+from fleximq.broker.topics.names import checkName, checkPattern, rangesOf
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import BrokerError, NoLongerKept, SubscriptionFailed
 from fleximq.interfaces import IJournal
 from fleximq.rights import Action
-from fleximq.values.patterns import anyOf
+from fleximq.values.patterns import anyOf, isPattern
 from fleximq.values.records import StoredBatch, TopicBounds
 
 #: So many topics of a pattern are looked up in one turn of the reactor, 1 ms at most.

@@ -36,14 +36,6 @@ def checkName(name: str) -> None:
         raise InvalidTopic(f"the topic is longer than {TOPIC_BYTES} bytes")
 
 
-def isPattern(name: str) -> bool:
-    """Tell whether a subscription to ``name`` has a wildcard level."""
-    if "*" not in name and "#" not in name:
-        return False
-    levels = levelsOf(name)
-    return "*" in levels or levels[-1] == "#"
-
-
 def checkPattern(pattern: str) -> None:
     """Check the pattern of a subscription.
 

@@ -17,6 +17,7 @@ from fleximq.cli.bench.run import run
 from fleximq.cli.client_commands.broker_command import brokerCommand, progress
 from fleximq.cli.client_commands.broker_options import Address, count, rate, seconds
 from fleximq.cli.output import outJson, say
+from fleximq.cli.tables import console
 from fleximq.errors import SettingError
 from fleximq.limits import MEBIBYTE
 
@@ -81,9 +82,7 @@ def _run(arguments: Namespace, address: Address) -> int:
     if arguments.json:
         outJson(found)
     else:
-        from rich.console import Console
-
-        Console().print(picture(found))
+        console().print(picture(found))
     if found["lost"]:
         say(f"fleximq: {found['lost']} messages did not arrive within {arguments.patience:g} seconds")
     return 1 if found["lost"] else 0

@@ -7,6 +7,7 @@ from typing import Any
 from fleximq.cli.bench.plan import Plan
 from fleximq.cli.bench.roles import RoleResult
 from fleximq.cli.bench.run import BenchResults
+from fleximq.cli.tables import table
 
 #: Reported percentiles of the latencies.
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
@@ -74,21 +75,16 @@ def histogram(ordered: Sequence[int]) -> list[tuple[float, int]]:
 
 def picture(found: dict[str, Any]) -> Any:
     """Return the table and the histogram for a terminal."""
-    from rich.box import SIMPLE_HEAD
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("", "clients", "messages", "messages/s", "MB/s"):
-        table.add_column(name, justify="left" if not name else "right", style="bold" if not name else "")
-    for name in ("publishers", "subscribers"):
-        role = found[name]
-        if role["count"]:
-            table.add_row(
-                name, f"{role['count']}", f"{role['messages']:,}", f"{role['rate']:,.0f}", f"{role['megabytes']:,.1f}"
-            )
-    parts: list[Any] = [Text(f"{found['dialect']}, {found['size']} bytes, {found['batch']} at a time", "bold"), table]
+    rows = [
+        (name, role["count"], role["messages"], round(role["rate"]), round(role["megabytes"], 1))
+        for name, role in ((name, found[name]) for name in ("publishers", "subscribers"))
+        if role["count"]
+    ]
+    shown = table(("", "clients", "messages", "messages/s", "MB/s"), rows, expand=False)
+    parts: list[Any] = [Text(f"{found['dialect']}, {found['size']} bytes, {found['batch']} at a time", "bold"), shown]
     if found["latency_us"]:
         told = "  ".join(f"{name} {_time(value)}" for name, value in found["latency_us"].items())
         parts += [Text(f"latency  {told}\n"), Text("\n".join(_bars(found["histogram_us"])))]

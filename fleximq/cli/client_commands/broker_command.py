@@ -1,5 +1,7 @@
 """Runs commands that connect to a broker; errors are one sentence."""
 
+import socket
+import ssl
 import sys
 import time
 from argparse import ArgumentParser, Namespace
@@ -10,10 +12,13 @@ from typing import Any
 from fleximq.cli.client_commands.broker_options import Address, addOptions, addressOf
 from fleximq.cli.command import Command
 from fleximq.cli.output import say
-from fleximq.client.errors import ClientError
+from fleximq.client.errors import ClientError, ConnectionLost, Untrusted
 from fleximq.errors import SettingError
+from fleximq.values.urls import Url
 
 Work = Callable[[Namespace, Address], int]
+#: Limit for a handshake that only finds out whether a port speaks TLS.
+_PROBE_SECONDS = 3.0
 
 
 def brokerCommand(name: str, words: str, prepare: Callable[[ArgumentParser], object], work: Work) -> Command:
@@ -28,11 +33,42 @@ def brokerCommand(name: str, words: str, prepare: Callable[[ArgumentParser], obj
 
 def runWith(work: Work, arguments: Namespace) -> int:
     """Run the work of a command with the broker selected by its options; returns the exit code."""
+    address = None
     try:
-        return work(arguments, addressOf(arguments))
+        address = addressOf(arguments)
+        return work(arguments, address)
     except (ClientError, SettingError, TimeoutError) as error:
-        say(f"fleximq: {error}")
+        hint = None if address is None else hintFor(error, address.url)
+        say(f"fleximq: {error}" + (f"; {hint}" if hint else ""))
         return 1
+
+
+def hintFor(error: Exception, url: str) -> str | None:
+    """Return what to do about a connection that could not be made because of TLS; None if that is not the cause."""
+    if not isinstance(error, ConnectionLost):
+        return None
+    found = Url.parse(url)
+    if isinstance(error, Untrusted):
+        return "--tls-authority FILE names the certificate to trust, which must be for the host of the URL"
+    if found.isSecure and "does not use TLS" in str(error):
+        return f"without TLS the URL begins with {'ws' if found.isWebSocket else 'tcp'}://"
+    if found.scheme in ("tcp", "ws") and speaksTls(found):
+        return f"this port speaks TLS, so the URL begins with {'wss' if found.isWebSocket else 'tls'}://"
+    return None
+
+
+def speaksTls(url: Url) -> bool:
+    """Tell whether a port answers a TLS handshake."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection((url.host or "localhost", url.port), _PROBE_SECONDS) as connection,
+            context.wrap_socket(connection),
+        ):
+            return True
+    except OSError:
+        return False
 
 
 class PublishRate:

@@ -4,6 +4,7 @@ Options take precedence over ``FLEXIMQ_URL`` and ``FLEXIMQ_PROFILE``, and these 
 credentials of a profile are sent only to the broker of that profile, unless the profile is selected by name.
 """
 
+import logging
 import os
 import time
 import tomllib
@@ -55,22 +56,25 @@ _DEFAULT = "default"
 
 
 class Outages:
-    """Reports on standard error that the connection was lost, and is there again."""
+    """Reports on standard error, unless silent, that the connection was lost, and is there again."""
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic, isSilent: bool = False) -> None:
         self._monotonic = monotonic
+        self._say = (lambda sentence: None) if isSilent else say
         self._since: float | None = None
+        # The client's own warnings say the same.
+        logging.getLogger("fleximq.client").setLevel(logging.ERROR)
 
     def __call__(self, state: State, why: Exception | None) -> None:
         """Report a new state of a client; it is away several times if attempts to connect fail."""
         if state is State.AWAY and self._since is None:
             self._since = self._monotonic()
-            say("disconnected; reconnecting")
+            self._say("disconnected; reconnecting")
         elif state is State.JOINED and self._since is not None:
             took, self._since = self._monotonic() - self._since, None
-            say(f"connected again after {took:.1f} s; messages may be missing")
+            self._say(f"connected again after {took:.1f} s; messages may be missing")
         elif state is State.CLOSED and why is not None:
-            say(f"disconnected: {why}")
+            self._say(f"disconnected: {why}")
 
 
 class Address(NamedTuple):
@@ -111,7 +115,9 @@ def addOptions(parser: ArgumentParser) -> None:
     """Add the options for the broker and the credentials."""
     group = parser.add_argument_group("the broker")
     group.add_argument(
-        "--url", metavar="URL", help=f"its URL, e.g. tls://broker.example:7891 [FLEXIMQ_URL, else {DEFAULT_URL}]"
+        "--url",
+        metavar="URL",
+        help=f"its URL, e.g. tls://broker.example:7891, or HOST:PORT [FLEXIMQ_URL, else {DEFAULT_URL}]",
     )
     group.add_argument("--profile", metavar="NAME", help="use this profile of the file of profiles")
     group.add_argument(
@@ -155,7 +161,8 @@ def addressOf(arguments: Namespace, environment: Mapping[str, str] = os.environ)
     }
     files = [said.get(name) for name in ("tls-authority", "tls-certificate", "tls-key")]
     tls = Tls(*files) if any(files) else None
-    return Address(said.get("url", DEFAULT_URL), _credentials(arguments, said), tls, arguments.timeout)
+    url = said.get("url", DEFAULT_URL)
+    return Address(url if "://" in url else f"tcp://{url}", _credentials(arguments, said), tls, arguments.timeout)
 
 
 def profilesFile(environment: Mapping[str, str] = os.environ) -> Path:

@@ -10,8 +10,8 @@ from typing import Any, BinaryIO
 from fleximq.cli.client_commands.broker_command import PublishRate, brokerCommand, progress
 from fleximq.cli.client_commands.broker_options import Address, count, rate
 from fleximq.cli.client_commands.payload_text import addInputOption, argumentValue, parserOf
-from fleximq.cli.output import outJson, say
-from fleximq.client.blocking import Client
+from fleximq.cli.client_commands.topic_check import addStrictOption, checkTopics
+from fleximq.cli.output import addJsonOption, outJson, say
 from fleximq.errors import SettingError
 
 #: Values are published together in chunks of this size.
@@ -20,7 +20,8 @@ _TOGETHER = 1000
 _READ = 1 << 16
 
 
-def _prepare(parser: ArgumentParser) -> None:
+def prepareValues(parser: ArgumentParser) -> None:
+    """Add the arguments of a command that sends values to a topic."""
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument(
         "value", metavar="VALUE", nargs="?", help="the value to publish; without it, each line of standard input"
@@ -28,26 +29,59 @@ def _prepare(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--file", metavar="FILE", help="publish the content of this file as one value; - is standard input"
     )
-    addInputOption(parser)
     parser.add_argument(
         "--count", metavar="N", type=count, help="publish the value this many times, or at most this many lines"
     )
     parser.add_argument("--rate", metavar="N", type=rate, help="limit of messages per second")
+    addJsonOption(parser, "report the result as JSON")
+    parser.add_argument("--quiet", action="store_true", help="print nothing on success")
+
+
+def _prepare(parser: ArgumentParser) -> None:
+    prepareValues(parser)
+    addStrictOption(parser)
+    addInputOption(parser)
     parser.add_argument("--key", help="the key of each message, for the pipeline")
     parser.add_argument(
         "--message-id", metavar="ID", help="the id of the message; on durable topics the broker drops a repeated one"
     )
-    parser.add_argument("--json", action="store_true", help="report the result as JSON")
-    parser.add_argument("--quiet", action="store_true", help="print nothing on success")
 
 
 def _run(arguments: Namespace, address: Address) -> int:
-    chunks = _chunks(arguments)
+    checkTopics([arguments.topic], arguments.strict, publishes=True)
+    topic, key, messageId = arguments.topic, arguments.key, arguments.message_id
+
+    def send(values: list[Any]) -> None:
+        if key is None and messageId is None:
+            client.publish_many(topic, values)
+        else:
+            for value in values:
+                client.publish(topic, value, key=key, message_id=messageId)
+
+    values = chunks(arguments)
+    with address.connect() as client:
+        return sendAll(arguments, values, send, client.flush)
+
+
+def sendAll(
+    arguments: Namespace,
+    values: Iterator[list[Any]],
+    send: Callable[[list[Any]], object],
+    flush: Callable[[], object] = lambda: None,
+) -> int:
+    """Send chunks of values, at the rate of ``--rate``, and report their number; returns the exit code."""
     total = arguments.count or (1 if arguments.value is not None or arguments.file else None)
     begun = time.monotonic()
-    with address.connect() as client, progress("published", total) as advance:
-        done = _publish(client, arguments, chunks, advance)
-        client.flush()
+    done = 0
+    pace = PublishRate(arguments.rate)
+    with progress("published", total) as advance:
+        for chunk in values:
+            for some in (chunk,) if arguments.rate is None else ([value] for value in chunk):
+                pace.wait(len(some))
+                send(some)
+            done += len(chunk)
+            advance(len(chunk))
+        flush()
     took = time.monotonic() - begun
     if arguments.json:
         outJson({"published": done, "topic": arguments.topic, "seconds": round(took, 6)})
@@ -56,30 +90,7 @@ def _run(arguments: Namespace, address: Address) -> int:
     return 0
 
 
-def _publish(
-    client: Client,
-    arguments: Namespace,
-    chunks: Iterator[list[Any]],
-    advance: Callable[[int], object],
-) -> int:
-    """Publish chunks, or single values if an id, a key or a rate is given; return the number of values."""
-    done = 0
-    topic, key, messageId = arguments.topic, arguments.key, arguments.message_id
-    isSingle = any(each is not None for each in (key, messageId, arguments.rate))
-    pace = PublishRate(arguments.rate)
-    for chunk in chunks:
-        if isSingle:
-            for value in chunk:
-                pace.wait()
-                client.publish(topic, value, key=key, message_id=messageId)
-        else:
-            client.publish_many(topic, chunk)
-        done += len(chunk)
-        advance(len(chunk))
-    return done
-
-
-def _chunks(arguments: Namespace) -> Iterator[list[Any]]:
+def chunks(arguments: Namespace) -> Iterator[list[Any]]:
     """Yield chunks of values as they are read; raises SettingError if a value is invalid."""
     read = parserOf(arguments.as_)
     if arguments.value is not None and arguments.file:

@@ -12,8 +12,8 @@ from fleximq.cli.client_commands.broker_options import Address
 from fleximq.cli.client_commands.payload_text import addInputOption, addOutputOptions, argumentValue, asJson, formatted
 from fleximq.cli.output import out, outJson
 from fleximq.client.blocking import Client
+from fleximq.client.events import BROKER
 from fleximq.client.payloads import packed
-from fleximq.client.protocol.conversation import BROKER
 from fleximq.client.settings import Codec
 from fleximq.errors import SettingError
 

@@ -4,7 +4,6 @@
 """
 
 import json
-import re
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterator
@@ -15,10 +14,12 @@ from typing import Any
 from fleximq.cli.client_commands.broker_command import brokerCommand
 from fleximq.cli.client_commands.broker_options import Address, Outages, count, seconds
 from fleximq.cli.client_commands.payload_text import addOutputOptions, asJson, deliveryAsJson, formatted
-from fleximq.cli.output import addRawOption, out, outJson
-from fleximq.client.blocking import Client, Subscription
+from fleximq.cli.client_commands.topic_check import addStrictOption, checkTopics
+from fleximq.cli.output import addJsonOption, addRawOption, out, outJson, say
+from fleximq.client.blocking import Client
 from fleximq.client.blocking.client import Start
 from fleximq.client.events import Delivery
+from fleximq.values.patterns import isPattern
 
 #: Topics of presence events (docs/reference/dialects.rst).
 JOINED, LEFT, CREATED = "$sys/clients/joined", "$sys/clients/left", "$sys/topics/created"
@@ -26,7 +27,7 @@ JOINED, LEFT, CREATED = "$sys/clients/joined", "$sys/clients/left", "$sys/topics
 
 def _prepareTail(parser: ArgumentParser) -> None:
     parser.add_argument("--count", metavar="N", type=count, help="end after this many events")
-    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    addJsonOption(parser)
     addRawOption(parser)
 
 
@@ -69,6 +70,7 @@ _LOOK = 0.05
 
 def _prepareSub(parser: ArgumentParser) -> None:
     parser.add_argument("topics", metavar="TOPIC", nargs="+", help="a topic, or a pattern such as orders.* or orders.#")
+    addStrictOption(parser)
     parser.add_argument(
         "--from",
         dest="from_",
@@ -76,14 +78,20 @@ def _prepareSub(parser: ArgumentParser) -> None:
         type=_start,
         help="replay a durable topic from: first, last, an offset, or a time ago such as 15m, 2h, 7d",
     )
-    parser.add_argument("--count", metavar="N", type=count, help="end after this many messages")
-    parser.add_argument("--for", dest="for_", metavar="SECONDS", type=seconds, help="end after this time")
+    addEndOptions(parser)
     parser.add_argument("--topic", action="store_true", help="show the topic before each value")
     addOutputOptions(parser)
 
 
+def addEndOptions(parser: ArgumentParser) -> None:
+    """Add the options that say when a command ends."""
+    parser.add_argument("--count", metavar="N", type=count, help="end after this many messages")
+    parser.add_argument("--for", dest="for_", metavar="SECONDS", type=seconds, help="end after this time")
+
+
 def _runSub(arguments: Namespace, address: Address) -> int:
-    titled = arguments.topic or len(arguments.topics) > 1 or any(map(_isPattern, arguments.topics))
+    checkTopics(arguments.topics, arguments.strict)
+    titled = arguments.topic or len(arguments.topics) > 1 or any(map(isPattern, arguments.topics))
     shownSoFar = 0
     with ExitStack() as stack:
         client = stack.enter_context(address.connect(on_state=Outages()))
@@ -96,7 +104,16 @@ def _runSub(arguments: Namespace, address: Address) -> int:
             shownSoFar += 1
             if shownSoFar == arguments.count:
                 break
-    return 0 if arguments.count is None or shownSoFar == arguments.count else 1
+    return ended(arguments, shownSoFar)
+
+
+def ended(arguments: Namespace, shown: int) -> int:
+    """Return the exit code of a command after so many messages; say why it ends without ``--count`` of them."""
+    if shown == arguments.count:
+        return 0
+    wanted = "" if arguments.count is None else f" of {arguments.count}"
+    say(f"fleximq: the time of --for is over after {shown}{wanted} messages")
+    return 0 if arguments.count is None else 1
 
 
 def _deliveries(client: Client, stack: ExitStack, arguments: Namespace) -> Iterator[Delivery]:
@@ -104,7 +121,7 @@ def _deliveries(client: Client, stack: ExitStack, arguments: Namespace) -> Itera
     subscriptions = [stack.enter_context(client.subscribe(topic, arguments.from_)) for topic in arguments.topics]
     end = None if arguments.for_ is None else time.monotonic() + arguments.for_
     if len(subscriptions) == 1:
-        yield from _until(subscriptions[0], end)
+        yield from until(subscriptions[0], end)
         return
     while end is None or time.monotonic() < end:
         for subscription in subscriptions:
@@ -112,16 +129,13 @@ def _deliveries(client: Client, stack: ExitStack, arguments: Namespace) -> Itera
                 yield delivery
 
 
-def _until(subscription: Subscription[Delivery], end: float | None) -> Iterator[Delivery]:
+def until(subscription: Any, end: float | None) -> Iterator[Any]:
+    """Yield messages until the end, in seconds of the monotonic clock; None: without an end."""
     if end is None:
         yield from subscription
         return
     while (left := end - time.monotonic()) > 0 and (delivery := subscription.next(left)) is not None:
         yield delivery
-
-
-def _isPattern(topic: str) -> bool:
-    return not {"*", "#"}.isdisjoint(re.split("[./]", topic))
 
 
 def _start(text: str) -> Start:

@@ -1,16 +1,20 @@
 """``fleximq top``: a live table of a broker's clients, topics and rates."""
 
+import sys
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from fleximq.cli.client_commands.broker_command import brokerCommand
-from fleximq.cli.client_commands.broker_options import Address, count, seconds
-from fleximq.cli.output import outJson
+from fleximq.cli.client_commands.broker_options import Address, Outages, count, seconds
+from fleximq.cli.output import addJsonOption, outJson
+from fleximq.cli.tables import console, table
 from fleximq.client.blocking import Client
+from fleximq.client.errors import ConnectionLost
+from fleximq.client.settings import State
 from fleximq.errors import SettingError
-from fleximq.values.printable import printable
 
 #: Clients and topics in one request.
 _PAGE = 1000
@@ -59,7 +63,10 @@ def rates(before: Snapshot, now: Snapshot) -> dict[str, float]:
 
 
 def summary(before: Snapshot, now: Snapshot, rows: int) -> dict[str, Any]:
-    """Return the object of ``--json``: the broker, its rate, the busiest topics and the oldest clients."""
+    """Return the object of ``--json``: the broker, its rate, the busiest topics and the oldest clients.
+
+    The command adds ``stale``: the age in seconds if the broker did not answer, or None.
+    """
     each = rates(before, now)
     busiest = sorted(now.topics.values(), key=lambda row: (-each[row["topic"]], -row["published"], row["topic"]))
     return {
@@ -74,53 +81,36 @@ def summary(before: Snapshot, now: Snapshot, rows: int) -> dict[str, Any]:
 
 
 def screen(found: Mapping[str, Any], url: str) -> Any:
-    """Return the table for a :func:`summary`."""
+    """Return the picture of a :func:`summary`."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
     uptime = time.strftime("%H:%M:%S", time.gmtime(found["uptime"] or 0))
     days = int((found["uptime"] or 0) // 86400)
+    stale = "" if found["stale"] is None else f"STALE: {found['stale']:.0f} s old, the broker does not answer\n"
     title = Text.assemble(
+        (stale, "bold red"),
         ("FlexiMQ ", "bold"),
         f"{found['version']} at {url}, up {f'{days} d ' if days else ''}{uptime}\n",
         (f"{found['rate']:,.0f}", "bold green"),
         f" messages/s, {found['clients']:,} clients, {found['topics']:,} topics",
     )
-    topics = _table("Topic", ("messages/s", "published", "subscribers", "queued"))
-    for row in found["busiest"]:
-        queued = "" if row["queued"] is None else f"{row['queued']:,}"
-        topics.add_row(
-            Text(printable(row["topic"])),
-            f"{row['rate']:,.0f}",
-            f"{row['published']:,}",
-            f"{row['subscribers']:,}",
-            queued,
-        )
-    clients = _table("Client", ("id", "dialect", "principal", "from", "connected", "subscriptions"))
-    for row in found["connected"]:
-        clients.add_row(
-            Text(printable(row["name"])),
-            str(row["client_id"]),
-            row["dialect"],
-            Text(printable(row["principal"] or "")),
-            Text(printable(row["address"])),
-            f"{row['connected']:,.0f} s",
-            f"{row['subscriptions']:,}",
-        )
-    parts: Iterable[Table] = [topics, clients]
-    return Group(title, *parts)
-
-
-def _table(first: str, others: Iterable[str]) -> Any:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, expand=True, pad_edge=False)
-    table.add_column(first, no_wrap=True, min_width=14, style="bold")
-    for name in others:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
+    topics = table(
+        ("Topic", "messages/s", "published", "subscribers", "queued"),
+        (
+            (row["topic"], round(row["rate"]), row["published"], row["subscribers"], row["queued"])
+            for row in found["busiest"]
+        ),
+    )
+    clients = table(
+        ("Client", "id", "dialect", "principal", "from", "seconds", "subs"),
+        (
+            (row["name"], str(row["client_id"]), row["dialect"], row["principal"] or "", row["address"],
+             round(row["connected"]), row["subscriptions"])
+            for row in found["connected"]
+        ),
+    )  # fmt: skip
+    return Group(title, topics, clients)
 
 
 def _prepare(parser: ArgumentParser) -> None:
@@ -129,13 +119,15 @@ def _prepare(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--count", metavar="N", type=count, help="end after this many snapshots")
     parser.add_argument("--rows", metavar="N", type=count, default=15, help="number of topics and clients to show [15]")
-    parser.add_argument("--json", action="store_true", help="one JSON object per snapshot")
+    addJsonOption(parser)
 
 
 def _run(arguments: Namespace, address: Address) -> int:
     if arguments.rows > _MAX_ROWS:
         raise SettingError(f"rows is {arguments.rows}, but must be at most {_MAX_ROWS}")
-    with address.connect() as client:
+    isLive = sys.stdout.isatty() and not arguments.json
+    isSilent = isLive and sys.stderr.isatty()  # the picture itself says it
+    with address.connect(on_state=Outages(isSilent=isSilent)) as client:
         found = _looks(client, arguments, address.timeout)
         if arguments.json:
             for each in found:
@@ -146,27 +138,31 @@ def _run(arguments: Namespace, address: Address) -> int:
 
 
 def _looks(client: Client, arguments: Namespace, timeout: float) -> Iterator[dict[str, Any]]:
-    before = snapshot(client, timeout)
-    left = arguments.count
-    while left is None or left > 0:
+    before = now = snapshot(client, timeout)
+    for _ in repeat(None) if arguments.count is None else repeat(None, arguments.count):
         time.sleep(arguments.interval)
-        now = snapshot(client, timeout)
-        yield summary(before, now, arguments.rows)
-        before = now
-        left = None if left is None else left - 1
+        stale: float | None = None
+        try:
+            if client.state is State.AWAY:
+                raise ConnectionLost("the client is reconnecting")
+            before, now = now, snapshot(client, timeout)
+        except (ConnectionLost, TimeoutError):
+            if client.state is State.CLOSED:
+                raise
+            stale = round(time.monotonic() - now.time, 1)
+        yield summary(before, now, arguments.rows) | {"stale": stale}
 
 
 def _draw(found: Iterator[dict[str, Any]], url: str) -> None:
     """Redraw the table in place; without a terminal, print one after the other."""
-    from rich.console import Console
     from rich.live import Live
 
-    console = Console()
-    if not console.is_terminal:
+    shown = console(isWide=False)
+    if not shown.is_terminal:
         for each in found:
-            console.print(screen(each, url))
+            shown.print(screen(each, url))
         return
-    with Live(console=console, screen=True, auto_refresh=False) as live:
+    with Live(console=shown, screen=True, auto_refresh=False) as live:
         for each in found:
             live.update(screen(each, url), refresh=True)
 

@@ -16,11 +16,11 @@ from fleximq.client.blocking import fork_safety
 from fleximq.client.blocking.shared_connection import SharedConnection
 from fleximq.client.blocking.subscription import Subscription
 from fleximq.client.errors import ConnectionLost
-from fleximq.client.events import Delivery, Notification, Request
+from fleximq.client.events import BROKER, Delivery, Notification, Request
 from fleximq.client.payloads import packed
 from fleximq.client.protocol.client_state import ClientState, FrameMaker
 from fleximq.client.protocol.completion import Pending
-from fleximq.client.protocol.conversation import BROKER, Conversation, conversationOn
+from fleximq.client.protocol.conversation import Conversation, conversationOn
 from fleximq.client.protocol.inbox import Box
 from fleximq.client.protocol.operations import Operations
 from fleximq.client.settings import TIMEOUT, ClientSettings, State

@@ -18,6 +18,7 @@ from fleximq.client.errors import (
     SubscribeFailed,
 )
 from fleximq.client.events import (
+    BROKER,
     Delivery,
     Event,
     Joined,
@@ -30,7 +31,7 @@ from fleximq.client.events import (
 )
 from fleximq.client.payloads import errorText, packed, unpacked
 from fleximq.client.protocol.completion import Pending
-from fleximq.client.protocol.conversation import BROKER, Conversation
+from fleximq.client.protocol.conversation import Conversation
 from fleximq.client.protocol.inbox import Box, Inbox
 from fleximq.client.protocol.refusals import Refusals
 from fleximq.client.protocol.unconfirmed import Account, Accounts, Holder, ThreadAccounts
@@ -126,6 +127,7 @@ class ClientState:
         conversation = self.conversation
         # Announces the interval; the PONG is ignored.
         self._send(conversation.ping(0, self.settings.interval))
+        self.inbox.putGaps()
         boxes = list(self.inbox.boxes.values())
         for box in boxes:
             self._subscribeAgain(box, isLast=box is boxes[-1])
@@ -325,7 +327,7 @@ class ClientState:
         if barrier.error is None:
             self.keepRefusals(barrier.result())
 
-    def newSubscription(self, topic: str, start: object) -> "PendingSubscription":
+    def newSubscription(self, topic: str, start: object, gaps: bool = False) -> "PendingSubscription":
         """Return the frames that request a subscription, and the results for the answer.
 
         :raises ValueError: it conflicts with an existing subscription, see :meth:`Inbox.open`.
@@ -333,7 +335,7 @@ class ClientState:
         """
         self._checkJoined()
         sub = self.conversation.subscription(topic, start)
-        box = self.inbox.open(topic, start)
+        box = self.inbox.open(topic, start, gaps)
         (before, first), (after, second) = self._newBarrier(), self._newBarrier()
         return PendingSubscription(
             self.conversation.ping(before) + sub + self.conversation.ping(after), box, first, second

@@ -10,6 +10,7 @@ from itertools import chain, repeat
 from typing import Any, TypeVar
 
 from fleximq.client.events import (
+    BROKER,
     Delivery,
     Event,
     Joined,
@@ -31,8 +32,6 @@ from fleximq.wire.fleximq_header import peek, peekId, peekPath, reportsError
 from fleximq.wire.fleximq_scanner import payloads, singleFrames
 from fleximq.wire.websocket_client import WebSocketClientStream
 
-#: FlexiMQ document 4.1.1: the client id of the broker.
-BROKER = 1
 #: Limit of the caches of encoded and decoded headers; they are cleared when full.
 _HEADS = 1024
 #: Longer envelopes are not remembered.

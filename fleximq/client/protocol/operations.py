@@ -11,16 +11,17 @@ from contextlib import AbstractContextManager, nullcontext
 from logging import Logger
 from typing import Any, Generic, TypeVar
 
-from fleximq.client.errors import Answered, ConnectionLost
-from fleximq.client.events import Reply, Request
+from fleximq.client.errors import Answered, ConnectionLost, RequestFailed, SubscribeFailed
+from fleximq.client.events import BROKER, Reply, Request
 from fleximq.client.payloads import packed
 from fleximq.client.protocol.client_state import ClientState, FrameMaker, chunksOf, headerFields, publicationOf
 from fleximq.client.protocol.completion import Pending
-from fleximq.client.protocol.conversation import BROKER, Conversation
+from fleximq.client.protocol.conversation import Conversation
 from fleximq.client.protocol.inbox import Box
 from fleximq.client.protocol.refusals import Refusals
 from fleximq.client.reconnecting import Reconnecting
 from fleximq.client.settings import TIMEOUT, ClientSettings, Start, State
+from fleximq.values.patterns import mistakeIn
 from fleximq.values.urls import Url
 
 T = TypeVar("T")
@@ -171,20 +172,36 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
             self._clientState.keepRefusals(refused)
         return took
 
-    async def subscribe(self, topic: str, from_: Start | None = None, timeout: float | None = TIMEOUT) -> Deliveries:
+    async def subscribe(
+        self,
+        topic: str,
+        from_: Start | None = None,
+        timeout: float | None = TIMEOUT,
+        *,
+        resume: bool = False,
+        gaps: bool = False,
+    ) -> Deliveries:
         """Subscribe to a topic or pattern, and wait until the broker has confirmed it.
 
         Every matching subscription receives a delivery, including replayed ones that another subscription requested.
-        Subscriptions with a start must not have topics in common. After a reconnect, a subscription with ``from_``
-        continues after its last offset; others continue with new messages.
+        Subscriptions with a start must not have topics in common. After a reconnect, a subscription with ``from_`` or
+        ``resume`` continues after its last offset; others miss messages, which is logged, and continue with new ones.
 
         :param from_: the start on durable topics: "first", "last", an offset, or ``{"time": milliseconds since 1970}``;
             deliveries then have an ``offset``.
+        :param resume: without ``from_``: start with new messages of durable topics, but miss none. With permissions,
+            this needs the right to read ``/journal/bounds``.
+        :param gaps: without a start: deliver a :class:`~fleximq.client.events.Gap` where messages may be missing.
         :raises SubscribeFailed: the broker refused, e.g. with 603, or with 404 if the offset was removed.
         :raises TimeoutError: no answer within ``timeout`` seconds.
         :raises ValueError: it has a start and overlaps another subscription with a start, or it has the same name as
-            another one and either has a start.
+            another one and either has a start; or it has wildcards of NATS or MQTT, which are no wildcards here.
         """
+        mistake = mistakeIn(topic)
+        if mistake is not None:
+            raise ValueError(mistake)
+        if resume and from_ is None:
+            from_ = await self._journalEnd(topic, timeout)
         what = f"the subscription to {topic}"
         await self._waitUntilJoined(timeout)
         # After this barrier, no deliveries of an earlier subscription are in transit.
@@ -193,7 +210,7 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
             self._clientState.keepRefusals(refused)
         with self._subscribing:
             with self._lock:
-                made = self._clientState.newSubscription(topic, from_)
+                made = self._clientState.newSubscription(topic, from_, gaps)
                 conversation = self._clientState.conversation
             self._transmit(made.data, conversation)
         try:
@@ -206,6 +223,14 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         with self._lock:
             self._clientState.confirmSubscription(made)
         return self._subscription(made.box)  # type: ignore[no-any-return]
+
+    async def _journalEnd(self, topic: str, timeout: float | None) -> int:
+        """Return the offset of the next durable message."""
+        try:
+            end: int = (await self.ask("/journal/bounds", {"topics": False}, timeout))["end"]
+            return end
+        except RequestFailed as error:
+            raise SubscribeFailed(error.status, error.words, topic) from None
 
     def notifications(self) -> Notifications:
         """Return a subscription to the notifications and broadcasts that this client receives from now on."""

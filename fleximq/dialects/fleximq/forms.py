@@ -9,10 +9,10 @@ from typing import Any
 
 from zope.interface import implementer
 
-from fleximq.broker.envelope import Envelope
+from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.broker.replay.feed import DeferredForm
 from fleximq.compiled import choice
-from fleximq.interfaces import IForm, ISource
+from fleximq.interfaces import IForm
 from fleximq.values.message import Content, Message
 from fleximq.values.records import CONTENTS, Run, StoredBatch, contentOf
 from fleximq.wire.fleximq_frame import MessageType, encodeFrame
@@ -85,8 +85,7 @@ _IDS = ("message_id", "correlation_id", "reply_to")
 _CONTENT = contentOf(Message(b"", Content.MESSAGEPACK))
 
 
-@implementer(ISource)
-class FlexiSource:
+class FlexiSource(MessageSource):
     """The source of runs with one envelope; a body consists of consecutive complete frames, or is a view of them."""
 
     __slots__ = ("_envelopeBytes", "_ids", "_kept")

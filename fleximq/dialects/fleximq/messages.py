@@ -15,7 +15,6 @@ from fleximq.broker.authorization import permits
 from fleximq.broker.envelope import BROKER_ID, Envelope
 from fleximq.broker.replay.feed import DeferredForm
 from fleximq.broker.replay.replay import Start
-from fleximq.broker.topics.names import isPattern
 from fleximq.dialects.connection.envelope_cache import EnvelopeCache
 from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.connection.slow_consumer import PausablePublisher
@@ -48,6 +47,7 @@ from fleximq.errors import (
 )
 from fleximq.rights import Action
 from fleximq.status import Status
+from fleximq.values.patterns import isPattern
 from fleximq.values.records import StoredBatch
 from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, hasZeroReserved, payloadOf
 from fleximq.wire.fleximq_header import Header, RoutingEntry, peek
@@ -62,6 +62,8 @@ _PASSING = frozenset({"routing", "message_id", "correlation_id", "traceparent", 
 
 class FlexiMessages(FlexiReplies):
     """The input half of a FlexiMQ session, after the header was checked."""
+
+    __slots__ = ("_asker", "_directs", "_envelopes", "_largeRequests", "_later")
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)

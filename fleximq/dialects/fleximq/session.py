@@ -71,6 +71,8 @@ _DIRECT = frozenset({int(MessageType.REQ), int(MessageType.REP)})
 class FlexiSession(FlexiMessages):
     """One FlexiMQ client's conversation."""
 
+    __slots__ = ("_challenge", "_layoutIsOpen", "_omitsOk", "_pendingRuns", "_scanner", "_strict")
+
     _log = NamedLogger("fleximq.dialects.fleximq.FlexiSession")
     joinsFirst = True
     _messages: ClassVar[dict[int, str]] = {kind: f"message_{kind.name}" for kind in MessageType}
@@ -281,7 +283,7 @@ class FlexiSession(FlexiMessages):
         self._named = name is not None
         status = {} if self._omitsOk else {"status": int(Status.OK)}
         self._send(MessageType.REP, status | correlation(id), sender=self.id)
-        self.keepAlive(self._ping)
+        self.keepAlive()
         if self.form is LAYOUT_B_FORM and self._keepAlive is not None:
             # Its revision of the document has no PING.
             self._keepAlive.mayBeSilent = True

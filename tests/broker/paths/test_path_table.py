@@ -11,6 +11,7 @@ from fleximq.broker.paths import arguments as listings
 from fleximq.broker.paths.group_paths import GROUP_PATHS
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS
 from fleximq.broker.paths.path_table import PATHS
+from fleximq.broker.paths.queue_paths import ACTING, READING
 from fleximq.errors import BadRequest, NotFound, NotImplementedByBroker, NotPermitted
 from fleximq.rights import ALL_BUT_ADMIN, EVERYTHING
 from fleximq.security.permissions import Rights
@@ -39,7 +40,8 @@ class PathTests(SynchronousTestCase):
         paths = sorted(f"/broker/{each}" for each in ("about", "clients", "reload", "topics", *acts))
         self.broker.reload = dict
         self.broker.operate = lambda act, arguments, by: {}
-        self.assertEqual(sorted(set(PATHS) - set(JOURNAL_PATHS) - set(GROUP_PATHS)), paths)
+        others = {*JOURNAL_PATHS, *GROUP_PATHS, *READING, *ACTING}
+        self.assertEqual(sorted(set(PATHS) - others), paths)
         for path in paths:
             self.assertEqual(type(askAt(self.broker, path, None)), dict)
 
@@ -62,7 +64,8 @@ class PathTests(SynchronousTestCase):
             client = self.broker.join("any", rights=rights)
             self.broker.ask(client, "/broker/about", None, asked.append)
         self.assertEqual(len(asked), 2)
-        self.assertRaises(NotPermitted, self.broker.ask, client, "/broker/reload", None, asked.append)
+        for path in ("/broker/reload", *ACTING):
+            self.assertRaises(NotPermitted, self.broker.ask, client, path, None, asked.append)
 
     def test_about(self) -> None:
         """Counts of everything."""

@@ -100,6 +100,19 @@ class FarTests(KeptCase):
             self.put(letter)
         self.assertEqual((self.queue.depth, self.queue.size), (26, NEAR * 257))
 
+    def test_first(self) -> None:
+        """A look shows the messages in memory, and nothing where the next one must be read first."""
+        for letter in ALPHABET:
+            self.put(letter)
+        shown = [message for message, _ in self.queue.first(26)]
+        self.assertEqual(names(shown), ALPHABET[:NEAR])
+        self.assertEqual(self.queue.depth, 26)
+        self.queue.takeMany(None, NEAR)
+        self.assertEqual((self.queue.loading, self.queue.first(26)), (True, []))
+        self.queue.whenLoaded(lambda: shown.append(self.queue.first(1)[0][0]))
+        self.journal.answer()
+        self.assertEqual(names(shown[-1:]), ALPHABET[NEAR])
+
     def test_orderAndTags(self) -> None:
         for letter in ALPHABET:
             self.put(letter)

@@ -15,10 +15,9 @@ from fleximq.broker.replay import feed
 from fleximq.broker.replay.feed import DeferredForm
 from fleximq.broker.replay.replay import Start
 from fleximq.broker.slices import Slices
-from fleximq.broker.topics.names import isPattern
 from fleximq.errors import BrokerError
 from fleximq.interfaces import IForm, ISubscriberProxy
-from fleximq.values.patterns import anyOf
+from fleximq.values.patterns import anyOf, isPattern
 from fleximq.values.records import StoredBatch
 from tests.broker.parts import AsMessages, Collector, makeBroker, text
 from tests.slow_journal import SlowJournal

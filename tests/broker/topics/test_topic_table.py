@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
-from fleximq.broker.topics.names import PATTERN_LEVELS, checkName, isPattern
+from fleximq.broker.topics.names import PATTERN_LEVELS, checkName
 from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.errors import InvalidTopic
 from fleximq.interfaces import IGuard, ISubscriber
+from fleximq.values.patterns import isPattern
 from tests.broker.parts import AsMessages, Collector
 from tests.processor_time import processorSeconds
 

@@ -2,7 +2,10 @@
 
 import json
 import re
+import shutil
 import subprocess
+
+from twisted.trial.unittest import SkipTest
 
 from fleximq.cli.client_commands.sub import sentence
 from fleximq.cli.commands import COMMANDS
@@ -125,9 +128,19 @@ class WatchingTests(CommandCase):
 
     def test_completion(self) -> None:
         """The script for each shell knows all commands."""
-        for shell in ("bash", "zsh", "tcsh"):
+        for shell in ("bash", "zsh", "fish", "tcsh"):
             script = ran("completion", shell).out.decode()
             self.assertEqual([each.name for each in COMMANDS if each.name not in script], [], shell)
+
+    def test_fish(self) -> None:
+        """Fish completes with it."""
+        fish = shutil.which("fish")
+        if fish is None:
+            raise SkipTest("fish is not installed")
+        script = ran("completion", "fish").out.decode()
+        done = subprocess.run([fish, "--no-config", "-c", script + '\ncomplete -C "fleximq ben"'],
+                              capture_output=True, text=True, timeout=PATIENCE)  # fmt: skip
+        self.assertEqual(done.stdout.split()[:1], ["bench"], done.stderr)
 
     def test_bash(self) -> None:
         """Bash completes with it."""

@@ -72,6 +72,13 @@ class PubTests(CommandCase):
         self.assertEqual(found.code, 1)
         self.assertIn("fleximq: 403 forbidden: ", found.err)
 
+    def test_wildcard(self) -> None:
+        """A topic that looks like a pattern is published to with a warning, or refused if the command is strict."""
+        found, strict = ran("pub", "t.*", "x", "--quiet"), ran("pub", "t.*", "x", "--strict")
+        self.assertEqual((found.code, strict.code), (0, 1))
+        self.assertTrue(found.err.startswith("warning: 't.*' is an ordinary topic"), found.err)
+        self.assertTrue(strict.err.startswith("fleximq: 't.*' is an ordinary topic"), strict.err)
+
     def test_wrong(self) -> None:
         """A wrong value is one sentence and exit code 1, and nothing is published."""
         for words, sentence in (
@@ -114,8 +121,9 @@ class SubTests(CommandCase):
 
     def test_time(self) -> None:
         """It ends when the time is over; with fewer than wanted the exit code is 1."""
-        self.assertEqual(ran("sub", "t", "--for", "0.1"), (0, b"", ""))
-        self.assertEqual(ran("sub", "t", "u", "--for", "0.1", "--count", "1"), (1, b"", ""))
+        over = "fleximq: the time of --for is over after"
+        self.assertEqual(ran("sub", "t", "--for", "0.1"), (0, b"", f"{over} 0 messages\n"))
+        self.assertEqual(ran("sub", "t", "u", "--for", "0.1", "--count", "1"), (1, b"", f"{over} 0 of 1 messages\n"))
 
     def test_interrupted(self) -> None:
         """Control-C ends it without a traceback."""
@@ -150,6 +158,16 @@ class SubTests(CommandCase):
     def test_wrong(self) -> None:
         """A place in the past that is none."""
         self.assertIn("is not a start", ran("sub", "t", "--from", "monday").err)
+
+    def test_patterns(self) -> None:
+        """A wildcard of another broker is refused, a misplaced one gets a warning, or is refused if strict."""
+        found = ran("sub", "a.>")
+        self.assertEqual((found.code, found.out), (1, b""))
+        self.assertIn("fleximq: the wildcards are * and #, not > and +: did you mean 'a.#'?", found.err)
+        found, strict = ran("sub", "a.#.b", "--for", "0.01"), ran("sub", "a.#.b", "--strict")
+        self.assertEqual((found.code, strict.code), (0, 1))
+        self.assertTrue(found.err.startswith("warning: # is a wildcard at the end only"), found.err)
+        self.assertTrue(strict.err.startswith("fleximq: # is a wildcard at the end only"), strict.err)
 
     def test_noJournal(self) -> None:
         """The past of a topic that has none."""

@@ -1,9 +1,14 @@
 """``fleximq top``."""
 
+import io
 import json
+import signal
 
-from fleximq.cli.client_commands.top import Snapshot, rates
-from tests.cli.client_commands.commands import CommandCase, ran
+from rich.console import Console
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.cli.client_commands.top import Snapshot, rates, screen
+from tests.cli.client_commands.commands import PATIENCE, CommandCase, ran
 
 
 class TopTests(CommandCase):
@@ -16,6 +21,42 @@ class TopTests(CommandCase):
         self.assertEqual((told["clients"], told["busiest"][0]["published"]), (1, 5))
         drawn = ran("top", "--count", "2", "--interval", "0.05").out.decode()
         self.assertEqual((drawn.count("messages/s, "), "busy" in drawn), (2, True))
+
+    def test_stale(self) -> None:
+        """While the broker is away, pictures are marked, and the loss is told."""
+        process = self.start("top", "--interval", "0.1", "--json")
+        assert process.stdout is not None and process.stderr is not None
+        pictures = [json.loads(process.stdout.readline())]
+        self.broker.stop(signal.SIGKILL)
+        while (picture := json.loads(process.stdout.readline()))["stale"] is None:
+            pictures.append(picture)
+        self.assertEqual(process.stderr.readline(), b"disconnected; reconnecting\n")
+        process.send_signal(signal.SIGINT)
+        self.assertEqual((process.wait(PATIENCE), pictures[0]["stale"]), (130, None))
+        self.assertGreater(picture["stale"], 0)
+        shown = io.StringIO()
+        Console(file=shown, width=80).print(screen(pictures[0] | {"stale": 7.2}, "tcp://host:1"))
+        self.assertTrue(shown.getvalue().startswith("STALE: 7 s old, the broker does not answer\n"))
+
+
+class PictureTests(SynchronousTestCase):
+    """Pictures and rates without a broker."""
+
+    def test_narrow(self) -> None:
+        """In 80 columns no number is cut, only texts are; what is wider is used."""
+        topic = {"topic": "t" * 99, "published": 123_456_789_012, "subscribers": 12, "queued": 3456, "rate": 98765.4}
+        client = {
+            "name": "n" * 99, "client_id": 4_000_000, "dialect": "fleximq", "principal": "p" * 99,
+            "address": "[2001:db8::1]:50000", "connected": 7_654_321.0, "subscriptions": 1000,
+        }  # fmt: skip
+        found = {"version": "1", "uptime": 1, "clients": 1, "topics": 1, "rate": 1.0, "stale": None,
+                 "busiest": [topic], "connected": [client]}  # fmt: skip
+        for width in (80, 160):
+            shown = io.StringIO()
+            Console(file=shown, width=width).print(screen(found, "tcp://host:1"))
+            for number in ("123,456,789,012", " 12 ", " 3,456 ", "98,765", " 4000000 ", "7,654,321", "1,000"):
+                self.assertIn(number, shown.getvalue())
+            self.assertEqual(max(map(len, shown.getvalue().splitlines())), width)
 
     def test_rates(self) -> None:
         """Messages between two looks, by their time; a topic that was forgotten begins anew."""

@@ -108,7 +108,7 @@ class JoiningTests(SynchronousTestCase):
         ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
         self.assertEqual(ended.stderr, "")
         rooms = {name.split(".")[1] for name in ended.stdout.split()}
-        self.assertEqual(rooms, {"client", "errors", "limits", "status", "values", "wire"})
+        self.assertEqual(rooms, {"client", "compiled", "errors", "limits", "status", "values", "wire"})
 
 
 class ScriptedCase(SynchronousTestCase):

@@ -237,6 +237,15 @@ class HeardTests(SynchronousTestCase):
         run = b"".join(frame("PUB", 7, {"topic": "a"}, packed(n)) for n in range(300))
         self.assertEqual([each.value for each in joined().received(run)], list(range(300)))  # type: ignore[union-attr]
 
+    def test_alternating(self) -> None:
+        """Topics and publishers that alternate, more than are remembered, twice, with fields and without."""
+        said = [(f"t{n}", n % 3, {"key": str(n)} if n % 5 == 0 else {}) for n in range(1500)] * 2
+        data = b"".join(frame("PUB", sender, {"topic": topic, **more}, b"\x01") for topic, sender, more in said)
+        heard = [each for each in joined().received(data) if isinstance(each, Delivery)]
+        self.assertEqual([(each.topic, each.publisher, each.header) for each in heard],
+                         [(topic, sender, {"topic": topic, **more}) for topic, sender, more in said])  # fmt: skip
+        self.assertEqual({each.payload for each in heard}, {b"\x01"})
+
     def test_meaningless(self) -> None:
         """What means nothing to a client is passed over."""
         for data in [

@@ -3,7 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import Overrun, SubscribeFailed
-from fleximq.client.events import Delivery, Notification, Refusal
+from fleximq.client.events import Delivery, Gap, Notification, Refusal
 from fleximq.client.protocol.inbox import DELIVERY_BYTES, Inbox
 
 
@@ -101,6 +101,21 @@ class InboxTests(SynchronousTestCase):
         box = self.inbox.open("a")
         self.assertIs(self.inbox.putRun([delivery("a", size=900)] * 5), box)
         self.assertEqual(len(box.waiting), 3)
+
+    def test_gaps(self) -> None:
+        """Those that ask for them get a gap for each loss between deliveries, unless they have a start."""
+        silent, told, past = self.inbox.open("a"), self.inbox.open("a", gaps=True), self.inbox.open("b", "first", True)
+        self.inbox.putGaps()
+        self.inbox.putGaps()
+        self.inbox.put(delivery("a"))
+        self.inbox.putGaps()
+        self.assertEqual([isinstance(each, Gap) for each in told.waiting], [True, False, True])
+        self.assertEqual(([each.topic for each in told.waiting], told.waiting[0].value), (["a"] * 3, None))
+        self.assertEqual((len(silent.waiting), len(past.waiting)), (1, 0))
+        while told.waiting:
+            self.inbox.take(told)
+        self.inbox.take(silent)
+        self.assertEqual(self.inbox.bufferedBytes, 0)
 
     def test_direct(self) -> None:
         """What comes to the client itself goes to those who ask for it, until they close."""

@@ -1,0 +1,142 @@
+"""The paths of queues: list them, look into one, purge one, and return dead letters; the same by HTTP."""
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+from fleximq.broker.authorization import permit, sees
+from fleximq.broker.envelope import ConnectedClient
+from fleximq.broker.paths.arguments import Arguments, IBrokerView, Listing, Path, number, page, text
+from fleximq.broker.queues.queue import Queue
+from fleximq.errors import BadRequest, NotFound
+from fleximq.limits import DEAD, KIBIBYTE, TOPIC_BYTES
+from fleximq.rights import Action
+
+Answer = Callable[[Any], None]
+#: The default number of dead letters that one request returns to their topic.
+LETTERS = 1000
+#: The default and the maximum number of messages in one look, and the bytes of a payload that it shows.
+_PEEK, _MAX_PEEK, _PAYLOAD = 10, 100, 64 * KIBIBYTE
+_NAME_BYTES = TOPIC_BYTES + len(DEAD)
+
+
+def queues(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/broker/queues``: the work queues by topic, including those of dead letters; with ``topic`` that one."""
+    name = text(arguments, "topic", _NAME_BYTES) if "topic" in arguments else None
+
+    def shows(queue: Any) -> bool:
+        return name in (None, queue.name) and sees(client, queue.name)
+
+    Listing("queues", broker.queues, attrgetter("name"), _queueRow, *page(arguments, str, ""), shows).answer(
+        broker, answer
+    )
+
+
+def _queueRow(queue: Any) -> dict[str, Any]:
+    return {
+        "topic": queue.name,
+        "dead_letters": queue.name.startswith(DEAD),
+        "consumers_waiting": queue.waiting,
+        **_load(queue, queue.queue, queue.durable),
+    }
+
+
+def subscriptions(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/broker/subscriptions``: the polled subscriptions by id; their owners are not shown."""
+
+    def row(each: Any) -> dict[str, Any]:
+        return {
+            "subscription": each.id,
+            "topic": each.topic,
+            "qos": each.qos,
+            "connected": each.idleSince is None,
+            **_load(each, each.queue, each.durable),
+        }
+
+    def shows(each: Any) -> bool:
+        return sees(client, each.topic)
+
+    rows = broker.polledSubscriptions
+    Listing("subscriptions", rows, attrgetter("id"), row, *page(arguments, int, 0), shows).answer(broker, answer)
+
+
+def _load(queue: Any, inner: Queue, kept: bool) -> dict[str, Any]:
+    return {
+        "messages": queue.depth,
+        "in_flight": queue.inFlight,
+        "returned": inner.returned,
+        "bytes": queue.size,
+        "kept": kept,
+    }
+
+
+def peek(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/broker/queues/peek``: the oldest ``messages`` that wait in the queue of a ``topic``; they stay there.
+
+    At most ``limit``, fewer if the others are only on disk. The client must have the right to consume from the topic.
+    """
+    name = text(arguments, "topic", _NAME_BYTES)
+    most = number(arguments, "limit", _PEEK, _MAX_PEEK, least=1)
+    permit(client, Action.CONSUME, name)
+    found = broker.queues.get(name)
+    if found is None:
+        raise NotFound("there is no such queue")
+    queue = found.queue
+
+    def look() -> None:
+        answer({"waiting": queue.depth, "messages": [_messageRow(*each) for each in queue.first(most)]})
+
+    queue.whenLoaded(look) if queue.loading else look()
+
+
+def _messageRow(message: Any, deliveries: int) -> dict[str, Any]:
+    """Return the row of a waiting message; a payload that is too large is None."""
+    return {
+        "message_id": message.message_id,
+        "correlation_id": message.correlation_id,
+        "reply_to": message.reply_to,
+        "qos": message.qos,
+        "offset": message.offset or None,
+        "deliveries": deliveries,
+        "bytes": len(message.payload),
+        "content": message.content.value,
+        "payload": message.payload if len(message.payload) <= _PAYLOAD else None,
+    }
+
+
+def purge(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/broker/queues/purge``: discard the messages in the queue of a ``topic``, or of a ``subscription``."""
+    if ("topic" in arguments) == ("subscription" in arguments):
+        raise BadRequest("name either a 'topic' or a 'subscription'")
+    queue: Any
+    if "topic" in arguments:
+        name = text(arguments, "topic", _NAME_BYTES)
+        queue = broker.queues.get(name)
+    else:
+        id = number(arguments, "subscription")
+        queue = next((each for each in broker.polledSubscriptions if each.id == id), None)
+        name = "" if queue is None else queue.topic
+    if queue is None or not sees(client, name):
+        raise NotFound("there is no such queue")
+    broker.admin.purge(queue, lambda gone, reason: answer({"purged": gone, "reason": reason}))
+
+
+def returnDeadLetters(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/broker/dead-letters/return``: publish at most ``limit`` dead letters of a ``topic`` to it again."""
+    name = text(arguments, "topic", _NAME_BYTES).removeprefix(DEAD)
+    most = number(arguments, "limit", LETTERS)
+    if not sees(client, name) and not sees(client, DEAD + name):
+        raise NotFound(f"there are no dead letters of {name!r}")
+    broker.admin.returnDeadLetters(name, most, lambda given, reason: answer({"returned": given, "reason": reason}))
+
+
+#: Paths that read, and those that act.
+READING: dict[str, Path] = {
+    "/broker/queues": queues,
+    "/broker/queues/peek": peek,
+    "/broker/subscriptions": subscriptions,
+}
+ACTING: dict[str, Path] = {
+    "/broker/queues/purge": purge,
+    "/broker/dead-letters/return": returnDeadLetters,
+}

@@ -1,0 +1,30 @@
+"""Refuses topics and patterns that cannot mean what was typed, and warns of those that may not."""
+
+from argparse import ArgumentParser
+from collections.abc import Iterable
+
+from fleximq.cli.output import say
+from fleximq.errors import SettingError
+from fleximq.values.patterns import doubtIn, mistakeIn
+
+
+def addStrictOption(parser: ArgumentParser) -> None:
+    """Add the option that turns warnings into errors."""
+    parser.add_argument(
+        "--strict", action="store_true", help="refuse topics that may not mean what was typed, such as a..b"
+    )
+
+
+def checkTopics(names: Iterable[str], strict: bool, publishes: bool = False) -> None:
+    """Warn on standard error of names that may not mean what was typed.
+
+    :param publishes: the names are topics of messages, not of subscriptions.
+    :raises SettingError: a subscription cannot mean what was typed; if ``strict``, also in place of a warning.
+    """
+    for name in names:
+        mistake = None if publishes else mistakeIn(name)
+        doubt = mistake or doubtIn(name, publishes)
+        if mistake or (doubt and strict):
+            raise SettingError(str(doubt))
+        if doubt:
+            say(f"warning: {doubt}")
