@@ -94,8 +94,10 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
         while session.pullState is _READY and (self._lines or self._nextLines()):
             self.linesReceived(self._lines)
             if session.pullState is _READY and self._seconds() > until:
-                session.step(PullEvent.TURN_OVER)
-                self._context.clock.callLater(0, self._continue)
+                session.seal()  # the CONSUMEs so far may have to wait for something else
+                if session.pullState is _READY:
+                    session.step(PullEvent.TURN_OVER)
+                    self._context.clock.callLater(0, self._continue)
         session.readProcessed()
         if self._reads:
             self.readPauses.pause(ReadPause.UNANSWERED)

@@ -141,7 +141,7 @@ class MiniSession(PullSession):
 
     def readProcessed(self) -> None:
         """Send the answers to the lines so far, and close if the input has ended."""
-        self._seal()
+        self.seal()
         if self.pullState is not PullState.AWAITING_TURN:
             self._malformed = 0
         if self._inputEnded and self.pullState is _READY:
@@ -240,7 +240,7 @@ class MiniSession(PullSession):
     def _consume(self, line: bytes, topic: str) -> None:
         """Start a run of CONSUMEs; they are answered together on the next other line or at the end of the read."""
         if self._awaitOwnMessages:
-            self._seal()
+            self.seal()
         if self.answers.waiting:
             self.step(PullEvent.COMMIT_PENDING)
             self.answers.whenSent(lambda: self._continueWith(topic))
@@ -280,7 +280,7 @@ class MiniSession(PullSession):
             self._answer(renderAnswers(topic, deliveries, len(deliveries)))
             if self._taken >= CHUNK_BYTES:
                 self._taken = 0
-                self._seal()
+                self.seal()
                 self.outbox.flush()
                 self._unanswered = topic, count
                 if self.outbox.full:
@@ -291,14 +291,14 @@ class MiniSession(PullSession):
         if loading is not None:
             self.step(PullEvent.LOAD)
             self._unanswered = topic, count
-            self._seal()
+            self.seal()
             loading.whenLoaded(lambda: self.context.clock.callLater(0, self._loaded))
             return
         seconds = self.context.settings.consumeWait
         if not seconds or self._inputEnded:
             self._batch.append(NO_MESSAGE * count)
             return
-        self._seal()
+        self.seal()
         self.step(PullEvent.QUEUE_EMPTY)
         self._wait = WaitingConsume(
             self.broker, self.context.clock, self._me, topic, seconds, lambda found: self._waited(topic, found)
@@ -308,7 +308,7 @@ class MiniSession(PullSession):
         if self.state is not ConnectionState.OPEN:
             return
         self.readerCaughtUp()
-        self._seal()
+        self.seal()
         if self.pullState in (_READY, _AWAITING_READER):
             self.onReady()
 
@@ -330,7 +330,7 @@ class MiniSession(PullSession):
 
     def _continueSoon(self) -> None:
         """Answer now and process later lines in the next reactor turn, because a publication may be in progress."""
-        self._seal()
+        self.seal()
         self.context.clock.callLater(0, self._continue)
 
     def _continue(self) -> None:
@@ -340,8 +340,8 @@ class MiniSession(PullSession):
 
     # -- answers and the end -----------------------------------------------------------------------
 
-    def _seal(self) -> None:
-        """Pass on the collected answers once the messages whose ids they contain are committed."""
+    def seal(self) -> None:
+        """Answer the lines so far, once the messages whose ids the answers contain are committed."""
         self._answerConsumes()
         self._publish()
         if not self._batch:
@@ -372,7 +372,7 @@ class MiniSession(PullSession):
     def close(self) -> None:
         """Close after the last answer."""
         self._stopWaiting()
-        self._seal()
+        self.seal()
         self.answers.whenSent(self.outbox.close)
 
     def left(self) -> None:
