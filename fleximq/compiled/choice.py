@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from fleximq.values.message import Message
+from fleximq.values.records import Blobs
 from fleximq.wire import blipmq_frame, fleximq_layout_b, fleximq_scanner, minimq_message, websocket_frame
 
 
@@ -31,6 +32,8 @@ IMPLEMENTATION = "pure Python" if _fleximq is None else "compiled"
 FlexiScanner: type[fleximq_scanner.FlexiScanner] = (_fleximq or fleximq_scanner).FlexiScanner
 LayoutBScanner: type[fleximq_layout_b.LayoutBScanner] = (_fleximq or fleximq_layout_b).LayoutBScanner
 LayoutDetector: type[fleximq_layout_b.LayoutDetector] = (_fleximq or fleximq_layout_b).LayoutDetector
+joinedPayloads: Callable[[bytes | memoryview, int], list[bytes] | Blobs]
+joinedPayloads = (_fleximq or fleximq_scanner).joinedPayloads
 toLayoutB: Callable[[bytes], bytes] = (_fleximq or fleximq_layout_b).toLayoutB
 
 #: Delivers known publications of a read at once and returns the spans of all other frames; None in pure Python. Its

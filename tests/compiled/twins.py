@@ -23,6 +23,7 @@ REFERENCE: dict[str, Any] = {
     "LayoutDetector": fleximq_layout_b.LayoutDetector,
     "encodeRun": blipmq_frame.encodeRun,
     "encodeTexts": websocket_frame.encodeTexts,
+    "joinedPayloads": fleximq_scanner.joinedPayloads,
     "otherSpans": None,
     "readProduces": minimq_message.readProduces,
     "readSmallFrames": websocket_frame.readSmallFrames,

@@ -125,7 +125,7 @@ class PendingCommits:
     def wait(self, envelope: Envelope, body: Any, count: int, deliver: Deliver) -> None:
         """Call ``deliver`` with a volatile run after all earlier pending runs of its topic are decided."""
         topic = envelope.topic
-        size = len(body) if isinstance(body, bytes) else envelope.source.size(body)
+        size = len(body) if isinstance(body, bytes | memoryview) else envelope.source.size(body)
         topic.pendingRuns.append(_Run(envelope, body, count, size, False, deliver))
         self._waiting += size
         envelope.publisher.lastRun = max(envelope.publisher.lastRun, topic.last)

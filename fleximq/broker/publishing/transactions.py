@@ -183,7 +183,7 @@ class Transactions:
 
 def _sizeOf(envelope: Envelope, body: Any) -> int:
     """Return about how many bytes a run takes while it waits."""
-    return OVERHEAD + (len(body) if isinstance(body, bytes) else cost(envelope.source.messages(body)))
+    return OVERHEAD + (len(body) if isinstance(body, bytes | memoryview) else cost(envelope.source.messages(body)))
 
 
 def _runs(batch: StoredBatch) -> Iterator[StoredBatch]:
