@@ -16,8 +16,9 @@ thresholds      MiniMQ: all, longest, young  BlipMQ: all, longest, young
 5,000, 1, 100   315 ms, 65 ms, 4 ms          160 ms, 3 ms, 3 ms
 =============== ============================ ============================
 
-The cost: closed WebSockets that were open beside a thousand others may stay in memory, at most about 20,000 (9 KiB
-each). Short connections do not grow the broker: it has 68 MiB after 10,000 of them.
+The cost: closed WebSockets that were open beside a thousand others stay in memory until the rare collection of all
+objects, calculated for about 20,000 of them (10 KiB each). Short connections do not grow the broker: it has 68 MiB
+after 10,000 of them.
 """
 
 import gc
