@@ -16,12 +16,12 @@ from benchmarks.refused import Refused
 from benchmarks.work.effort import Effort, Figures, Run
 from benchmarks.work.fan import letters, names
 
+#: The share of what the disk takes with nothing else to do.
+SHARE = "of bare disk"
 #: Messages of a block; two blocks may be unconfirmed, which is less than what JetStream takes before it refuses.
 _BLOCK = 4_000
 #: Bytes that a bare disk is given between two syncs, about what a commit of ours has, and bytes in all.
 _SYNCED_BYTES, _BARE_BYTES = 8 << 20, 128 << 20
-#: The figure that says which share of the bare disk a broker reaches.
-OF_DISK = "of the bare disk"
 
 
 @runtime_checkable
@@ -69,7 +69,7 @@ class Pipelined:
 
             def run() -> Figures:
                 kept, bare = self._run(peer, line, block, times), _writeBare(peer, block)
-                return {self.figure: kept, "bare disk, msg/s": bare, OF_DISK: kept / bare}
+                return {self.figure: kept, "bare disk, msg/s": bare, SHARE: kept / bare}
 
             yield run
 

@@ -125,8 +125,8 @@ class Session(metaclass=ABCMeta):
         self.state = ConnectionState.WAITING
         self.admitted: Admitted | None = None
         self.admission: IAdmission = context.admission
-        self.certificate: Callable[[], Certificate | None] = lambda: None
-        self.checking: Callable[[bool], None] = lambda waits: None
+        self.certificate: Callable[[], Certificate | None] = _noCertificate
+        self.checking: Callable[[bool], None] = _ignore
         self.charge = BufferCharge(context.unadmitted)
         self._check: Deferred[None] | None = None
         self._expiry: CredentialExpiry | None = None
@@ -441,6 +441,9 @@ class Session(metaclass=ABCMeta):
         else:
             self.broker.observers.counted(CountedEvent(EventFamily.NOT_LET_IN, reason), 1)
         self.left()
+        # The protocol's functions end reference cycles.
+        self.certificate = _noCertificate
+        self.checking = _ignore
         self._logLeft(reason)
 
     def _logLeft(self, reason: str) -> None:
@@ -510,6 +513,14 @@ def _decide(
         refused(outcome.value)
     else:
         outcome.raiseException()
+
+
+def _noCertificate() -> None:
+    return None
+
+
+def _ignore(waits: bool) -> None:
+    pass
 
 
 def _raiseTooLarge() -> None:

@@ -211,6 +211,7 @@ class StreamProtocol(SessionProtocol, Protocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The connection is closed; TLS reports its end here alone."""
         self.session.lost(inOrder=reason.check(ConnectionDone) is not None)
+        self.readPauses.end()
         self._turn.flush()
 
 

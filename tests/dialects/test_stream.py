@@ -1,5 +1,7 @@
 """The face of a session on a byte stream, with FlexiMQ as what is spoken."""
 
+import gc
+import weakref
 from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
@@ -64,6 +66,17 @@ class StreamTests(FlexiCase):
         self.clock.advance(3)
         alice.say(b"\x01")
         self.assertEqual(alice.protocol.session.receivedAt, 3)
+
+    def test_freed(self) -> None:
+        """A connection that ended needs no garbage collector: thousands of short ones would keep it busy."""
+        alice = self.server.join()
+        freed = [weakref.ref(alice.protocol), weakref.ref(alice.protocol.session)]
+        gc.disable()
+        self.addCleanup(gc.enable)
+        alice.leave()
+        del alice
+        self.clock.advance(60)
+        self.assertEqual([each() for each in freed], [None, None])
 
     def test_unforeseen(self) -> None:
         """What nobody foresaw is logged, ends this connection, and others hear what was said before."""

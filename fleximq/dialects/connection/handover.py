@@ -103,6 +103,7 @@ def _lostThen(outer: Handover, inner: IProtocol, reason: Failure = connectionDon
     try:
         inner.connectionLost(reason)
     finally:
+        del outer.connectionLost  # a reference cycle
         if outer.whenLost is not None:
             outer.whenLost()
 

@@ -18,6 +18,10 @@ class ReadPause(Enum):
 _NONE: frozenset[object] = frozenset()
 
 
+def _ignore(isRead: bool) -> None:
+    pass
+
+
 class ReadPauses:
     """Pauses and resumes one transport; ``changed`` is called with whether it is read, at each change."""
 
@@ -32,6 +36,10 @@ class ReadPauses:
     def paused(self) -> bool:
         """Whether reading is paused."""
         return bool(self._reasons)
+
+    def end(self) -> None:
+        """Report no more changes, as the connection is closed; this ends a reference cycle."""
+        self._changed = _ignore
 
     def pause(self, reason: object) -> None:
         """Pause reading until :meth:`resume` was called for every reason given here."""

@@ -31,7 +31,7 @@ from fleximq.dialects.fleximq.forms import (
     recordsWithout,
 )
 from fleximq.dialects.fleximq.replies import FlexiReplies, correlation, errorPayload
-from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.outbox import Chunk, Outbox
 from fleximq.dialects.replay_outlet import ReplayOutlet
 from fleximq.dialects.session import ConnectionState
 from fleximq.errors import (
@@ -168,7 +168,7 @@ class FlexiMessages(FlexiReplies):
             self._publish(parsed, envelope, frame, 1, (id,))
 
     def _publish(
-        self, parsed: Envelope, envelope: bytes, frames: bytes, count: int, ids: Sequence[str] | None = None
+        self, parsed: Envelope, envelope: bytes, frames: Chunk, count: int, ids: Sequence[str] | None = None
     ) -> None:
         """Publish a run, and answer its refused messages, possibly later."""
         onDecided = partial(self._committed, parsed.topic.name)

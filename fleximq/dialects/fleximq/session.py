@@ -57,7 +57,7 @@ from fleximq.wire.fleximq_scanner import FlexiScanner, FrameTooLarge, Span, sing
 
 #: Maximum length of the name that a client joins with.
 CLIENT_NAME_CHARACTERS = 256
-#: A larger delivery, if it is more than half of its read, is passed as a view without copying.
+#: A run of so many bytes, if it is more than half of its read, is passed as a view without copying.
 _LARGE = 1 << 16
 
 
@@ -129,8 +129,8 @@ class FlexiSession(FlexiMessages):
                     _handOver(source, begin, until, deliverCalls, total)
                     total = 0
                     deliverCalls = ()
-                run = read[start:end]
                 if envelope is None:
+                    run = read[start:end]
                     if count == 1 and bytesOfEnvelope[1] in _DIRECT and self._knownDirect(bytesOfEnvelope, run):
                         continue
                     rest = self._unknown(bytesOfEnvelope, run, count)
@@ -138,9 +138,10 @@ class FlexiSession(FlexiMessages):
                         self._pendingRuns = chain(rest, spans)
                         return
                 elif envelope.topic.needsSlowPath:
-                    self._publish(envelope, bytesOfEnvelope, run, count)
+                    frames = read[start:end] if end - start < _LARGE else _large(read, start, end)
+                    self._publish(envelope, bytesOfEnvelope, frames, count)
                 else:
-                    publish(envelope, run, count)
+                    publish(envelope, read[start:end], count)
         except FrameTooLarge as error:
             if total:
                 messages += total
@@ -314,11 +315,13 @@ def credentialsIn(fields: Mapping[Any, Any], challenge: str) -> Token | Password
 
 def _handOver(source: bytes, begin: int, until: int, deliverCalls: DeliverCalls, count: int) -> None:
     """Deliver consecutive runs to FlexiMQ subscribers unchanged, as one chunk."""
-    size = until - begin
-    view = size > _LARGE and size * 2 > len(source)
-    chunk: Chunk = memoryview(source)[begin:until] if view else source[begin:until]
+    chunk = source[begin:until] if until - begin < _LARGE else _large(source, begin, until)
     for deliver in deliverCalls:
         deliver(chunk, count)
+
+
+def _large(source: bytes, begin: int, until: int) -> Chunk:
+    return memoryview(source)[begin:until] if (until - begin) * 2 > len(source) else source[begin:until]
 
 
 class FlexiFactory(StreamFactory):
