@@ -31,8 +31,8 @@ class FlexiMQBroker(Peer):
     """Starts ``twistd -n fleximq``, as all dialects of the broker need it."""
 
     broker = "fleximq"
-    #: Options of the broker besides where it listens.
-    options: ClassVar[tuple[str, ...]] = ()
+    #: Options of the broker besides where it listens: no limit that could end a connection of the benchmark.
+    options: ClassVar[tuple[str, ...]] = ("--outbox-bytes", "1GiB")
 
     @classmethod
     def missing(cls) -> str | None:

@@ -20,6 +20,7 @@ from benchmarks.work.fan import Fan, letters, names
 _PACE = 0.001
 #: One message of so many carries the time.
 _EVERY = 16
+_PERCENTS = 50, 99, 99.9, 99.99
 _STAMP = struct.Struct("=Q")
 _MARK = b"\xfe\xed" * 4
 _BUFFER_BYTES = 1 << 20
@@ -158,7 +159,7 @@ class Latency:
                     peer.barrier(line)
                 readers = [Reader(line.socket, layout, paced.messages) for line in subscribers]
                 trips = paced.run(publisher, readers, layout)
-                p50, p99 = percentile(trips, 50), percentile(trips, 99)
-                return {"p50, us": p50 / 1e3, "p99, us": p99 / 1e3, "at, msg/s": paced.burst / paced.pace}
+                figures = {f"p{percent}, us": percentile(trips, percent) / 1e3 for percent in _PERCENTS}
+                return figures | {"at, msg/s": paced.burst / paced.pace}
 
             yield run
