@@ -20,6 +20,7 @@ from benchmarks.work.fan import Fan, letters, names
 _PACE = 0.001
 #: One message of so many carries the time.
 _EVERY = 16
+_PERCENTS = 50, 99, 99.9, 99.99
 _STAMP = struct.Struct("=Q")
 _MARK = b"\xfe\xed" * 4
 _BUFFER_BYTES = 1 << 20
@@ -160,7 +161,7 @@ class Latency:
                     peer.barrier(line)
                 readers = [Reader(line.socket, layout, paced.messages) for line in subscribers]
                 trips = paced.run(publisher, readers, layout)
-                figures = {f"p{each:g}, us": percentile(trips, each) / 1e3 for each in (50, 99, 99.9, 99.99)}
-                return {**figures, "at, msg/s": paced.burst / paced.pace}
+                figures = {f"p{percent}, us": percentile(trips, percent) / 1e3 for percent in _PERCENTS}
+                return figures | {"at, msg/s": paced.burst / paced.pace}
 
             yield run

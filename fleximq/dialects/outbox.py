@@ -29,8 +29,6 @@ __all__ = ["MAX_UNREAD", "Chunk", "Outbox", "markOf"]
 
 #: Maximum bytes passed to the transport at once when a slow reader catches up.
 _CHUNK_BYTES = 1 << 20
-#: Bytes given to the transport after the kernel's buffer is full: having sent them, it asks for more.
-_TAIL_BYTES = 1 << 16
 #: A peer that pulls messages and has this much unread is sent no more answers: the messages stay in their queue, where
 #: they need neither rendering nor buffering.
 MAX_UNREAD = 1 << 20
@@ -289,7 +287,7 @@ class Outbox:
         if self._direct:
             if self._held:
                 self._pushOn()
-                if self._unsent:
+                if self._held:
                     return
             self._transport.unregisterProducer()
         self._step(OutboxEvent.RESUME)
@@ -318,29 +316,33 @@ class Outbox:
         while self._held and self._state not in _UNREAD:
             self._catchUp()
 
-    def _catchUp(self, maximum: int = _CHUNK_BYTES) -> None:
-        chunk = self._held.take(maximum)
+    def _catchUp(self) -> None:
+        chunk = self._held.take(_CHUNK_BYTES)
         self._unsent = len(chunk)
         self.waiting -= self._unsent
         self.traffic.bytesOut += self._unsent
         self._transport.write(chunk)
 
     def _pushOn(self) -> None:
-        """Pass backlog to the kernel directly, then enough to the transport that it asks again.
+        """Pass backlog to the kernel directly. If it is full, an empty write of the transport asks for more later.
 
-        The transport alone would send it in smaller chunks.
+        The transport itself would send smaller chunks, and copy each twice.
         """
-        chunk = self._held.takeView(_CHUNK_BYTES)
-        try:
-            sent = self._transport.socket.send(chunk)
-        except OSError:  # full, or an error that the transport's next write reports too
-            sent = 0
-        self.waiting -= sent
-        self.traffic.bytesOut += sent
-        if sent < len(chunk):
-            self._held.putBack(memoryview(chunk)[sent:])
+        space, send = _CHUNK_BYTES, self._transport.socket.send
+        while self._held and space > 0:
+            chunk = self._held.takeView(space)
+            try:
+                sent = send(chunk)
+            except OSError:  # full, or an error that the transport's empty write reports too
+                sent = 0
+            space -= sent
+            self.waiting -= sent
+            self.traffic.bytesOut += sent
+            if sent < len(chunk):
+                self._held.putBack(memoryview(chunk)[sent:])
+                break
         if self._held:
-            self._catchUp(_TAIL_BYTES)
+            self._transport.startWriting()
 
     def stopProducing(self) -> None:
         """The connection is lost: drop all output."""

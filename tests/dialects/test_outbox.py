@@ -268,9 +268,8 @@ class SocketTests(TestCase):
 
     timeout = 20
 
-    @inlineCallbacks
-    def connect(self, limit: int = 1 << 30) -> Generator[Any, Any, Server]:
-        """Return the server's side; ``self.reader`` is the other."""
+    def factory(self, limit: int = 1 << 30) -> Any:
+        """Return a factory whose ``made`` fires with its only protocol."""
         factory: Any = Factory.forProtocol(Server)
         factory.noisy = False
         factory.turn = self.turn = WriteTurn(reactor)
@@ -278,6 +277,12 @@ class SocketTests(TestCase):
         factory.made = Deferred()
         factory.overflow = self.overflow
         self.overflows = 0
+        return factory
+
+    @inlineCallbacks
+    def connect(self, limit: int = 1 << 30) -> Generator[Any, Any, Server]:
+        """Return the server's side; ``self.reader`` is the other."""
+        factory = self.factory(limit)
         port: Any = reactor.listenTCP(0, factory, interface="127.0.0.1")
         self.addCleanup(port.stopListening)
         self.reader = socket.create_connection(("127.0.0.1", port.getHost().port))
@@ -383,6 +388,30 @@ class SocketTests(TestCase):
                 yield deferLater(reactor, 0)
             self.say(server, b"now")
             self.assertEqual(self.reader.recv(100), b"now")
+
+    @inlineCallbacks
+    def test_backlogIsNotCopied(self) -> Generator[Any, Any, None]:
+        """A backlog is passed to the kernel without the transport's buffer."""
+        server = yield self.connect()
+        written: list[bytes] = []
+        self.patch(server.transport, "write", written.append)
+        self.say(server, bytes(32 * MEBIBYTE))
+        yield self.read(lambda got: len(got) >= 32 * MEBIBYTE)
+        self.assertEqual(written, [])
+
+    @inlineCallbacks
+    def test_refusedByTheSystem(self) -> Generator[Any, Any, None]:
+        """Output that a UNIX socket refuses, because its peer has ended reading, ends the connection."""
+        factory = self.factory()
+        ours, self.reader = socket.socketpair()
+        self.addCleanup(self.reader.close)
+        descriptors: Any = reactor
+        with ours:
+            descriptors.adoptStreamConnection(ours.fileno(), socket.AF_UNIX, factory)
+        server = yield factory.made
+        self.reader.shutdown(socket.SHUT_RD)
+        self.say(server, b"refused")
+        yield server.lost
 
     @inlineCallbacks
     def test_closeSendsEverything(self) -> Generator[Any, Any, None]:
