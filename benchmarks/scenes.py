@@ -17,7 +17,7 @@ from benchmarks.peers.redis import Redis
 from benchmarks.peers.ws import NodeWs
 from benchmarks.work.beside import Beside
 from benchmarks.work.crowd import Crowd
-from benchmarks.work.durable import OneByOne, Pipelined, Produced
+from benchmarks.work.durable import SHARE, OneByOne, Pipelined, Produced
 from benchmarks.work.effort import Work
 from benchmarks.work.fan import Fan
 from benchmarks.work.joining import Idle, Joining
@@ -147,8 +147,9 @@ SCENES: tuple[Scene, ...] = (
         "Durable publications, confirmed, 1 connection, 1 KB",
         Pipelined(1024),
         (Durable, JetStream),
-        (Goal("kept msg/s", 1.0, "jetstream"),),
+        (Goal("kept msg/s", 1.0, "jetstream"), Goal(SHARE, 0.8)),
     ),
+    Scene("durable-latency", "Durable delivery at half of the top rate, 1 to 1, 1 KB", Latency(1024), (Durable,)),
     Scene(
         "durable-64",
         "Durable publications, 64 connections, each waits for every confirmation, 100 B",

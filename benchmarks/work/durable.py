@@ -16,6 +16,8 @@ from benchmarks.refused import Refused
 from benchmarks.work.effort import Effort, Figures, Run
 from benchmarks.work.fan import letters, names
 
+#: The share of what the disk takes with nothing else to do.
+SHARE = "of bare disk"
 #: Messages of a block; two blocks may be unconfirmed, which is less than what JetStream takes before it refuses.
 _BLOCK = 4_000
 #: Bytes that a bare disk is given between two syncs, about what a commit of ours has, and bytes in all.
@@ -64,10 +66,12 @@ class Pipelined:
             while (rate := self._run(peer, line, block, times)) and times * _BLOCK / rate < effort.seconds / 4:
                 times *= 2
             times = max(1, round(rate * effort.seconds / _BLOCK))
-            yield lambda: {
-                self.figure: self._run(peer, line, block, times),
-                "bare disk, msg/s": _writeBare(peer, block),
-            }
+
+            def run() -> Figures:
+                kept, bare = self._run(peer, line, block, times), _writeBare(peer, block)
+                return {self.figure: kept, "bare disk, msg/s": bare, SHARE: kept / bare}
+
+            yield run
 
     def _run(self, peer: Keeper, line: Line, block: bytes, times: int) -> float:
         closing = peer.closing(line.who)

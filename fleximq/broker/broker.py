@@ -149,7 +149,7 @@ class Broker:
         self.consumeMany = self.consuming.consumeMany
         self.loadingQueue = self.consuming.loading
         self.whenAvailable = self.consuming.whenAvailable
-        self.acknowledgeMessage = self.consuming.acknowledge
+        self.acknowledgeMessages = self.consuming.acknowledge
 
     def changeRules(self, rules: BrokerRules) -> None:
         """Apply other rules, as far as they can change at run time.
@@ -217,6 +217,7 @@ class Broker:
         self.polledSubscriptions.leave(client)
         self.requests.leave(client)
         self.observers.clientLeft(client, reason)
+        client.peer = client.conversation = None  # reference cycles
 
     # -- publish and subscribe ---------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from zope.interface import implementer
 from fleximq.interfaces import IConversation, IPeer, IRights, ISource, ISubscriber
 from fleximq.rights import EVERYTHING
 from fleximq.values.message import Message
+from fleximq.values.message_cost import weigh
 from fleximq.values.records import Run, runOf
 
 if TYPE_CHECKING:
@@ -70,6 +71,10 @@ class MessageSource:
         """Return the messages, in order."""
         messages: Sequence[Message] = body
         return messages
+
+    def size(self, body: Any) -> int:
+        """Return the bytes of the messages."""
+        return weigh(self.messages(body))
 
     def run(self, body: Any) -> Run:
         """Return the messages in the journal's form."""

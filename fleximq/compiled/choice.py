@@ -8,12 +8,14 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
-from fleximq.wire import blipmq_frame, fleximq_layout_b, fleximq_scanner, websocket_frame
+from fleximq.values.message import Message
+from fleximq.values.records import Blobs
+from fleximq.wire import blipmq_frame, fleximq_layout_b, fleximq_scanner, minimq_message, websocket_frame
 
 
 def _compiled() -> Any:
     """Return the compiled modules; Nones if they were not built or must not be used."""
-    names = ("fleximq_frames", "blipmq_frames", "websocket_frames")
+    names = ("fleximq_frames", "queue_frames", "websocket_frames")
     if os.environ.get("FLEXIMQ_PURE") == "1":
         return [None for _ in names]
     try:
@@ -22,7 +24,7 @@ def _compiled() -> Any:
         return [None for _ in names]
 
 
-_fleximq, _blipmq, _websocket = _compiled()
+_fleximq, _queues, _websocket = _compiled()
 
 #: The implementation in use, in words for operators.
 IMPLEMENTATION = "pure Python" if _fleximq is None else "compiled"
@@ -30,6 +32,8 @@ IMPLEMENTATION = "pure Python" if _fleximq is None else "compiled"
 FlexiScanner: type[fleximq_scanner.FlexiScanner] = (_fleximq or fleximq_scanner).FlexiScanner
 LayoutBScanner: type[fleximq_layout_b.LayoutBScanner] = (_fleximq or fleximq_layout_b).LayoutBScanner
 LayoutDetector: type[fleximq_layout_b.LayoutDetector] = (_fleximq or fleximq_layout_b).LayoutDetector
+joinedPayloads: Callable[[bytes | memoryview, int], list[bytes] | Blobs]
+joinedPayloads = (_fleximq or fleximq_scanner).joinedPayloads
 toLayoutB: Callable[[bytes], bytes] = (_fleximq or fleximq_layout_b).toLayoutB
 
 #: Delivers known publications of a read at once and returns the spans of all other frames; None in pure Python. Its
@@ -37,8 +41,10 @@ toLayoutB: Callable[[bytes], bytes] = (_fleximq or fleximq_layout_b).toLayoutB
 otherSpans: Callable[[Any, bytes, dict[bytes, Any], object, Any], Iterator[fleximq_scanner.Span]] | None
 otherSpans = None if _fleximq is None else _fleximq.otherSpans
 
-BlipScanner: type[blipmq_frame.BlipScanner] = (_blipmq or blipmq_frame).BlipScanner
-encodeRun: Callable[[bytes, Sequence[int], Sequence[bytes]], bytes] = (_blipmq or blipmq_frame).encodeRun
+BlipScanner: type[blipmq_frame.BlipScanner] = (_queues or blipmq_frame).BlipScanner
+encodeRun: Callable[[bytes, Sequence[int], Sequence[bytes]], bytes] = (_queues or blipmq_frame).encodeRun
+
+readProduces: Callable[[list[bytes], int, bytes], list[Message]] = (_queues or minimq_message).readProduces
 
 readSmallFrames: Callable[[bytes, int, Collection[int], int, bool, Callable[[bytes], object]], int]
 readSmallFrames = (_websocket or websocket_frame).readSmallFrames

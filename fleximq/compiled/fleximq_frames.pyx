@@ -8,18 +8,24 @@ Every length is compared with the bytes that are left before anything is read or
 are read here: the reference reads the rest of the input, which buffers it or raises the error.
 """
 
+from array import array
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.limits cimport INT_MAX
 from libc.string cimport memcmp, memcpy
 
 from fleximq.limits import HEADER_BYTES
+from fleximq.values.records import Blobs
 from fleximq.wire import fleximq_layout_b, fleximq_scanner
 
 cdef Py_ssize_t FIXED = fleximq_scanner.FIXED_BYTES
 cdef Py_ssize_t LENGTH = 8
 cdef int VERSION = fleximq_scanner.VERSION
+cdef Py_ssize_t FEW = fleximq_scanner.FEW
 cdef Py_ssize_t REPEATED = fleximq_scanner._REPEATED
 #: A larger delivery, if it is more than half of its read, is passed as a view without copying.
 cdef Py_ssize_t LARGE = 1 << 16
@@ -377,3 +383,43 @@ def toLayoutB(bytes frames):
         memcpy(to + start + FIXED + LENGTH, read.at + start + FIXED, header)
         start = end
     return turned
+
+
+def joinedPayloads(frames, Py_ssize_t envelopeBytes):
+    """Return the payloads of the reference."""
+    cdef Py_ssize_t gap = envelopeBytes + LENGTH, start = 0, count = 0, total = 0, place
+    cdef unsigned long long length, first = 0
+    cdef bint equal = True
+    cdef const unsigned char* at
+    cdef Py_buffer view
+    cdef int* end
+    cdef char* to
+    PyObject_GetBuffer(frames, &view, PyBUF_SIMPLE)
+    try:
+        at = <const unsigned char*>view.buf
+        while view.len <= INT_MAX and view.len - start >= gap:
+            length = _u64(at + start + envelopeBytes)
+            if length > <unsigned long long>(view.len - start - gap):
+                break
+            if not count:
+                first = length
+            equal = equal and length == first
+            start += gap + <Py_ssize_t>length
+            total += <Py_ssize_t>length
+            count += 1
+        if count < FEW or start < view.len:
+            return fleximq_scanner.joinedPayloads(frames, envelopeBytes)
+        joined = PyBytes_FromStringAndSize(NULL, total)
+        ends = PyBytes_FromStringAndSize(NULL, (count + 1) * <Py_ssize_t>sizeof(int))
+        to = PyBytes_AS_STRING(joined)
+        end = <int*>PyBytes_AS_STRING(ends)
+        end[0] = 0
+        for place in range(count):
+            at += gap
+            length = _u64(at - LENGTH)
+            memcpy(to + end[place], at, length)
+            at += length
+            end[place + 1] = end[place] + <int>length
+    finally:
+        PyBuffer_Release(&view)
+    return Blobs(joined, range(0, total + 1, first) if equal and first else array("i", ends))

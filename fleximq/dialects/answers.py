@@ -10,6 +10,8 @@ from fleximq.dialects.outbox import Chunk, Outbox
 
 #: Estimated memory of a queue entry without its bytes.
 _ENTRY_BYTES = 256
+#: The queue of answers that never had any; a deque of its own would take 600 bytes of each connection.
+_NO_ANSWERS: "deque[_PendingAnswer]" = deque(maxlen=0)
 
 
 class _PendingAnswer:
@@ -30,7 +32,7 @@ class Answers:
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        self._queue: deque[_PendingAnswer] = deque()
+        self._queue = _NO_ANSWERS
         self._whenSent: list[Callable[[], None]] = []
         self.size = 0
 
@@ -65,6 +67,8 @@ class Answers:
 
     def _append(self, chunks: Sequence[Chunk], ready: bool) -> _PendingAnswer:
         entry = _PendingAnswer(chunks, _ENTRY_BYTES + sum(map(len, chunks)), ready)
+        if self._queue is _NO_ANSWERS:
+            self._queue = deque()
         self._queue.append(entry)
         self.size += entry.size
         return entry

@@ -353,6 +353,7 @@ class Outbox:
         self._writes = self._state is _WRITING
 
     def _forget(self) -> None:
+        self._overflow = _nothing  # a reference cycle
         self._fresh = []
         self._deferred = []
         self.waiting = 0
@@ -363,3 +364,7 @@ class Outbox:
         reliefs, self._reliefs = self._reliefs, []
         for relief in reliefs:
             relief()
+
+
+def _nothing() -> None:
+    pass

@@ -52,6 +52,8 @@ from fleximq.values.unadmitted_budget import BufferCharge
 
 #: Seconds within which a closing connection must have read its last answers.
 LINGER = 10.0
+#: A deadline is not moved by less than this many seconds.
+_DEADLINE_PRECISION = 0.1
 #: Input allowed before authentication, in bytes, where it is required or the dialect's first message is small:
 #: credentials are part of a header of at most 64 KiB.
 MAX_UNAUTHENTICATED_BYTES = 1 << 17
@@ -98,12 +100,16 @@ class Session(metaclass=ABCMeta):
     the start and end of a pending credential check; and ``admitted``, the result for credentials in an HTTP request.
     """
 
+    __slots__ = (
+        "__weakref__", "_began", "_check", "_deadline", "_expiry", "_keepAlive", "address", "admission", "admitted",
+        "answers", "broker", "certificate", "charge", "checking", "client", "context", "dismissed", "listening",
+        "outbox", "rate", "reason", "receivedAt", "state", "traffic",
+    )  # fmt: skip
     dialect: ClassVar[str]
     mayFinish: ClassVar[bool] = False
     stays: ClassVar[bool] = True
     joinsFirst: ClassVar[bool] = False
     limited: ClassVar[tuple[bytes, ...]] = ()
-    dismissed = False
     _log = Logger()
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
@@ -119,14 +125,15 @@ class Session(metaclass=ABCMeta):
         self.state = ConnectionState.WAITING
         self.admitted: Admitted | None = None
         self.admission: IAdmission = context.admission
-        self.certificate: Callable[[], Certificate | None] = lambda: None
-        self.checking: Callable[[bool], None] = lambda waits: None
+        self.certificate: Callable[[], Certificate | None] = _noCertificate
+        self.checking: Callable[[bool], None] = _ignore
         self.charge = BufferCharge(context.unadmitted)
         self._check: Deferred[None] | None = None
         self._expiry: CredentialExpiry | None = None
         self._keepAlive: KeepAlive | None = None
         self.receivedAt = self._began = context.clock.seconds()
         self.listening = True
+        self.dismissed = False
         self.reason = ""
         self._deadline: IDelayedCall | None = context.clock.callLater(
             context.settings.handshakeTimeout, self._handshakeLate
@@ -253,10 +260,16 @@ class Session(metaclass=ABCMeta):
             )  # fmt: skip
         return client
 
-    def keepAlive(self, ping: Callable[[], None]) -> None:
-        """Call ``ping`` after one interval of silence, and end after three."""
-        context, expired = self.context, partial(self.end, "keep-alive")
-        self._keepAlive = KeepAlive(context.clock, context.settings.keepalive, self.lastReceived, ping, expired)
+    def keepAlive(self) -> None:
+        """Send a PING after one interval of silence, and end after three."""
+        self._keepAlive = KeepAlive(self.context.clock, self.context.settings.keepalive, self)
+
+    def ping(self) -> None:
+        """Send a PING; overridden where :meth:`keepAlive` is called."""
+
+    def silent(self) -> None:
+        """End, as the peer was silent for too long."""
+        self.end("keep-alive")
 
     def whenDecided(self, call: Callable[[], None]) -> None:
         """Call when all publications of this connection were committed or refused, and the refusals answered."""
@@ -292,8 +305,8 @@ class Session(metaclass=ABCMeta):
             check.cancel()
 
     def arrivedAt(self, seconds: float) -> None:
-        """Count the handshake deadline from this time of the clock instead of from now."""
-        if self._deadline is not None:
+        """Count the handshake deadline from this time of the clock instead of from the start of the session."""
+        if self._deadline is not None and self._began - seconds > _DEADLINE_PRECISION:
             end = seconds + self.context.settings.handshakeTimeout
             # Not reset(): to move a timer forward, Twisted searches all timers.
             self._deadline.cancel()
@@ -428,6 +441,9 @@ class Session(metaclass=ABCMeta):
         else:
             self.broker.observers.counted(CountedEvent(EventFamily.NOT_LET_IN, reason), 1)
         self.left()
+        # The protocol's functions end reference cycles.
+        self.certificate = _noCertificate
+        self.checking = _ignore
         self._logLeft(reason)
 
     def _logLeft(self, reason: str) -> None:
@@ -473,7 +489,11 @@ class Session(metaclass=ABCMeta):
 class StreamSession(Session):
     """A session that reads a byte stream."""
 
-    _inputEnded = False
+    __slots__ = ("_inputEnded",)
+
+    def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
+        super().__init__(context, outbox, address)
+        self._inputEnded = False
 
     @abstractmethod
     def received(self, data: bytes) -> None:
@@ -493,6 +513,14 @@ def _decide(
         refused(outcome.value)
     else:
         outcome.raiseException()
+
+
+def _noCertificate() -> None:
+    return None
+
+
+def _ignore(waits: bool) -> None:
+    pass
 
 
 def _raiseTooLarge() -> None:

@@ -7,7 +7,6 @@ peer that ends its input still receives its pending answers.
 import sys
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar
 
 from twisted.internet.error import ConnectionDone
@@ -25,6 +24,7 @@ from fleximq.dialects.context import Context
 from fleximq.dialects.outbox import Outbox, markOf
 from fleximq.dialects.publisher_backpressure import pausePublisher
 from fleximq.dialects.session import ConnectionState, Session, StreamSession
+from fleximq.security.credentials import Certificate
 
 #: Read sizes in bytes: first, largest, smallest. After admission the size doubles while reads are full; the largest
 #: carries a quarter more messages of 1 KB than half of it would, and short reads are faster with a small buffer. It
@@ -60,7 +60,7 @@ class SessionProtocol:
         mark = markOf(context.settings.limits.outboxBytes)
         self.outbox = makeOutbox(transport, context.turn, mark, self._slow, policy=context.policy)
         self.session = makeSession(context, self.outbox, transport.getPeer())
-        self.session.certificate = partial(certificateOf, transport)
+        self.session.certificate = self._certificate
         self.session.checking = self._checking
         if self.connectedAt is not None:
             self.session.arrivedAt(self.connectedAt)
@@ -105,6 +105,9 @@ class SessionProtocol:
     @abstractmethod
     def _checking(self, waits: bool) -> None:
         """Pause during a credential check, then continue with the buffered input."""
+
+    def _certificate(self) -> Certificate | None:
+        return certificateOf(self.transport)
 
     def _slow(self) -> None:
         self.session.slow()
@@ -208,6 +211,7 @@ class StreamProtocol(SessionProtocol, Protocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The connection is closed; TLS reports its end here alone."""
         self.session.lost(inOrder=reason.check(ConnectionDone) is not None)
+        self.readPauses.end()
         self._turn.flush()
 
 

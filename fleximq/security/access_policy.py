@@ -5,10 +5,9 @@ listener.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from zope.interface import implementer
@@ -47,7 +46,7 @@ class Admission:
 
     def admit(self, credentials: Any, address: Any) -> Deferred[Admitted]:
         """See :meth:`fleximq.security.access_policy.AccessPolicy.admit`. Cancel it when the connection is lost."""
-        return Deferred.fromCoroutine(self._security.admit(credentials, address))
+        return self._security.admit(credentials, address)
 
     def renewed(self, admitted: Admitted) -> Admitted:
         """Return an earlier admission with today's roles and rights; raises Unauthorized if it would be refused now."""
@@ -121,9 +120,9 @@ class AccessPolicy:
         """Return the sentence that refuses a peer regardless of its credentials, or None."""
         if self._authenticator is not None:
             return None
-        return replace(protection, allowAnonymous=self._allowAnonymous).refusal(address)
+        return protection.refusal(address, self._allowAnonymous)
 
-    async def admit(self, credentials: Any, address: object) -> Admitted:
+    def admit(self, credentials: Any, address: object) -> Deferred[Admitted]:
         """Return the principal of these credentials, and its rights.
 
         Without an authentication method credentials are ignored. Otherwise they must be right, even if they are
@@ -133,11 +132,14 @@ class AccessPolicy:
         :raises AuthenticationFailed: no method checks credentials of that kind.
         :raises NoCapacity: they cannot be checked now.
         """
-        if self._authenticator is None or credentials is None:
-            if self.required:
-                raise Unauthorized("credentials are required here")
-            return Admitted(None, self.rightsOf(None))
-        principal = self.current(await self._authenticator.identify(credentials, address))
+        if self._authenticator is not None and credentials is not None:
+            return Deferred.fromCoroutine(self._identified(self._authenticator, credentials, address))
+        if self.required:
+            return fail(Unauthorized("credentials are required here"))
+        return succeed(Admitted(None, self.rightsOf(None)))
+
+    async def _identified(self, authenticator: Authenticator, credentials: Any, address: object) -> Admitted:
+        principal = self.current(await authenticator.identify(credentials, address))
         if principal is None:  # it was revoked while it was checked
             raise Unauthorized("these credentials are not valid any more")
         return Admitted(principal, self.rightsOf(principal))

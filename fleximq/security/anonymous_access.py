@@ -28,12 +28,14 @@ class AnonymousAccess:
     allowAnonymous: bool = False
     proxied: bool = False
 
-    def refusal(self, address: object) -> str | None:
+    def refusal(self, address: object, allowAnonymous: bool | None = None) -> str | None:
         """Return the sentence that refuses this peer, None if it may connect.
 
         :param address: the transport's ``getPeer()``. An address of an unknown kind counts as remote.
+        :param allowAnonymous: decides instead of the rule's own value.
         """
-        if self.allowAnonymous or (isLocal(address) and not self.proxied):
+        allows = self.allowAnonymous if allowAnonymous is None else allowAnonymous
+        if allows or (isLocal(address) and not self.proxied):
             return None
         return REFUSAL
 

@@ -4,7 +4,7 @@ A *record* is a message in the journal: its bytes, its header without the topic,
 are split into single values only on demand.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -49,7 +49,7 @@ class Run(NamedTuple):
     """
 
     headers: bytes | Sequence[bytes]
-    payloads: Sequence[bytes]
+    payloads: "Sequence[bytes] | Blobs"
     contents: int | Sequence[int]
 
 
@@ -130,8 +130,23 @@ class Blobs:
             ends = [end - first for end in ends]
         return [blob[start:end] for start, end in pairwise(ends)]
 
-    def at(self, place: int) -> bytes:
-        """Return one string."""
+    def joined(self, start: int, stop: int) -> memoryview:
+        """Return the strings from one index up to another as one."""
+        first = self._ends[0]
+        return memoryview(self._blob)[self._ends[start] - first : self._ends[stop] - first]
+
+    def endsAfter(self, end: int, start: int) -> Sequence[int]:
+        """Return where the strings from one index on end if they follow each other from the position ``end``."""
+        ends = self._ends[start:]
+        by = end - ends[0]
+        if isinstance(ends, range):
+            return range(ends[1] + by, ends[-1] + by + 1, ends.step)
+        return [each + by for each in ends[1:]]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.cut())
+
+    def __getitem__(self, place: int) -> bytes:
         start = self._ends[0]
         return self._blob[self._ends[place] - start : self._ends[place + 1] - start]
 
@@ -208,8 +223,8 @@ class StoredBatch:
     def message(self, place: int) -> Message:
         """Return one record as a message with its offset."""
         content, qos, legacy, line = CONTENTS[self.contents[place]]
-        ids = idsOf(_at(self._headers, place))
-        return _new(Message, (_at(self._payloads, place), content, qos, *ids, legacy, line, self.offsets[place]))
+        ids = idsOf(self._headers[place])
+        return _new(Message, (self._payloads[place], content, qos, *ids, legacy, line, self.offsets[place]))
 
     def messages(self) -> list[Message]:
         """Return all records as messages with their offsets."""
@@ -244,7 +259,7 @@ class StoredBatch:
             return self
         return self._with(
             lambda column: [column[place] for place in places],
-            lambda column: [_at(column, place) for place in places],
+            lambda column: [column[place] for place in places],
         )
 
     def _with(
@@ -262,10 +277,6 @@ class StoredBatch:
             blobs(self._headers),
             blobs(self._payloads),
         )
-
-
-def _at(column: Blobs | list[bytes], place: int) -> bytes:
-    return column[place] if isinstance(column, list) else column.at(place)
 
 
 def _message(code: int, header: bytes, payload: bytes, offset: int) -> Message:

@@ -7,8 +7,9 @@ Hot: about 0.1 us to split off a line of 130 bytes (0.2 us if lines end with CRL
 command (timeit over reads of 64 KiB, CPython 3.11, one core).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
+from itertools import islice
 from typing import NamedTuple
 
 from fleximq.errors import BadRequest, TooLarge
@@ -95,6 +96,7 @@ class MiniCommand(NamedTuple):
 
 _KINDS = {kind.value: kind for kind in CommandKind}
 _ACK = CommandKind.ACK
+_ACK_PREFIX = b"ACK:"
 _CONSUME = CommandKind.CONSUME
 
 
@@ -124,6 +126,19 @@ def parseCommand(line: bytes) -> MiniCommand:
     return MiniCommand(kind, payload)
 
 
+def readAcknowledgements(lines: Sequence[bytes], place: int) -> list[str]:
+    """Return the ids of the ACKs from ``place`` on, up to the first other line."""
+    ids = []
+    for line in islice(lines, place, None):
+        if not line.startswith(_ACK_PREFIX):
+            break
+        try:
+            ids.append(line[len(_ACK_PREFIX) :].decode())
+        except UnicodeDecodeError:
+            ids.append("")
+    return ids
+
+
 def decodeText(encoded: bytes) -> str:
     """Return the text of a line, or of a part of it.
 
@@ -133,11 +148,6 @@ def decodeText(encoded: bytes) -> str:
         return encoded.decode()
     except UnicodeDecodeError as error:
         raise BadRequest("the line is not UTF-8") from error
-
-
-def encodeId(id: str) -> bytes:
-    """Return the answer to a PRODUCE whose message was stored."""
-    return id.encode() + b"\n"
 
 
 def encodeError(code: int, words: str) -> bytes:

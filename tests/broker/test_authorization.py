@@ -318,7 +318,7 @@ class PollingTests(PermittingCase):
         self.assertDenied(self.broker.acknowledge, "key", id, delivery.tag, self.bob)
         self.allow(subscribe=("a",))
         self.assertEqual(self.poll(id), [b"a", b"a"])
-        self.assertTrue(self.broker.acknowledge("key", id, delivery.tag, self.bob))
+        self.assertEqual(self.broker.acknowledge("key", id, [delivery.tag], self.bob), [])
 
     def test_expires(self) -> None:
         """Nobody holds it while it is not permitted."""
@@ -368,10 +368,10 @@ class ConsumingTests(PermittingCase):
         """A message of another queue stays, though nothing is said about it."""
         self.fill("b")
         self.broker.consume(self.alice, "b")
-        self.broker.acknowledgeMessage("1", self.bob)
+        self.broker.acknowledgeMessages(["1"], self.bob)
         self.clock.advance(self.broker.rules.redelivery)
         self.assertIsNotNone(self.broker.consume(self.alice, "b"))
-        self.broker.acknowledgeMessage("1", self.alice)
+        self.broker.acknowledgeMessages(["1"], self.alice)
         self.clock.advance(self.broker.rules.redelivery)
         self.assertIsNone(self.broker.consume(self.alice, "b"))
 
@@ -380,8 +380,8 @@ class ConsumingTests(PermittingCase):
         self.fill("b", "a", "c")
         for name in "bac":
             self.broker.consume(self.alice, name)
-        self.broker.acknowledgeMessage("1", self.bob)
-        self.broker.acknowledgeMessage("1", self.bob)
+        self.broker.acknowledgeMessages(["1"], self.bob)
+        self.broker.acknowledgeMessages(["1"], self.bob)
         self.clock.advance(self.broker.rules.redelivery)
         self.assertEqual([self.broker.consume(self.alice, name) is None for name in "bac"], [False, True, False])
 

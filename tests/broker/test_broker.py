@@ -265,7 +265,7 @@ class DurableTests(BrokerCase):
         self.publish("b", durable=True)
         called: list[str] = []
         self.broker.whenCommitted(lambda: called.append("before"), self.bob)
-        self.broker.acknowledge(None, subscription.id, delivery.tag, self.bob)
+        self.broker.acknowledge(None, subscription.id, [delivery.tag], self.bob)
         self.broker.whenCommitted(lambda: called.append("behind"), self.bob)
         self.assertEqual(called, ["before"])
         self.journal.commit()
@@ -500,8 +500,7 @@ class QueueTests(BrokerCase):
         self.publish("a", "b")
         first, second = self.broker.poll(self.bob, "key", subscription.id, 10)
         self.assertEqual([first.message.payload, second.message.payload], [b"a", b"b"])
-        self.assertTrue(self.broker.acknowledge("key", subscription.id, first.tag))
-        self.assertFalse(self.broker.acknowledge("key", subscription.id, 4711))
+        self.assertEqual(self.broker.acknowledge("key", subscription.id, [first.tag, 4711]), [4711])
         self.assertRaises(NotFound, self.broker.poll, self.alice, "other", subscription.id, 1)
         self.assertRaises(NotFound, self.broker.acknowledge, "other", subscription.id, second.tag)
 
@@ -513,8 +512,8 @@ class QueueTests(BrokerCase):
         delivery = self.broker.consume(self.bob, "t")
         assert delivery is not None
         self.assertEqual(delivery.message.payload, b"a")
-        self.broker.acknowledgeMessage(str(delivery.message.message_id))
-        self.broker.acknowledgeMessage("unknown")
+        self.broker.acknowledgeMessages([str(delivery.message.message_id)])
+        self.broker.acknowledgeMessages(["unknown"])
         self.assertIsNone(self.broker.consume(self.bob, "t"))
 
     def test_consumedTogether(self) -> None:

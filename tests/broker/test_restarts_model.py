@@ -122,7 +122,7 @@ class RestartMachine(RuleBasedStateMachine):
     def acknowledge(self, back: int) -> None:
         tag = self.arrived - back
         known = [each for each in self.on if each.tag == tag and each.given and not each.gone]
-        assert self.world.broker.acknowledge(None, self.one, tag) == bool(known)
+        assert self.world.broker.acknowledge(None, self.one, [tag]) == ([] if known else [tag])
         for each in known:
             each.gone = True
 
@@ -148,7 +148,7 @@ class RestartMachine(RuleBasedStateMachine):
     @rule(back=st.integers(0, 15))
     def acknowledgeById(self, back: int) -> None:
         name = str(self.number - back)
-        self.world.broker.acknowledgeMessage(name)
+        self.world.broker.acknowledgeMessages([name])
         self.world.settle()
         for each in self.queued:
             if each.name == name and each.given:

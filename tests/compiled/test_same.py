@@ -1,5 +1,6 @@
 """The compiled core and the reference, fed with the same bytes in the same pieces: equal results, equal errors."""
 
+import struct
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -11,9 +12,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.compiled import choice
 from fleximq.errors import BrokerError
-from fleximq.wire import blipmq_frame, fleximq_layout_b, websocket_frame
+from fleximq.wire import blipmq_frame, fleximq_layout_b, fleximq_scanner, websocket_frame
 from fleximq.wire.blipmq_payload import encodePublish
-from fleximq.wire.fleximq_scanner import FrameTooLarge, singleFrames
+from fleximq.wire.fleximq_scanner import FIXED_BYTES, FrameTooLarge, singleFrames
 from fleximq.wire.websocket_frame import BINARY, TEXT
 from tests.compiled.twins import COMPILED, REASON, REFERENCE, reference
 from tests.dialects.flexi_peer import FlexiServer
@@ -202,6 +203,16 @@ class SameTests(SynchronousTestCase):
         """Frames that are cut are refused, not read beyond their end."""
         for size in range(1, len(STREAM[2])):
             self.assertRaises(ValueError, choice.toLayoutB, STREAM[2][:size])
+        frame = STREAM[2]
+        head = FIXED_BYTES + int.from_bytes(frame[FIXED_BYTES - 4 : FIXED_BYTES], "big")
+        for size in range(9 * len(frame) + 1, 10 * len(frame)):
+            found: list[Any] = []
+            for joinedPayloads in (choice.joinedPayloads, fleximq_scanner.joinedPayloads):
+                try:
+                    found.append(list(joinedPayloads((frame * 10)[:size], head)))
+                except struct.error as error:
+                    found.append(repr(error))
+            self.assertEqual(*found)
 
     @given(
         st.lists(st.one_of(PUBLICATIONS, PUBLICATIONS, st.tuples(st.sampled_from(OTHERS), st.just(0))), max_size=40),

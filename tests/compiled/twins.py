@@ -9,7 +9,7 @@ from unittest import TestCase
 from unittest.mock import patch
 
 from fleximq.compiled import choice
-from fleximq.wire import blipmq_frame, fleximq_layout_b, fleximq_scanner, websocket_frame
+from fleximq.wire import blipmq_frame, fleximq_layout_b, fleximq_scanner, minimq_message, websocket_frame
 
 #: Whether there is a compiled core to compare with.
 COMPILED = choice.IMPLEMENTATION == "compiled"
@@ -23,7 +23,9 @@ REFERENCE: dict[str, Any] = {
     "LayoutDetector": fleximq_layout_b.LayoutDetector,
     "encodeRun": blipmq_frame.encodeRun,
     "encodeTexts": websocket_frame.encodeTexts,
+    "joinedPayloads": fleximq_scanner.joinedPayloads,
     "otherSpans": None,
+    "readProduces": minimq_message.readProduces,
     "readSmallFrames": websocket_frame.readSmallFrames,
     "toLayoutB": fleximq_layout_b.toLayoutB,
 }

@@ -1,7 +1,10 @@
 """Consumers whose messages have to be read back from the journal first: they wait, and nothing overtakes."""
 
+from itertools import count
 from typing import Any
 
+from fleximq.dialects.minimq import protocol as minimq
+from fleximq.dialects.stream import READ_SECONDS
 from fleximq.limits import Limits
 from tests.dialects.blipmq.case import BlipCase, ack, nack, ping, poll, pong, publish, subscribe
 from tests.dialects.conversations import Peer, inPieces
@@ -187,6 +190,17 @@ class MiniLoadingTests(MiniCase):
         self.readAll()
         said = peer.heard()
         self.assertTrue(said.startswith(self.lines(5, 5) + b"PONG:\n" + self.lines(6, 6) + b"NO_MSG\nERROR:400"))
+
+    def test_longRead(self) -> None:
+        """Also when other connections have their turn before the rest of the lines."""
+        peer = self.begin()
+        protocol = peer.protocol
+        self.patch(protocol, "_seconds", count(step=2 * READ_SECONDS).__next__)
+        self.patch(minimq, "LINES", 3)
+        peer.say(b"CONSUME:t\n" * 9 + b"PING:\n")
+        for _ in range(12):
+            self.readAll()
+        self.assertEqual(peer.heard(), self.lines(1, 8) + b"NO_MSG\nPONG:\n")
 
     def test_waitingConsumers(self) -> None:
         """Whoever may wait for a message waits for this one first."""

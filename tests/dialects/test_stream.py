@@ -1,5 +1,7 @@
 """The face of a session on a byte stream, with FlexiMQ as what is spoken."""
 
+import gc
+import weakref
 from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
@@ -18,6 +20,7 @@ from zope.interface.verify import verifyObject
 
 from fleximq.dialects.connection.slow_consumer import Block
 from fleximq.dialects.fleximq import FlexiFactory
+from fleximq.dialects.fleximq.session import FlexiSession
 from fleximq.dialects.session import LINGER, ConnectionState
 from fleximq.dialects.stream import READ_FIRST, READ_LEAST, READ_MOST, READ_SECONDS, WRITE_BYTES, fit, tune
 from fleximq.errors import BadRequest
@@ -64,10 +67,21 @@ class StreamTests(FlexiCase):
         alice.say(b"\x01")
         self.assertEqual(alice.protocol.session.receivedAt, 3)
 
+    def test_freed(self) -> None:
+        """A connection that ended needs no garbage collector: thousands of short ones would keep it busy."""
+        alice = self.server.join()
+        freed = [weakref.ref(alice.protocol), weakref.ref(alice.protocol.session)]
+        gc.disable()
+        self.addCleanup(gc.enable)
+        alice.leave()
+        del alice
+        self.clock.advance(60)
+        self.assertEqual([each() for each in freed], [None, None])
+
     def test_unforeseen(self) -> None:
         """What nobody foresaw is logged, ends this connection, and others hear what was said before."""
         alice, bob = self.server.join(), self.server.join().subscribe("t")
-        alice.protocol.session.message_BCAST = lambda *arguments: [][1]
+        self.patch(FlexiSession, "message_BCAST", lambda *arguments: [][1])
         alice.say(frame("PUB", alice.id, {"topic": "t"}, b"\x01") + frame("BCAST", alice.id))
         self.assertEqual(len(self.flushLoggedErrors(IndexError)), 1)
         self.assertEqual((alice.closed, bob.values()), (True, [1]))

@@ -87,7 +87,7 @@ class FuzzTests(SynchronousTestCase):
         def fail(*ignored: object) -> None:
             raise ValueError("as if it were a bug")
 
-        self.patch(self.world.broker, "acknowledgeMessage", fail)
+        self.patch(self.world.broker, "acknowledgeMessages", fail)
         error = self.assertRaises(Broken, self.world.say, MINI, Batch(b"ACK:x\n", 1, False))
         self.assertIn("as if it were a bug", str(error))
         self.world.forgive()

@@ -132,6 +132,9 @@ class Recorder(Files):
             raise OSError(28, "No space left on device")
         return len(content)
 
+    def beginSync(self, descriptor: int, start: int, size: int) -> None:
+        """What is written may be on the disk at any time."""
+
     def _fails(self, what: str) -> bool:
         if self.failing != what:
             return False

@@ -63,7 +63,7 @@ def batchOf(messages: Sequence[Message], lazy: bool = True) -> StoredBatch:
         [1] * count,
         contents,
         column(headers) if lazy else headers,
-        column(run.payloads) if lazy else list(run.payloads),
+        column(list(run.payloads)) if lazy else list(run.payloads),
     )
 
 
@@ -204,4 +204,4 @@ class BlobsTests(SynchronousTestCase):
         """They come apart where they were joined, wherever the counting begins."""
         blob = column(blobs, first)
         self.assertEqual(blob.cut(), blobs)
-        self.assertEqual([blob.at(place) for place in range(len(blob))], blobs)
+        self.assertEqual([blob[place] for place in range(len(blob))], blobs)

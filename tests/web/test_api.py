@@ -29,7 +29,7 @@ class ApiCase(SiteCase):
         found = []
         while (delivery := self.broker.consume(self.ann, topic)) is not None:
             found.append(delivery.message.payload)
-            self.broker.acknowledgeMessage(delivery.message.message_id or "")
+            self.broker.acknowledgeMessages([delivery.message.message_id or ""])
         return found
 
     def bury(self, topic: str, *payloads: bytes) -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import BadFraming, BrokerError, TooLarge
-from fleximq.wire.fleximq_scanner import FlexiScanner, FrameTooLarge, payloads, singleFrames
+from fleximq.values.records import Blobs
+from fleximq.wire.fleximq_scanner import FEW, FlexiScanner, FrameTooLarge, joinedPayloads, payloads, singleFrames
 from tests.wire.flexi_frames import frame
 
 LIMIT = 1 << 20
@@ -134,6 +135,10 @@ class RunTests(SynchronousTestCase):
         contents = [each[:2].ljust(2, b"-") for each in contents] if alike else contents
         run = b"".join(frame("PUB", 1000, None, each) for each in contents)
         self.assertEqual(payloads(run, 26), contents)
+        for body in (run, memoryview(b"-" + run)[1:]):
+            joined = joinedPayloads(body, 26)
+            self.assertEqual(list(joined), contents)
+            self.assertEqual(type(joined), list if len(contents) < FEW else Blobs)
 
     def test_lookAlike(self) -> None:
         """Frames of other lengths that fill the same space as equal ones are not taken for such."""
@@ -145,6 +150,7 @@ class RunTests(SynchronousTestCase):
     def test_manyEmpty(self) -> None:
         """Payloads may all be empty."""
         self.assertEqual(payloads(frame("PUB", 1000, None) * 50, 26), [b""] * 50)
+        self.assertEqual(list(joinedPayloads(frame("PUB", 1000, None) * 50, 26)), [b""] * 50)
 
 
 class LimitTests(SynchronousTestCase):

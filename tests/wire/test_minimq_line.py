@@ -18,8 +18,8 @@ from fleximq.wire.minimq_line import (
     LineScanner,
     MiniCommand,
     encodeError,
-    encodeId,
     parseCommand,
+    readAcknowledgements,
 )
 
 STREAM = b"PRODUCE:1:::t:::x::::::\r\nCONSUME:t\n\nACK:1\r\nPING:\n"
@@ -227,11 +227,17 @@ class CommandTests(SynchronousTestCase):
 class AnswerTests(SynchronousTestCase):
     """What the broker says."""
 
+    def test_acknowledgements(self) -> None:
+        """A run of ACKs is read up to the first other line; text that is not UTF-8 is no id."""
+        lines = [b"ACK:0", b"ACK:1", b"ACK:", b"ACK:\xff", b"ACK:a:b", b"ACK", b"ACK:2"]
+        self.assertEqual(readAcknowledgements(lines, 1), ["1", "", "", "a:b"])
+        self.assertEqual(readAcknowledgements(lines, 5), [])
+
     def test_answers(self) -> None:
         """The answers of the document."""
         self.assertEqual(
-            (encodeId("111-aaa"), NO_MESSAGE, PONG, encodeError(400, "unknown command")),
-            (b"111-aaa\n", b"NO_MSG\n", b"PONG:\n", b"ERROR:400:unknown command\n"),
+            (NO_MESSAGE, PONG, encodeError(400, "unknown command")),
+            (b"NO_MSG\n", b"PONG:\n", b"ERROR:400:unknown command\n"),
         )
 
     def test_errorsAreOneLine(self) -> None:

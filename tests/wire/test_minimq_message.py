@@ -16,7 +16,9 @@ from fleximq.wire.minimq_message import (
     isId,
     isSpellable,
     parseProduce,
+    readProduces,
     renderDelivery,
+    renderRun,
 )
 from fleximq.wire.payload_conversion import toText
 
@@ -41,6 +43,18 @@ awkwardText = st.lists(
     | st.text(max_size=3),
     max_size=6,
 ).map("".join)
+
+
+#: Ids and contents of common messages.
+_COMMON = [("1", "x"), ("é", ""), ("NO", "a:b::c:::d:"), ("a:b", ":\x85é"), ("ERR", "PRODUCE:")]
+#: The parts of lines that are nearly common.
+_LINE = (
+    st.just(b"PRODUCE:") | st.sampled_from([b"CONSUME:", b"PRODUCE", b""]),
+    st.sampled_from([b"1", b"", b":", b"a:", b"ERROR", b"NO_MSG", b"\xff", b"\r", b"\xc3\xa9"]),
+    st.just(b"t") | st.sampled_from([b"u", b"", b":t", b"\xc3\xa9"]),
+    awkwardText.map(str.encode) | st.sampled_from([b"x", b"\xff", b"x:::"]),
+    st.just(b"::::::") | st.sampled_from([b":::::", b":::", b":::c:::r", b""]),
+)
 
 
 class ProduceTests(SynchronousTestCase):
@@ -173,6 +187,41 @@ def _outcome(payload: str, known: str | None) -> MiniMessage | str:
         return parseProduce(payload, newId, known)
     except BadRequest as error:
         return str(error)
+
+
+class RunTests(SynchronousTestCase):
+    """Many common messages at once."""
+
+    def test_common(self) -> None:
+        """All neighbours that are common are read."""
+        lines = [b"CONSUME:t", *[f"PRODUCE:{id}:::t:::{text}::::::".encode() for id, text in _COMMON], b"ACK:t"]
+        messages = readProduces(lines, 1, b"t")
+        self.assertEqual([(each.message_id, each.payload.decode()) for each in messages], _COMMON)
+        self.assertEqual(readProduces(lines, 0, b"t"), [])
+
+    @given(st.lists(st.builds(b"%b%b:::%b:::%b%b".__mod__, st.tuples(*_LINE)) | st.binary(max_size=3), max_size=4))
+    def test_others(self, lines: list[bytes]) -> None:
+        """Nothing is read otherwise than by itself; what would be refused ends the run."""
+        for topic in (b"t", b"\xc3\xa9"):
+            for place in range(len(lines)):
+                messages = readProduces(lines, place, topic)
+                for line, message in zip(lines[place:], messages, strict=False):
+                    alone = parse(line.removeprefix(b"PRODUCE:").decode())
+                    self.assertEqual((alone.asMessage(), alone.topic), (message, topic.decode()))
+
+    def test_rendered(self) -> None:
+        """A run is rendered as its messages are, one by one, whatever is among them."""
+        common = parse("i:::t:::x::::::").asMessage()
+        fields = (
+            {"correlation_id": "c"},
+            {"reply_to": "r"},
+            {"legacy": True},
+            {"content": Content.BYTES},
+            {"line": False},
+        )
+        messages = [common, *[common._replace(payload=b"a\rb", **each) for each in fields], common]
+        alone = b"".join(renderDelivery(each, "t", "i") for each in messages)
+        self.assertEqual(b"".join(renderRun(messages, "t")), alone)
 
 
 class DeliveryTests(SynchronousTestCase):

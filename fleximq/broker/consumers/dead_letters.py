@@ -7,12 +7,12 @@ from fleximq.broker.deadlines import Deadlines
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.presence import OwnMessages
 from fleximq.broker.publishing.slow_path import SlowPath
-from fleximq.broker.queues.waiting_messages import OVERHEAD, costOf
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.errors import NoCapacity, NotRecorded
 from fleximq.limits import DEAD
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Message
+from fleximq.values.message_cost import OVERHEAD, costOf
 
 #: Counted if there are too many queues to make one for a dead letter.
 DROPPED_UNDELIVERABLE = CountedEvent(EventFamily.DROPPED, "no queue for a dead letter")

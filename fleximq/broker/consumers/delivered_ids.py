@@ -5,23 +5,18 @@ single message costs one dict entry, and only duplicates have an order.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
-from typing import NamedTuple
 
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import Queue
 
 #: So many namesakes are examined for one in a permitted queue.
 _LOOK = 1000
-_new = tuple.__new__
 
 
-class DeliveryIndex(NamedTuple):
-    """The queue of a delivered message, and its tag there."""
-
-    queue: Queue
-    tag: int
+#: The queue of a delivered message, and its tag there. A plain tuple: one is made for each delivery.
+DeliveryIndex = tuple[Queue, int]
 
 
 class _Namesakes:
@@ -46,11 +41,11 @@ class DeliveredIds:
     def delivered(self, id: str, place: DeliveryIndex) -> None:
         """Record a first or repeated delivery."""
         known = self._places.setdefault(id, place)
-        if isinstance(known, DeliveryIndex):
+        if not isinstance(known, _Namesakes):
             if known == place:
                 return
             first, known = known, _Namesakes()
-            (known.inFlight if first.queue.isInFlight(first.tag) else known.returned)[first] = None
+            (known.inFlight if first[0].isInFlight(first[1]) else known.returned)[first] = None
             self._places[id] = known
         known.returned.pop(place, None)
         known.inFlight[place] = None
@@ -61,9 +56,9 @@ class DeliveredIds:
         for tag, message, _ in deliveries:
             id = message.message_id or ""
             if id in places:
-                self.delivered(id, DeliveryIndex(queue, tag))
+                self.delivered(id, (queue, tag))
             else:
-                places[id] = _new(DeliveryIndex, (queue, tag))
+                places[id] = queue, tag
 
     def returned(self, id: str, place: DeliveryIndex) -> None:
         """Record that the message waits again."""
@@ -82,6 +77,33 @@ class DeliveredIds:
                 return
         self._places.pop(id, None)
 
+    def take(
+        self, ids: Iterable[str], may: Callable[[str], bool] | None, unknown: Callable[[str], object]
+    ) -> dict[Queue, list[int]]:
+        """Forget the messages that acknowledgements of ``ids`` mean, and return their tags by queue.
+
+        :param may: as for :meth:`meant`.
+        :param unknown: called with each id without such a message.
+        """
+        taken: dict[Queue, list[int]] = {}
+        places = self._places
+        for id in ids:
+            place = places.get(id)
+            if may is not None or type(place) is not tuple:
+                place = self.meant(id, may)
+                if place is None:
+                    unknown(id)
+                    continue
+                self.forget(id, place)
+            else:
+                del places[id]
+            queue, tag = place
+            if queue in taken:
+                taken[queue].append(tag)
+            else:
+                taken[queue] = [tag]
+        return taken
+
     def meant(self, id: str, may: Callable[[str], bool] | None = None) -> DeliveryIndex | None:
         """Return the queue and tag of the message that an acknowledgement of ``id`` means; None if the id is unknown.
 
@@ -92,7 +114,7 @@ class DeliveredIds:
             places = (
                 chain(known.inFlight, known.returned) if isinstance(known, _Namesakes) else (known,) if known else ()
             )
-            return next((place for place in islice(places, _LOOK) if may(place.queue.name)), None)
+            return next((place for place in islice(places, _LOOK) if may(place[0].name)), None)
         if isinstance(known, _Namesakes):
             return next(iter(known.inFlight or known.returned))
         return known

@@ -18,9 +18,12 @@ from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.deadlines import Deadline, Deadlines
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DROPPED, QUEUED, Queue
-from fleximq.broker.queues.waiting_messages import ANY, NEVER_USED, WaitingMessages, cost, costOf
+from fleximq.broker.queues.waiting_messages import NEVER_USED, WaitingMessages
 from fleximq.interfaces import IGuard, ISubscriber
 from fleximq.values.message import Message
+from fleximq.values.message_cost import ANY, cost, costOf
+
+_new = tuple.__new__
 
 
 @implementer(ISubscriber, IGuard)
@@ -67,8 +70,9 @@ class PolledSubscription(QueueOwner):
         self._idleSince = deadlines.seconds()
         self._closed = False
         self._untracked = WaitingMessages()
-        # For each QoS0 message: the tag of the QoS1 message that arrived just before it; the tag may not be given yet.
-        self._after: deque[int] = NEVER_USED
+        # For each run of QoS0 messages: the tag of the QoS1 message that arrived just before it, which may not be given
+        # yet, and the number of messages.
+        self._after: deque[tuple[int, int]] = NEVER_USED
 
     @property
     def depth(self) -> int:
@@ -121,21 +125,18 @@ class PolledSubscription(QueueOwner):
             return self.queue.takeMany(holder, number, most)
         deliveries: list[QueueDelivery] = []
         while self._untracked and len(deliveries) < number and most > 0:
-            ahead = self.queue.returned + self._after[0] - self.queue.lastTag
+            ahead = self.queue.returned + self._after[0][0] - self.queue.lastTag
             if ahead > 0:
                 taken = self.queue.takeMany(holder, min(ahead, number - len(deliveries)), most)
                 if not taken and self.queue.loading:
                     return deliveries
                 most -= cost([delivery.message for delivery in taken])
-                deliveries += taken
             else:
-                deliveries.append(self._pollUntracked())
-                most -= costOf(deliveries[-1].message)
+                size = self._untracked.size
+                taken = self._pollUntracked(number - len(deliveries), most)
+                most -= size - self._untracked.size
+            deliveries += taken
         return deliveries + self.queue.takeMany(holder, number - len(deliveries), most)
-
-    def acknowledge(self, tag: int) -> bool:
-        """Remove the message with this tag, even if it has returned; False if it is unknown."""
-        return self.queue.acknowledge(tag)
 
     def deadLetter(self, delivery: QueueDelivery) -> None:
         """Remove a delivery that cannot be sent: to the dead letters, or dropped if untracked."""
@@ -146,9 +147,9 @@ class PolledSubscription(QueueOwner):
 
     def discard(self, number: int) -> int:
         """See :meth:`QueueOwner.discard`."""
-        gone = min(number, len(self._untracked))
-        for _ in range(gone):
-            self._pollUntracked()
+        gone = 0
+        while self._untracked and gone < number:
+            gone += len(self._pollUntracked(number - gone))
         deliveries = self.queue.takeMany(None, number - gone)
         for delivery in deliveries:
             self.queue.acknowledge(delivery.tag)
@@ -194,7 +195,7 @@ class PolledSubscription(QueueOwner):
         return dropped + self.queue.close()
 
     def _isUntrackedNext(self) -> bool:
-        return bool(self._untracked) and not self.queue.returned and self._after[0] <= self.queue.lastTag
+        return bool(self._untracked) and not self.queue.returned and self._after[0][0] <= self.queue.lastTag
 
     def _endGrace(self) -> None:
         self._graceTime = None
@@ -210,13 +211,26 @@ class PolledSubscription(QueueOwner):
         self._untracked.append(fitting, size)
         if self._after is NEVER_USED:
             self._after = deque()
-        self._after.extend([self.queue.lastTag + self.queue.untried] * len(fitting))
+        if fitting:
+            self._after.append((self.queue.lastTag + self.queue.untried, len(fitting)))
         self._makeRoom()
 
-    def _pollUntracked(self) -> QueueDelivery:
-        self._after.popleft()
-        [message] = self._untracked.popMany(1)
-        return QueueDelivery(0, message if message.qos == 0 else message._replace(qos=0), 1)
+    def _pollUntracked(self, number: int, most: int = ANY) -> list[QueueDelivery]:
+        """Remove and return up to ``number`` messages of the first run, until they cost ``most`` bytes."""
+        messages = self._untracked.popMany(min(number, self._after[0][1]), most)
+        self._removed(len(messages))
+        return [
+            _new(QueueDelivery, (0, message if message.qos == 0 else message._replace(qos=0), 1))
+            for message in messages
+        ]
+
+    def _removed(self, number: int) -> None:
+        """Shorten the first run by so many messages, which left it."""
+        tag, count = self._after[0]
+        if count > number:
+            self._after[0] = tag, count - number
+        else:
+            self._after.popleft()
 
     def _makeRoom(self) -> None:
         """Drop untracked messages, oldest first, until the bounds hold."""
@@ -227,7 +241,7 @@ class PolledSubscription(QueueOwner):
             durable + len(self._untracked) > queue.maxMessages or queue.weight + self._untracked.size > queue.maxBytes
         ):
             self._untracked.dropOldest()
-            self._after.popleft()
+            self._removed(1)
             dropped += 1
         if dropped:
             self._counted(DROPPED, dropped)

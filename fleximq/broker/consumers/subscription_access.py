@@ -11,12 +11,12 @@ from fleximq.broker.consumers.polled_subscriptions import PolledSubscription, Po
 from fleximq.broker.consumers.state_log import OpeningLog
 from fleximq.broker.envelope import ConnectedClient, QueueDelivery
 from fleximq.broker.queues.queue_factory import QueueFactory
-from fleximq.broker.queues.waiting_messages import ANY
 from fleximq.broker.rules import BrokerRules
 from fleximq.broker.topics.topic_table import SYSTEM, TopicTable
 from fleximq.errors import NoCapacity, SubscriptionFailed
 from fleximq.interfaces import IJournal
 from fleximq.rights import Action
+from fleximq.values.message_cost import ANY
 
 
 def journalFault(journal: IJournal) -> str | None:
@@ -98,8 +98,11 @@ class SubscriptionAccess:
         subscription = self.subscriptions.find(id, owner)
         return subscription if subscription.loading else None
 
-    def acknowledge(self, owner: str | None, id: int, tag: int, client: ConnectedClient | None = None) -> bool:
-        """Acknowledge a message of a subscription; False if the tag is unknown. The errors are those of :meth:`poll`.
+    def acknowledge(
+        self, owner: str | None, id: int, tags: list[int], client: ConnectedClient | None = None
+    ) -> list[int]:
+        """Acknowledge messages of a subscription; return the tags that are unknown. The errors are those of
+        :meth:`poll`.
 
         :param client: its ``whenCommitted`` waits until the acknowledgement is on disk.
         """
@@ -107,7 +110,7 @@ class SubscriptionAccess:
         if client is not None:
             permit(client, Action.SUBSCRIBE, subscription.topic)
             client.consumed = self._journal.onDisk
-        return subscription.acknowledge(tag)
+        return subscription.queue.acknowledgeMany(tags)
 
     def narrow(self, client: ConnectedClient) -> None:
         """Detach a client from the subscriptions that it may not poll any more, as if it had left."""

@@ -2,7 +2,7 @@
 :mod:`fleximq.broker.consumers.work_queues`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -12,7 +12,6 @@ from fleximq.broker.consumers.state_log import OpeningLog
 from fleximq.broker.consumers.work_queues import WorkQueue, WorkQueues
 from fleximq.broker.envelope import ConnectedClient, Envelope, QueueDelivery
 from fleximq.broker.queues.queue_factory import QueueFactory
-from fleximq.broker.queues.waiting_messages import ANY, weigh
 from fleximq.broker.rules import BrokerRules
 from fleximq.broker.topics.names import isBrokerTopic
 from fleximq.broker.topics.topic_table import TopicTable
@@ -20,6 +19,7 @@ from fleximq.errors import InvalidTopic, NoCapacity
 from fleximq.interfaces import IJournal
 from fleximq.rights import UNRESTRICTED, Action
 from fleximq.values.message import Message
+from fleximq.values.message_cost import ANY
 
 
 class WorkQueueAccess:
@@ -74,7 +74,7 @@ class WorkQueueAccess:
         """Return the reason why a queue refuses a MiniMQ PRODUCE; None if it accepts it. The topic must be in the
         table.
         """
-        size = weigh(envelope.source.messages(body))
+        size = envelope.source.size(body)
         most = envelope.publisher.rights.limits.queueBytes
         if most is not None and not queue.durable and queue.queue.weight + size > most:
             return "the queue is as full as the limits of its publisher permit"
@@ -126,15 +126,15 @@ class WorkQueueAccess:
         queue = self.queues.get(name)
         return queue if queue is not None and queue.loading else None
 
-    def acknowledge(self, id: str, client: ConnectedClient | None = None) -> None:
-        """Acknowledge a message by its id; unknown ids, and ids in queues forbidden to the client, are ignored.
+    def acknowledge(self, ids: Iterable[str], client: ConnectedClient | None = None) -> None:
+        """Acknowledge messages by their ids; unknown ids, and ids in queues forbidden to the client, are ignored.
 
         :param client: its ``whenCommitted`` waits until the acknowledgement is on disk.
         """
         if client is not None:
             client.consumed = self._journal.onDisk
         restricted = client is not None and client.rights not in UNRESTRICTED
-        self.queues.acknowledge(id, partial(client.rights.may, Action.CONSUME) if client and restricted else None)
+        self.queues.acknowledge(ids, partial(client.rights.may, Action.CONSUME) if client and restricted else None)
 
     def _expired(self, queue: WorkQueue) -> None:
         self._openingLog.queueExpired(queue)

@@ -6,12 +6,13 @@ never consumed must not fill disk or memory: when full it drops its oldest messa
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 
 from zope.interface import implementer
 
-from fleximq.broker.consumers.delivered_ids import DeliveredIds, DeliveryIndex
+from fleximq.broker.consumers.delivered_ids import DeliveredIds
 from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.deadlines import TOLERANCE, Deadline
 from fleximq.broker.envelope import QueueDelivery
@@ -19,19 +20,20 @@ from fleximq.broker.queues.durable_queue import DurableQueue
 from fleximq.broker.queues.queue import QUEUED
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.queues.queue_state import QueueState
-from fleximq.broker.queues.waiting_messages import ANY
 from fleximq.broker.topics.topic_table import SYSTEM
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import IJournalRead, ISubscriber
 from fleximq.limits import DEAD
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Message
+from fleximq.values.message_cost import ANY
 
 #: Counted for the messages dropped with a queue.
 DROPPED_EXPIRED = CountedEvent(EventFamily.DROPPED, "queue expired")
 #: Ids read from the journal at once.
 _LEARNT = 4096
 _LEARNT_BYTES = 4 << 20
+_isLine = attrgetter("line")
 
 
 def keyOf(topic: str) -> str:
@@ -124,17 +126,22 @@ class WorkQueue(QueueOwner):
 
     def know(self, tag: int, message: Message) -> None:
         """Set the id of a message delivered with this tag before a restart."""
-        named = self._named(message)
+        [named] = self._named([message])
         if isinstance(self.queue, DurableQueue) and self.queue.know(tag, named):
-            self._ids.delivered(named.message_id or "", DeliveryIndex(self.queue, tag))
+            self._ids.delivered(named.message_id or "", (self.queue, tag))
 
-    def _named(self, message: Message) -> Message:
-        id = self._idOf(message)
-        return message if id == message.message_id else message._replace(message_id=id)
+    def _named(self, messages: Sequence[Message]) -> Sequence[Message]:
+        if all(map(_isLine, messages)):
+            return messages  # the ids of MiniMQ's own messages are valid
+        ids = map(self._idOf, messages)
+        return [
+            message if id == message.message_id else message._replace(message_id=id)
+            for id, message in zip(ids, messages, strict=True)
+        ]
 
     def _moved(self, delivery: QueueDelivery, gone: bool) -> None:
         note = self._ids.forget if gone else self._ids.returned
-        note(delivery.message.message_id or "", DeliveryIndex(self.queue, delivery.tag))
+        note(delivery.message.message_id or "", (self.queue, delivery.tag))
 
 
 class WorkQueues:
@@ -212,7 +219,7 @@ class WorkQueues:
             self._learning = False
             early, self._early = self._early, []
             for id, may in early:
-                self.acknowledge(id, may)
+                self.acknowledge([id], may)
             calls, self._afterwards = self._afterwards, []
             for call in calls:
                 call()
@@ -250,18 +257,19 @@ class WorkQueues:
             self._watch(queue, max(0.0, self._expiry - idle))
         return queue
 
-    def acknowledge(self, id: str, may: Callable[[str], bool] | None = None) -> bool:
-        """Remove the message with this id that is longest in flight, else one that returned; False if it is unknown.
+    def acknowledge(self, ids: Iterable[str], may: Callable[[str], bool] | None = None) -> int:
+        """Remove for each id the message that is longest in flight, else one that returned; return how many were known.
 
         :param may: tells whether messages of this topic may be removed; None: all may.
         """
-        place = self._ids.meant(id, may)
-        if place is None:
-            if self._learning:
-                self._early.append((id, may))
-            return False
-        self._ids.forget(id, place)
-        return place.queue.acknowledge(place.tag)
+        found = self._ids.take(ids, may, lambda id: self._unknownId(id, may))
+        for queue, tags in found.items():
+            queue.acknowledgeMany(tags)
+        return sum(map(len, found.values()))
+
+    def _unknownId(self, id: str, may: Callable[[str], bool] | None) -> None:
+        if self._learning:
+            self._early.append((id, may))
 
     def close(self) -> None:
         """Close all queues without calling ``onExpired``."""

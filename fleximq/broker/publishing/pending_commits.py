@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.broker.observers import RecordWatchers
 from fleximq.broker.publishing.transactions import Deliver, Transactions
-from fleximq.broker.queues.waiting_messages import weigh
 from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.errors import NotKept, NotRecorded
 from fleximq.interfaces import IJournalAppend
@@ -126,7 +125,7 @@ class PendingCommits:
     def wait(self, envelope: Envelope, body: Any, count: int, deliver: Deliver) -> None:
         """Call ``deliver`` with a volatile run after all earlier pending runs of its topic are decided."""
         topic = envelope.topic
-        size = len(body) if isinstance(body, bytes) else weigh(envelope.source.messages(body))
+        size = len(body) if isinstance(body, bytes | memoryview) else envelope.source.size(body)
         topic.pendingRuns.append(_Run(envelope, body, count, size, False, deliver))
         self._waiting += size
         envelope.publisher.lastRun = max(envelope.publisher.lastRun, topic.last)

@@ -14,10 +14,10 @@ from fleximq.broker.envelope import Envelope, OnDecided
 from fleximq.broker.publishing.fan_out import FanOut
 from fleximq.broker.publishing.pending_commits import PendingCommits
 from fleximq.broker.publishing.transactions import Transactions
-from fleximq.broker.queues.waiting_messages import OVERHEAD, costOf, weigh
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.errors import NotKept, NotRecorded
 from fleximq.interfaces import IJournal
+from fleximq.values.message_cost import OVERHEAD, costOf
 
 
 class GuardResult(NamedTuple):
@@ -83,7 +83,7 @@ class SlowPath:
         size = 0
         words = ""
         if (topic.guards or (topic.queues and self._onDisk)) and envelope.qos:
-            size = weigh(envelope.source.messages(body))
+            size = envelope.source.size(body)
             if _refusal(topic, count, size) is not None:
                 taken, refused, size, words = admitted(envelope, body)
                 if taken and refused:

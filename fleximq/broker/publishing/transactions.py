@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from zope.interface import implementer
-
-from fleximq.broker.envelope import ConnectedClient, Envelope
-from fleximq.broker.queues.waiting_messages import OVERHEAD, cost
+from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource
 from fleximq.broker.topics.topic_table import TopicTable
-from fleximq.interfaces import IJournal, ISource
+from fleximq.interfaces import IJournal
 from fleximq.values.message import Message
+from fleximq.values.message_cost import OVERHEAD, cost
 from fleximq.values.records import Run, StoredBatch
 
 #: So many bytes are read at a time.
@@ -29,8 +27,7 @@ _QUERIES = 10_000
 Deliver = Callable[[Envelope, Any, int], None]
 
 
-@implementer(ISource)
-class RecordSource:
+class RecordSource(MessageSource):
     """The source of records read back from the journal: a body is a batch of them."""
 
     def messages(self, body: StoredBatch) -> Sequence[Message]:
@@ -186,7 +183,7 @@ class Transactions:
 
 def _sizeOf(envelope: Envelope, body: Any) -> int:
     """Return about how many bytes a run takes while it waits."""
-    return OVERHEAD + (len(body) if isinstance(body, bytes) else cost(envelope.source.messages(body)))
+    return OVERHEAD + (len(body) if isinstance(body, bytes | memoryview) else cost(envelope.source.messages(body)))
 
 
 def _runs(batch: StoredBatch) -> Iterator[StoredBatch]:

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
 
 from fleximq.broker.queues.offset_ranges import FIRST_VOLATILE, GAP, OffsetRanges
-from fleximq.broker.queues.waiting_messages import ANY, NEVER_USED, cost, costOf, measure
+from fleximq.broker.queues.waiting_messages import NEVER_USED
 from fleximq.values.message import Message
+from fleximq.values.message_cost import ANY, cost, costOf, measure
 
 
 class DurableBacklog:

@@ -17,10 +17,10 @@ from fleximq.broker.queues.durable_backlog import DurableBacklog
 from fleximq.broker.queues.in_flight import InFlight, Returned
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, REDELIVERED, Queue
 from fleximq.broker.queues.queue_state import QueueState
-from fleximq.broker.queues.waiting_messages import ANY, cost, costOf
 from fleximq.interfaces import IJournal
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.message import Content, Message
+from fleximq.values.message_cost import ANY, cost, costOf
 from fleximq.values.state_records import QueueAcknowledged, QueueDelivered, StateRecord
 
 #: Counted when the journal cannot return a message.
@@ -52,8 +52,8 @@ class QueueLog(Protocol):
         """Publish a dead letter; report None if it is stored, else the reason of the failure."""
 
 
-def _asItIs(message: Message) -> Message:
-    return message
+def _asTheyAre(messages: Sequence[Message]) -> Sequence[Message]:
+    return messages
 
 
 class DurableQueue(Queue):
@@ -63,11 +63,11 @@ class DurableQueue(Queue):
 
     :param key: the queue's key in the journal.
     :param memory: bytes that its messages may take; of messages beyond it only the offsets are in memory.
-    :param named: restores the id of a message that was read from the journal.
+    :param named: restores the ids of messages that were read from the journal.
     """
 
     __slots__ = (
-        "_acknowledged", "_again", "_dead", "_memory", "_named", "_noted", "_queueLog", "_reading", "_used",
+        "_again", "_dead", "_gone", "_memory", "_named", "_noted", "_queueLog", "_reading", "_used",
         "_volatile", "_whenLoaded", "_willNote", "key",
     )  # fmt: skip
     _backlog: DurableBacklog  # type: ignore[assignment]  # it takes the place of the other
@@ -78,7 +78,7 @@ class DurableQueue(Queue):
         key: str,
         queueLog: QueueLog,
         memory: int,
-        named: Callable[[Message], Message] = _asItIs,
+        named: Callable[[Sequence[Message]], Sequence[Message]] = _asTheyAre,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
@@ -95,7 +95,7 @@ class DurableQueue(Queue):
         self._used = False
         self._willNote = False
         self._again = array("Q")
-        self._acknowledged = array("Q")
+        self._gone = array("Q")
 
     # -- in memory and on disk -----------------------------------------------------------------------
 
@@ -142,8 +142,8 @@ class DurableQueue(Queue):
         """Add messages in order; overflow drops the oldest ones and counts them."""
         if self._closed or not rendered:
             return
-        if self._named is not _asItIs and not (rendered[0].offset and self._backlog.onDisk):
-            rendered = [self._named(message) for message in rendered]
+        if not (rendered[0].offset and self._backlog.onDisk):
+            rendered = self._named(rendered)
         self.size += self._backlog.append(rendered)
         if self._ages is not None:
             self._ages.add(self.lastTag + len(self._backlog), self._seconds())
@@ -178,7 +178,7 @@ class DurableQueue(Queue):
         self.lastTag += len(entries)
         if self._backlog.volatile:
             self._countVolatileTaken(sum(1 for delivery in first if not delivery.message.offset))
-        self._hide(first, holder)
+        self._hide(first, holder, False)
         if self._backlog.isShort:
             self._load()
         return deliveries + first if deliveries else first
@@ -194,15 +194,19 @@ class DurableQueue(Queue):
             most -= costOf(delivery.message)
         if deliveries:
             self._counted(REDELIVERED, len(deliveries))
-        self._hide(deliveries, holder)
+        self._hide(deliveries, holder, True)
         self._again.extend([delivery.message.offset for delivery in deliveries if delivery.message.offset])
         return deliveries
 
-    def _hide(self, deliveries: list[QueueDelivery], holder: object) -> None:
+    def _hide(self, deliveries: list[QueueDelivery], holder: object, again: bool) -> None:
         if not deliveries:
             return
         kept = deliveries if self.size <= self._memory else self._placesOf(deliveries)
-        self._inFlight.add(kept, self._seconds() + self._redelivery, holder)
+        due = self._seconds() + self._redelivery
+        if again:
+            self._inFlight.addAgain(kept, due, holder)
+        else:
+            self._inFlight.add([each[0] for each in kept], [each[1] for each in kept], due, holder)
         if self._deadline is None:
             self._arm(self._redelivery)
         self._used = True
@@ -229,19 +233,16 @@ class DurableQueue(Queue):
             self._willNote = True
             self._queueLog.changed(self)
 
-    def acknowledge(self, tag: int) -> bool:
-        """Remove the message with this tag, even if it has returned."""
-        delivery = self._inFlight.remove(tag) or self._returned.remove(tag)
-        if delivery is None:
-            return False
-        self.size -= costOf(delivery.message)
-        if delivery.message.offset:
-            self._forget(delivery.message.offset)
-        return True
+    def _acknowledged(self, messages: Sequence[Message]) -> None:
+        super()._acknowledged(messages)
+        offsets = [message.offset for message in messages if message.offset]
+        if offsets:
+            self._gone.extend(offsets)
+            self._noteSoon()
 
     def _forget(self, offset: int) -> None:
         if offset:
-            self._acknowledged.append(offset)
+            self._gone.append(offset)
         self._noteSoon()
 
     def close(self) -> int:
@@ -309,7 +310,7 @@ class DurableQueue(Queue):
     ) -> None:
         if self._closed:
             return
-        found = {message.offset: message for message in messages}
+        found = {message.offset: message for message in self._named(messages)}
         until = messages[-1].offset if messages else portion[-1].message.offset
         later = []
         for delivery in portion:
@@ -317,7 +318,7 @@ class DurableQueue(Queue):
             if offset > until:
                 later.append(delivery)
             elif offset in found:
-                self._deadLetterOne(delivery.tag, self._named(found[offset]))
+                self._deadLetterOne(delivery.tag, found[offset])
             elif self._dead.pop(delivery.tag, None) is not None:
                 self._counted(LOST, 1)
                 self._forget(offset)
@@ -369,12 +370,12 @@ class DurableQueue(Queue):
         self._reading = False
         if self._closed:
             return
-        found = {message.offset: message for message in messages}
+        found = {message.offset: message for message in self._named(messages)}
         until = messages[-1].offset if messages else places[-1].message.offset
         for place in places:
             message = found.get(place.message.offset)
             if message is not None:
-                delivery = _new(QueueDelivery, (place.tag, self._named(message), place.attempts))
+                delivery = _new(QueueDelivery, (place.tag, message, place.attempts))
                 if self._returned.replace(delivery):
                     self.size += costOf(delivery.message) - costOf(place.message)
             elif place.message.offset <= until and self._returned.remove(place.tag) is not None:
@@ -387,9 +388,7 @@ class DurableQueue(Queue):
         self._reading = False
         if self._closed:
             return
-        if self._named is not _asItIs:
-            messages = [self._named(message) for message in messages]
-        size, lost = self._backlog.addLoaded(wanted, messages)
+        size, lost = self._backlog.addLoaded(wanted, self._named(messages))
         self.size += size
         self._lost(lost)
         self._loaded()
@@ -429,9 +428,9 @@ class DurableQueue(Queue):
             until = self._queueLog.wall() + round(self._redelivery * 1_000_000)
             notes.append(QueueDelivered(self.key, self.lastTag - self._volatile, self._again, until))
             self._noted, self._used, self._again = self.lastTag, False, array("Q")
-        if self._acknowledged:
-            notes.append(QueueAcknowledged(self.key, self._acknowledged))
-            self._acknowledged = array("Q")
+        if self._gone:
+            notes.append(QueueAcknowledged(self.key, self._gone))
+            self._gone = array("Q")
         return notes
 
     def lowest(self) -> int:
@@ -454,7 +453,7 @@ class DurableQueue(Queue):
         state.handed = {each.message.offset: tag for each, tag in zip(delivered, tags, strict=True)}
         state.attempts = {tag: each.attempts for each, tag in zip(delivered, tags, strict=True) if each.attempts != 1}
         if not state.isSubscription:
-            due = dict(self._inFlight.dues())
+            due = self._inFlight.dues()
             state.due = {
                 tag: wall + round((due[each.tag] - now) * 1e6)
                 for each, tag in zip(delivered, tags, strict=True)
@@ -493,7 +492,7 @@ class DurableQueue(Queue):
                 again.append(delivery)
         flying.sort()
         for due, _, delivery in flying:
-            self._inFlight.add([delivery], now + (due - wall) / 1e6, None)
+            self._inFlight.addAgain([delivery], now + (due - wall) / 1e6, None)
         if flying:
             self._arm((flying[0][0] - wall) / 1e6)
         if self._ages is not None:

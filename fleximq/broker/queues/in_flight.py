@@ -1,18 +1,27 @@
 """Deliveries of a queue: those in flight, and those that returned.
 
-All deliveries of a queue are hidden for the same time, so the first entry is the next one due. It is an OrderedDict
-because finding the first entry of a dict whose front was emptied takes linear time.
+All deliveries of a queue are hidden for the same time, so the first span is the next one due.
 
 Returned deliveries are delivered again before all other messages, lowest tag (oldest message) first. A heap finds it.
 An acknowledged delivery leaves the dict at once; its tag stays in the heap until it is on top, or the heap is rebuilt.
 """
 
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import islice
+from operator import itemgetter
 
 from fleximq.broker.envelope import QueueDelivery
-from fleximq.broker.queues.waiting_messages import costOf
+from fleximq.broker.queues.waiting_messages import NEVER_USED
+from fleximq.values.message import Message
+from fleximq.values.message_cost import costOf
+
+#: Spans may cover so many tags that are not in flight, besides four times those that are.
+_UNUSED = 4096
+#: Messages delivered within so many seconds are due together.
+_TOGETHER = 0.001
+_new = tuple.__new__
 
 
 class Returned:
@@ -101,98 +110,193 @@ class Returned:
         self.size = 0
 
 
-#: The tags of one holder's deliveries.
-HeldTags = set[int]
+class _Span:
+    """Tags from ``first`` to before ``end`` that were delivered together: those in flight are due and held together."""
+
+    __slots__ = ("attempts", "due", "end", "first", "held")
+
+    def __init__(self, first: int, end: int, attempts: int, due: float, held: set["_Span"] | None) -> None:
+        self.first = first
+        self.end = end
+        self.attempts = attempts
+        self.due = due
+        self.held = held
+        if held is not None:
+            held.add(self)
 
 
 class InFlight:
-    """Deliveries by tag, in order of their deadlines, and by the holder they were given to."""
+    """Messages by tag, in order of their deadlines, and by the holder they were given to.
 
-    __slots__ = ("_delivered", "_held")
+    A message costs one dict entry, 0.05 us in runs. What it shares with the others of its delivery is in a span. Spans
+    cover at most four times as many tags as are in flight, or some more; then they are made again.
+    """
+
+    __slots__ = ("_attempts", "_covered", "_held", "_messages", "_spans")
 
     def __init__(self) -> None:
-        self._delivered: OrderedDict[int, tuple[QueueDelivery, float, HeldTags | None]] = OrderedDict()
-        self._held: dict[object, HeldTags] = {}
+        self._messages: dict[int, Message] = {}
+        self._attempts: dict[int, int] = {}  # of those tags that were not delivered for the first time
+        self._spans: deque[_Span] = NEVER_USED
+        self._covered = 0
+        self._held: dict[object, set[_Span]] = {}
 
     def __len__(self) -> int:
-        return len(self._delivered)
+        return len(self._messages)
 
     def __contains__(self, tag: int) -> bool:
-        return tag in self._delivered
+        return tag in self._messages
 
-    def add(self, deliveries: Sequence[QueueDelivery], due: float, holder: object) -> None:
-        """Add deliveries that are due back together, never earlier than those before.
+    def add(
+        self, tags: Sequence[int], messages: Sequence[Message], due: float, holder: object, attempts: int = 1
+    ) -> None:
+        """Add messages that are due back together, never earlier than those before.
 
-        ``holder`` is any hashable object, remembered until :meth:`leave`, or None.
+        :param tags: ascending; tags between them belong to no message.
+        :param holder: any hashable object, remembered until :meth:`leave`, or None.
         """
-        held = self._heldBy(holder)
-        if held is not None:
-            held.update([delivery.tag for delivery in deliveries])
-        handed = self._delivered
-        for delivery in deliveries:
-            handed[delivery.tag] = (delivery, due, held)
+        if not tags:
+            return
+        if len(tags) == 1:
+            self._messages[tags[0]] = messages[0]
+        else:
+            self._messages.update(zip(tags, messages, strict=True))
+        held = None if holder is None else self._held.setdefault(holder, set())
+        if attempts != 1:
+            self._attempts.update(dict.fromkeys(tags, attempts))
+        elif self._spans:
+            last = self._spans[-1]
+            if last.end == tags[0] and last.held is held and due <= last.due + _TOGETHER and last.attempts == 1:
+                self._covered += tags[-1] + 1 - last.end
+                last.end = tags[-1] + 1
+                return
+        if self._spans is NEVER_USED:
+            self._spans = deque()
+        self._append(_Span(tags[0], tags[-1] + 1, attempts, due, held))
+
+    def addAgain(self, deliveries: Iterable[QueueDelivery], due: float, holder: object) -> None:
+        """Add repeated deliveries, in any order; as :meth:`add`."""
+        for tag, message, attempts in deliveries:
+            self.add((tag,), (message,), due, holder, attempts)
 
     def remove(self, tag: int) -> QueueDelivery | None:
         """Forget a delivery and return it; None if it is not in flight."""
-        handed = self._delivered.pop(tag, None)
-        if handed is None:
-            return None
-        delivery, _, held = handed
-        if held is not None:
-            held.discard(tag)
+        delivery = self.get(tag)
+        self.removeMany([tag])
         return delivery
 
-    def leave(self, holder: object) -> tuple[HeldTags, list[int]]:
-        """Forget a holder, whose deliveries stay in flight; return the argument for :meth:`isHeld`, and their tags,
-        ascending.
-        """
-        held = self._held.pop(holder, set())
-        return held, sorted(held)
+    def removeMany(self, tags: list[int]) -> list[Message | None]:
+        """Forget deliveries and return their messages; None for each that is not in flight."""
+        pop = self._messages.pop
+        found = [pop(tag, None) for tag in tags] if len(tags) > 1 else [pop(tags[0], None)] if tags else []
+        if self._attempts:
+            for tag in tags:
+                self._attempts.pop(tag, None)
+        self._trim(tags)
+        if self._covered > 4 * len(self._messages) + _UNUSED:
+            self._coverAgain()
+        return found
 
-    def isHeld(self, tag: int, held: HeldTags) -> bool:
-        """Tell whether the delivery with this tag is in flight and still that of a holder that left."""
-        return tag in held and tag in self._delivered and self._delivered[tag][2] is held
+    def leave(self, holder: object) -> list[QueueDelivery]:
+        """Forget a holder, whose deliveries stay in flight; return these, oldest message first."""
+        spans = self._held.pop(holder, ())
+        return sorted([delivery for span in spans for delivery in self._of(span)], key=itemgetter(0))
 
-    def due(self, now: float, most: int) -> list[int]:
-        """Return the tags of deliveries that are due by ``now``, first due first, at most so many."""
-        tags: list[int] = []
-        for tag, (_, due, _) in self._delivered.items():
-            if due > now or len(tags) >= most:
-                break
-            tags.append(tag)
-        return tags
+    def isCurrent(self, delivery: QueueDelivery) -> bool:
+        """Tell whether this delivery is in flight, and not a later one of the same message."""
+        tag, _, attempts = delivery
+        return tag in self._messages and self._attempts.get(tag, 1) == attempts
+
+    def takeDue(self, now: float, most: int) -> list[QueueDelivery]:
+        """Remove and return deliveries that are due by ``now``, first due first, about so many."""
+        taken: list[QueueDelivery] = []
+        while self._spans and (span := self._spans[0]).due <= now and len(taken) < most:
+            taken += islice(self._of(span), most - len(taken))
+            if len(taken) < most or taken[-1].tag == span.end - 1:
+                self._drop()
+            else:
+                self._shorten(span, taken[-1].tag + 1)
+        self.removeMany([delivery.tag for delivery in taken])
+        return taken
 
     def firstDue(self) -> float | None:
         """Return when the next delivery is due, None if none is in flight."""
-        for _, due, _ in self._delivered.values():
-            return due
-        return None
+        while self._spans and next(self._of(self._spans[0]), None) is None:
+            self._drop()
+        return self._spans[0].due if self._spans else None
 
-    def dues(self) -> list[tuple[int, float]]:
+    def dues(self) -> dict[int, float]:
         """Return the tags of all deliveries with the time when each is due, first due first."""
-        return [(tag, due) for tag, (_, due, _) in self._delivered.items()]
+        return {delivery.tag: span.due for span in self._spans for delivery in self._of(span)}
 
     def get(self, tag: int) -> QueueDelivery | None:
         """Return the delivery with this tag; None if it is not in flight."""
-        handed = self._delivered.get(tag)
-        return None if handed is None else handed[0]
+        message = self._messages.get(tag)
+        return None if message is None else _new(QueueDelivery, (tag, message, self._attempts.get(tag, 1)))
 
     def replace(self, delivery: QueueDelivery) -> None:
-        """Replace the delivery with the same tag, which must be in flight."""
-        _, due, held = self._delivered[delivery.tag]
-        self._delivered[delivery.tag] = (delivery, due, held)
+        """Replace the message of the delivery with the same tag, which must be in flight."""
+        self._messages[delivery.tag] = delivery.message
 
     def deliveries(self) -> list[QueueDelivery]:
         """Return all deliveries, first due first."""
-        return [delivery for delivery, _, _ in self._delivered.values()]
+        attempts = self._attempts.get
+        return [_new(QueueDelivery, (tag, message, attempts(tag, 1))) for tag, message in self._messages.items()]
 
     def clear(self) -> None:
         """Remove all deliveries and holders."""
-        self._delivered.clear()
+        self._messages.clear()
+        self._attempts.clear()
+        self._spans = NEVER_USED
+        self._covered = 0
         self._held.clear()
 
-    def _heldBy(self, holder: object) -> HeldTags | None:
-        """Return the set of a holder's tags, which grows later; None without a holder."""
-        if holder is None:
-            return None
-        return self._held.setdefault(holder, set())
+    def _of(self, span: _Span) -> Iterator[QueueDelivery]:
+        """Iterate over the deliveries of a span that are still in flight."""
+        for tag in range(span.first, span.end):
+            delivery = self.get(tag)
+            if delivery is not None and delivery.attempts == span.attempts:
+                yield delivery
+
+    def _append(self, span: _Span) -> None:
+        self._spans.append(span)
+        self._covered += span.end - span.first
+
+    def _drop(self) -> None:
+        span = self._spans.popleft()
+        self._covered -= span.end - span.first
+        if span.held is not None:
+            span.held.discard(span)
+
+    def _shorten(self, span: _Span, first: int) -> None:
+        self._covered -= first - span.first
+        span.first = first
+
+    def _trim(self, tags: list[int]) -> None:
+        """Shorten the first spans by these tags, if consumers acknowledge in the order of delivery."""
+        spans = self._spans
+        if not spans or not tags or tags[0] != spans[0].first:
+            return
+        if len(tags) > 1 and tags != [*range(tags[0], tags[0] + len(tags))]:
+            return
+        end = tags[-1] + 1
+        while len(spans) > 1 and tags[0] <= spans[0].first and spans[0].end <= end:
+            self._drop()
+        first = spans[0]
+        if tags[0] <= first.first < end:
+            self._shorten(first, min(end, first.end))  # an empty one stays, as the next message may extend it
+
+    def _coverAgain(self) -> None:
+        """Replace each span by spans of the neighbouring tags in it that are in flight."""
+        for _ in range(len(self._spans)):
+            span = self._spans[0]
+            self._drop()
+            first = end = 0
+            for delivery in (*self._of(span), None):
+                if delivery is not None and delivery.tag == end:
+                    end += 1
+                    continue
+                if end:
+                    self._append(_Span(first, end, span.attempts, span.due, span.held))
+                if delivery is not None:
+                    first, end = delivery.tag, delivery.tag + 1

@@ -67,6 +67,10 @@ class BlipSource(MessageSource):
         qos = self._qos
         return [_new(Message, (payload, _BYTES, qos, None, None, None, False, False, 0)) for payload in body]
 
+    def size(self, body: list[bytes]) -> int:
+        """Return the bytes of the payloads: these messages have no ids."""
+        return sum(map(len, body))
+
     def run(self, body: list[bytes]) -> Run:
         """Return the payloads."""
         return Run(b"", body, _CONTENTS[self._qos])
@@ -82,8 +86,10 @@ def renderDeliveries(topic: str, deliveries: Sequence[QueueDelivery], polls: Seq
     A delivery with a tag has QoS1 and the tag as correlation id; one without has QoS0 and the correlation id of its
     POLL in ``polls``.
     """
-    tags = [tag for tag, _, _ in deliveries]
-    payloads = [message.payload if message.content is _BYTES else toBytes(message) for _, message, _ in deliveries]
+    # By index: unpacking a named tuple takes twice as long.
+    tags = [delivery[0] for delivery in deliveries]
+    messages = [delivery[1] for delivery in deliveries]
+    payloads = [message[0] if message[1] is _BYTES else toBytes(message) for message in messages]
     if all(tags):
         return choice.encodeRun(_head(topic, 1), tags, payloads)
     frames, start = [], 0

@@ -29,6 +29,8 @@ class CacheBudget:
 class EnvelopeCache(dict[bytes, Envelope]):
     """Parsed envelopes by their bytes, charged to ``budget`` until :meth:`clear`; drops the oldest when full."""
 
+    __slots__ = ("_budget", "_bytes", "_entries", "size")
+
     def __init__(self, budget: CacheBudget, entries: int = MAX_ENTRIES, size: int = MAX_BYTES) -> None:
         super().__init__()
         self._budget = budget

@@ -6,6 +6,7 @@ methods of the second, so a read costs no extra call. The new protocol must ther
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from twisted.internet.interfaces import (
@@ -71,21 +72,11 @@ class Handover(Protocol):
         half = IHalfCloseableProtocol(inner, None)
         bound: Any = self
         bound.dataReceived = inner.dataReceived
-        bound.connectionLost = inner.connectionLost if self.whenLost is None else self._lostThen(inner)
+        bound.connectionLost = inner.connectionLost if self.whenLost is None else partial(_lostThen, self, inner)
         bound.readConnectionLost = half.readConnectionLost if half else self._endAll
         bound.writeConnectionLost = half.writeConnectionLost if half else (lambda: None)
         if self._outer is not None:
             self._outer._follow(inner)
-
-    def _lostThen(self, inner: IProtocol) -> Callable[..., None]:
-        def lost(reason: Failure = connectionDone) -> None:
-            try:
-                inner.connectionLost(reason)
-            finally:
-                if self.whenLost is not None:
-                    self.whenLost()
-
-        return lost
 
     def readConnectionLost(self) -> None:
         """Close: the peer ended its input before its protocol was known."""
@@ -106,6 +97,15 @@ class Handover(Protocol):
     def _endAll(self) -> None:
         transport: Any = self.transport
         transport.loseConnection()
+
+
+def _lostThen(outer: Handover, inner: IProtocol, reason: Failure = connectionDone) -> None:
+    try:
+        inner.connectionLost(reason)
+    finally:
+        del outer.connectionLost  # a reference cycle
+        if outer.whenLost is not None:
+            outer.whenLost()
 
 
 class HandoverFactory(Factory[Protocol]):

@@ -4,7 +4,7 @@ A connection that was silent for one interval is sent a PING; after three it is 
 the timer compares the time of the last read when it fires.
 """
 
-from collections.abc import Callable
+from typing import Protocol
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
@@ -14,26 +14,31 @@ MAX_SILENT_INTERVALS = 3
 MIN_INTERVAL, MAX_INTERVAL = 5, 300
 
 
+class Watched(Protocol):
+    """The session of a connection."""
+
+    def lastReceived(self) -> float:
+        """Return the time of the last read, in the clock's seconds."""
+
+    def ping(self) -> None:
+        """Send a PING."""
+
+    def silent(self) -> None:
+        """Close the connection: the peer was silent for too long."""
+
+
 class KeepAlive:
     """The keep-alive timer of one connection: calls ``ping`` after ``interval`` seconds of silence, later ``silent``.
 
-    ``heard`` returns the time of the last read, in the clock's seconds. ``mayBeSilent`` means that the peer is not
-    known to answer a PING: then ``silent`` is not called.
+    ``mayBeSilent`` means that the peer is not known to answer a PING: then ``silent`` is not called.
     """
 
-    def __init__(
-        self,
-        clock: IReactorTime,
-        interval: float,
-        heard: Callable[[], float],
-        ping: Callable[[], None],
-        silent: Callable[[], None],
-    ) -> None:
+    __slots__ = ("_clock", "_timer", "_watched", "interval", "mayBeSilent")
+
+    def __init__(self, clock: IReactorTime, interval: float, watched: Watched) -> None:
         self._clock = clock
         self.interval = interval
-        self._heard = heard
-        self._ping = ping
-        self._silent = silent
+        self._watched = watched
         self.mayBeSilent = False
         self._timer: IDelayedCall | None = clock.callLater(interval, self._look)
 
@@ -51,13 +56,13 @@ class KeepAlive:
         self._timer = None
 
     def _look(self) -> None:
-        idle = self._clock.seconds() - self._heard()
+        idle = self._clock.seconds() - self._watched.lastReceived()
         if idle >= MAX_SILENT_INTERVALS * self.interval and not self.mayBeSilent:
             self._timer = None
-            self._silent()
+            self._watched.silent()
             return
         if idle >= self.interval:
-            self._ping()
+            self._watched.ping()
             left = MAX_SILENT_INTERVALS * self.interval - idle
             wait = min(self.interval, left) if left > 0 else self.interval
         else:

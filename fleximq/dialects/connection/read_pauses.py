@@ -15,6 +15,13 @@ class ReadPause(Enum):
     UNSENT = "its own answers that wait for the disk are too many"
 
 
+_NONE: frozenset[object] = frozenset()
+
+
+def _ignore(isRead: bool) -> None:
+    pass
+
+
 class ReadPauses:
     """Pauses and resumes one transport; ``changed`` is called with whether it is read, at each change."""
 
@@ -23,24 +30,28 @@ class ReadPauses:
     def __init__(self, transport: Any, changed: Callable[[bool], None]) -> None:
         self._transport = transport
         self._changed = changed
-        self._reasons: set[object] = set()
+        self._reasons: frozenset[object] = _NONE
 
     @property
     def paused(self) -> bool:
         """Whether reading is paused."""
         return bool(self._reasons)
 
+    def end(self) -> None:
+        """Report no more changes, as the connection is closed; this ends a reference cycle."""
+        self._changed = _ignore
+
     def pause(self, reason: object) -> None:
         """Pause reading until :meth:`resume` was called for every reason given here."""
         if not self._reasons:
             self._changed(False)
             self._transport.pauseProducing()
-        self._reasons.add(reason)
+        self._reasons |= {reason}
 
     def resume(self, reason: object) -> None:
         """Remove one reason; unknown reasons are ignored."""
         if reason in self._reasons:
-            self._reasons.remove(reason)
+            self._reasons -= {reason}
             if not self._reasons:
                 self._changed(True)
                 self._transport.resumeProducing()

@@ -9,10 +9,10 @@ from typing import Any
 
 from zope.interface import implementer
 
-from fleximq.broker.envelope import Envelope
+from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.broker.replay.feed import DeferredForm
 from fleximq.compiled import choice
-from fleximq.interfaces import IForm, ISource
+from fleximq.interfaces import IForm
 from fleximq.values.message import Content, Message
 from fleximq.values.records import CONTENTS, Run, StoredBatch, contentOf
 from fleximq.wire.fleximq_frame import MessageType, encodeFrame
@@ -85,9 +85,8 @@ _IDS = ("message_id", "correlation_id", "reply_to")
 _CONTENT = contentOf(Message(b"", Content.MESSAGEPACK))
 
 
-@implementer(ISource)
-class FlexiSource:
-    """The source of runs with one envelope; a body consists of consecutive complete frames."""
+class FlexiSource(MessageSource):
+    """The source of runs with one envelope; a body consists of consecutive complete frames, or is a view of them."""
 
     __slots__ = ("_envelopeBytes", "_ids", "_kept")
 
@@ -97,20 +96,21 @@ class FlexiSource:
         fields = header.fields
         self._ids = fields.get("message_id"), fields.get("correlation_id"), fields.get("reply_to")
 
-    def messages(self, body: bytes) -> Sequence[Message]:
+    def messages(self, body: bytes | memoryview) -> Sequence[Message]:
         """Return the payloads of the frames with the ids of their header."""
         ids = self._ids
-        return [Message(payload, Content.MESSAGEPACK, 1, *ids) for payload in payloads(body, self._envelopeBytes)]
+        found = payloads(bytes(body), self._envelopeBytes)
+        return [Message(payload, Content.MESSAGEPACK, 1, *ids) for payload in found]
 
-    def run(self, body: bytes) -> Run:
+    def run(self, body: bytes | memoryview) -> Run:
         """Return the payloads of the frames, and their header without the topic."""
         if self._kept is None:
-            self._kept = withoutTopic(body[FIXED_BYTES : self._envelopeBytes])
-        return Run(self._kept, payloads(body, self._envelopeBytes), _CONTENT)
+            self._kept = withoutTopic(bytes(body[FIXED_BYTES : self._envelopeBytes]))
+        return Run(self._kept, choice.joinedPayloads(body, self._envelopeBytes), _CONTENT)
 
-    def pick(self, body: bytes, indexes: Sequence[int]) -> bytes:
+    def pick(self, body: bytes | memoryview, indexes: Sequence[int]) -> bytes:
         """Return the frames at these indexes."""
-        frames = singleFrames(body, self._envelopeBytes)
+        frames = singleFrames(bytes(body), self._envelopeBytes)
         return b"".join([frames[index] for index in indexes])
 
 
@@ -118,7 +118,7 @@ class FlexiSource:
 class FlexiForm:
     """Complete PUB frames."""
 
-    def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
+    def render(self, envelope: Envelope, body: Any, count: int) -> bytes | memoryview:
         """Return the run as frames with the publisher's id."""
         if type(envelope.source) is FlexiSource:
             return body  # type: ignore[no-any-return]  # its own source's bodies are frames
@@ -157,7 +157,7 @@ class LayoutBForm:
 
     def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
         """Return the run as frames."""
-        return choice.toLayoutB(self._form.render(envelope, body, count))
+        return choice.toLayoutB(bytes(self._form.render(envelope, body, count)))
 
     def cut(self, frames: bytes | memoryview, space: int) -> tuple[int, int]:
         """Return how many bytes, and how many frames, end within ``space`` bytes."""
@@ -172,7 +172,7 @@ LAYOUT_B_FORM = LayoutBForm(FLEXI_FORM)
 class OffsetForm:
     """Complete PUB frames with the offset as last header field; messages outside the journal have no offset."""
 
-    def render(self, envelope: Envelope, body: Any, count: int) -> bytes:
+    def render(self, envelope: Envelope, body: Any, count: int) -> bytes | memoryview:
         """Return the run as frames."""
         if not envelope.offset:
             return FLEXI_FORM.render(envelope, body, count)
@@ -181,7 +181,7 @@ class OffsetForm:
         topic = envelope.topic.name
         offsets = range(envelope.offset, envelope.offset + count)
         contents = [run.contents] * count if isinstance(run.contents, int) else run.contents
-        payloads = asMessagePack(contents, run.payloads)
+        payloads = asMessagePack(contents, list(run.payloads))
         if isinstance(run.headers, bytes):
             return framesWithOffsets(prefixWithOffset(publisher, run.headers, topic), offsets, payloads)
         return mixedFramesWithOffsets(

@@ -31,7 +31,7 @@ from fleximq.dialects.fleximq.forms import (
     recordsWithout,
 )
 from fleximq.dialects.fleximq.replies import FlexiReplies, correlation, errorPayload
-from fleximq.dialects.outbox import Outbox
+from fleximq.dialects.outbox import Chunk, Outbox
 from fleximq.dialects.replay_outlet import ReplayOutlet
 from fleximq.dialects.session import ConnectionState
 from fleximq.errors import (
@@ -62,6 +62,8 @@ _PASSING = frozenset({"routing", "message_id", "correlation_id", "traceparent", 
 
 class FlexiMessages(FlexiReplies):
     """The input half of a FlexiMQ session, after the header was checked."""
+
+    __slots__ = ("_asker", "_directs", "_envelopes", "_largeRequests", "_later")
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
@@ -166,7 +168,7 @@ class FlexiMessages(FlexiReplies):
             self._publish(parsed, envelope, frame, 1, (id,))
 
     def _publish(
-        self, parsed: Envelope, envelope: bytes, frames: bytes, count: int, ids: Sequence[str] | None = None
+        self, parsed: Envelope, envelope: bytes, frames: Chunk, count: int, ids: Sequence[str] | None = None
     ) -> None:
         """Publish a run, and answer its refused messages, possibly later."""
         onDecided = partial(self._committed, parsed.topic.name)

@@ -37,6 +37,9 @@ _sharedStatusName = lru_cache(maxsize=1)(withStatusName)
 class FlexiReplies(StreamSession):
     """The output half of a FlexiMQ session. ``id`` is the client id, 0 before the JOIN."""
 
+    __slots__ = (
+        "_fields", "_me", "_named", "_requests", "_shaped", "deliver", "form", "forward", "id", "receiveBroadcast"
+    )  # fmt: skip
     dialect = "fleximq"
     mayFinish = True
 
@@ -159,7 +162,8 @@ class FlexiReplies(StreamSession):
             fields = {"status": int(Status.SERVICE_UNAVAILABLE), "routing": routing}
             self.outbox.take(self._encoded(MessageType.NOTIF, fields, words("the broker is stopping")))
 
-    def _ping(self) -> None:
+    def ping(self) -> None:
+        """Send a PING with the interval of the keep-alive."""
         keepalive = {"timestamp": time.time_ns() // 1_000_000}
         if self._keepAlive is not None and self._keepAlive.interval >= 1:
             keepalive["interval"] = int(self._keepAlive.interval)

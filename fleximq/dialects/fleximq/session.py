@@ -57,7 +57,7 @@ from fleximq.wire.fleximq_scanner import FlexiScanner, FrameTooLarge, Span, sing
 
 #: Maximum length of the name that a client joins with.
 CLIENT_NAME_CHARACTERS = 256
-#: A larger delivery, if it is more than half of its read, is passed as a view without copying.
+#: A run of so many bytes, if it is more than half of its read, is passed as a view without copying.
 _LARGE = 1 << 16
 
 
@@ -70,6 +70,8 @@ _DIRECT = frozenset({int(MessageType.REQ), int(MessageType.REP)})
 
 class FlexiSession(FlexiMessages):
     """One FlexiMQ client's conversation."""
+
+    __slots__ = ("_challenge", "_layoutIsOpen", "_omitsOk", "_pendingRuns", "_scanner", "_strict")
 
     _log = NamedLogger("fleximq.dialects.fleximq.FlexiSession")
     joinsFirst = True
@@ -127,8 +129,8 @@ class FlexiSession(FlexiMessages):
                     _handOver(source, begin, until, deliverCalls, total)
                     total = 0
                     deliverCalls = ()
-                run = read[start:end]
                 if envelope is None:
+                    run = read[start:end]
                     if count == 1 and bytesOfEnvelope[1] in _DIRECT and self._knownDirect(bytesOfEnvelope, run):
                         continue
                     rest = self._unknown(bytesOfEnvelope, run, count)
@@ -136,9 +138,10 @@ class FlexiSession(FlexiMessages):
                         self._pendingRuns = chain(rest, spans)
                         return
                 elif envelope.topic.needsSlowPath:
-                    self._publish(envelope, bytesOfEnvelope, run, count)
+                    frames = read[start:end] if end - start < _LARGE else _large(read, start, end)
+                    self._publish(envelope, bytesOfEnvelope, frames, count)
                 else:
-                    publish(envelope, run, count)
+                    publish(envelope, read[start:end], count)
         except FrameTooLarge as error:
             if total:
                 messages += total
@@ -280,7 +283,7 @@ class FlexiSession(FlexiMessages):
         self._named = name is not None
         status = {} if self._omitsOk else {"status": int(Status.OK)}
         self._send(MessageType.REP, status | correlation(id), sender=self.id)
-        self.keepAlive(self._ping)
+        self.keepAlive()
         if self.form is LAYOUT_B_FORM and self._keepAlive is not None:
             # Its revision of the document has no PING.
             self._keepAlive.mayBeSilent = True
@@ -312,11 +315,13 @@ def credentialsIn(fields: Mapping[Any, Any], challenge: str) -> Token | Password
 
 def _handOver(source: bytes, begin: int, until: int, deliverCalls: DeliverCalls, count: int) -> None:
     """Deliver consecutive runs to FlexiMQ subscribers unchanged, as one chunk."""
-    size = until - begin
-    view = size > _LARGE and size * 2 > len(source)
-    chunk: Chunk = memoryview(source)[begin:until] if view else source[begin:until]
+    chunk = source[begin:until] if until - begin < _LARGE else _large(source, begin, until)
     for deliver in deliverCalls:
         deliver(chunk, count)
+
+
+def _large(source: bytes, begin: int, until: int) -> Chunk:
+    return memoryview(source)[begin:until] if (until - begin) * 2 > len(source) else source[begin:until]
 
 
 class FlexiFactory(StreamFactory):

@@ -95,7 +95,11 @@ class IdentitySession(Session):
         self._send(encodeIdentity(self.client.name))
         self.outbox.take(self._channels.frame(self.client))
         self._channels.join(self.outbox, self.client)
-        self.keepAlive(lambda: self.outbox.take(encodeFrame(PING, b"")))
+        self.keepAlive()
+
+    def ping(self) -> None:
+        """Send a PING of WebSocket."""
+        self.outbox.take(encodeFrame(PING, b""))
 
     # -- input -------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from fleximq.errors import (
 from fleximq.values.message import Content, Message
 from fleximq.values.records import Run, contentOf, headerOf
 from fleximq.wire.minimq_line import NO_MESSAGE, encodeError
-from fleximq.wire.minimq_message import renderDelivery
+from fleximq.wire.minimq_message import renderRun
 
 #: The code of each error class; the first match applies, else 500.
 _CODES: tuple[tuple[type[BrokerError], int], ...] = (
@@ -66,5 +66,5 @@ def renderError(error: BrokerError) -> bytes:
 
 def renderAnswers(topic: str, deliveries: Sequence[QueueDelivery], count: int) -> bytes:
     """Return the lines that answer this number of CONSUMEs; NO_MSG for those without a delivery."""
-    lines = [renderDelivery(message, topic, message.message_id or "") for _, message, _ in deliveries]
-    return b"".join(lines) + NO_MESSAGE * (count - len(lines))
+    parts = renderRun([message for _, message, _ in deliveries], topic)
+    return b"".join(parts) + NO_MESSAGE * (count - len(deliveries))

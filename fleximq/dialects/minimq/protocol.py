@@ -1,11 +1,12 @@
-"""MiniMQ on streams: a LineReceiver with a linear buffer.
+"""MiniMQ on streams: a LineReceiver with a linear buffer that passes lines on in batches.
 
 Lines after a command that waits are buffered, at most those of two reads; then reading pauses until the command is
 answered. With no line buffered, reading continues, so that the end of the connection is noticed.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import connectionDone
@@ -23,8 +24,8 @@ from fleximq.wire.minimq_line import LineScanner
 from fleximq.wire.ulids import newUlid
 
 _READY = PullState.READY
-#: After so many lines the time is checked: the lines after the first ``READ_SECONDS`` of a read wait for the next turn.
-LINES = 64
+#: So many lines are processed at once. Those after the first ``READ_SECONDS`` of a read wait for the next turn.
+LINES = 128
 
 
 class MiniProtocol(PullStreamProtocol, LineReceiver):
@@ -37,7 +38,8 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
         super().__init__(context, makeSession)
         self.MAX_LENGTH = context.settings.limits.line
         self._scanner = LineScanner(self.MAX_LENGTH)
-        self._lines: Iterator[bytes] = iter(())
+        self._lines: list[bytes] = []
+        self._batches: Iterator[list[bytes]] = iter(())
         self._reads: deque[bytes] = deque()
 
     def connectionMade(self) -> None:
@@ -48,8 +50,9 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The connection is closed; pending lines are dropped."""
         super().connectionLost(reason)
-        self._scanner = LineScanner(self.MAX_LENGTH)
-        self._lines = iter(())
+        self._scanner = LineScanner()
+        self._lines = []
+        self._batches = iter(())
         self._reads.clear()
 
     @property
@@ -60,6 +63,13 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
     def lineReceived(self, line: bytes) -> None:
         """Pass one line, without its end, to the session."""
         self.session.received(line)
+
+    def linesReceived(self, lines: list[bytes]) -> None:
+        """Pass lines to the session until one must wait, and remove those."""
+        if len(lines) == 1:
+            self.lineReceived(lines.pop())
+        else:
+            del lines[: self.session.receivedMany(lines)]
 
     def receiver(self) -> Callable[[bytes], None]:
         """Return :meth:`feed`, which splits reads into lines."""
@@ -80,23 +90,14 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
             session.readerCaughtUp()
         elif session.pullState is PullState.AWAITING_TURN:
             session.step(PullEvent.RESUME)
-        until, left = self._seconds() + READ_SECONDS, LINES
-        while session.pullState is _READY:
-            for line in self._lines:
-                self.lineReceived(line)
-                if session.pullState is not _READY:
-                    break
-                left -= 1
-                if not left:
-                    left = LINES
-                    if self._seconds() > until:
-                        session.step(PullEvent.TURN_OVER)
-                        self._context.clock.callLater(0, self._continue)
-                        break
-            else:
-                if not self._reads:
-                    break
-                self._lines = iter(session.admittedOf(self._scanner.feed(self._reads.popleft())))
+        until = self._seconds() + READ_SECONDS
+        while session.pullState is _READY and (self._lines or self._nextLines()):
+            self.linesReceived(self._lines)
+            if session.pullState is _READY and self._seconds() > until:
+                session.seal()  # the CONSUMEs so far may have to wait for something else
+                if session.pullState is _READY:
+                    session.step(PullEvent.TURN_OVER)
+                    self._context.clock.callLater(0, self._continue)
         session.readProcessed()
         if self._reads:
             self.readPauses.pause(ReadPause.UNANSWERED)
@@ -104,6 +105,29 @@ class MiniProtocol(PullStreamProtocol, LineReceiver):
             self.readPauses.resume(ReadPause.UNANSWERED)
         if session.pullState is PullState.AWAITING_READER:
             self.waitForReader()
+
+    def _nextLines(self) -> bool:
+        """Split off the next lines; return whether there are any."""
+        while not (lines := next(self._batches, None)) and self._reads:
+            scanned = self._scanner.feed(self._reads.popleft())
+            admitted = self.session.admittedOf(scanned)
+            # Where messages over the rate are refused, the answers before them must be made first.
+            self._batches = _batches(admitted, LINES if admitted is scanned else 1)
+        self._lines = lines or []
+        return bool(lines)
+
+
+def _batches(lines: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
+    """Yield lists of so many lines; an error of the iterator is raised after the lines before it."""
+    remaining, more = iter(lines), True
+    while more:
+        batch: list[bytes] = []
+        try:
+            batch.extend(islice(remaining, size))
+        finally:
+            more = len(batch) == size
+            if batch:
+                yield batch
 
 
 class MiniFactory(StreamFactory):

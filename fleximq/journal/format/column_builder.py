@@ -5,11 +5,11 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from struct import Struct
+from struct import Struct, pack
 from typing import NamedTuple
 
 from fleximq.journal.format.frame import FULL_FRAME_BYTES, HEADER_BYTES, Frame, FrameKind, padding
-from fleximq.values.records import Run, StoredBatch, TopicBounds
+from fleximq.values.records import Blobs, Run, StoredBatch, TopicBounds
 
 #: Number of topics, bytes of their names, number of publishers, bytes of their names, bytes of all headers, bytes of
 #: all payloads.
@@ -68,7 +68,7 @@ class ColumnBuilder:
         self.headerEnds = array("i", (0,))
         self.payloadEnds = array("i", (0,))
         self.headers: list[bytes] = []
-        self.payloads: list[bytes] = []
+        self.payloads: list[bytes | memoryview] = []
 
     @classmethod
     def of(cls, batch: StoredBatch) -> "ColumnBuilder":
@@ -117,13 +117,12 @@ class ColumnBuilder:
         """
         topic, publisher, name, dialect, timestamp, (headers, payloads, contents) = each
         if start:
-            payloads = payloads[start:]
             headers = headers if isinstance(headers, bytes) else headers[start:]
             contents = contents if isinstance(contents, int) else contents[start:]
         known = self._known(topic, publisher, name)
-        count = len(payloads)
+        count = len(payloads) - start
         first = len(self.times)
-        _extendEnds(self.payloadEnds, payloads)
+        _extendEnds(self.payloadEnds, payloads, start)
         _extendHeaderEnds(self.headerEnds, headers, count)
         size = self._sizeFrom(first, count)
         if self._size + known + size > FULL_FRAME_BYTES:
@@ -131,12 +130,12 @@ class ColumnBuilder:
             del self.payloadEnds[first + count + 1 :], self.headerEnds[first + count + 1 :]
             if not count:
                 return 0
-            payloads = payloads[:count]
             headers = headers if isinstance(headers, bytes) else headers[:count]
             contents = contents if isinstance(contents, int) else contents[:count]
             size = self._sizeFrom(first, count)
         self._size += known + size
-        self.payloads += payloads
+        end = start + count
+        self.payloads += [payloads.joined(start, end)] if isinstance(payloads, Blobs) else payloads[start:end]
         if headers:
             self.headers += [headers * count] if isinstance(headers, bytes) else headers
         _fill(self.times, timestamp, count)
@@ -225,12 +224,12 @@ class ColumnBuilder:
             topicCounts={topic: TopicBounds(*topicCounts) for topic, topicCounts in self._topicCounts.items()},
         )
 
-    def _payloadPieces(self) -> list[bytes]:
+    def _payloadPieces(self) -> list[bytes | memoryview]:
         """Return the payloads as buffers: one joined buffer, or the original buffers if they are large and few."""
         size = self.payloadEnds[-1]
         pad = padding(size)
         if size > _LARGE * len(self.payloads):
-            return [*filter(None, self.payloads), pad] if pad else [*filter(None, self.payloads)]
+            return [piece for piece in (*self.payloads, pad) if piece]
         joined = b"".join([*self.payloads, pad])
         return [joined] if joined else []
 
@@ -242,11 +241,13 @@ def _fill(column: "array[int]", value: int, count: int) -> None:
         column.extend(array(column.typecode, (value,)) * count)
 
 
-def _extendEnds(ends: "array[int]", blobs: Sequence[bytes]) -> None:
-    if len(blobs) == 1:
+def _extendEnds(ends: "array[int]", blobs: Sequence[bytes] | Blobs, start: int = 0) -> None:
+    if isinstance(blobs, Blobs):
+        _extend(ends, blobs.endsAfter(ends[-1], start))
+    elif len(blobs) == 1:
         ends.append(ends[-1] + len(blobs[0]))
     else:
-        ends.extend(accumulate(map(len, blobs), initial=ends.pop()))
+        _extend(ends, accumulate(map(len, blobs[start:]), initial=ends.pop()))
 
 
 def _extendHeaderEnds(ends: "array[int]", headers: bytes | Sequence[bytes], count: int) -> None:
@@ -254,9 +255,15 @@ def _extendHeaderEnds(ends: "array[int]", headers: bytes | Sequence[bytes], coun
         _extendEnds(ends, headers)
     elif headers:
         last, size = ends[-1], len(headers)
-        ends.extend(array("i", range(last + size, last + size * count + 1, size)))
+        _extend(ends, range(last + size, last + size * count + 1, size))
     else:
         _fill(ends, ends[-1], count)
+
+
+def _extend(ends: "array[int]", more: Iterable[int]) -> None:
+    """Append numbers to a column: a fifth of the time of ``extend``, which parses each number as an argument."""
+    numbers = tuple(more)
+    ends.frombytes(pack(f"{len(numbers)}i", *numbers))
 
 
 def _names(names: Iterable[str]) -> tuple[bytes, bytes]:

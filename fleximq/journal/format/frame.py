@@ -88,7 +88,7 @@ class Frame:
     def __init__(
         self,
         kind: FrameKind,
-        pieces: Sequence[bytes],
+        pieces: Sequence[bytes | memoryview],
         *,
         count: int = 0,
         baseOffset: int = 0,
@@ -106,7 +106,9 @@ class Frame:
         self.topicCounts = topicCounts if topicCounts is not None else {}
 
 
-def seal(frame: Frame, segment: int, position: int, previous: int, synced: bool = False) -> tuple[list[bytes], int]:
+def seal(
+    frame: Frame, segment: int, position: int, previous: int, synced: bool = False
+) -> tuple[list[bytes | memoryview], int]:
     """Return the buffers of a frame to be written, and its crc, which the next frame needs.
 
     The body's buffers are those of the frame itself, not copies.

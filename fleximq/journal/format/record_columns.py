@@ -8,7 +8,7 @@ record that is alone in its commit, as from a publisher of single messages, is e
 
 import sys
 from array import array
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from operator import ge
 from struct import Struct
 from typing import Any
@@ -74,7 +74,14 @@ _BIG_ENDIAN = sys.byteorder == "big"
 
 
 def encodeRecords(appended: Sequence[AppendedRun], offset: int) -> list[Frame]:
-    """Return the frames of these runs, in order; a run may continue in the next frame.
+    """Return the frames of :func:`recordFrames`."""
+    return list(recordFrames(appended, offset))
+
+
+def recordFrames(appended: Sequence[AppendedRun], offset: int) -> Iterable[Frame]:
+    """Return the frames of these runs, in order, each encoded when it is asked for.
+
+    A run may continue in the next frame.
 
     :param offset: the offset of the first record; the others follow without gaps.
     """
@@ -82,7 +89,10 @@ def encodeRecords(appended: Sequence[AppendedRun], offset: int) -> list[Frame]:
         single = encodeSingle(appended[0], offset)
         if single is not None:
             return [single]
-    frames = []
+    return _encode(appended, offset)
+
+
+def _encode(appended: Sequence[AppendedRun], offset: int) -> Iterator[Frame]:
     columns = ColumnBuilder()
     for each in appended:
         if len(each.run.payloads) == 1 and columns.addOne(each):
@@ -92,19 +102,17 @@ def encodeRecords(appended: Sequence[AppendedRun], offset: int) -> list[Frame]:
             taken = columns.add(each, start)
             start += taken
             if start < count:
-                frames.append(columns.frame(FrameKind.RECORDS, offset))
+                yield columns.frame(FrameKind.RECORDS, offset)
                 offset += len(columns.times)
                 columns = ColumnBuilder()
     if columns.times:
-        frames.append(columns.frame(FrameKind.RECORDS, offset))
-    return frames
+        yield columns.frame(FrameKind.RECORDS, offset)
 
 
 def encodeStaged(meta: Mapping[str, Any], appended: Sequence[AppendedRun]) -> list[Frame]:
     """Return the frames of these runs without offsets, each with the same MessagePack map ``meta``."""
     packed = msgpack.packb(meta)
     before = _metaLength.pack(len(packed), 0) + packed + padding(len(packed))
-    frames = encodeRecords(appended, 0)
     return [
         Frame(
             FrameKind.STAGED,
@@ -114,7 +122,7 @@ def encodeStaged(meta: Mapping[str, Any], appended: Sequence[AppendedRun]) -> li
             lastTime=frame.lastTime,
             topicCounts=frame.topicCounts,
         )
-        for frame in frames
+        for frame in encodeRecords(appended, 0)
     ]
 
 

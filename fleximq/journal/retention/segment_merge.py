@@ -63,7 +63,9 @@ def writeMerged(files: Files, folder: str, run: Sequence[Segment], opened: OpenS
     return _write(files, f"{folder}/{replacementName(run[0].base)}", [raw, *sealed], run, end)
 
 
-def _write(files: Files, path: str, buffers: list[bytes], run: Sequence[Segment], end: int) -> Segment | None:
+def _write(
+    files: Files, path: str, buffers: list[bytes | memoryview], run: Sequence[Segment], end: int
+) -> Segment | None:
     base = run[0].base
     if files.exists(path):
         files.remove(path)

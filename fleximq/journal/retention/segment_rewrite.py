@@ -67,7 +67,7 @@ class SegmentRewrite:
         self._stopping = stopping
         self._previous = self._next = 0
         self._removed: _Removed | None = None
-        self._buffers: list[bytes] = []
+        self._buffers: list[bytes | memoryview] = []
         self._from = self._to = segment.base
 
     def write(self) -> Segment | None:
@@ -185,7 +185,7 @@ class SegmentRewrite:
         buffers, self._previous = seal(frame, self._segment.id, position, self._previous, synced=True)
         self._put(position, buffers)
 
-    def _put(self, position: int, buffers: list[bytes]) -> None:
+    def _put(self, position: int, buffers: list[bytes | memoryview]) -> None:
         if position != self._to or position - self._from >= _AT_ONCE:
             self._flush()
             self._from = position

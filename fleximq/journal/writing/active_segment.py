@@ -12,12 +12,14 @@ from errno import ENOENT
 
 from fleximq.journal.files.file_system import Files, writeAll
 from fleximq.journal.files.segment_table import segmentName
-from fleximq.journal.format.frame import Frame, seal
+from fleximq.journal.format.frame import Frame, FrameKind, seal
 
 #: The last bytes that stay in the system's cache, for readers of recent records.
 CACHED_BYTES = 16 << 20
 #: Older bytes are dropped in steps of this size.
 _PORTION = 1 << 20
+#: So many bytes of frames are written at once, or one frame with more.
+_WRITTEN_BYTES = 1 << 19
 
 
 class ActiveSegment:
@@ -40,24 +42,35 @@ class ActiveSegment:
         self.base = self.end = position
         self.unsynced = False
 
-    def write(self, frames: Iterable[Frame]) -> list[int]:
-        """Append frames, and return their positions.
+    def write(self, frames: Iterable[Frame], hurry: bool) -> list[tuple[int, Frame]]:
+        """Append frames, and return them with their positions; those of records lose their bodies.
 
+        Each portion is written before the next frame is encoded, so that its memory is reused.
+
+        :param hurry: a sync follows, so the disk may begin with the first portions.
         :raises OSError: some bytes could not be written.
         """
-        buffers: list[bytes] = []
-        positions: list[int] = []
-        end, previous, synced = self.end, self._previous, self._synced
-        for frame in frames:
-            positions.append(end)
-            sealed, previous = seal(frame, self.id, end, previous, synced)
-            buffers += sealed
-            end += frame.length
-            synced = False
+        written: list[tuple[int, Frame]] = []
+        buffers: list[bytes | memoryview] = []
+        start = self.end
         self.unsynced = True
-        writeAll(self._files, self._descriptor, buffers, self.end - self.base)
-        self.end, self._previous, self._synced = end, previous, synced
-        return positions
+        for frame in frames:
+            written.append((self.end, frame))
+            sealed, self._previous = seal(frame, self.id, self.end, self._previous, self._synced)
+            self._synced = False
+            buffers += sealed
+            self.end += frame.length
+            if frame.kind is FrameKind.RECORDS:
+                frame.pieces = ()
+            if self.end - start >= _WRITTEN_BYTES:
+                writeAll(self._files, self._descriptor, buffers, start - self.base)
+                if hurry:
+                    self._files.beginSync(self._descriptor, start - self.base, self.end - start)
+                start = self.end
+                buffers = []
+        if buffers:
+            writeAll(self._files, self._descriptor, buffers, start - self.base)
+        return written
 
     def sync(self) -> None:
         """Return when all written bytes survive a power loss.

@@ -5,7 +5,7 @@ reads that. State records are merged, so that a thousand acknowledgements become
 """
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ from fleximq.journal.format import control_frames
 from fleximq.journal.format.column_builder import AppendedRun
 from fleximq.journal.format.control_frames import encodeNotes
 from fleximq.journal.format.frame import Frame
-from fleximq.journal.format.record_columns import encodeRecords, encodeStaged
+from fleximq.journal.format.record_columns import encodeStaged, recordFrames
 from fleximq.values.state_records import (
     ClientIdsReserved,
     GroupForgotten,
@@ -92,7 +92,7 @@ def _together(first: QueueDelivered, then: QueueDelivered) -> QueueDelivered:
 class CommitPart(Protocol):
     """A part of a commit with its own frames."""
 
-    def frames(self) -> Sequence[Frame]:
+    def frames(self) -> Iterable[Frame]:
         """Return the frames, in order; called once, on the writer's thread."""
 
 
@@ -103,9 +103,9 @@ class RecordsPart:
     offset: int
     appended: list[AppendedRun] = field(default_factory=list)
 
-    def frames(self) -> Sequence[Frame]:
+    def frames(self) -> Iterable[Frame]:
         """Encode the runs; hot, see :mod:`fleximq.journal.format.record_columns`."""
-        return encodeRecords(self.appended, self.offset)
+        return recordFrames(self.appended, self.offset)
 
 
 @dataclass(slots=True)
@@ -188,6 +188,12 @@ class SegmentOpening:
         yield from self.snapshot.frames(position, clean=False)
 
 
+class Extended(Protocol):
+    """The segment that a commit extends; ``end`` is the position after its last frame."""
+
+    end: int
+
+
 #: A callback, its offset, and the number of its messages; an offset of -1: call it without arguments.
 Call = tuple[Callable[..., None], int, int]
 
@@ -220,15 +226,13 @@ class Commit:
     reason: str | None = None
     error: Exception | None = None
 
-    def frames(self, position: int) -> list[Frame]:
-        """Encode the content of the commit, to be written from this position."""
-        frames: list[Frame] = []
+    def frames(self, segment: Extended) -> Iterator[Frame]:
+        """Encode the content of the commit; each frame must be added to the segment before the next is asked for."""
         if self.opening is not None:
-            frames += self.opening.frames(position)
+            yield from self.opening.frames(segment.end)
         for part in self.parts:
-            frames += part.frames()
+            yield from part.frames()
         if self.noted is not None:
-            frames.append(encodeNotes(self.noted.take(), self.next, self.time))
+            yield encodeNotes(self.noted.take(), self.next, self.time)
         if self.closing is not None:
-            frames += self.closing.frames(position + sum(frame.length for frame in frames), clean=True)
-        return frames
+            yield from self.closing.frames(segment.end, clean=True)

@@ -13,7 +13,7 @@ from fleximq.errors import NotKept
 from fleximq.journal.format.column_builder import AppendedRun
 from fleximq.journal.writing.commit import Commit, CommitPart, MergedStateRecords, RecordsPart, SegmentOpening, Snapshot
 from fleximq.journal.writing.writer_thread import CommitWriter, Worker, reasonOf
-from fleximq.values.records import DIALECTS, OTHER_DIALECT, OnCommitted, Run
+from fleximq.values.records import DIALECTS, OTHER_DIALECT, Blobs, OnCommitted, Run
 from fleximq.values.state_records import StateRecord
 
 #: State records wait this many seconds for a commit with messages.
@@ -335,5 +335,6 @@ def sizeOf(appended: AppendedRun) -> int:
     """Return the approximate size of a run in the journal, in bytes."""
     headers, payloads, _ = appended.run
     count = len(payloads)
-    size = sum(map(len, payloads)) + _RECORD_BYTES * count
+    size = _RECORD_BYTES * count
+    size += payloads.size if isinstance(payloads, Blobs) else sum(map(len, payloads))
     return size + (len(headers) * count if isinstance(headers, bytes) else sum(map(len, headers)))

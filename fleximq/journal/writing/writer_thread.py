@@ -63,13 +63,12 @@ class CommitWriter:
         commit.seconds = self._seconds() - began
 
     def _carryOut(self, commit: Commit) -> None:
-        frames = commit.frames(self._end)
         if commit.opening is not None:
             self._roll(commit)
         segment = self._segment
         if segment is None:
             raise ValueError("no segment is open")
-        commit.written = list(zip(segment.write(frames), frames, strict=True))
+        commit.written = segment.write(commit.frames(segment), self._always)
         self._settle(segment, commit.opening is not None or commit.closing is not None)
         segment.checkThere()
         commit.end = self._end = segment.end

@@ -38,6 +38,8 @@ class RateRules(NamedTuple):
 
     def replaced(self, own: Mapping[str, Rate | None]) -> "RateRules":
         """Return these rules with a principal's own rates."""
+        if not own:
+            return self
         client, principal = (
             Allowance(*map(own.get, names, allowance))
             for names, allowance in ((_CLIENT, self.client), (_PRINCIPAL, self.principal))

@@ -70,7 +70,7 @@ class SubscriptionTests(RestartCase):
         id = self.open()
         self.put("a", "b", "c")
         self.world.poll(id, 3)
-        self.world.broker.acknowledge(None, id, 2)
+        self.world.broker.acknowledge(None, id, [2])
         self.world.commit()
         for _ in range(2):
             self.world.kill()
@@ -146,7 +146,7 @@ class SubscriptionTests(RestartCase):
         id = self.open()
         self.put("a", "b", "c")
         self.world.poll(id, 2)
-        self.world.broker.acknowledge(None, id, 1)
+        self.world.broker.acknowledge(None, id, [1])
         self.world.commit()
         self.world.journal.roll(self.world.broker)
         self.put("d")
@@ -290,7 +290,7 @@ class WorkQueueTests(RestartCase):
         self.world.consume("q", 2)
         self.world.commit()
         self.world.kill()
-        self.world.broker.acknowledgeMessage("b")
+        self.world.broker.acknowledgeMessages(["b"])
         self.world.clock.advance(30)
         self.assertEqual(self.consume(), "a c")
 
@@ -298,7 +298,7 @@ class WorkQueueTests(RestartCase):
         self.world.consume("q", 2)
         self.world.commit()
         self.world.kill(patient=True)
-        self.world.broker.acknowledgeMessage("b")
+        self.world.broker.acknowledgeMessages(["b"])
         self.world.settle()
         self.world.clock.advance(30)
         self.assertEqual(self.consume(), "a c")
@@ -309,7 +309,7 @@ class WorkQueueTests(RestartCase):
         self.world.commit()
         self.world.kill(patient=True)
         told: list[str] = []
-        self.world.broker.acknowledgeMessage("b", self.world.me)
+        self.world.broker.acknowledgeMessages(["b"], self.world.me)
         self.world.broker.whenCommitted(lambda: told.append("safe"), self.world.me)
         self.assertEqual((told, self.world.journal.notes), ([], []))
         while self.world.journal.asked:
@@ -323,7 +323,7 @@ class WorkQueueTests(RestartCase):
         self.world.commit()
         self.world.kill(patient=True)
         for name in names[1:]:
-            self.world.broker.acknowledgeMessage(name)
+            self.world.broker.acknowledgeMessages([name])
         self.world.settle()
         self.world.clock.advance(30)
         self.assertEqual(self.consume(), "a b c 0")
@@ -333,7 +333,7 @@ class WorkQueueTests(RestartCase):
         self.world.commit()
         self.world.journal.lose(1)
         self.world.kill()
-        self.world.broker.acknowledgeMessage("b")
+        self.world.broker.acknowledgeMessages(["b"])
         self.world.clock.advance(30)
         self.assertEqual(self.consume(), "c")
 
@@ -380,7 +380,7 @@ class WorkQueueTests(RestartCase):
         """It does not count among what was handed out, in a snapshot or in a note."""
         self.consume()
         for each in "abc":
-            self.world.broker.acknowledgeMessage(each)
+            self.world.broker.acknowledgeMessages([each])
         self.world.publish("q", "zero", qos=0)
         self.world.consume("q", 1)
         self.put("d", "e", topic="q", ids=True)
@@ -461,7 +461,7 @@ class NeededTests(RestartCase):
         self.assertEqual(self.world.broker.checkpointer.needed(), {"t": 1, "q": 3})
         self.world.poll(one, 2)
         for tag in (1, 2):
-            self.world.broker.acknowledge(None, one, tag)
+            self.world.broker.acknowledge(None, one, [tag])
         self.assertEqual(self.world.broker.checkpointer.needed(), {"t": 1, "q": 3})
 
     def test_nothing(self) -> None:
@@ -469,7 +469,7 @@ class NeededTests(RestartCase):
         one = self.open("t")
         self.put("a")
         self.world.poll(one, 1)
-        self.world.broker.acknowledge(None, one, 1)
+        self.world.broker.acknowledge(None, one, [1])
         self.assertEqual(self.world.broker.checkpointer.needed(), {"t": 2})
 
 
@@ -522,7 +522,7 @@ class PresumedTests(RestartCase):
         self.put(*"abc")
         self.poll(id, 2)
         self.kill()
-        self.assertTrue(self.world.broker.acknowledge(None, id, 1))
+        self.assertEqual(self.world.broker.acknowledge(None, id, [1]), [])
         self.assertEqual([tuple(each[::2]) for each in self.world.poll(id, 9)], [(2, 1), (3, 1)])
 
     def test_id(self) -> None:
@@ -532,7 +532,7 @@ class PresumedTests(RestartCase):
         self.consume(number=2)
         self.kill()
         self.world.settle()
-        self.world.broker.acknowledgeMessage("b")
+        self.world.broker.acknowledgeMessages(["b"])
         self.assertEqual(self.consume(), "a c")
 
     def test_clean(self) -> None:
@@ -540,7 +540,7 @@ class PresumedTests(RestartCase):
         id = self.open()
         self.put(*"abc")
         self.world.kill(clean=True)
-        self.assertFalse(self.world.broker.acknowledge(None, id, 1))
+        self.assertEqual(self.world.broker.acknowledge(None, id, [1]), [1])
         self.assertEqual(self.poll(id), "a b c")
 
     def test_bounds(self) -> None:

@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.consumers.delivered_ids import DeliveredIds, DeliveryIndex
+from fleximq.broker.consumers.delivered_ids import DeliveredIds
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import Queue
 from tests.broker.queueing import World, message, messages
@@ -24,7 +24,7 @@ class DeliveredIdsTests(SynchronousTestCase):
             counted=self.world.counted,
         )
         self.queue.deliver(messages("abc"), 3)
-        self.a, self.b, self.c = (DeliveryIndex(self.queue, each.tag) for each in self.queue.takeMany(None, 3))
+        self.a, self.b, self.c = ((self.queue, each.tag) for each in self.queue.takeMany(None, 3))
         self.ids = DeliveredIds()
 
     def test_manyTogether(self) -> None:
@@ -123,13 +123,13 @@ class DeliveredIdsTests(SynchronousTestCase):
 
     def test_manyNamesakes(self) -> None:
         """A hundred thousand of one name are told apart in well under a second; squared it would be hours."""
-        places = [DeliveryIndex(self.queue, tag) for tag in range(100_000)]
+        places = [(self.queue, tag) for tag in range(100_000)]
         for place in places:
             self.ids.delivered("i", place)
         for place in places[:50_000]:
             self.ids.returned("i", place)
         order = []
         while (meant := self.ids.meant("i")) is not None:
-            order.append(meant.tag)
+            order.append(meant[1])
             self.ids.forget("i", meant)
         self.assertEqual(order, [*range(50_000, 100_000), *range(50_000)])

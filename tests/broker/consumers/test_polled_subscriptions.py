@@ -11,9 +11,10 @@ from fleximq.broker.consumers.polled_subscriptions import (
 )
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, QUEUED, REDELIVERED
-from fleximq.broker.queues.waiting_messages import IN_FLIGHT_OVERHEAD, OVERHEAD
+from fleximq.broker.queues.waiting_messages import IN_FLIGHT_OVERHEAD
 from fleximq.errors import NotFound
 from fleximq.interfaces import ISubscriber
+from fleximq.values.message_cost import OVERHEAD
 from tests.broker.queueing import World, message, messages, names, only
 
 RETRY = 30.0
@@ -83,12 +84,12 @@ class QosTests(SubscriptionCase):
     def test_untrackedCannotBeAcknowledged(self) -> None:
         self.put("A")
         self.poll(1)
-        self.assertFalse(self.one.acknowledge(0))
+        self.assertFalse(self.one.queue.acknowledge(0))
 
     def test_trackedComeAgain(self) -> None:
         self.put("ab")
         self.poll(2)
-        self.one.acknowledge(1)
+        self.one.queue.acknowledge(1)
         self.advance(RETRY - 0.125)
         self.assertEqual(self.poll(1), "-")
         self.advance(0.125)
@@ -106,7 +107,7 @@ class QosTests(SubscriptionCase):
         self.put("a")
         self.poll(1)
         self.advance(RETRY)
-        self.assertTrue(self.one.acknowledge(1))
+        self.assertTrue(self.one.queue.acknowledge(1))
         self.assertEqual(self.poll(1), "-")
 
     def test_deadLetters(self) -> None:
@@ -160,7 +161,7 @@ class OrderTests(SubscriptionCase):
     def test_acknowledgingDoesNotDisturb(self) -> None:
         self.put("aBc")
         self.poll(1)
-        self.one.acknowledge(1)
+        self.one.queue.acknowledge(1)
         self.put("Dd")
         self.assertEqual(self.poll(4), "BcDd")
 
@@ -196,7 +197,7 @@ class BoundTests(SubscriptionCase):
         self.put("abcd")
         self.poll(1)
         self.assertEqual(self.one.admits(1, 0), FULL)
-        self.one.acknowledge(1)
+        self.one.queue.acknowledge(1)
         self.assertIsNone(self.one.admits(1, 0))
 
     def test_inFlightTakesMore(self) -> None:
@@ -329,7 +330,7 @@ class ConnectionTests(SubscriptionCase):
         self.put("a")
         self.poll(1, "x")
         self.subscriptions.leave("x")
-        self.assertTrue(self.subscriptions.find(1, "key").acknowledge(1))
+        self.assertTrue(self.subscriptions.find(1, "key").queue.acknowledge(1))
 
     def test_leavingTwice(self) -> None:
         self.subscriptions.leave("x")

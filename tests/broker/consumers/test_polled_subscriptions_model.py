@@ -11,8 +11,9 @@ from fleximq.broker.consumers.polled_subscription import PolledSubscription
 from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DROPPED
-from fleximq.broker.queues.waiting_messages import IN_FLIGHT_OVERHEAD, OVERHEAD
+from fleximq.broker.queues.waiting_messages import IN_FLIGHT_OVERHEAD
 from fleximq.values.message import Message
+from fleximq.values.message_cost import OVERHEAD
 from tests.broker.queueing import World, message, only
 
 RETRY = 10.0
@@ -115,7 +116,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
     def acknowledge(self, back: int) -> None:
         tag = self.tag - back
         known = [each for each in self.durable if each.tag == tag > 0]
-        assert self.subscription.acknowledge(tag) == bool(known)
+        assert self.subscription.queue.acknowledge(tag) == bool(known)
         for each in known:
             self.durable.remove(each)
 

@@ -8,10 +8,10 @@ from zope.interface.verify import verifyObject
 
 from fleximq.broker.consumers.work_queues import DROPPED_EXPIRED, WorkQueue, WorkQueues
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, QUEUED, REDELIVERED
-from fleximq.broker.queues.waiting_messages import OVERHEAD
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import ISubscriber
 from fleximq.values.message import Message
+from fleximq.values.message_cost import OVERHEAD
 from tests.broker.queueing import World, consumeFrom, message, names, only
 
 RETRY = 30.0
@@ -193,7 +193,7 @@ class IdTests(TopicQueueCase):
     def test_acknowledgedByIt(self) -> None:
         self.t.deliver([message("a")], 1)
         self.consumed()
-        self.assertTrue(self.queues.acknowledge("new-1"))
+        self.assertTrue(self.queues.acknowledge(["new-1"]))
         self.assertEqual(self.t.inFlight, 0)
 
 
@@ -203,30 +203,30 @@ class AcknowledgingTests(TopicQueueCase):
     def test_known(self) -> None:
         self.put("a")
         self.consume(1)
-        self.assertTrue(self.queues.acknowledge("a"))
+        self.assertTrue(self.queues.acknowledge(["a"]))
         self.advance(RETRY)
         self.assertEqual((self.consume(1), self.t.size), ("-", 0))
 
     def test_twice(self) -> None:
         self.put("a")
         self.consume(1)
-        self.queues.acknowledge("a")
-        self.assertFalse(self.queues.acknowledge("a"))
+        self.queues.acknowledge(["a"])
+        self.assertFalse(self.queues.acknowledge(["a"]))
 
     def test_unknown(self) -> None:
         self.put("a")
-        self.assertFalse(self.queues.acknowledge("b"))
+        self.assertFalse(self.queues.acknowledge(["b"]))
 
     def test_neverConsumed(self) -> None:
         self.put("a")
-        self.assertFalse(self.queues.acknowledge("a"))
+        self.assertFalse(self.queues.acknowledge(["a"]))
         self.assertEqual(self.consume(1), "a")
 
     def test_late(self) -> None:
         self.put("a")
         self.consume(1)
         self.advance(RETRY)
-        self.assertTrue(self.queues.acknowledge("a"))
+        self.assertTrue(self.queues.acknowledge(["a"]))
         self.assertEqual(self.consume(1), "-")
 
     def test_duplicatesAreBothKept(self) -> None:
@@ -236,11 +236,11 @@ class AcknowledgingTests(TopicQueueCase):
     def test_duplicatesOneByOne(self) -> None:
         self.put("ab", id="i")
         self.consume(2)
-        self.queues.acknowledge("i")
+        self.queues.acknowledge(["i"])
         self.advance(RETRY)
         self.assertEqual(self.consume(2), "b-")
-        self.queues.acknowledge("i")
-        self.assertEqual((self.queues.acknowledge("i"), self.t.inFlight), (False, 0))
+        self.queues.acknowledge(["i"])
+        self.assertEqual((self.queues.acknowledge(["i"]), self.t.inFlight), (False, 0))
 
     def test_longestInFlightOverAllQueues(self) -> None:
         self.put("a", "t", "i")
@@ -248,7 +248,7 @@ class AcknowledgingTests(TopicQueueCase):
         self.consume(1, "u")
         self.advance(1)
         self.consume(1, "t")
-        self.queues.acknowledge("i")
+        self.queues.acknowledge(["i"])
         self.advance(RETRY)
         self.assertEqual((self.consume(1, "t"), self.consume(1, "u")), ("a", "-"))
 
@@ -259,7 +259,7 @@ class AcknowledgingTests(TopicQueueCase):
         self.consume(2)
         self.advance(RETRY)
         self.consume(1)
-        self.queues.acknowledge("i")
+        self.queues.acknowledge(["i"])
         self.assertEqual(self.consume(2), "b-")
 
     def test_firstReturnedBeforeItsNamesakeWasConsumed(self) -> None:
@@ -269,7 +269,7 @@ class AcknowledgingTests(TopicQueueCase):
         self.consume(1, "t")
         self.advance(RETRY)
         self.consume(1, "u")
-        self.queues.acknowledge("i")
+        self.queues.acknowledge(["i"])
         self.assertEqual((self.t.depth, self.queues.ensure("u").inFlight), (1, 0))
 
     def test_theDeadAreForgotten(self) -> None:
@@ -277,7 +277,7 @@ class AcknowledgingTests(TopicQueueCase):
         for _ in range(3):
             self.consume(1)
             self.advance(RETRY)
-        self.assertFalse(self.queues.acknowledge("a"))
+        self.assertFalse(self.queues.acknowledge(["a"]))
 
     def test_theDeadDoNotHideTheirNamesakes(self) -> None:
         self.put("a", id="i")
@@ -286,7 +286,7 @@ class AcknowledgingTests(TopicQueueCase):
             self.advance(RETRY)
         self.put("b", id="i")
         self.consume(1)
-        self.assertTrue(self.queues.acknowledge("i"))
+        self.assertTrue(self.queues.acknowledge(["i"]))
         self.assertEqual(self.t.inFlight, 0)
 
     def test_theExpiredAreForgotten(self) -> None:
@@ -296,7 +296,7 @@ class AcknowledgingTests(TopicQueueCase):
         self.queues.get("t")
         self.advance(EXPIRY)
         self.assertEqual(self.expired, ["t"])
-        self.assertEqual((self.queues.acknowledge("a"), len(self.queues._ids)), (False, 0))
+        self.assertEqual((self.queues.acknowledge(["a"]), len(self.queues._ids)), (False, 0))
 
 
 class OverflowTests(TopicQueueCase):
@@ -341,7 +341,7 @@ class OverflowTests(TopicQueueCase):
         self.consume(1)
         self.advance(RETRY)
         self.put("d")
-        self.assertEqual((self.queues.acknowledge("a"), self.consume(4)), (False, "bcd-"))
+        self.assertEqual((self.queues.acknowledge(["a"]), self.consume(4)), (False, "bcd-"))
 
 
 class ExpiryTests(TopicQueueCase):
@@ -409,4 +409,4 @@ class ExpiryTests(TopicQueueCase):
         self.consume(1)
         self.queues.close()
         self.assertEqual((len(self.queues), len(self.world.deadlines), self.expired), (0, 0, []))
-        self.assertFalse(self.queues.acknowledge("a"))
+        self.assertFalse(self.queues.acknowledge(["a"]))

@@ -84,7 +84,7 @@ class TopicQueuesMachine(RuleBasedStateMachine):
     def acknowledge(self, id: str) -> None:
         known = [each for each in self.durable if each.message.message_id == id and each.attempts]
         flying = sorted((each for each in known if each.due is not None), key=lambda each: each.order)
-        assert self.queues.acknowledge(id) == bool(known)
+        assert self.queues.acknowledge([id]) == bool(known)
         if flying:
             self.durable.remove(flying[0])
         elif known:

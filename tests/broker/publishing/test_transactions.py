@@ -1,8 +1,8 @@
 """What waits while a transaction is read back: in order, and not more than there is memory for."""
 
 from fleximq.broker.publishing.transactions import OVERLOAD_BYTES
-from fleximq.broker.queues.waiting_messages import OVERHEAD
 from fleximq.values.message import Content, Message
+from fleximq.values.message_cost import OVERHEAD
 from tests.broker.parts import text
 from tests.broker.publishing.test_pending_commits import DurableCase
 from tests.journal_records import published

@@ -5,8 +5,9 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import QueueDelivery
+from fleximq.broker.queues import in_flight
 from fleximq.broker.queues.in_flight import InFlight, Returned
-from fleximq.broker.queues.waiting_messages import OVERHEAD
+from fleximq.values.message_cost import OVERHEAD
 from tests.broker.queueing import message
 
 
@@ -19,16 +20,24 @@ class InFlightTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.inFlight = InFlight()
-        self.inFlight.add([_delivery(7)], 10.0, "x")
-        self.inFlight.add([_delivery(3)], 11.0, "y")
-        self.inFlight.add([_delivery(5)], 12.0, "x")
-        self.inFlight.add([_delivery(9)], 12.0, None)
+        self.add([7], 10.0, "x")
+        self.add([3], 11.0, "y")
+        self.add([5], 12.0, "x")
+        self.add([9], 12.0, None)
+
+    def add(self, tags: list[int], due: float, holder: object) -> None:
+        """Deliver these together."""
+        self.inFlight.add(tags, [message(str(tag)) for tag in tags], due, holder)
+
+    def left(self, holder: object) -> list[int]:
+        """Let a holder leave, and return the tags of its deliveries."""
+        return [delivery.tag for delivery in self.inFlight.leave(holder)]
 
     def test_manyTogether(self) -> None:
         """Those that are handed out together are due together and held by one holder, behind those before."""
-        self.inFlight.add([_delivery(11), _delivery(10)], 13.0, "x")
-        self.assertEqual(self.inFlight.due(13, 99), [7, 3, 5, 9, 11, 10])
-        self.assertEqual(self.inFlight.leave("x")[1], [5, 7, 10, 11])
+        self.add([10, 11, 13], 13.0, "x")
+        self.assertEqual(self.left("x"), [5, 7, 10, 11, 13])
+        self.assertEqual(list(self.inFlight.dues()), [7, 3, 5, 9, 10, 11, 13])
 
     def test_contains(self) -> None:
         self.assertEqual([tag in self.inFlight for tag in (3, 4, 5, 7, 9)], [True, False, True, True, True])
@@ -40,22 +49,53 @@ class InFlightTests(SynchronousTestCase):
     def test_removeTheUnknown(self) -> None:
         self.assertIsNone(self.inFlight.remove(4))
 
-    def test_leaveGivesTagsAscending(self) -> None:
-        self.assertEqual(self.inFlight.leave("x")[1], [5, 7])
+    def test_removeMany(self) -> None:
+        """One by one, as if each was removed alone: also twice, and in any order."""
+        self.add([10, 11, 12], 13.0, "x")
+        self.assertEqual(
+            self.inFlight.removeMany([7, 12, 12, 4, 10]),
+            [message("7"), message("12"), None, None, message("10")],
+        )
+        self.assertEqual(self.left("x"), [5, 11])
 
     def test_leaveTwice(self) -> None:
-        self.inFlight.leave("x")[1]
-        self.assertEqual(self.inFlight.leave("x")[1], [])
+        self.assertEqual((self.left("x"), self.left("x")), ([5, 7], []))
 
     def test_leaveWithoutWhatWasRemoved(self) -> None:
         self.inFlight.remove(7)
-        self.assertEqual(self.inFlight.leave("x")[1], [5])
+        self.assertEqual(self.left("x"), [5])
 
     def test_nobodyCannotLeave(self) -> None:
-        self.assertEqual(self.inFlight.leave(None)[1], [])
+        self.assertEqual(self.left(None), [])
+
+    def test_takenAgain(self) -> None:
+        """A later delivery of a message belongs to its new holder, also while the tags around it stay with the old."""
+        self.add([10, 11, 12], 13.0, "x")
+        before = self.inFlight.remove(11)
+        assert before is not None
+        self.inFlight.addAgain([before._replace(attempts=2)], 14.0, "y")
+        self.assertFalse(self.inFlight.isCurrent(before))
+        self.assertEqual((self.left("x"), self.left("y")), ([5, 7, 10, 12], [3, 11]))
+        self.assertEqual(list(self.inFlight.dues().items())[-3:], [(10, 13.0), (12, 13.0), (11, 14.0)])
 
     def test_due(self) -> None:
-        self.assertEqual([self.inFlight.due(now, 99) for now in (9.9, 10, 11.9, 12)], [[], [7], [7, 3], [7, 3, 5, 9]])
+        taken = [self.inFlight.takeDue(now, 99) for now in (9.9, 10, 11.9, 12)]
+        self.assertEqual([[each.tag for each in some] for some in taken], [[], [7], [3], [5, 9]])
+
+    def test_together(self) -> None:
+        """Neighbours delivered to one holder within a millisecond are due with the first of them."""
+        for tag, due, holder in ((10, 13.0, "x"), (11, 13.0009, "x"), (12, 13.0011, "x"), (13, 13.0011, "y")):
+            self.add([tag], due, holder)
+        self.assertEqual(list(self.inFlight.dues().values())[4:], [13.0, 13.0, 13.0011, 13.0011])
+        self.assertEqual((self.left("x"), self.left("y")), ([5, 7, 10, 11, 12], [3, 13]))
+
+    def test_dueInPortions(self) -> None:
+        """What is not taken stays, with its time and its holder."""
+        self.add([10, 11, 12, 13], 13.0, "x")
+        self.inFlight.remove(11)
+        self.assertEqual([each.tag for each in self.inFlight.takeDue(13, 5)], [7, 3, 5, 9, 10])
+        self.assertEqual((self.inFlight.firstDue(), self.inFlight.dues()), (13, {12: 13, 13: 13}))
+        self.assertEqual(self.left("x"), [12, 13])
 
     def test_firstDue(self) -> None:
         moments = []
@@ -66,17 +106,38 @@ class InFlightTests(SynchronousTestCase):
 
     def test_clear(self) -> None:
         self.inFlight.clear()
-        self.assertEqual((len(self.inFlight), self.inFlight.leave("x")[1], self.inFlight.deliveries()), (0, [], []))
+        self.assertEqual((len(self.inFlight), self.left("x"), self.inFlight.deliveries()), (0, [], []))
 
     def test_findingTheFirstDoesNotSlowDown(self) -> None:
         """Emptying from the front, one look at a time, takes as long for each: in all, not the square of it."""
         inFlight = InFlight()
         for tag in range(200_000):
-            inFlight.add([_delivery(0)._replace(tag=tag)], tag, None)
+            inFlight.add([tag], [message("m")], tag, None)
         looked = 0
         while inFlight.firstDue() is not None:
-            looked += len([inFlight.remove(tag) for tag in inFlight.due(looked, 10**6)])
+            looked += len(inFlight.takeDue(looked, 10**6))
         self.assertEqual(looked, 200_000)
+
+    @settings(max_examples=200, deadline=None)
+    @given(st.lists(st.tuples(st.integers(1, 6), st.sampled_from("xyz"), st.lists(st.integers(0, 60))), max_size=12))
+    def test_likeADict(self, steps: list[tuple[int, str, list[int]]]) -> None:
+        """However removing cuts the spans, they know all that is in flight, and little more."""
+        self.patch(in_flight, "_UNUSED", 0)
+        inFlight, model, last = InFlight(), dict[int, tuple[str, int]](), 0
+        for step, (number, holder, removed) in enumerate(steps):
+            due = step // 2
+            tags = range(last + 1, last + 1 + number)
+            last += number
+            inFlight.add(tags, [message(str(tag)) for tag in tags], due, holder)
+            model.update(dict.fromkeys(tags, (holder, due)))
+            found = inFlight.removeMany(removed)
+            self.assertEqual([each is not None for each in found], [bool(model.pop(tag, None)) for tag in removed])
+            self.assertEqual(inFlight.dues(), {tag: due for tag, (_, due) in model.items()})
+            self.assertLessEqual(inFlight._covered, 4 * len(model))
+            self.assertEqual(inFlight._covered, sum(span.end - span.first for span in inFlight._spans))
+        for holder in "xyz":
+            mine = [tag for tag, (name, _) in model.items() if name == holder]
+            self.assertEqual([each.tag for each in inFlight.leave(holder)], mine)
 
 
 def _deliveries(tags: list[int]) -> list[QueueDelivery]:

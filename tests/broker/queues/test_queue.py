@@ -5,10 +5,10 @@ from zope.interface.verify import verifyObject
 
 from fleximq.broker.envelope import ConnectedClient, Envelope, MessageSource, QueueDelivery
 from fleximq.broker.queues.queue import QUEUED, SLICE
-from fleximq.broker.queues.waiting_messages import OVERHEAD
 from fleximq.broker.topics.topic_table import Topic
 from fleximq.interfaces import IForm, ISubscriber
 from fleximq.values.message import Message
+from fleximq.values.message_cost import OVERHEAD
 from tests.broker.queueing import RETRY, QueueCase, message, messages, names, only
 
 

@@ -2,8 +2,8 @@
 
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DEAD_LETTERS, DROPPED, FULL, REDELIVERED
-from fleximq.broker.queues.waiting_messages import OVERHEAD
 from fleximq.values.message import Message
+from fleximq.values.message_cost import OVERHEAD
 from tests.broker.queueing import RETRY, QueueCase, message, messages, names, only
 
 

@@ -2,8 +2,9 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.broker.queues.waiting_messages import OVERHEAD, WaitingMessages, cost, costOf, weigh
+from fleximq.broker.queues.waiting_messages import WaitingMessages
 from fleximq.values.message import Content, Message
+from fleximq.values.message_cost import OVERHEAD, cost, costOf, weigh
 from tests.broker.queueing import message, messages, names
 
 

@@ -16,13 +16,19 @@ class KeepAliveTests(SynchronousTestCase):
         self.heard = 0.0
         self.pings: list[float] = []
         self.ends: list[float] = []
-        self.watch = KeepAlive(
-            self.clock,
-            30.0,
-            lambda: self.heard,
-            lambda: self.pings.append(self.clock.seconds()),
-            lambda: self.ends.append(self.clock.seconds()),
-        )
+        self.watch = KeepAlive(self.clock, 30.0, self)
+
+    def lastReceived(self) -> float:
+        """Return when the connection was heard."""
+        return self.heard
+
+    def ping(self) -> None:
+        """Note a PING."""
+        self.pings.append(self.clock.seconds())
+
+    def silent(self) -> None:
+        """Note the end."""
+        self.ends.append(self.clock.seconds())
 
     def run_(self, until: int) -> None:
         """Let seconds pass, one by one."""

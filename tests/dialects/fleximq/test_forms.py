@@ -27,8 +27,7 @@ def rendered(source: ISource, body: Any, topic: str = "t") -> bytes:
     """Return what FlexiMQ subscribers get of a run from the client 1007."""
     envelope = Envelope(Topic(topic), ConnectedClient(1007, "any", "any-1007"), source)
     count = len(source.messages(body))
-    found: bytes = FLEXI_FORM.render(envelope, body, count)
-    return found
+    return bytes(FLEXI_FORM.render(envelope, body, count))
 
 
 class SourceTests(SynchronousTestCase):

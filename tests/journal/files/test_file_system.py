@@ -1,9 +1,12 @@
 """Every operation on files does what it says, and writing copes with a system that takes little at once."""
 
+import ctypes
 import os
+from errno import EINVAL, EIO, ENOSPC, ENOSYS
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.journal.files import file_system
 from fleximq.journal.files.file_system import Files, readFile, readUpTo, replaceFile, writeAll
 from tests.journal.faulty_files import FaultyFiles
 
@@ -45,6 +48,21 @@ class FilesTests(SynchronousTestCase):
         """A file that is there is not created again."""
         Files().close(Files().create(self.path))
         self.assertRaises(FileExistsError, Files().create, self.path)
+
+    def test_beginSync(self) -> None:
+        """A fault is raised; a system that cannot begin a sync, or has no such call, leaves all to the sync."""
+        descriptor = Files().create(self.path)
+        Files().beginSync(descriptor, 0, 1)
+        for code, raised in (EIO, True), (ENOSPC, True), (ENOSYS, False), (EINVAL, False):
+            self.patch(file_system, "_syncRange", lambda *ignored, code=code: ctypes.set_errno(code) or -1)
+            if raised:
+                error = self.assertRaises(OSError, Files().beginSync, descriptor, 0, 1)
+                self.assertEqual(error.errno, code)
+            else:
+                Files().beginSync(descriptor, 0, 1)
+        self.patch(file_system, "_syncRange", None)
+        Files().beginSync(descriptor, 0, 1)
+        Files().close(descriptor)
 
     def test_piecewise(self) -> None:
         """However few bytes the system takes at once, all are written, in order."""

@@ -1,13 +1,18 @@
 """Frames while they are filled: what has room is taken, what has none is not."""
 
+from itertools import accumulate
 from unittest.mock import patch
 
+from hypothesis import given
+from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.journal.format import column_builder
 from fleximq.journal.format.column_builder import ColumnBuilder
 from fleximq.journal.format.frame import FrameKind
-from tests.journal.frames import appended
+from fleximq.journal.format.record_columns import encodeRecords
+from fleximq.values.records import Blobs, Run
+from tests.journal.frames import appended, written
 
 
 class FillingTests(SynchronousTestCase):
@@ -62,6 +67,19 @@ class FillingTests(SynchronousTestCase):
             self.assertEqual(slow.add(each, 0), 1)
         one, other = quick.frame(FrameKind.RECORDS, 5), slow.frame(FrameKind.RECORDS, 5)
         self.assertEqual((b"".join(one.pieces), one.topicCounts), (b"".join(other.pieces), other.topicCounts))
+
+    @given(st.lists(st.lists(st.binary(max_size=60), min_size=1, max_size=20), min_size=1, max_size=4), st.booleans())
+    def test_joined(self, runs: list[list[bytes]], alike: bool) -> None:
+        """Runs whose payloads are joined make the same frames as others, where they are split as well."""
+        runs = [[b"x" * (len(run) + 1)] * len(run) for run in runs] if alike else runs
+        joined = []
+        for run in runs:
+            size = len(run[0])
+            ends = range(0, size * len(run) + 1, size) if alike else [0, *accumulate(map(len, run))]
+            joined.append(appended()._replace(run=Run(b"", Blobs(b"".join(run), ends), 0x100)))
+        with patch.object(column_builder, "FULL_FRAME_BYTES", 700):
+            frames, others = (encodeRecords(each, 7) for each in (joined, [appended(*run) for run in runs]))
+        self.assertEqual(list(map(written, frames)), list(map(written, others)))
 
     def test_largeAlone(self) -> None:
         """An empty frame takes one message whatever its size."""

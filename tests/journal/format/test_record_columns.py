@@ -204,7 +204,7 @@ class SparseTests(SynchronousTestCase):
         """Offsets have to ascend, from the base offset."""
         sparse = everyKind()[8]
         for offsets in ((1, 4, 4), (1, 5, 4), (2, 4, 5)):
-            body = sparse.pieces[0]
+            body = bytes(sparse.pieces[0])
             changed = body[:32] + struct.pack("<3q", *offsets) + body[56:]
             frame = Frame(sparse.kind, [changed, *sparse.pieces[1:]], count=3, baseOffset=1)
             words = str(self.assertRaises(FrameError, decoded, frame))

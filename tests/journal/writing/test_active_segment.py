@@ -19,6 +19,12 @@ class Forgetful(FaultyFiles):
     def __init__(self) -> None:
         super().__init__()
         self.forgotten: list[tuple[int, int]] = []
+        self.begun: list[tuple[int, int]] = []
+
+    def beginSync(self, descriptor: int, start: int, size: int) -> None:
+        """Note it, and do it."""
+        self.begun.append((start, size))
+        super().beginSync(descriptor, start, size)
 
     def forget(self, descriptor: int, start: int, size: int) -> None:
         """Note it, and do it."""
@@ -26,8 +32,8 @@ class Forgetful(FaultyFiles):
         super().forget(descriptor, start, size)
 
 
-class ForgettingTests(SynchronousTestCase):
-    """Ten bytes are remembered, and forgotten are a hundred at once."""
+class SegmentCase(SynchronousTestCase):
+    """A test with a new segment; ten bytes are remembered, and forgotten are a hundred at once."""
 
     def setUp(self) -> None:
         self.patch(active_segment, "CACHED_BYTES", 10)
@@ -37,9 +43,43 @@ class ForgettingTests(SynchronousTestCase):
         self.files = Forgetful()
         self.segment = ActiveSegment(self.files, self.folder, 4096, 1)
 
-    def write(self, length: int) -> None:
-        """Write one frame of this length."""
-        self.segment.write([Frame(FrameKind.NOTES, [bytes(length - 64)])])
+    def write(self, *lengths: int, hurry: bool = True) -> None:
+        """Write frames of these lengths."""
+        self.segment.write((Frame(FrameKind.NOTES, [bytes(length - 64)]) for length in lengths), hurry)
+
+
+class PortionTests(SegmentCase):
+    """Frames are written as soon as they have enough bytes together."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.patch(active_segment, "_WRITTEN_BYTES", 200)
+
+    def test_portions(self) -> None:
+        """The disk begins with each full portion if a sync follows; the rest is left to that."""
+        for hurry, begun in (True, [(0, 240), (240, 200)]), (False, []):
+            del self.files.calls[:], self.files.begun[:]
+            start = self.segment.end - self.segment.base
+            self.write(120, 120, 200, 96, hurry=hurry)
+            self.assertEqual(self.files.calls, ["write"] * 3)
+            self.assertEqual(self.files.begun, [(start + place, size) for place, size in begun])
+        self.assertEqual(self.segment.end, 4096 + 2 * 536)
+
+    def test_encodedLater(self) -> None:
+        """A frame is asked for when the portion before it is written."""
+        seen: list[int] = []
+        for frame in self.segment.write(map(self.made, [seen] * 3), hurry=False):
+            self.assertEqual(frame[1].pieces, ())
+        self.assertEqual(seen, [0, 1, 2])
+
+    def made(self, seen: list[int]) -> Frame:
+        """Return a frame of records, and note how many portions were written."""
+        seen.append(self.files.calls.count("write"))
+        return Frame(FrameKind.RECORDS, [bytes(200)])
+
+
+class ForgettingTests(SegmentCase):
+    """What is old is forgotten."""
 
     def test_afterSync(self) -> None:
         """What is behind the last bytes is forgotten when it was synced, not before, and each byte once."""

@@ -10,6 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.config.journal_options import Fsync
 from fleximq.journal.format.control_frames import decodeCheckpoint, decodeGap, decodeNotes, decodeSegment
 from fleximq.journal.format.frame import FrameKind
+from fleximq.journal.writing import active_segment
 from fleximq.journal.writing.commit import Commit, RecordsPart, SegmentOpening, Snapshot
 from fleximq.journal.writing.group_commit import appendedOf
 from fleximq.journal.writing.writer_thread import CommitWriter, WriterThread, reasonOf
@@ -179,6 +180,19 @@ class ModeTests(LogCase):
         commit = self.opening()
         self.assertEqual(self.carried(log, commit), ["sync", "truncate"])
         self.assertEqual(commit.reason, "input/output error")
+
+    def test_portionFails(self) -> None:
+        """The first portion of a group is removed if the next one cannot be written."""
+        self.patch(active_segment, "_WRITTEN_BYTES", 1)
+        log = self.opened(ALWAYS)
+        [name] = os.listdir(self.folder)
+        before = os.path.getsize(f"{self.folder}/{name}")
+        self.files.fail("write", after=1)
+        commit = self.run_(1)
+        commit.parts += self.run_(2).parts
+        self.assertEqual(self.carried(log, commit), ["write", "write", "truncate"])
+        self.assertEqual(commit.reason, "input/output error")
+        self.assertEqual(os.path.getsize(f"{self.folder}/{name}"), before)
 
 
 class ReopenTests(LogCase):

@@ -32,7 +32,7 @@ STAGED_AT = 900_000
 
 def joined(frames: list[Frame]) -> tuple[bytes, list[Any]]:
     """Return frames one behind the other, and where each is; staged ones get offsets."""
-    pieces: list[bytes] = []
+    pieces: list[bytes | memoryview] = []
     places, position, previous, staged = [], 0, 0, STAGED_AT
     for frame in frames:
         buffers, previous = seal(frame, SEGMENT, position, previous)

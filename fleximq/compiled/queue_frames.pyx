@@ -1,13 +1,15 @@
 # cython: language_level=3
-"""The compiled scanner and encoder of BlipMQ frames. Hot.
+"""The compiled scanner and encoder of BlipMQ frames, and the reading of MiniMQ's common PRODUCEs. Hot.
 
 Every length is compared with the bytes that are left before anything is read. Only complete and allowed frames are read
 here: the reference buffers the rest of the input, or raises its error.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.string cimport memcmp, memcpy
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.string cimport memchr, memcmp, memcpy
 
+from fleximq.values.message import Content, Message
 from fleximq.wire import blipmq_frame
 
 #: The bytes of the length field, of the whole header, and those that the length counts beside the payload.
@@ -146,3 +148,38 @@ def encodeRun(head, correlations, messages):
         memcpy(to + HEADER + width, PyBytes_AS_STRING(message), size)
         to += HEADER + width + size
     return frames
+
+
+cdef object _new = tuple.__new__
+cdef object _TEXT = Content.TEXT
+
+
+def readProduces(list lines, Py_ssize_t place, bytes topic):
+    """Do what the reference does; see :func:`fleximq.wire.minimq_message.readProduces`."""
+    cdef Py_ssize_t width = PyBytes_GET_SIZE(topic), end, id, content, each
+    cdef const char* at
+    cdef bytes line
+    messages = []
+    for each in range(place, len(lines)):
+        line = lines[each]
+        at = PyBytes_AS_STRING(line)
+        end = PyBytes_GET_SIZE(line) - 6
+        if end < 8 or memcmp(at, b"PRODUCE:", 8) or memcmp(at + end, b"::::::", 6) or memchr(at, b"\r", end):
+            break
+        id = 8
+        while id < end and memcmp(at + id, b":::", 3):
+            id += 1
+        content = id + width + 6
+        if id == 8 or content > end or line.startswith((b"ERROR", b"NO_MSG"), 8):
+            break
+        if memcmp(at + id + 3, PyBytes_AS_STRING(topic), width) or memcmp(at + content - 3, b":::", 3):
+            break
+        try:
+            if not line.isascii():
+                line.decode()
+            name = PyUnicode_DecodeUTF8(at + 8, id - 8, NULL)
+        except UnicodeDecodeError:
+            break
+        text = PyBytes_FromStringAndSize(at + content, end - content)
+        messages.append(_new(Message, (text, _TEXT, 1, name, None, None, False, True, 0)))
+    return messages
