@@ -13,10 +13,17 @@ from xml.sax.saxutils import escape
 
 DOCS = Path(__file__).parents[1] / "docs"
 
-_COLORS = {"fleximq": "#2c5282", "nats": "#dd8a3c", "jetstream": "#dd8a3c", "jetstream-sync": "#dd8a3c"}
+_COLORS = {
+    "fleximq": "#2c5282",
+    "fleximq-pure": "#6b93c0",
+    "nats": "#dd8a3c",
+    "jetstream": "#dd8a3c",
+    "jetstream-sync": "#dd8a3c",
+}
 _OTHER_COLORS = ("#718096", "#a0aec0", "#cbd5e0")
 _NAMES = {
-    "fleximq": "FlexiMQ", "nats": "NATS", "redis": "Redis", "mosquitto": "Mosquitto", "ws": "ws on node",
+    "fleximq": "FlexiMQ", "fleximq-pure": "FlexiMQ, pure Python", "nats": "NATS", "redis": "Redis",
+    "mosquitto": "Mosquitto", "ws": "ws on node",
     "jetstream": "JetStream, before its sync", "jetstream-sync": "JetStream, synced", "parquet": "Spark's Parquet",
     "partitioned": "Spark, Parquet to Parquet",
 }  # fmt: skip
@@ -48,7 +55,7 @@ CHARTS = (
         ("1 to 1, 100 B", "deliveries/s", "1 publisher, 1 subscriber"),
         ("1 to 10, 100 B", "deliveries/s", "1 publisher, 10 subscribers"),
         ("1 to 100, 100 B", "deliveries/s", "1 publisher, 100 subscribers"),
-        ("1000 topics in turn, 100 B", "deliveries/s", "1,000 topics in turn"),
+        ("4 to 4 (pairs), 100 B", "deliveries/s", "4 publishers, each with a subscriber"),
     )),
     Chart("chart_durable.svg", "journal.txt", "Durable messages a second", (
         ("Durable publications, confirmed, 1 connection, 100 B", "kept msg/s", "1 connection, 100 bytes"),

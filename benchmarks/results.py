@@ -3,13 +3,21 @@
 A broker that had a run refused has no number in that scene at all, only the reason.
 """
 
-from collections.abc import Iterator, Sequence
+import json
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from benchmarks.percentiles import median
+from benchmarks.refused import Refused
 from benchmarks.scenes import OURS, Goal
 from benchmarks.work.effort import Figures
+
+#: What of the head may differ between parts of one measurement.
+_CHANGING = ("time", "load before")
 
 
 class Measured(Protocol):
@@ -29,7 +37,10 @@ class Measured(Protocol):
 
 
 class Row(NamedTuple):
-    """One figure of one broker; ``ratio`` and ``pairwise`` are ours to this broker's, None where there is none."""
+    """One figure of one broker; ``ratio`` and ``pairwise`` are ours to this broker's, None where there is none.
+
+    ``share`` is how much of its goal it reaches, of several the least; None where a goal cannot be judged.
+    """
 
     scene: str
     title: str
@@ -41,7 +52,11 @@ class Row(NamedTuple):
     ratio: float | None
     pairwise: float | None
     goal: str
-    met: bool | None
+    share: float | None
+
+    def __str__(self) -> str:
+        reached = "not judged" if self.share is None else f"missed, {self.share:.2f} of it reached"
+        return f"Goal {reached}: {self.title}, {self.figure}, {self.broker}: {self.goal}"
 
 
 @dataclass(slots=True)
@@ -62,6 +77,16 @@ class Results:
         self.refused[broker] = reason
         self.runs.pop(broker, None)
 
+    @contextmanager
+    def refusing(self, broker: str) -> Iterator[None]:
+        """Refuse a broker for any error in the block, so that the others still have their numbers."""
+        try:
+            yield
+        except Refused as error:
+            self.refuse(broker, f"{error}")
+        except Exception as error:
+            self.refuse(broker, traceback.format_exception_only(error)[-1].strip()[:500])
+
     def values(self, broker: str, figure: str) -> list[float]:
         """Return a figure of all runs, in their order."""
         return [figures[figure] for figures in self.runs.get(broker, [])]
@@ -79,21 +104,22 @@ class Results:
         if broker != OURS and ours:
             ratio = median(ours) / median(values)
             pairwise = median([our / other for our, other in zip(ours, values, strict=False)])
-        goal = self._goal(broker, figure)
-        met = None
-        if goal is not None and (goal.peer is None or ratio is not None):
-            met = goal.isMet(median(values) if goal.peer is None else ratio or 0.0)
-        text = "" if goal is None else f"{'at most' if goal.atMost else 'at least'} {goal.bound:,g}"
+        goals = [goal for goal in self.scene.goals if (goal.of, goal.figure) == (broker, figure)]
         return Row(
             self.scene.name, self.scene.title, figure, broker, median(values), min(values), max(values),
-            ratio, pairwise, text, met,
+            ratio, pairwise, ", ".join(map(str, goals)), self._share(goals),
         )  # fmt: skip
 
-    def _goal(self, broker: str, figure: str) -> Goal | None:
-        for goal in self.scene.goals:
-            if goal.figure == figure and (goal.peer or OURS) == broker:
-                return goal
-        return None
+    def _share(self, goals: Sequence[Goal]) -> float | None:
+        if not goals or any(goal.peer and not self.values(goal.peer, goal.figure) for goal in goals):
+            return None
+        return min(
+            goal.share(
+                median(self.values(goal.of, goal.figure))
+                / (median(self.values(goal.peer, goal.figure)) if goal.peer else 1)
+            )
+            for goal in goals
+        )
 
     def asJson(self) -> dict[str, Any]:
         """Return everything, every single run included."""
@@ -106,6 +132,28 @@ class Results:
         }
 
 
-def unmet(results: Sequence[Results]) -> list[Row]:
-    """Return the rows that miss their goal."""
-    return [row for each in results for row in each.rows() if row.met is False]
+def store(file: Path | None, results: Sequence[Results], head: Mapping[str, str]) -> None:
+    """Write everything anew, as JSON; an interrupted run leaves what it has."""
+    if file is not None:
+        new = file.with_name(f"{file.name}.new")
+        new.write_text(json.dumps({"head": head, "scenes": [each.asJson() for each in results]}, indent=2) + "\n")
+        new.replace(file)
+
+
+def restore(file: Path, head: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Return the scenes of a file by their names, without those in which ours was refused; none if there is no file.
+
+    :raises ValueError: something else was measured than what the head says.
+    """
+    former = json.loads(file.read_text()) if file.exists() else {"head": {}, "scenes": []}
+    changed = [
+        name for name, value in former["head"].items() if name not in _CHANGING and head.get(name, value) != value
+    ]
+    if changed:
+        raise ValueError(f"{file} cannot be resumed, for it has another value of: {', '.join(changed)}")
+    return {each["scene"]: each for each in former["scenes"] if not any(OURS in broker for broker in each["refused"])}
+
+
+def unmet(results: Sequence[Results], share: float = 1.0) -> list[Row]:
+    """Return the rows that reach less than this share of their goal, and those whose goal cannot be judged."""
+    return [row for each in results for row in each.rows() if row.goal and (row.share is None or row.share < share)]

@@ -8,7 +8,6 @@ broker has no number in that scene.
 import argparse
 import contextlib
 import fnmatch
-import json
 import os
 import resource
 import sys
@@ -22,14 +21,17 @@ from benchmarks import tables
 from benchmarks.machine import machine
 from benchmarks.peers import ws
 from benchmarks.peers.peer import Peer
-from benchmarks.refused import Refused
-from benchmarks.results import Results, unmet
+from benchmarks.results import Results, restore, store, unmet
 from benchmarks.scenes import OURS, SCENES, Scene
 from benchmarks.work.effort import FULL, QUICK, Effort, Run
 
 _FILES = 65_536
 #: Seconds between two runs, in which a broker may put its memory in order.
 _BREATH = 0.05
+#: The share of a goal that ``--check`` is content with.
+_TOLERATED = 0.9
+#: Seconds that a broker and one of its runs take on the average, where a run should last one second.
+_SETUP, _RUN = 4.0, 1.3
 
 
 def measure(scene: Scene, effort: Effort, repeat: int, brokers: Sequence[str] = ()) -> Results:
@@ -40,38 +42,22 @@ def measure(scene: Scene, effort: Effort, repeat: int, brokers: Sequence[str] = 
         for kind in scene.peers:
             if (brokers and kind.broker not in brokers) or kind.missing():
                 continue
-            ready = contextlib.ExitStack()
-            try:
-                runs[kind.broker] = _ready(ready, kind, scene, effort)
-            except (Refused, OSError) as error:
-                results.refuse(kind.broker, f"{error}")
-                ready.close()
-            stack.push(ready)
+            with results.refusing(kind.broker):
+                peer = kind()
+                stack.callback(peer.stop)
+                peer.start()
+                runs[kind.broker] = stack.enter_context(scene.work.on(peer, effort))
         for _ in range(repeat):
             for broker, run in runs.items():
-                _once(results, broker, run)
+                if broker not in results.refused:
+                    time.sleep(_BREATH)
+                    with results.refusing(broker):
+                        results.ran(broker, run())
     return results
 
 
-def _ready(stack: contextlib.ExitStack, kind: type[Peer], scene: Scene, effort: Effort) -> Run:
-    peer = kind()
-    stack.callback(peer.stop)
-    peer.start()
-    return stack.enter_context(scene.work.on(peer, effort))
-
-
-def _once(results: Results, broker: str, run: Run) -> None:
-    if broker in results.refused:
-        return
-    time.sleep(_BREATH)
-    try:
-        results.ran(broker, run())
-    except (Refused, OSError) as error:
-        results.refuse(broker, f"{error}")
-
-
 def main(arguments: Sequence[str]) -> int:
-    """Measure what the command line asks for; return 0 if nothing of ours was refused."""
+    """Measure what the command line asks for; return 0 if nothing of ours was refused, nor with ``--check`` misses."""
     options = _options(arguments)
     if options.ws is not None:
         os.environ[ws.VARIABLE] = str(options.ws)
@@ -81,17 +67,35 @@ def main(arguments: Sequence[str]) -> int:
     _allowFiles()
     effort = replace(QUICK if options.quick else FULL, **({"seconds": options.seconds} if options.seconds else {}))
     repeat = options.repeat or (1 if options.quick else 5)
-    scenes = [scene for scene in SCENES if _isWanted(scene, options.scenes)]
+    wanted = options.scenes or [scene.name for scene in SCENES if not scene.onRequest]
+    scenes = [scene for scene in SCENES if scene.name in wanted]
     head = machine() | {"runs": f"{repeat}, interleaved"} | _versions(scenes, options.brokers)
-    results = []
+    known = restore(options.json, head) if options.resume else {}
+    results: list[Results] = []
     for scene in scenes:
-        print(f"{scene.name} ...", file=sys.stderr, flush=True)
-        results.append(measure(scene, effort, repeat, options.brokers))
-        _write(options, results, head)
-    print(tables.plain(results, head))
-    for row in unmet(results):
-        print(f"Goal missed: {row.title}, {row.figure}: {row.goal}{'' if row.broker == OURS else f' x {row.broker}'}")
-    return 1 if any(OURS in each.refused for each in results) else 0
+        left = _minutes([each for each in scenes[len(results) :] if each.name not in known], effort, repeat)
+        print(f"{scene.name} ... (about {left:.0f} minutes left)", file=sys.stderr, flush=True)
+        found = Results(scene)
+        with found.refusing(OURS):
+            if before := known.get(scene.name):
+                found = Results(scene, before["runs"], before["refused"])
+            else:
+                found = measure(scene, effort, repeat, options.brokers)
+        results.append(found)
+        store(options.json, results, head)
+    if options.rst is not None:
+        for table in {scene.table for scene in scenes}:
+            rows = [found for scene, found in zip(scenes, results, strict=True) if scene.table == table]
+            (options.rst / table).write_text(tables.page(rows, head))
+    print(tables.plain(results, head), *unmet(results), sep="\n")
+    refused = any(OURS in broker for each in results for broker in each.refused)
+    return 1 if refused or (options.check and unmet(results, _TOLERATED)) else 0
+
+
+def _minutes(scenes: Sequence[Scene], effort: Effort, repeat: int) -> float:
+    """Return about how long scenes take."""
+    peers = sum(not kind.missing() for scene in scenes for kind in scene.peers)
+    return peers * (_SETUP + repeat * _RUN * effort.seconds) / 60
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -106,10 +110,15 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, metavar="S", help="what a run should last (default: 1)")
     parser.add_argument("--quick", action="store_true", help="a smoke test: short runs, small counts, 1 of each")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything, single runs included")
-    parser.add_argument("--rst", type=Path, metavar="FILE", help="write the table for the documentation")
+    parser.add_argument("--rst", type=Path, metavar="FOLDER", help="write the tables for the documentation")
+    parser.add_argument("--resume", action="store_true", help="go on with the --json FILE of an interrupted run")
+    parser.add_argument("--check", action="store_true", help="fail if a goal is missed by over 10 %% or not judged")
     parser.add_argument("--ws", type=Path, metavar="FOLDER", help=f"where npm installed ws (else ${ws.VARIABLE})")
     parser.add_argument("--list", action="store_true", help="list scenes and brokers, and what is not installed")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.resume and options.json is None:
+        parser.error("--resume needs --json")
+    return options
 
 
 def names(known: Sequence[str], text: str) -> list[str]:
@@ -121,10 +130,6 @@ def names(known: Sequence[str], text: str) -> list[str]:
             raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
         found += matching
     return found
-
-
-def _isWanted(scene: Scene, names: Sequence[str]) -> bool:
-    return scene.name in names if names else not scene.onRequest
 
 
 def _kinds() -> dict[str, type[Peer]]:
@@ -161,15 +166,6 @@ def _allowFiles() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(hard, _FILES), max(hard, _FILES)))
         return
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _write(options: argparse.Namespace, results: Sequence[Results], head: dict[str, str]) -> None:
-    """Write the files anew after each scene, so that an interrupted run leaves what it has."""
-    if options.json is not None:
-        everything = {"head": head, "scenes": [each.asJson() for each in results]}
-        options.json.write_text(json.dumps(everything, indent=2) + "\n")
-    if options.rst is not None:
-        options.rst.write_text(tables.page(results, head))
 
 
 if __name__ == "__main__":

@@ -62,4 +62,4 @@ def _ratio(value: float | None) -> str:
 
 
 def _met(row: Row) -> str:
-    return {None: "", True: "yes", False: "no"}[row.met]
+    return "" if row.share is None else "yes" if row.share >= 1 else f"no, {row.share:.2f}"

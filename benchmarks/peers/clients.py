@@ -24,6 +24,11 @@ T = TypeVar("T")
 class Library(Peer):
     """A broker and a library that speaks to it."""
 
+    @property
+    def url(self) -> str:
+        """Where the broker is."""
+        return f"tcp://127.0.0.1:{self.port}"
+
     @abstractmethod
     def publishAll(self, payloads: Sequence[bytes]) -> float:
         """Publish all of these, batched as the library can; return seconds until the broker has them."""
@@ -43,11 +48,6 @@ class Library(Peer):
 
 class OurBlocking(FlexiMQ, Library):
     """Ours, blocking."""
-
-    @property
-    def url(self) -> str:
-        """Where the broker is."""
-        return f"tcp://127.0.0.1:{self.port}"
 
     def publishAll(self, payloads: Sequence[bytes]) -> float:
         from fleximq.client.blocking import connect
@@ -126,11 +126,6 @@ class Awaited(Library):
 
 class OurAsyncio(FlexiMQ, Awaited):
     """Ours, on asyncio."""
-
-    @property
-    def url(self) -> str:
-        """Where the broker is."""
-        return f"tcp://127.0.0.1:{self.port}"
 
     async def publishing(self, payloads: Sequence[bytes]) -> float:
         from fleximq.client.asyncio import connect

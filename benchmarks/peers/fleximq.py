@@ -32,7 +32,9 @@ class FlexiMQBroker(Peer):
 
     broker = "fleximq"
     #: Options of the broker besides where it listens: no limit that could end a connection of the benchmark.
-    options: ClassVar[tuple[str, ...]] = ("--outbox-bytes", "1GiB")
+    options: ClassVar[tuple[str, ...]] = ("--outbox-bytes", "1GiB", "--max-subscriptions", "200000")
+    #: Whether it runs without the compiled core.
+    pure: ClassVar[bool] = False
 
     @classmethod
     def missing(cls) -> str | None:
@@ -41,15 +43,20 @@ class FlexiMQBroker(Peer):
     @classmethod
     def version(cls) -> str:
         twisted = ask(sys.executable, str(_twistd()), "--version").split()[-1]
-        return f"{ask(sys.executable, '-c', _ASK_VERSION)} on Twisted {twisted}"
+        return f"{ask(sys.executable, '-c', _ASK_VERSION.format(int(cls.pure)))} on Twisted {twisted}"
 
     def command(self) -> Sequence[str]:
         twistd = [sys.executable, str(_twistd()), "-n", "--pidfile=twistd.pid", "--logfile=twistd.log"]
-        return [*twistd, "fleximq", "--listen", f"tcp:{self.port}:interface=127.0.0.1", *self.options]
+        return [*twistd, "fleximq", "--listen", self.endpoint(), *self.options]
+
+    def endpoint(self) -> str:
+        """Return where the broker listens."""
+        return f"tcp:{self.port}:interface=127.0.0.1"
 
     def environment(self) -> dict[str, str]:
         inherited = os.environ.get("PYTHONPATH")
-        return {"PYTHONPATH": os.pathsep.join([str(_ROOT), inherited] if inherited else [str(_ROOT)])}
+        path = os.pathsep.join([str(_ROOT), inherited] if inherited else [str(_ROOT)])
+        return {"PYTHONPATH": path, "FLEXIMQ_PURE": str(int(self.pure))}
 
 
 def tuned(kind: type[FlexiMQBroker], *options: str) -> type[FlexiMQBroker]:
@@ -57,11 +64,18 @@ def tuned(kind: type[FlexiMQBroker], *options: str) -> type[FlexiMQBroker]:
     return type(f"Tuned{kind.__name__}", (kind,), {"options": options})
 
 
+def pure(kind: type[FlexiMQBroker]) -> type[FlexiMQBroker]:
+    """Return the same peer in pure Python, which has a name of its own."""
+    return type(f"Pure{kind.__name__}", (kind,), {"pure": True, "broker": "fleximq-pure"})
+
+
 class FlexiMQ(FlexiMQBroker):
     """Our broker in its own dialect. A payload is a MessagePack bin, so it carries two to three bytes more."""
 
+    frame = staticmethod(frame)
+
     def hello(self) -> bytes:
-        return frame(_JOIN, 0, None)
+        return self.frame(_JOIN, 0, None)
 
     def welcome(self, said: bytes) -> Who:
         message = _whole(said)
@@ -71,18 +85,18 @@ class FlexiMQ(FlexiMQBroker):
 
     def subscribe(self, line: Line, topics: Sequence[bytes]) -> None:
         assert isinstance(line.who, int)
-        line.send(b"".join(frame(_SUB, line.who, {"topic": topic.decode()}) for topic in topics))
+        line.send(b"".join(self.frame(_SUB, line.who, {"topic": topic.decode()}) for topic in topics))
         self.barrier(line)
 
     def barrier(self, line: Line) -> None:
         assert isinstance(line.who, int)
         stamp = id(line) & 0xFFFFFFFF
-        line.send(frame(_PING, line.who, {"keepalive": {"timestamp": stamp, "interval": _IDLE}}))
-        line.readUntil(frame(_PONG, 1, {"keepalive": {"timestamp": stamp}}))
+        line.send(self.frame(_PING, line.who, {"keepalive": {"timestamp": stamp, "interval": _IDLE}}))
+        line.readUntil(self.frame(_PONG, 1, {"keepalive": {"timestamp": stamp}}))
 
     def publication(self, who: Who, topic: bytes, payload: bytes) -> bytes:
         assert isinstance(who, int)
-        return frame(_PUB, who, {"topic": topic.decode()}, msgpack.packb(payload))
+        return self.frame(_PUB, who, {"topic": topic.decode()}, msgpack.packb(payload))
 
     def delivery(self, who: Who, topic: bytes, payload: bytes, place: int = 0) -> bytes:
         return self.publication(who, topic, payload)
@@ -94,7 +108,7 @@ class FlexiMQ(FlexiMQBroker):
 
         def message(kind: int, sender: int, target: int, role: str, id: str) -> bytes:
             routing = [{"client_id": target, "path": "/echo"}]
-            return frame(kind, sender, {"routing": routing, "reqrep": {"type": role, "id": id}}, body)
+            return self.frame(kind, sender, {"routing": routing, "reqrep": {"type": role, "id": id}}, body)
 
         requests = [message(_REQ, requester.who, responder.who, "request", each) for each in ids]
         reply = message(_REP, responder.who, requester.who, "correlation", ids[0])
@@ -102,6 +116,17 @@ class FlexiMQ(FlexiMQBroker):
         return Exchange(
             requests, len(requests[0]), inRequest, reply[: inReply.start], reply[inReply.stop :], len(reply), inReply
         )
+
+
+class LayoutB(FlexiMQ):
+    """Our broker, spoken to in layout B, where the payload's length is before the header."""
+
+    @staticmethod
+    def frame(kind: int, client: int, header: dict[str, Any] | None, payload: bytes = b"") -> bytes:
+        """Return one message."""
+        said = frame(kind, client, header, payload)
+        end = len(said) - len(payload)
+        return said[: _FIXED.size] + said[end - _LENGTH.size : end] + said[_FIXED.size : end - _LENGTH.size] + payload
 
 
 def _place(message: bytes, id: str) -> slice:
@@ -124,4 +149,7 @@ def _twistd() -> Path:
     return Path(sys.executable).parent / "twistd"
 
 
-_ASK_VERSION = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); import fleximq; print('FlexiMQ', fleximq.__version__)"
+_ASK_VERSION = (
+    f"import os, sys; sys.path.insert(0, {str(_ROOT)!r}); os.environ['FLEXIMQ_PURE'] = '{{}}'; import fleximq; "
+    "from fleximq.compiled.choice import IMPLEMENTATION; print('FlexiMQ', fleximq.__version__, IMPLEMENTATION)"
+)

@@ -1,7 +1,5 @@
 """nats-server with JetStream: publishes that are stored in a file and acknowledged one by one."""
 
-from collections.abc import Sequence
-
 from benchmarks.peers.line import Line
 from benchmarks.peers.nats import Nats
 from benchmarks.peers.peer import Who
@@ -22,13 +20,8 @@ class JetStream(Nats):
         self._stored = 0
         self._inboxes = 0
 
-    def command(self) -> Sequence[str]:
-        command = super().command()
-        assert self._program is not None
-        folder = self._program.folder
-        with (folder / "nats.conf").open("a") as file:
-            file.write(f'jetstream {{ store_dir: "{folder / "store"}", {self.sync} }}\n')
-        return command
+    def configuration(self) -> str:
+        return f'{super().configuration()}jetstream {{ store_dir: "{self.folder / "store"}", {self.sync} }}\n'
 
     def keep(self, line: Line, topic: bytes) -> None:
         """Make the stream that stores the topic, and an inbox for the acknowledgements to this connection."""

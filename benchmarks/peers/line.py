@@ -3,7 +3,7 @@
 import socket
 from typing import ClassVar
 
-from benchmarks.pump import limitWaits
+from benchmarks.pump import Load, limitWaits
 from benchmarks.refused import Refused
 
 #: Connections from one source address, well below the ports that a system has for them.
@@ -48,6 +48,10 @@ class Line:
     def send(self, data: bytes) -> None:
         """Send all of this."""
         self.socket.sendall(data)
+
+    def load(self, block: bytes, times: int) -> Load:
+        """Return a load that sends a block so many times."""
+        return Load(self.socket, block, times)
 
     def readUntil(self, marker: bytes) -> bytes:
         """Return everything up to the end of the first ``marker``; what follows it is kept.

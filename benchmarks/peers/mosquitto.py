@@ -33,8 +33,7 @@ class Mosquitto(Peer):
         return ask(find("mosquitto") or "mosquitto", "-h").replace(" version", "")
 
     def command(self) -> Sequence[str]:
-        assert self._program is not None
-        path = self._program.folder / "mosquitto.conf"
+        path = self.folder / "mosquitto.conf"
         path.write_text(_CONFIGURATION.format(port=self.port))
         return [find("mosquitto") or "mosquitto", "-c", str(path)]
 

@@ -35,10 +35,13 @@ class Nats(Peer):
         return ask(find("nats-server") or "nats-server", "--version").replace(": v", " ")
 
     def command(self) -> Sequence[str]:
-        assert self._program is not None
-        path = self._program.folder / "nats.conf"
-        path.write_text(_CONFIGURATION.format(port=self.port))
+        path = self.folder / "nats.conf"
+        path.write_text(self.configuration())
         return [find("nats-server") or "nats-server", "-c", str(path)]
+
+    def configuration(self) -> str:
+        """Return what its file says."""
+        return _CONFIGURATION.format(port=self.port)
 
     def hello(self) -> bytes:
         return b'CONNECT {"verbose":false,"pedantic":false,"echo":true}\r\nPING\r\n'
@@ -95,4 +98,4 @@ def _place(message: bytes, id: bytes) -> slice:
 
 def _sid(place: int) -> bytes:
     """All subscription ids have one length, so that all deliveries of a size have."""
-    return b"%04d" % place
+    return b"%05d" % place

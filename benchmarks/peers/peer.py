@@ -6,7 +6,6 @@ A peer is made for one scene, started, used and stopped. Its methods that return
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from itertools import cycle, islice
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -14,7 +13,6 @@ from benchmarks.peers.line import Line
 from benchmarks.peers.program import Program, freePort
 
 Who = int | bytes | None
-_NUMBERED = 16
 
 
 class Exchange(NamedTuple):
@@ -41,6 +39,11 @@ class Peer(ABC):
     broker: ClassVar[str]
     #: Whether only a subscriber may publish, so that the publisher has to be one of the subscribers.
     publisherListens: ClassVar[bool] = False
+    #: The pattern that all topics of the benchmark match.
+    everyTopic: ClassVar[bytes] = b"bench.*"
+
+    #: The kind of its connections.
+    line: ClassVar[type[Line]] = Line
 
     def __init__(self) -> None:
         self.port = 0
@@ -121,7 +124,7 @@ class Peer(ABC):
 
     def dial(self) -> Line:
         """Connect and say hello, without waiting for the answer."""
-        line = Line(self.port)
+        line = self.line(self.port)
         line.send(self.hello())
         return line
 
@@ -173,16 +176,6 @@ class Peer(ABC):
     def reply(self, subscribers: int) -> bytes:
         """Return what the publisher is told for each message; most brokers say nothing."""
         return b""
-
-    def prepare(self, who: Who, topics: Sequence[bytes], payload: bytes, n: int) -> bytes:
-        """Return ``n`` publications, to the topics in turn; payloads of 16 bytes and more begin with their number.
-
-        So no broker gains anything by knowing a payload from before.
-        """
-        turns = enumerate(islice(cycle(topics), n))
-        if len(payload) < _NUMBERED:
-            return b"".join(self.publication(who, topic, payload) for _, topic in turns)
-        return b"".join(self.publication(who, topic, b"%08d" % number + payload[8:]) for number, topic in turns)
 
     def exchange(self, requester: Line, responder: Line, payload: bytes, n: int) -> Exchange:
         """Make two connections ready for requests and replies, and return ``n`` of them."""

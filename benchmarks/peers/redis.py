@@ -22,19 +22,8 @@ class Redis(Peer):
         return f"redis-server {said.partition('v=')[2].partition(' ')[0]}"
 
     def command(self) -> Sequence[str]:
-        command = [find("redis-server") or "redis-server", "--bind", "127.0.0.1", "--port", str(self.port)]
-        command += [
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--maxclients",
-            "15000",
-            "--protected-mode",
-            "no",
-            "--logfile",
-            "redis.log",
-        ]
+        options = f"--bind 127.0.0.1 --port {self.port} --appendonly no --maxclients 15000 --protected-mode no"
+        command = [find("redis-server") or "redis-server", *options.split(), "--logfile", "redis.log", "--save", ""]
         return [*command, "--client-output-buffer-limit", "pubsub 0 0 0"]
 
     def hello(self) -> bytes:

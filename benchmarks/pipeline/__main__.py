@@ -5,28 +5,23 @@ A run that has lost a row, or has one too many, is refused: that way has no numb
 
 import argparse
 import contextlib
-import json
 import sys
 import time
-import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow
 import pyspark
-from pyspark.errors import PySparkException
 
 from benchmarks import tables
 from benchmarks.machine import machine
 from benchmarks.pipeline.scenes import MASTERS, SCENES, WARM, Scene
 from benchmarks.pipeline.stand import Stand
-from benchmarks.refused import Refused
-from benchmarks.results import Results, unmet
+from benchmarks.results import Results, store, unmet
 from benchmarks.scenes import OURS
 from benchmarks.side_by_side import names
 from benchmarks.work.effort import Run
-from fleximq.pipeline.errors import PipelineError
 
 #: The share of the rows that a smoke test has.
 _QUICK = 0.01
@@ -38,26 +33,16 @@ def measure(stand: Stand, scene: Scene, repeat: int) -> Results:
     with contextlib.ExitStack() as stack:
         runs: dict[str, Run] = {}
         for name, contender in scene.contenders.items():
-            with _refusing(results, name):
+            with results.refusing(name):
                 runs[name] = stack.enter_context(contender(stand))
         for number in range(scene.uncounted + repeat):
             for name, run in runs.items():
                 if name not in results.refused:
-                    with _refusing(results, name):
+                    with results.refusing(name):
                         figures = run()
                         if number >= scene.uncounted:
                             results.ran(name, figures)
     return results
-
-
-@contextlib.contextmanager
-def _refusing(results: Results, name: str) -> Iterator[None]:
-    try:
-        yield
-    except Refused as error:
-        results.refuse(name, f"{error}")
-    except (PySparkException, PipelineError, OSError) as error:
-        results.refuse(name, f"{type(error).__name__}: {traceback.format_exception_only(error)[-1][:500]}")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -81,10 +66,10 @@ def main(arguments: Sequence[str]) -> int:
                     goals = scene.goals if master in scene.masters else ()
                     named = replace(scene, title=f"{scene.title}, {master}", goals=goals)
                     results.append(measure(stand, named, repeat))
-                    _write(options, results, head)
-    print(tables.plain(results, head))
-    for row in unmet(results):
-        print(f"Goal missed: {row.title}, {row.figure}: {row.goal}{'' if row.broker == OURS else f' x {row.broker}'}")
+                    store(options.json, results, head)
+    if options.rst is not None:
+        options.rst.write_text(tables.page(results, head, "benchmarks.pipeline --rst"))
+    print(tables.plain(results, head), *unmet(results), sep="\n")
     print(f"It took {time.monotonic() - begun:.0f} s.")
     return 1 if any(OURS in each.refused for each in results) else 0
 
@@ -103,15 +88,6 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything, single runs included")
     parser.add_argument("--rst", type=Path, metavar="FILE", help="write the table for the documentation")
     return parser.parse_args(arguments)
-
-
-def _write(options: argparse.Namespace, results: Sequence[Results], head: dict[str, str]) -> None:
-    """Write the files anew after each scene, so that an interrupted run leaves what it has."""
-    if options.json is not None:
-        everything = {"head": head, "scenes": [each.asJson() for each in results]}
-        options.json.write_text(json.dumps(everything, indent=2) + "\n")
-    if options.rst is not None:
-        options.rst.write_text(tables.page(results, head, "benchmarks.pipeline --rst"))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ _PERCENTS = 50, 99, 99.9, 99.99
 _STAMP = struct.Struct("=Q")
 _MARK = b"\xfe\xed" * 4
 _BUFFER_BYTES = 1 << 20
+#: The figures of the slowest deliveries.
+TAILS = ("p99.9, us", "p99.99, us")
 
 
 class Layout:

@@ -35,7 +35,7 @@ class Libraries:
         count, payload = effort.queued * 2, letters(self.size)
         payloads = [b"%08d" % number + payload[8:] for number in range(count)]
         with peer.connect() as line, _answering(peer) as whom:
-            data = peer.prepare(line.who, [TOPIC.encode()], payload, count)
+            data = b"".join(peer.publication(line.who, TOPIC.encode(), each) for each in payloads)
 
             def run() -> Figures:
                 published = peer.publishAll(payloads)

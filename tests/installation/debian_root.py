@@ -16,10 +16,10 @@ from pathlib import Path
 from twisted.trial.unittest import SkipTest
 
 ROOT = Path(__file__).parents[2]
-#: The release of Debian, and its Python, which must be that of the tests.
-SUITE, PYTHON = "bookworm", (3, 11)
+#: The releases of Debian by their Python, which must be that of the tests.
+SUITES = {(3, 11): "bookworm", (3, 13): "trixie"}
 #: What it contains beside the packages that are always there.
-PACKAGES = "python3,python3-venv,ca-certificates,adduser,init-system-helpers"
+PACKAGES = "python3,python3-venv,ca-certificates,adduser"
 #: Seconds that a command may take.
 PATIENCE = 600
 
@@ -67,11 +67,23 @@ class DebianRoot:
 
 
 @cache
+def sourceDistribution() -> Path:
+    """Return the archive that is made of the repository, in which this leaves nothing."""
+    folder = Path(tempfile.mkdtemp(prefix="fleximq-sdist-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    target = str(folder)
+    command = [sys.executable, "setup.py", "--quiet", "egg_info", "--egg-base", target, "sdist", "--dist-dir", target]
+    subprocess.run(command, cwd=ROOT, check=True, stderr=subprocess.DEVNULL, timeout=PATIENCE)
+    [archive] = folder.glob("*.tar.gz")
+    return archive
+
+
+@cache
 def _folder() -> Path:
     if os.getuid() != 0 or shutil.which("debootstrap") is None:
         raise SkipTest("a fresh Debian needs debootstrap and the rights of root")
-    if sys.version_info[:2] != PYTHON:
-        raise SkipTest(f"the Python of {SUITE} is {PYTHON[0]}.{PYTHON[1]}")
+    if sys.version_info[:2] not in SUITES:
+        raise SkipTest("no release of Debian that is known here has this Python")
     folder = Path(tempfile.mkdtemp(prefix="fleximq-debian-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
@@ -80,7 +92,8 @@ def _folder() -> Path:
 @cache
 def _fresh() -> Path:
     fresh = _folder() / "fresh"
-    command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(fresh)]
+    suite = SUITES[sys.version_info[:2]]
+    command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", suite, str(fresh)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE)
     return fresh
 
@@ -89,7 +102,7 @@ def _fresh() -> Path:
 def _wheels() -> Path:
     wheels = _folder() / "wheels"
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(wheels)]
-    subprocess.run([*pip, str(ROOT), "setuptools", "cython"], check=True, timeout=PATIENCE)
+    subprocess.run([*pip, str(sourceDistribution()), "setuptools", "cython"], check=True, timeout=PATIENCE)
     for made in wheels.glob("fleximq-*"):
         made.unlink()  # each root builds its own
     return wheels

@@ -3,18 +3,22 @@
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from twisted.trial.unittest import SynchronousTestCase
+from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from tests.conversations.test_proxied import freePort
 from tests.installation.debian_root import PATIENCE, ROOT, DebianRoot
 from tests.nightly import nightly
+
+#: The settings of Prometheus and Grafana, and the alerts that the former loads.
+CONTAINER, ALERTS = "docs/container", "docs/grafana/fleximq-alerts.yml"
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -77,6 +81,7 @@ class ImageTests(SynchronousTestCase):
         for name, text in instructions():
             image.perform(name, text)
         said, root, port = image.said, image.root, freePort()
+        self.assertIn("(pure Python)", root.run("fleximq", "--version", user=said["USER"]))
         command = root.command(
             [*json.loads(said["ENTRYPOINT"]), "--listen", f"tcp:{port}:interface=127.0.0.1", "--durable", "#"],
             said["USER"],
@@ -102,36 +107,65 @@ class ImageTests(SynchronousTestCase):
 
 
 class ComposeTests(SynchronousTestCase):
-    """compose.yaml, without a program that reads it."""
+    """compose.yaml, and the files that its containers get."""
 
-    text = (ROOT / "compose.yaml").read_text()
+    def setUp(self) -> None:
+        """Read it."""
+        if find_spec("yaml") is None:
+            raise SkipTest("PyYAML is not installed")
+        self.composition = parsed("compose.yaml")
+        self.services = self.composition["services"]
+        mounted = [volume.split(":") for service in self.services.values() for volume in service["volumes"]]
+        #: Paths in the containers by their names in the repository.
+        self.files = {source.removeprefix("./"): target for source, target, *_ in mounted if source.startswith("./")}
+        self.volumes = {source: target for source, target, *_ in mounted if not source.startswith("./")}
 
     def test_files(self) -> None:
         """All files that containers get are there, and what they name in each other."""
-        mounted = dict(re.findall(r"- \./(\S+?):(\S+):ro", self.text))
-        self.assertEqual([name for name in mounted if not (ROOT / name).is_file()], [])
-        folder = "docs/container"
-        self.assertEqual({name for name in mounted if name.startswith(folder)}, _below(folder))
-        prometheus = (ROOT / folder / "prometheus.yml").read_text()
-        self.assertIn("/etc/prometheus/alerts.yml", mounted.values())
-        self.assertIn("- alerts.yml", prometheus)
-        self.assertIn('targets: ["fleximq:7890"]', prometheus)
-        self.assertIn("url: http://prometheus:9090", (ROOT / folder / "datasources.yml").read_text())
-        self.assertIn("path: /var/lib/grafana/dashboards", (ROOT / folder / "dashboards.yml").read_text())
+        self.assertEqual([name for name in self.files if not (ROOT / name).is_file()], [])
+        self.assertLessEqual({f"{CONTAINER}/{name}" for name in os.listdir(ROOT / CONTAINER)}, set(self.files))
+        prometheus = parsed(f"{CONTAINER}/prometheus.yml")
+        self.assertEqual([f"/etc/prometheus/{name}" for name in prometheus["rule_files"]], [self.files[ALERTS]])
+        [scraped] = prometheus["scrape_configs"]
+        self.assertEqual(scraped["static_configs"], [{"targets": [f"fleximq:{self.port('fleximq')}"]}])
+        [source] = parsed(f"{CONTAINER}/datasources.yml")["datasources"]
+        self.assertEqual(source["url"], f"http://prometheus:{self.port('prometheus')}")
+        [provider] = parsed(f"{CONTAINER}/dashboards.yml")["providers"]
+        self.assertEqual(f"{provider['options']['path']}/fleximq.json", self.files["docs/grafana/fleximq.json"])
+
+    def test_prometheus(self) -> None:
+        """Prometheus accepts its settings with the alerts beside them, as they are in the container."""
+        promtool = shutil.which("promtool")
+        if promtool is None:
+            raise SkipTest("promtool is not installed; it is in the Debian package prometheus")
+        folder = Path(self.mktemp())
+        folder.mkdir()
+        for name in (f"{CONTAINER}/prometheus.yml", ALERTS):
+            shutil.copy(ROOT / name, folder / Path(self.files[name]).name)
+        command = [promtool, "check", "config", str(folder / "prometheus.yml")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_loopback(self) -> None:
         """While anonymous clients are admitted, no port is open to other machines."""
-        self.assertIn("--allow-anonymous", self.text)
-        ports: list[Any] = re.findall(r'ports: \["(.*?)"\]', self.text)
-        self.assertEqual([port.rpartition(":")[2] for port in ports], ["7890", "9090", "3000"])
-        self.assertEqual([port for port in ports if not port.startswith("127.0.0.1:")], [])
+        self.assertIn("--allow-anonymous", self.services["fleximq"]["command"])
+        published = [port for service in self.services.values() for port in service["ports"]]
+        self.assertEqual([port for port in published if not port.startswith("127.0.0.1:")], [])
+        self.assertEqual(self.port("fleximq"), dict(instructions())["EXPOSE"])
 
     def test_volume(self) -> None:
-        """The journal is the image's volume."""
+        """The journal is in the image's volume, which has a name."""
         volume = dict(instructions())["VOLUME"]
-        self.assertIn(f'volumes: ["journal:{volume}"]', self.text)
-        self.assertIn(volume, shlex.split(dict(instructions())["ENTRYPOINT"].strip("[]").replace(",", " ")))
+        self.assertEqual(self.volumes, {"journal": volume})
+        self.assertEqual(list(self.composition["volumes"]), ["journal"])
+        self.assertIn(volume, json.loads(dict(instructions())["ENTRYPOINT"]))
+
+    def port(self, service: str) -> str:
+        """Return the port that a container serves."""
+        [published] = self.services[service]["ports"]
+        return str(published).rpartition(":")[2]
 
 
-def _below(folder: str) -> set[str]:
-    return {f"{folder}/{name}" for name in os.listdir(ROOT / folder)}
+def parsed(name: str) -> Any:
+    """Return the values of a YAML file of the repository."""
+    return import_module("yaml").safe_load((ROOT / name).read_text())

@@ -195,20 +195,15 @@ def writeAll(files: Files, descriptor: int, buffers: Sequence[bytes | bytearray 
     most = files.mostBuffers
     for start in range(0, len(buffers), most):
         group = buffers[start : start + most]
-        position = _writeGroup(files, descriptor, group, position)
-    return position
-
-
-def _writeGroup(files: Files, descriptor: int, buffers: Sequence[bytes | bytearray | memoryview], position: int) -> int:
-    missing = sum(map(len, buffers))
-    while missing:
-        taken = files.write(descriptor, buffers, position)
-        if taken <= 0:
-            raise OSError("the system takes no more bytes")
-        position += taken
-        missing -= taken
-        if missing:
-            buffers = _behind(buffers, taken)
+        missing = sum(map(len, group))
+        while missing:
+            taken = files.write(descriptor, group, position)
+            if taken <= 0:
+                raise OSError("the system takes no more bytes")
+            position += taken
+            missing -= taken
+            if missing:
+                group = _behind(group, taken)
     return position
 
 

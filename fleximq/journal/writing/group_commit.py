@@ -196,19 +196,15 @@ class GroupCommit:
                     pending.opening = self._open()
                 finally:
                     self._opening = False
-        self._hand(pending)
+        pending.time = self._now()
+        self._pending = Commit(last=pending.last, next=pending.next)
+        self._writing = pending
+        assert self._log is not None
+        self._worker.hand(partial(self._log.carryOut, pending), partial(self._done, pending))
 
     def _reminderCame(self) -> None:
         self._reminded = False
         self.handOver(notes=True)
-
-    def _hand(self, commit: Commit) -> None:
-        assert self._log is not None and self._worker is not None
-        log = self._log
-        commit.time = self._now()
-        self._pending = Commit(last=commit.last, next=commit.next)
-        self._writing = commit
-        self._worker.hand(partial(log.carryOut, commit), partial(self._done, commit))
 
     def roll(self) -> None:
         """Make a commit, even without content, so that a due segment can begin."""

@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from benchmarks.peers.fleximq import FlexiMQ
+from benchmarks.peers.fleximq import FlexiMQ, LayoutB, pure
 
 #: Version 1, PUB, client 1000, 16 reserved bytes, 14 bytes of header.
 PUB = b"\x01\x05\x00\x00\x03\xe8" + bytes(16) + b"\x00\x00\x00\x0e" + b"\x81\xa5topic\xa6a.1234"
@@ -38,13 +38,13 @@ class FlexiMQTests(SynchronousTestCase):
         answer = b"\x01\x02" + bytes(20) + b"\x00\x00\x00\x0a" + b"\x81\xa6status\xcd\x01\x91" + bytes(8)
         self.assertRaises(ValueError, self.peer.welcome, answer)
 
-    def test_prepare(self) -> None:
-        """Publications go to the topics in turn."""
-        one, two = (self.peer.publication(1000, topic, b"hi") for topic in (b"a", b"b"))
-        self.assertEqual(self.peer.prepare(1000, [b"a", b"b"], b"hi", 5), one + two + one + two + one)
+    def test_layoutB(self) -> None:
+        """In layout B the length of the payload is before the header; the rest is alike."""
+        expected = PUB[:26] + bytes(7) + b"\x04" + PUB[26:] + b"\xc4\x02hi"
+        self.assertEqual(LayoutB().publication(1000, b"a.1234", b"hi"), expected)
 
-    def test_prepareNumbered(self) -> None:
-        """No two payloads of 16 bytes and more are alike, and all have the length that was asked for."""
-        payloads = [b"00000000" + b"x" * 8, b"00000001" + b"x" * 8]
-        expected = b"".join(self.peer.publication(1000, b"a", each) for each in payloads)
-        self.assertEqual(self.peer.prepare(1000, [b"a"], b"x" * 16, 2), expected)
+    def test_pure(self) -> None:
+        """The same broker in pure Python has a name of its own, and the variable that chooses Python."""
+        kind = pure(FlexiMQ)
+        self.assertEqual((kind.broker, kind().environment()["FLEXIMQ_PURE"]), ("fleximq-pure", "1"))
+        self.assertEqual((FlexiMQ.broker, FlexiMQ().environment()["FLEXIMQ_PURE"]), ("fleximq", "0"))

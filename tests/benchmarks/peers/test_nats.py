@@ -16,8 +16,8 @@ class NatsTests(SynchronousTestCase):
 
     def test_delivery(self) -> None:
         """MSG names the subscription; all ids have the same length."""
-        self.assertEqual(self.peer.delivery(None, b"a", b"hello"), b"MSG a 0000 5\r\nhello\r\n")
-        self.assertEqual(self.peer.delivery(None, b"a", b"hello", 999), b"MSG a 0999 5\r\nhello\r\n")
+        self.assertEqual(self.peer.delivery(None, b"a", b"hello"), b"MSG a 00000 5\r\nhello\r\n")
+        self.assertEqual(self.peer.delivery(None, b"a", b"hello", 999), b"MSG a 00999 5\r\nhello\r\n")
 
     def test_welcome(self) -> None:
         """One is connected when the PING behind CONNECT is answered."""

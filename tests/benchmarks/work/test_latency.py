@@ -24,7 +24,7 @@ def layout(size: int = 16) -> Layout:
 
 def delivery(stamp: int) -> bytes:
     """Return a delivery that carries a time."""
-    return b"MSG t 0000 16\r\n" + struct.pack("=Q", stamp) + bytes(8) + b"\r\n"
+    return b"MSG t 00000 16\r\n" + struct.pack("=Q", stamp) + bytes(8) + b"\r\n"
 
 
 class LayoutTests(SynchronousTestCase):
@@ -32,7 +32,7 @@ class LayoutTests(SynchronousTestCase):
 
     def test_places(self) -> None:
         """At the beginning of the payload, on both ways."""
-        self.assertEqual((layout().sentAt, layout().deliveredAt, layout().size), (10, 15, 33))
+        self.assertEqual((layout().sentAt, layout().deliveredAt, layout().size), (10, 16, 34))
 
 
 class ReaderTests(SynchronousTestCase):

@@ -37,7 +37,7 @@ class WayTests(FlexiCase):
         self.assertLessEqual(len(self.way(publisher, subscriber, "news").calls), 12)
 
     def test_durable(self) -> None:
-        """A repeated PUB to a durable topic takes at most 72 calls, through the journal's writer and back."""
+        """A repeated PUB to a durable topic takes at most 70 calls, through the journal's writer and back."""
         disk = Recorder()
         disk.makeFolder("/disk")
         journal = JournalAtOnce(disk)
@@ -48,4 +48,4 @@ class WayTests(FlexiCase):
         subscriber, publisher = self.server.join(), self.server.join()
         subscriber.subscribe("d")
         self.way(publisher, subscriber, "d", journal)
-        self.assertLessEqual(len(self.way(publisher, subscriber, "d", journal).calls), 72)
+        self.assertLessEqual(len(self.way(publisher, subscriber, "d", journal).calls), 70)
