@@ -50,7 +50,8 @@ class RetentionTests(RoomCase):
         """Of a topic as much is kept as it may have, about; older offsets are answered with 404 and the first one."""
         self.fill("d.old", 100)
         self.eventually(lambda: self.first() > 50, "most to expire")
-        rest = self.replay("d.old", self.first())
+        rest = self.replay("d.old")  # more may expire between a question for the first offset and this one
+        self.assertGreater(rest[0][0], 50)
         self.assertEqual(rest[-1][1][0], 99)
         self.assertGreater(len(rest), 15)
         self.assertEqual([offset for offset, _ in rest], list(range(rest[0][0], rest[0][0] + len(rest))))
