@@ -33,7 +33,8 @@ class TlsSocket(socket.socket):
         super().__init__(fileno=os.dup(plain.fileno()))
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = _CONTEXT.wrap_bio(self._incoming, self._outgoing)
-        self._record = b""
+        self._head, self._size, self._end = b"", 0, 0
+        self._reads: list[bytes] = []
         self._counted = 0
         self._obtain(self._tls.do_handshake)
         super().sendall(self._outgoing.read())
@@ -50,18 +51,23 @@ class TlsSocket(socket.socket):
 
     def recv(self, bufsize: int, flags: int = 0) -> bytes:
         while self._counted:
+            self._incoming.write(b"".join(self._reads))
+            self._reads.clear()
             self._counted -= len(self._obtain(lambda: self._tls.read(self._counted)))
         return self._obtain(lambda: self._tls.read(bufsize))
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
         """Return how many bytes the complete records have; the buffer gets no content."""
         got = super().recv_into(buffer, nbytes, flags)
-        said = self._record + bytes(buffer[:got])
-        self._incoming.write(buffer[:got])
-        at = content = 0
-        while len(said) >= at + _HEAD and (end := at + _HEAD + (said[at + 3] << 8 | said[at + 4])) <= len(said):
-            content, at = content + end - at - _HEAD - _TAIL, end
-        self._record = said[at:]
+        self._reads.append(bytes(buffer[:got]))
+        said, end, content = self._head + self._reads[-1], self._end, 0
+        while end <= len(said):
+            content, self._size, self._head = content + self._size, 0, said[end : end + _HEAD]
+            if len(self._head) < _HEAD:
+                break
+            length = said[end + 3] << 8 | said[end + 4]
+            self._size, self._head, end = length - _TAIL, b"", end + _HEAD + length
+        self._end = 0 if self._head else end - len(said)
         if got and not content:
             raise BlockingIOError("there is no complete record yet")
         self._counted += content
