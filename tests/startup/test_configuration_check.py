@@ -89,7 +89,7 @@ class FaultsTests(SynchronousTestCase):
 
     def test_claims(self) -> None:
         """Dialects that claim the same bytes are refused where one port serves both, and only there."""
-        registry = Registry.of([*REGISTRY.dialects.values(), *(Dialect(x, beginnings=[b"+"]) for x in "xy")], [])
+        registry = Registry.of([*REGISTRY.dialects.values(), *(Dialect(x, beginnings=[b"\x7f"]) for x in "xy")], [])
         for values, number in (
             ({}, 1),
             ({"listen": ["x+tcp:1", "y+tcp:2", "wss://h:1"]}, 1),  # there is no certificate
