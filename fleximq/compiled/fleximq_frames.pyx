@@ -15,6 +15,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.limits cimport INT_MAX
 from libc.string cimport memcmp, memcpy
 
@@ -24,6 +25,7 @@ from fleximq.wire import fleximq_layout_b, fleximq_scanner
 
 cdef Py_ssize_t FIXED = fleximq_scanner.FIXED_BYTES
 cdef Py_ssize_t LENGTH = 8
+cdef Py_ssize_t TOPIC = 7
 cdef int VERSION = fleximq_scanner.VERSION
 cdef Py_ssize_t FEW = fleximq_scanner.FEW
 cdef Py_ssize_t REPEATED = fleximq_scanner._REPEATED
@@ -113,15 +115,18 @@ cdef class _Read:
     cdef bytes data, asRead, last, envelope
     cdef const unsigned char* at
     cdef Py_ssize_t size, start, limit, headerMost, middle, delivered
-    cdef object known, form, formB
+    cdef object known, form, formB, find
+    cdef bytes beginning
 
-    def __init__(self, Py_ssize_t limit, Py_ssize_t headerMost, bytes last, object known, forms):
+    def __init__(self, Py_ssize_t limit, Py_ssize_t headerMost, bytes last, object known, forms, alone=None):
         self.limit = limit
         self.headerMost = headerMost
         self.last = last
         self.known = known
         if known is not None:
             self.form, self.formB = forms
+        if alone is not None:
+            self.beginning, self.find = alone
 
     cdef void open(self, bytes data, Py_ssize_t start, bytes asRead = None):
         """Begin an input. ``asRead`` is the same in layout B: its frames are at the same places."""
@@ -198,9 +203,9 @@ cdef class _Read:
                 if seen.turn != _turn or seen.calls is not <PyObject*>calls or not self.repeats(start, seen):
                     key = self.bytesOf(start, self.middle)
                     found = PyDict_GetItemWithError(self.known, key)
-                    if found is NULL:
+                    topic = self.topicAlone(start) if found is NULL else (<object>found).topic
+                    if topic is None:
                         break
-                    topic = (<object>found).topic
                     if topic.onlyForm is not self.form and topic.onlyForm is not self.formB:
                         break
                     if topic.deliverCalls is not calls:
@@ -223,6 +228,28 @@ cdef class _Read:
         self.envelope = key
         return 0
 
+    cdef object topicAlone(self, Py_ssize_t start):
+        """Return the topic of a frame whose header has only a topic, encoded in the shortest form, or None."""
+        cdef const unsigned char* at = self.at + start
+        cdef Py_ssize_t size = self.middle - start - FIXED - TOPIC - 1
+        if self.beginning is None or size < 1 or memcmp(at + FIXED, b"\x81\xa5topic", TOPIC) != 0:
+            return None
+        if memcmp(at, PyBytes_AS_STRING(self.beginning), PyBytes_GET_SIZE(self.beginning)) != 0:
+            return None
+        at += FIXED + TOPIC
+        if at[0] == 0xd9 and at[1] == size - 1:
+            at, size = at + 2, size - 1
+        elif at[0] == 0xa0 + size and size < 32:
+            at += 1
+        else:
+            return None
+        if size and at[0] == c"$":
+            return None
+        try:
+            return self.find(PyUnicode_DecodeUTF8(<const char*>at, size, NULL))
+        except UnicodeDecodeError:
+            return None
+
     cdef int handOver(self, Py_ssize_t begin, Py_ssize_t end, tuple calls, Py_ssize_t count, bint isB) except -1:
         cdef Py_ssize_t size = end - begin
         cdef object chunk
@@ -242,9 +269,9 @@ cdef class _Read:
         return 0
 
 
-def _runs(scanner, bytes data, object known, forms, traffic):
+def _runs(scanner, bytes data, object known, forms, traffic, alone):
     """Yield the spans of a read, completing an unfinished frame with no more bytes than it needs."""
-    cdef _Read read = _Read(scanner._limit, scanner._headerMost, scanner._last, known, forms)
+    cdef _Read read = _Read(scanner._limit, scanner._headerMost, scanner._last, known, forms, alone)
     cdef bytes source
     cdef Py_ssize_t start = 0
     cdef tuple span
@@ -281,7 +308,7 @@ class FlexiScanner(fleximq_scanner.FlexiScanner):
 
     def spans(self, data):
         """Yield the spans of the reference."""
-        return _runs(self, data, None, None, None)
+        return _runs(self, data, None, None, None, None)
 
 
 def _fromLayoutB(bytes data, Py_ssize_t limit, Py_ssize_t headerMost):
@@ -315,14 +342,14 @@ def _fromLayoutB(bytes data, Py_ssize_t limit, Py_ssize_t headerMost):
     return turned
 
 
-def _runsOfB(scanner, bytes data, object known, forms, traffic):
+def _runsOfB(scanner, bytes data, object known, forms, traffic, alone):
     cdef _Read read
     cdef tuple span
     taken = scanner._buffer.take(data)
     if taken is None:
         return
     turned = _fromLayoutB(taken, scanner._limit, HEADER_BYTES)
-    read = _Read(scanner._limit, HEADER_BYTES, b"", known, forms)
+    read = _Read(scanner._limit, HEADER_BYTES, b"", known, forms, alone)
     read.open(turned, 0, taken)
     try:
         while (span := read.next()) is not None:
@@ -339,7 +366,7 @@ class LayoutBScanner(fleximq_layout_b.LayoutBScanner):
 
     def spans(self, data):
         """Yield the frames of the reference, neighbours of one envelope as runs."""
-        return _runsOfB(self, data, None, None, None)
+        return _runsOfB(self, data, None, None, None, None)
 
     def feed(self, data):
         """Yield the same runs in the form of :meth:`FlexiScanner.feed`."""
@@ -353,17 +380,18 @@ class LayoutDetector(fleximq_layout_b.LayoutDetector):
     scanners = {fleximq_layout_b.Layout.A: FlexiScanner, fleximq_layout_b.Layout.B: LayoutBScanner}
 
 
-def otherSpans(scanner, bytes data, object known, forms, traffic):
+def otherSpans(scanner, bytes data, object known, forms, traffic, alone=None):
     """Deliver the publications whose envelope is in ``known`` and whose topic has subscribers of one form only.
 
-    ``forms`` are the form of frames as they are, and that of layout B. Returns the spans of all other frames, in order.
-    Whoever takes one must have no delivery pending; until the next is taken, no later frame is looked at. At the end
-    the number of delivered messages is added to ``traffic``.
+    ``forms`` are the form of frames as they are, and that of layout B. ``alone``, if given, are the beginning of the
+    client's PUB frames, and a function that finds a topic by its name, for envelopes that are not known and have only a
+    topic. Returns the spans of all other frames, in order. The caller delivers what it has before it asks for the next
+    one; until then, no later frame is looked at. At the end the number of delivered messages is added to ``traffic``.
     """
     if type(scanner) is FlexiScanner:
-        return _runs(scanner, data, known, forms, traffic)
+        return _runs(scanner, data, known, forms, traffic, alone)
     if type(scanner) is LayoutBScanner:
-        return _runsOfB(scanner, data, known, forms, traffic)
+        return _runsOfB(scanner, data, known, forms, traffic, alone)
     return scanner.spans(data)
 
 

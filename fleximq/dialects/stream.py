@@ -28,7 +28,8 @@ from fleximq.security.credentials import Certificate
 
 #: Read sizes in bytes: first, largest, smallest. After admission the size doubles while reads are full; the largest
 #: carries a quarter more messages of 1 KB than half of it would, and short reads are faster with a small buffer. It
-#: halves when processing one read delays other connections for longer than ``READ_SECONDS``.
+#: doubles while processing one read, with all its writes, delays other connections for less than ``READ_SECONDS``, and
+#: halves beyond twice as long: a larger read fills a write to each of many subscribers with more messages.
 READ_FIRST, READ_MOST, READ_LEAST = FIRST_READ_BYTES, 1 << 19, 1 << 12
 READ_SECONDS = 0.01
 WRITE_BYTES = 1 << 20
@@ -250,9 +251,9 @@ def tune(transport: Any, maximum: int = READ_MOST) -> int:
 def fit(transport: Any, seconds: float, maximum: int = READ_MOST) -> int:
     """Double the read size, or halve it if processing the last read took too long; return the new size."""
     size: int = transport.bufferSize
-    if seconds > READ_SECONDS:
+    if seconds > 2 * READ_SECONDS:
         size = min(max(size // 2, READ_LEAST), maximum)
-    elif seconds < READ_SECONDS / 4:
+    elif seconds < READ_SECONDS:
         size = min(size * 2, maximum)
     transport.bufferSize = size
     return size

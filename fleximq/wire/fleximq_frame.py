@@ -12,7 +12,9 @@ from fleximq.wire.fleximq_scanner import FIXED_BYTES, VERSION
 _fixed = Struct(">BBI16xI")
 _beginning = Struct(">BBI")
 _payloadLength = Struct(">Q")
-_RESERVED = slice(6, 22)
+#: The bytes of a frame before HeaderLength.
+BEGINNING_BYTES = 22
+_RESERVED = slice(6, BEGINNING_BYTES)
 _NO_RESERVED = bytes(16)
 
 

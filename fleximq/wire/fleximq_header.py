@@ -17,6 +17,7 @@ import msgpack
 from fleximq.errors import AuthenticationFailed, BadRequest, InvalidRouting
 from fleximq.limits import ROUTING_ENTRIES
 from fleximq.status import FIRST_ERROR
+from fleximq.wire.fleximq_scanner import FIXED_BYTES
 
 
 class MessageType(IntEnum):
@@ -56,6 +57,8 @@ RULES: dict[int, HeaderRule] = {
 
 
 _U32 = 0xFFFFFFFF
+#: The beginning of a header that has only a topic.
+_TOPIC = b"\x81\xa5topic"
 _U64 = 0xFFFFFFFFFFFFFFFF
 #: Types whose routing entries must name a path.
 _PATHS = frozenset({MessageType.REQ, MessageType.NOTIF})
@@ -125,6 +128,20 @@ class Header(NamedTuple):
 def peek(raw: bytes) -> Mapping[Any, Any]:
     """Return the map of a header without any check; an empty one if the header is not a map."""
     return openHeader(raw)[0]
+
+
+def topicAlone(envelope: bytes, beginning: bytes) -> str | None:
+    """Return the topic of an envelope that begins with these bytes and whose header has only a topic, else None.
+
+    :param beginning: the bytes before HeaderLength.
+    """
+    if not envelope.startswith(beginning) or envelope[FIXED_BYTES : FIXED_BYTES + len(_TOPIC)] != _TOPIC:
+        return None
+    try:
+        topic = msgpack.unpackb(envelope[FIXED_BYTES + len(_TOPIC) :], timestamp=1)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return None
+    return topic if isinstance(topic, str) else None
 
 
 def openHeader(raw: bytes) -> tuple[Mapping[Any, Any], BadRequest | None]:

@@ -217,31 +217,31 @@ class SameTests(SynchronousTestCase):
     @given(
         st.lists(st.one_of(PUBLICATIONS, PUBLICATIONS, st.tuples(st.sampled_from(OTHERS), st.just(0))), max_size=40),
         st.sampled_from(ENDS),
-        st.booleans(),
-        st.booleans(),
+        st.lists(st.booleans(), min_size=3, max_size=3),
         cuts,
     )
     def test_sessions(
-        self, said: list[tuple[str, int]], end: list[tuple[str, int]], warm: bool, isB: bool, cuts: list[int]
+        self, said: list[tuple[str, int]], end: list[tuple[str, int]], kind: list[bool], cuts: list[int]
     ) -> None:
         """Sessions deliver, answer and count the same."""
 
         def play() -> list[Any]:
-            return list(_played([*said, *end], warm, isB, cuts))
+            return list(_played([*said, *end], *kind, cuts))
 
         compiled = play()
         with reference():
             self.assertEqual(compiled, play())
 
 
-def _played(steps: list[tuple[str, int]], warm: bool, isB: bool, cuts: Iterable[int]) -> Iterator[Any]:
+def _played(steps: list[tuple[str, int]], warm: bool, crowded: bool, isB: bool, cuts: Iterable[int]) -> Iterator[Any]:
     """Yield what everybody got after each piece, and what was counted."""
-    everybody = Everybody(warm)
+    everybody = Everybody(warm, crowded)
     shaped: Callable[[bytes], bytes] = bytes
     if isB:
         everybody.publisher = everybody.server.connect()
         everybody.publisher.variant = LAYOUT_B
         everybody.publisher.join().subscribe("none")
+        everybody.publisher.protocol.session._envelopes.hasDropped = crowded
         shaped = inLayoutB
     id = everybody.publisher.id.to_bytes(4, "big")
     data = b"".join(shaped(frame[:2] + id + frame[6:]) for frame in said(steps))

@@ -71,6 +71,17 @@ class FlexiRightsTests(FlexiCase):
         self.bob.publish("a", 3)
         self.assertEqual((self.bob.barrier(), self.alice.values()), ([], [3]))
 
+    def test_publishManyTopics(self) -> None:
+        """Who uses more topics than are remembered is refused the others, too."""
+        self.alice.tell("SUB", {"topic": "#"}).tell("SUB", {"topic": "b"})
+        self.alice.publish("b", 1)
+        allow(self.bob, publish=("t.*",))
+        for number in range(5000):
+            self.bob.publish(f"t.{number}", number)
+        self.assertEqual(len(self.alice.messages()), 5001)
+        self.bob.publish("b", 2)
+        self.assertDenied(self.bob)
+
     def test_subscribe(self) -> None:
         """A subscription that could bring nothing is none."""
         allow(self.bob, subscribe=("a.*",))

@@ -302,8 +302,8 @@ class SocketTests(TestCase):
         self.assertEqual(full, transport.bufferSize)
         sizes = [fit(transport, 0.0) for _ in range(6)]
         self.assertEqual(sizes, [*(READ_FIRST << n for n in range(1, 5)), READ_MOST, READ_MOST])
-        self.assertEqual(fit(transport, READ_SECONDS / 2), READ_MOST)
-        sizes = [fit(transport, 2 * READ_SECONDS) for _ in range(8)]
+        self.assertEqual(fit(transport, 2 * READ_SECONDS), READ_MOST)
+        sizes = [fit(transport, 3 * READ_SECONDS) for _ in range(8)]
         self.assertEqual((sizes[0], sizes[-2:], transport.bufferSize), (READ_MOST // 2, [READ_LEAST] * 2, READ_LEAST))
         self.assertEqual([fit(transport, 0.0, 5000), fit(transport, 0.0, 5000)], [5000, 5000])
         self.assertEqual([tune(transport, 5000), fit(transport, 1.0, 1000)], [5000, 1000])

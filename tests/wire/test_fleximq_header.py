@@ -21,9 +21,10 @@ from fleximq.wire.fleximq_header import (
     peekPath,
     readHeader,
     reportsError,
+    topicAlone,
 )
 from tests.processor_time import processorSeconds
-from tests.wire.flexi_frames import FIELDS, NAMES
+from tests.wire.flexi_frames import FIELDS, NAMES, frame
 from tests.wire.test_flexi_rules import documented
 
 ULID = "01H2XQMGPE7ZPXXNKQD9XE8S6R"
@@ -207,6 +208,33 @@ def _bombs() -> Iterator[bytes]:
     for marker in (b"\xdc", b"\xdd", b"\xde", b"\xdf", b"\xd9", b"\xda", b"\xdb", b"\xc4", b"\xc5", b"\xc6", b"\xc9"):
         yield b"\x81\xa5topic" + marker + b"\xff" * 4
         yield marker + b"\xff" * 4
+
+
+class TopicAloneTests(SynchronousTestCase):
+    """Headers that have only a topic."""
+
+    @given(
+        st.one_of(st.binary(max_size=12), st.text().map(msgpack.packb), st.deferred(lambda: VALUES).map(msgpack.packb))
+    )
+    def test_sameAsAlways(self, value: bytes) -> None:
+        """The topic is that of the whole map, if it is a text."""
+        raw = b"\x81\xa5topic" + value
+        envelope = frame("PUB", 5, raw)[:-8]
+        topic = peek(raw).get("topic")
+        self.assertEqual(topicAlone(envelope, envelope[:22]), topic if isinstance(topic, str) else None)
+        self.assertIsNone(topicAlone(envelope[:26] + b"\x82" + envelope[27:], envelope[:22]))
+
+    def test_beginning(self) -> None:
+        """An envelope that begins otherwise has none."""
+        envelope = frame("PUB", 5, {"topic": "t"})[:-8]
+        self.assertEqual(topicAlone(envelope, envelope[:22]), "t")
+        for other in (
+            frame("PUB", 6),
+            frame("SUB", 5),
+            frame("PUB", 5, reserved=b"x" * 16),
+            frame("PUB", 5, version=2),
+        ):
+            self.assertIsNone(topicAlone(envelope, other[:22]))
 
 
 class ReqrepTests(SynchronousTestCase):

@@ -27,9 +27,12 @@ class CacheBudget:
 
 
 class EnvelopeCache(dict[bytes, Envelope]):
-    """Parsed envelopes by their bytes, charged to ``budget`` until :meth:`clear`; drops the oldest when full."""
+    """Parsed envelopes by their bytes, charged to ``budget`` until :meth:`clear`; drops the oldest when full.
 
-    __slots__ = ("_budget", "_bytes", "_entries", "size")
+    ``hasDropped``: there are more different envelopes than it holds.
+    """
+
+    __slots__ = ("_budget", "_bytes", "_entries", "hasDropped", "size")
 
     def __init__(self, budget: CacheBudget, entries: int = MAX_ENTRIES, size: int = MAX_BYTES) -> None:
         super().__init__()
@@ -37,6 +40,7 @@ class EnvelopeCache(dict[bytes, Envelope]):
         self._entries = entries
         self._bytes = size
         self.size = 0
+        self.hasDropped = False
 
     def remember(self, key: bytes, envelope: Envelope) -> None:
         """Add an envelope, unless its key is larger than the whole cache."""
@@ -60,9 +64,11 @@ class EnvelopeCache(dict[bytes, Envelope]):
         """Remove all entries and release their budget."""
         self._budget.remaining += self.size + ENTRY_BYTES * len(self)
         self.size = 0
+        self.hasDropped = False
         super().clear()
 
     def _dropOldest(self) -> None:
+        self.hasDropped = True
         oldest = next(iter(self))
         del self[oldest]
         self._release(oldest)

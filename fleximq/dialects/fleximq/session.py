@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import msgpack
 from twisted.internet.interfaces import IAddress
 
-from fleximq.broker.topics.topic_table import DeliverCalls
+from fleximq.broker.topics.topic_table import DeliverCalls, Topic
 from fleximq.compiled import choice
 from fleximq.dialects.connection.connection_rate import admittedSpans, overRate
 from fleximq.dialects.context import Context
@@ -45,13 +45,15 @@ from fleximq.status import Status
 from fleximq.values.printable import shortened
 from fleximq.wire.fleximq_array_header import isArrayHeader, withInnerMaps, withMapHeader
 from fleximq.wire.fleximq_frame import (
+    BEGINNING_BYTES,
     FIXED_BYTES,
     MessageType,
+    encodeFrame,
     hasZeroReserved,
     readPrefix,
     withZeroReserved,
 )
-from fleximq.wire.fleximq_header import Header, checkHeader, openHeader, peek
+from fleximq.wire.fleximq_header import Header, checkHeader, openHeader, peek, topicAlone
 from fleximq.wire.fleximq_layout_b import Layout, LayoutBScanner, LayoutDetector, asSpans
 from fleximq.wire.fleximq_scanner import FlexiScanner, FrameTooLarge, Span, singleFrames
 
@@ -71,7 +73,7 @@ _DIRECT = frozenset({int(MessageType.REQ), int(MessageType.REP)})
 class FlexiSession(FlexiMessages):
     """One FlexiMQ client's conversation."""
 
-    __slots__ = ("_challenge", "_layoutIsOpen", "_omitsOk", "_pendingRuns", "_scanner", "_strict")
+    __slots__ = ("_beginning", "_challenge", "_layoutIsOpen", "_omitsOk", "_pendingRuns", "_scanner", "_strict")
 
     _log = NamedLogger("fleximq.dialects.fleximq.FlexiSession")
     joinsFirst = True
@@ -85,6 +87,7 @@ class FlexiSession(FlexiMessages):
         self._scanner = scanner(context.settings.limits.message)
         self._layoutIsOpen = not self._strict
         self._omitsOk = False
+        self._beginning = b""  # of this client's PUB frames
         self._challenge = ""
         self._pendingRuns: Iterator[Span] = iter(())
 
@@ -97,13 +100,17 @@ class FlexiSession(FlexiMessages):
         """Process a read run by run, or instead the ``pending`` runs after a JOIN."""
         known = self._envelopes.get
         publish = self.broker.publish
+        # Envelopes that have only a topic need no cache entry, if there are too many for the cache.
+        useTopics = self._envelopes.hasDropped and self._me.rights in UNRESTRICTED
+        alone = (self._beginning, self.broker.topics.find) if useTopics else None
         source = b""  # collected: consecutive runs for the same subscribers, of one or more topics
         begin = until = total = messages = 0
         deliverCalls: DeliverCalls = ()
         refusing = self.rate if self.rate is not None and self.rate.refuses else None
         if choice.otherSpans and refusing is None and pending is None and self.state is ConnectionState.OPEN:
             # Publications with cached envelopes and FlexiMQ subscribers only are delivered on the way.
-            spans = choice.otherSpans(self._scanner, data, self._envelopes, _AT_ONCE, self.traffic)
+            spans = choice.otherSpans(self._scanner, data, self._envelopes, _AT_ONCE, self.traffic, alone)
+            alone = None  # none is collected here
         else:
             spans = self._scanner.spans(data) if pending is None else pending
             if refusing is not None:
@@ -111,7 +118,8 @@ class FlexiSession(FlexiMessages):
         try:
             for bytesOfEnvelope, read, start, end, count in spans:
                 envelope = known(bytesOfEnvelope)
-                if envelope is not None and (topic := envelope.topic).onlyForm is FLEXI_FORM:
+                topic = envelope.topic if envelope is not None else alone and _topicAlone(bytesOfEnvelope, *alone)
+                if topic is not None and topic.onlyForm is FLEXI_FORM:
                     topic.published += count
                     if start == until and topic.deliverCalls is deliverCalls and read is source:
                         until = end
@@ -280,6 +288,7 @@ class FlexiSession(FlexiMessages):
         self._me = self.letIn(admitted, peer=self)
         self.broker.clients.rename(self._me, name or "")
         self.id = self._me.id
+        self._beginning = encodeFrame(MessageType.PUB, self.id)[:BEGINNING_BYTES]
         self._named = name is not None
         status = {} if self._omitsOk else {"status": int(Status.OK)}
         self._send(MessageType.REP, status | correlation(id), sender=self.id)
@@ -311,6 +320,12 @@ def credentialsIn(fields: Mapping[Any, Any], challenge: str) -> Token | Password
     if auth["type"] == "public_key":
         return Signature(auth["public_key"], challenge, auth["signature"])
     return ApiKey(auth["api_key"])
+
+
+def _topicAlone(envelope: bytes, beginning: bytes, find: Callable[[str], Topic | None]) -> Topic | None:
+    """Return the topic of a PUB frame whose header has only a topic, if it exists and is not the broker's own."""
+    name = topicAlone(envelope, beginning)
+    return None if name is None or name.startswith("$") else find(name)
 
 
 def _handOver(source: bytes, begin: int, until: int, deliverCalls: DeliverCalls, count: int) -> None:

@@ -25,14 +25,19 @@ TOPICS: dict[str, list[int | str]] = {
     "own": ["self"],
     "a.b": [],
     "a.c": [0],
+    "long" * 10: [0],
+    "$sys/x": [],
 }
 PATTERNS = {1: "a.*"}
 
 
 class Everybody:
-    """A broker with one of each kind of subscriber, and a publisher whose envelopes are known."""
+    """A broker with one of each kind of subscriber, and a publisher whose envelopes are known.
 
-    def __init__(self, warm: bool) -> None:
+    ``crowded``: as if it had used more envelopes than are remembered.
+    """
+
+    def __init__(self, warm: bool, crowded: bool = False) -> None:
         self.server = FlexiServer(Clock(), limits=Limits(message=4096))
         broker = self.server.broker
         self.takers = [self.server.join(), self.server.join()]
@@ -56,6 +61,10 @@ class Everybody:
             for _ in range(2):
                 for topic in TOPICS:
                     self.publisher.send("PUB", {"topic": topic})
+        if crowded:
+            envelopes = self.publisher.protocol.session._envelopes
+            envelopes.clear()
+            envelopes.hasDropped = True
         self.outcome()
 
     def outcome(self) -> tuple[Any, ...]:
@@ -82,6 +91,14 @@ def said(steps: list[tuple[str, int]]) -> list[bytes]:
         "PING": frame("PING", id, {"keepalive": {"timestamp": 1}}),
         "wrong": frame("PUB", id, {"topic": ""}),
         "narrowed": frame("PUB", id, {"topic": "both", "routing": routing}, b"\x01"),
+        "new": frame("PUB", id, {"topic": "new"}),
+        "wide": frame("PUB", id, b"\x81\xa5topic\xda\x00\x03one", b"\x03"),
+        "wider": frame("PUB", id, b"\x81\xa5topic\xd9\x03one", b"\x04"),
+        "cut": frame("PUB", id, b"\x81\xa5topic\xd9"),
+        "nameless": frame("PUB", id, b"\x81\xa5topic"),
+        "number": frame("PUB", id, {"topic": 1}),
+        "noText": frame("PUB", id, b"\x81\xa5topic\xa1\xff"),
+        "more": frame("PUB", id, {"topic": "one", "x": 1}, b"\x05"),
         "marked": frame("PUB", id, {"topic": "both"}, b"\x02", reserved=b"x" * 16),
         "NOTIF": frame("NOTIF", id, {"routing": routing}),
         "BCAST": frame("BCAST", id),
@@ -96,7 +113,10 @@ def said(steps: list[tuple[str, int]]) -> list[bytes]:
 
 
 PUBLICATIONS = st.tuples(st.sampled_from(list(TOPICS)), st.integers(0, 127))
-OTHERS = ["PING", "wrong", "narrowed", "marked", "NOTIF", "BCAST", "UNSUB", "SUB", "join it", "leave it"]
+OTHERS = [
+    "PING", "wrong", "narrowed", "marked", "NOTIF", "BCAST", "UNSUB", "SUB", "join it", "leave it",
+    "new", "wide", "wider", "cut", "nameless", "number", "noText", "more",
+]  # fmt: skip
 ENDS = [[], [("large", 0)], [("version", 0)]]
 
 
@@ -105,13 +125,15 @@ class TogetherTests(SynchronousTestCase):
 
     def check(self, steps: list[tuple[str, int]], warm: bool = True) -> tuple[Any, ...]:
         """Check that both lead to the same, and return it."""
-        together, apart = Everybody(warm), Everybody(warm)
+        together, apart, crowded = Everybody(warm), Everybody(warm), Everybody(warm, crowded=True)
         frames = said(steps)
         together.publisher.protocol.dataReceived(b"".join(frames))
         for each in frames:
             apart.publisher.protocol.dataReceived(each)
+        crowded.publisher.protocol.dataReceived(b"".join(frames))
         outcome = together.outcome()
         self.assertEqual(outcome, apart.outcome())
+        self.assertEqual(outcome, crowded.outcome())
         return outcome
 
     def test_everyPair(self) -> None:
