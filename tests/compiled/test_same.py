@@ -226,15 +226,16 @@ class SameTests(SynchronousTestCase):
         """Sessions deliver, answer and count the same."""
 
         def play() -> list[Any]:
-            return list(_played([*said, *end], *kind, cuts))
+            return list(_played([*said, *end], kind, cuts))
 
         compiled = play()
         with reference():
             self.assertEqual(compiled, play())
 
 
-def _played(steps: list[tuple[str, int]], warm: bool, crowded: bool, isB: bool, cuts: Iterable[int]) -> Iterator[Any]:
+def _played(steps: list[tuple[str, int]], kind: list[bool], cuts: Iterable[int]) -> Iterator[Any]:
     """Yield what everybody got after each piece, and what was counted."""
+    warm, crowded, isB = kind
     everybody = Everybody(warm, crowded)
     shaped: Callable[[bytes], bytes] = bytes
     if isB:
