@@ -22,7 +22,7 @@ ROOM = MEBIBYTE
 class FlexiWebSocketProtocol(WebSocketSessionProtocol):
     """Passes WebSocket messages to a FlexiMQ session as a stream."""
 
-    _log = NamedLogger("fleximq.dialects.fleximq_ws.FlexiFace")
+    _log = NamedLogger(__name__)
     kinds = frozenset({BINARY})
     outboxClass = FramingOutbox
     joinsLater = True

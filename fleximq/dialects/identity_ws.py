@@ -14,7 +14,7 @@ from fleximq.wire.websocket_frame import BINARY, TEXT
 class IdentityWebSocketProtocol(WebSocketSessionProtocol):
     """Passes texts to an Identity session; binary messages are read as text, or ignored if they are not UTF-8."""
 
-    _log = NamedLogger("fleximq.dialects.identity_ws.IdentityFace")
+    _log = NamedLogger(__name__)
     kinds = frozenset({TEXT, BINARY})
     session: IdentitySession
 

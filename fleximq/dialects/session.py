@@ -79,7 +79,7 @@ class ConnectionState(Enum):
 
 
 class NamedLogger(Logger):
-    """A class attribute that logs under the given name, independent of the module that defines the class."""
+    """A class attribute that logs under the name of a module, also in subclasses elsewhere."""
 
     def __get__(self, instance: object, owner: type | None = None) -> "NamedLogger":
         """Return the logger itself; Twisted's logger would return one named after the class."""

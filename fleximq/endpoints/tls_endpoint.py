@@ -30,7 +30,6 @@ from fleximq.errors import SettingError
 from fleximq.security.peer_address import peerAddress
 from fleximq.values.log_limit import LogLimit
 
-_renewalLog = Logger("fleximq.endpoints.renewal")
 
 #: Minimum interval of checks of the files, in seconds.
 PAUSE = 1.0
@@ -82,19 +81,19 @@ class RenewingCertificate:
         try:
             context: Any = serverContext(self.files)
         except SettingError as error:
-            _renewalLog.warn(
+            _log.warn(
                 "A certificate has changed but is not taken, what was read before is: {reason}", reason=error
             )
             return
         self._context = context
-        _renewalLog.info(
+        _log.info(
             "The certificate in {path} was read anew; it ends on {end}",
             path=self.files.certificate,
             end=context.certificate.to_cryptography().not_valid_after_utc.strftime("%Y-%m-%d %H:%M UTC"),
         )
 
 
-_log = Logger("fleximq.endpoints.tls_endpoint")
+_log = Logger()
 
 #: Seconds that a peer has to read pending output and to confirm the close.
 LINGER = 30.0

@@ -53,7 +53,7 @@ class Admission:
         return self._security.renewed(admitted)
 
 
-_log = Logger("fleximq.security.door.Security")
+_log = Logger()
 
 
 class AccessPolicy:

@@ -20,7 +20,7 @@ from twisted.logger import Logger
 from fleximq.values.log_limit import LogLimit
 from fleximq.values.printable import jsonLine
 
-_log = Logger("fleximq.services.audit_log")
+_log = Logger()
 
 #: The event whose rate is limited, and its lines per second.
 REFUSED, REFUSALS_PER_SECOND = "refused", 20

@@ -25,7 +25,7 @@ from fleximq.values.message import Message
 from fleximq.wire.minimq_message import deliveryId, idAt
 from fleximq.wire.ulids import newUlid
 
-_log = Logger("fleximq.services.broker")
+_log = Logger()
 
 
 def makeBroker(

@@ -25,7 +25,7 @@ from fleximq.interfaces import (
     ISubscriber,
 )
 
-_log = Logger("fleximq.services.extensions")
+_log = Logger()
 
 #: Seconds within which an extension must stop; the broker does not wait longer.
 STOP_TIMEOUT = 10.0

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fleximq.journal.disk_journal import DiskJournal
     from fleximq.journal.recovery.recovered_state import RecoveredJournal
 
-_log = Logger("fleximq.services.journal")
+_log = Logger()
 
 #: Seconds between two checks for expired records and for missing journal files.
 CLEANING_INTERVAL = 60.0

@@ -12,7 +12,7 @@ from fleximq.errors import BadRequest, BrokerError, Forbidden, JoinRejected
 from fleximq.security.bans import Ban, Bans, banKey, keysOf
 from fleximq.security.principal import MAX_NAME_CHARACTERS
 
-_log = Logger("fleximq.services.operator")
+_log = Logger()
 
 #: The default and the longest duration of a ban, in seconds.
 BAN_SECONDS, MAX_BAN_SECONDS = 3600, 366 * 86400

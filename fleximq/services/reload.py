@@ -30,7 +30,7 @@ from fleximq.values.unadmitted_budget import UnadmittedBudget
 #: Checks new settings, or raises SettingError; returns a function that applies them and never fails.
 Participant = Callable[[Settings], Callable[[], None]]
 
-_log = Logger("fleximq.services.reload")
+_log = Logger()
 
 
 class Reload:
@@ -150,7 +150,6 @@ def _stamp(path: str) -> object:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-_securityLog = Logger("fleximq.services.parties")
 
 
 def prepareSecurity(security: AccessPolicy, broker: Broker, reactor: Any, settings: Settings) -> Callable[[], None]:
@@ -184,7 +183,7 @@ def review(security: AccessPolicy, broker: Broker, client: ConnectedClient) -> N
         if rights is not client.rights:
             broker.changeRights(client, rights)
     except Exception:
-        _securityLog.failure("The new rights of {client} could not be determined: it is expelled", client=client.name)
+        _log.failure("The new rights of {client} could not be determined: it is expelled", client=client.name)
         conversation.expel(Unauthorized("the rights of this client could not be determined"))
 
 

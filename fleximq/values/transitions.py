@@ -11,7 +11,7 @@ import logging
 from enum import Enum
 from typing import ClassVar, TypeVar
 
-_log = logging.getLogger("fleximq.values.transitions")
+_log = logging.getLogger(__name__)
 
 State = TypeVar("State", bound=Enum)
 Event = TypeVar("Event", bound=Enum)

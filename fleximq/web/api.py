@@ -54,7 +54,7 @@ def _shown(name: str, value: Any) -> Any:
     return str(value)
 
 
-_log = Logger("fleximq.web.api")
+_log = Logger()
 
 #: The acts against clients, by path.
 _ACTS = {"/api/clients/kick": "kick", "/api/bans/add": "ban", "/api/bans/remove": "unban"}

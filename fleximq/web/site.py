@@ -38,7 +38,7 @@ from fleximq.web.welcome_page import (
     WelcomeSite,
 )
 
-_log = Logger("fleximq.web.site")
+_log = Logger()
 
 Renewed = Callable[[Admitted], Admitted]
 

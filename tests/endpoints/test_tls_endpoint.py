@@ -38,7 +38,7 @@ class RenewalTests(SynchronousTestCase):
 
     def observe(self, event: Any) -> None:
         """Note what is logged."""
-        if event.get("log_namespace") == "fleximq.endpoints.renewal":
+        if event.get("log_namespace") == "fleximq.endpoints.tls_endpoint":
             self.log.append(formatEvent(event))
 
     def show(self, made: Made) -> None:

@@ -120,7 +120,7 @@ class JournalServiceTests(SynchronousTestCase):
         self.reactor.callFromThread = lambda call: call()
 
         def observe(event: Any) -> None:
-            if event.get("log_namespace") == "fleximq.services.journal":
+            if event.get("log_namespace") == "fleximq.services.journal_service":
                 self.texts.append(formatEvent(event))
 
         observeLog(self, observe)

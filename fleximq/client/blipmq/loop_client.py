@@ -20,7 +20,7 @@ from fleximq.values.urls import Url
 from fleximq.wire.blipmq_frame import COUNTED_BYTES
 from fleximq.wire.blipmq_payload import Nack, encodePublish
 
-_log = logging.getLogger("fleximq.client.blipmq.awaited")
+_log = logging.getLogger(__name__)
 #: Default limit of prefetched deliveries.
 PREFETCH = 64
 #: Publications are sent in chunks of about this size.

@@ -28,7 +28,7 @@ from fleximq.client.sockets import dial
 from fleximq.client.wrapper import completed
 from fleximq.values.urls import Url
 
-_log = logging.getLogger("fleximq.client.blocking")
+_log = logging.getLogger(__name__)
 #: Seconds between two checks of the background thread.
 _CHECK_SECONDS = 1.0
 

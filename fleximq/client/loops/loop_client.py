@@ -24,7 +24,7 @@ from fleximq.client.protocol.unconfirmed import ContextAccounts
 from fleximq.client.settings import ClientSettings, State
 from fleximq.values.urls import Url
 
-_log = logging.getLogger("fleximq.client.awaited")
+_log = logging.getLogger(__name__)
 #: Answers requests to a path; returns the value, or an awaitable of it.
 Function = Callable[[Request], Any]
 T = TypeVar("T")

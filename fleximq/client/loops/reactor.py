@@ -33,7 +33,7 @@ from fleximq.endpoints.standard_streams import StandardStreams
 from fleximq.errors import SettingError
 from fleximq.values.urls import Url
 
-_log = Logger("fleximq.client.loops.reactor")
+_log = Logger()
 #: The end of a certificate in a PEM file.
 _END = b"-----END CERTIFICATE-----"
 #: TLS errors of a peer that does not trust a certificate, or requires one.

@@ -20,7 +20,7 @@ from fleximq.client.wrapper import Wrapper, called
 from fleximq.values.urls import Url
 from fleximq.wire.minimq_message import MiniMessage
 
-_log = logging.getLogger("fleximq.client.minimq.awaited")
+_log = logging.getLogger(__name__)
 #: Limit of unanswered PRODUCEs.
 _BATCH = 1000
 #: The delays between polls for a reply.

@@ -19,7 +19,7 @@ from fleximq.client.queues.reconnecting_link import ReconnectingLink
 from fleximq.client.settings import State
 from fleximq.errors import SettingError
 
-_log = logging.getLogger("fleximq.client.queues.pulling")
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

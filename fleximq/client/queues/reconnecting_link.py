@@ -16,7 +16,7 @@ from fleximq.values.urls import Url
 #: The delays between polls of an empty queue.
 IDLE = Backoff(first=0.005, most=0.5, factor=2.0, jitter=0.25)
 _SCHEMES = ("tcp", "tls", "ipc")
-_log = logging.getLogger("fleximq.client.queues.link")
+_log = logging.getLogger(__name__)
 #: The connection is given up after this many unanswered PINGs.
 _MAX_UNANSWERED = 3
 

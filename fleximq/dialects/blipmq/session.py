@@ -82,7 +82,7 @@ class Phase(Enum):
 class BlipSession(PullSession):
     """One BlipMQ client's conversation. Input that arrives while it waits is only split into runs."""
 
-    _log = NamedLogger("fleximq.dialects.blipmq.BlipSession")
+    _log = NamedLogger(__name__)
     dialect = "blipmq"
     joinsFirst = True
     #: The client, from AUTH on; no earlier step uses it.

@@ -19,7 +19,7 @@ from fleximq.security.peer_address import peerAddress
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.log_limit import LogLimits
 
-_log = Logger("fleximq.dialects.sniffing")
+_log = Logger()
 
 #: An upper-case word followed by a space is HTTP if it is one of these methods.
 HTTP_METHODS = frozenset({b"CONNECT", b"DELETE", b"GET", b"HEAD", b"OPTIONS", b"PATCH", b"POST", b"PUT", b"TRACE"})

@@ -16,7 +16,7 @@ from fleximq.broker.envelope import ConnectedClient
 from fleximq.dialects.connection.slow_consumer import PausablePublisher
 from fleximq.dialects.connection.write_backlog import Chunk
 
-_log = Logger("fleximq.dialects.turn.Turn")
+_log = Logger()
 
 _FAILED = "the output of one connection could not be written"
 #: Sheets of a large backlog freed at a time, about 30 us; 64 MiB at once would take 2 ms.

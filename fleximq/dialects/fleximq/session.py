@@ -75,7 +75,7 @@ class FlexiSession(FlexiMessages):
 
     __slots__ = ("_beginning", "_challenge", "_layoutIsOpen", "_omitsOk", "_pendingRuns", "_scanner", "_strict")
 
-    _log = NamedLogger("fleximq.dialects.fleximq.FlexiSession")
+    _log = NamedLogger(__name__)
     joinsFirst = True
     _messages: ClassVar[dict[int, str]] = {kind: f"message_{kind.name}" for kind in MessageType}
 

@@ -38,7 +38,7 @@ from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import BufferCharge, UnadmittedBudget
 
-_log = Logger("fleximq.dialects.http_door")
+_log = Logger()
 
 _END = b"\r\n\r\n"
 

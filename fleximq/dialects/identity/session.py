@@ -48,7 +48,7 @@ _CODES = {
 class IdentitySession(Session):
     """One Identity client's conversation. No message closes the connection, except a frame over the size limit."""
 
-    _log = NamedLogger("fleximq.dialects.identity_ws.IdentitySession")
+    _log = NamedLogger(__name__)
     dialect = "identity"
     limited = (b"PUBLISH:", b"SUBSCRIBE:")
     #: A run is rendered when the first subscriber writes it, or reads earlier messages; for slow readers, after all

@@ -48,7 +48,7 @@ class MiniSession(PullSession):
     Lines may be passed to :meth:`received` while ``pullState`` is READY; then :meth:`readProcessed` is called.
     """
 
-    _log = NamedLogger("fleximq.dialects.minimq_session.MiniSession")
+    _log = NamedLogger(__name__)
     dialect = "minimq"
     limited = (b"PRODUCE:", b"CONSUME:")
     stays = False  # the document describes one connection per command

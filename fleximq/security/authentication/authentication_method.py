@@ -28,7 +28,7 @@ from fleximq.security.credentials import IApiKey, ICertificate, IPassword, ISign
 from fleximq.security.principal import IPrincipal, Principal, isName
 from fleximq.values.log_limit import LogLimit
 
-_log = Logger("fleximq.security.way.Way")
+_log = Logger()
 
 #: The credentials that clients can send; the last is the form of a password that Twisted's own checkers accept.
 CREDENTIAL_KINDS = (IToken, IPassword, IApiKey, ISignature, ICertificate, IUsernamePassword)

@@ -18,7 +18,7 @@ from fleximq.security.peer_address import addressKey, peerAddress
 from fleximq.security.principal import Principal
 from fleximq.values.counted_event import CountedEvent, EventFamily
 
-_log = Logger("fleximq.security.authenticator.Authenticator")
+_log = Logger()
 
 #: The event counted for each wrong attempt.
 WRONG = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "wrong credentials")

@@ -26,7 +26,7 @@ from fleximq.security.credentials import IToken
 from fleximq.security.principal import Principal, isName
 from fleximq.values.log_limit import LogLimit
 
-_log = Logger("fleximq.security.checkers.json_web_tokens.JsonWebTokens")
+_log = Logger()
 
 #: Maximum length of a token in characters.
 LONGEST = 16 * KIBIBYTE

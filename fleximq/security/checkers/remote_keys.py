@@ -18,7 +18,7 @@ from fleximq.security.checkers.signing_keys import SigningKey, keysIn
 from fleximq.security.checkers.web_options import checkedUrl, isPrivate
 from fleximq.security.checkers.web_service import agentOf, body
 
-_log = Logger("fleximq.security.checkers.remote_keys.RemoteKeys")
+_log = Logger()
 
 #: Deadline of a fetch in seconds, all requests of it together.
 TIMEOUT = 5.0

@@ -115,7 +115,7 @@ class _Reader(Protocol):
             abort()
 
 
-_log = Logger("fleximq.security.checkers.web_service.WebService")
+_log = Logger()
 
 #: Maximum number of concurrent requests.
 AT_ONCE = 32

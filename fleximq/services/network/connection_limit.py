@@ -28,7 +28,7 @@ from fleximq.security.rates.flapping import FlappingLimit
 from fleximq.security.rates.token_bucket import KeyedBuckets
 from fleximq.values.counted_event import CountedEvent, EventFamily
 
-_log = Logger("fleximq.services.gate.Gate")
+_log = Logger()
 
 #: Counter events for connections closed at once.
 TOO_MANY_WAIT = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many connections wait to be let in")

@@ -25,7 +25,7 @@ LAST = 1.0
 #: Minimum seconds between two checks, and minimum pause as a multiple of a check's duration.
 _LOOK, _REST = 0.01, 4
 
-_log = Logger("fleximq.services.guests")
+_log = Logger()
 
 
 class OpenConnections:

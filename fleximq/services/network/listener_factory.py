@@ -23,7 +23,7 @@ from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import UnadmittedBudget
 from fleximq.web.welcome_page import WelcomeEntry
 
-_log = Logger("fleximq.services.spoken")
+_log = Logger()
 
 
 class ListenerDialects(NamedTuple):

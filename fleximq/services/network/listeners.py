@@ -23,7 +23,7 @@ from fleximq.endpoints.stale_sockets import makeFolder, removeStaleSocket
 from fleximq.endpoints.standard_streams import StandardStreams
 from fleximq.endpoints.tls_endpoint import RenewingCertificate, TlsEndpoint
 
-_log = Logger("fleximq.services.listeners")
+_log = Logger()
 
 #: Connections accepted in one reactor turn.
 ACCEPTS_PER_ROUND = 10

@@ -22,7 +22,7 @@ from fleximq.security.peer_address import peerAddress
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.log_limit import LogLimits
 
-_log = Logger("fleximq.services.behind_proxy")
+_log = Logger()
 
 #: Counter event: the connection was closed without input.
 SILENT = CountedEvent(

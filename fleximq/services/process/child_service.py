@@ -65,7 +65,7 @@ CLIENT_ID = "FLEXIMQ_CLIENT_ID"
 #: Variables from systemd for the broker itself.
 _NOT_INHERITED = ("NOTIFY_SOCKET", "LISTEN_", "CREDENTIALS_DIRECTORY", "WATCHDOG_")
 
-_log = Logger("fleximq.services.children")
+_log = Logger()
 
 
 class ChildService(Service):

@@ -16,7 +16,7 @@ from twisted.logger import Logger
 
 from fleximq.services.network.listeners import ListenerService
 
-_log = Logger("fleximq.services.notify_socket")
+_log = Logger()
 
 #: Timeout for sending, in seconds, if the manager does not read.
 TIMEOUT = 1.0

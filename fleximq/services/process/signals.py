@@ -15,7 +15,7 @@ from twisted.logger import Logger
 
 from fleximq.services.process.startup_failure import removePidfile
 
-_log = Logger("fleximq.services.signals")
+_log = Logger()
 
 #: The signals that stop the broker.
 STOP = (signal.SIGTERM, signal.SIGINT)

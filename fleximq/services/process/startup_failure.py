@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TextIO
 
 from twisted.logger import Logger
 
-_log = Logger("fleximq.services.departure")
+_log = Logger()
 
 #: ``twistd`` reads this many bytes from its daemon process, including two leading ones.
 STATUS_BYTES = 100

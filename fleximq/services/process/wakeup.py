@@ -15,7 +15,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-_log = Logger("fleximq.services.bell")
+_log = Logger()
 
 
 @implementer(IReadDescriptor)

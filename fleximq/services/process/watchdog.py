@@ -15,7 +15,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-_log = Logger("fleximq.services.watchdog")
+_log = Logger()
 
 #: The feeding interval as a share of the service manager's timeout.
 INTERVAL_SHARE = 0.5

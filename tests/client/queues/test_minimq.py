@@ -151,7 +151,7 @@ class Conversations(MiniCase):
             return "done"
 
         service.serve(self.topic, work)
-        with self.assertLogs("fleximq.client.minimq.awaited", "ERROR"):
+        with self.assertLogs("fleximq.client.minimq.loop_client", "ERROR"):
             self.assertEqual(one.request(self.topic, "a", SOON), "done")
         self.assertEqual(calls, ["a", "a"])
 

@@ -50,7 +50,7 @@ def logged(test: SynchronousTestCase) -> Callable[[], list[str]]:
     texts: list[str] = []
 
     def observe(event: Any) -> None:
-        if event.get("log_namespace") == "fleximq.services.listeners":
+        if event.get("log_namespace") == "fleximq.services.network.listeners":
             texts.append(formatEvent(event))
 
     observeLog(test, observe)

@@ -45,7 +45,7 @@ class WatchdogTests(SynchronousTestCase):
 
     def observe(self, event: Any) -> None:
         """Note what is logged."""
-        if event.get("log_namespace") == "fleximq.services.watchdog":
+        if event.get("log_namespace") == "fleximq.services.process.watchdog":
             self.log.append(formatEvent(event))
 
     def feed(self) -> None:
