@@ -1,8 +1,8 @@
 """Adds files to a table beside its ingest, or replaces some, exactly once: the commit of ``redecode`` and ``backfill``.
 
 As for a batch, a record of intent in ``_fleximq/change`` names the new files, the files that they replace and the new
-ledger's numbers; whoever takes the table's lock next completes it. The number of changes in the ledger tells whether
-that is done. Files are removed from the view before others appear, so readers see no row twice.
+ledger's numbers; the next process that takes the table's lock completes it, unless the ledger's number of changes shows
+that it is complete. Files are removed from the view before others appear, so readers see no row twice.
 """
 
 import json
