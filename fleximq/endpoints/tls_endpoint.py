@@ -81,9 +81,7 @@ class RenewingCertificate:
         try:
             context: Any = serverContext(self.files)
         except SettingError as error:
-            _log.warn(
-                "A certificate has changed but is not taken, what was read before is: {reason}", reason=error
-            )
+            _log.warn("A certificate has changed but is not taken, what was read before is: {reason}", reason=error)
             return
         self._context = context
         _log.info(

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from fleximq.journal.format import control_frames
 from fleximq.journal.format.column_builder import AppendedRun
-from fleximq.journal.format.control_frames import encodeNotes
+from fleximq.journal.format.control_frames import encodeStateRecords
 from fleximq.journal.format.frame import Frame
 from fleximq.journal.format.record_columns import encodeStaged, recordFrames
 from fleximq.values.state_records import (
@@ -165,7 +165,7 @@ class Snapshot:
         :param replay: the position of the first frame that the snapshot does not cover.
         """
         if self.clientIds:
-            yield encodeNotes([ClientIdsReserved(self.clientIds)], self.offset, self.time)
+            yield encodeStateRecords([ClientIdsReserved(self.clientIds)], self.offset, self.time)
         yield control_frames.encodeCheckpoint(
             control_frames.Checkpoint(replay, clean, self.snapshot, self.committed), self.offset, self.time
         )
@@ -233,6 +233,6 @@ class Commit:
         for part in self.parts:
             yield from part.frames()
         if self.noted is not None:
-            yield encodeNotes(self.noted.take(), self.next, self.time)
+            yield encodeStateRecords(self.noted.take(), self.next, self.time)
         if self.closing is not None:
             yield from self.closing.frames(segment.end, clean=True)
