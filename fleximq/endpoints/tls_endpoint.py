@@ -30,7 +30,6 @@ from fleximq.errors import SettingError
 from fleximq.security.peer_address import peerAddress
 from fleximq.values.log_limit import LogLimit
 
-
 #: Minimum interval of checks of the files, in seconds.
 PAUSE = 1.0
 

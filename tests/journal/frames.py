@@ -15,16 +15,16 @@ from fleximq.journal.format.control_frames import (
     decodeCheckpoint,
     decodeGap,
     decodeLost,
-    decodeStateRecords,
     decodeRemoved,
     decodeSegment,
+    decodeStateRecords,
     decodeTransaction,
     encodeCheckpoint,
     encodeGap,
     encodeLost,
-    encodeStateRecords,
     encodeRemoved,
     encodeSegment,
+    encodeStateRecords,
     encodeTransaction,
 )
 from fleximq.journal.format.frame import Frame, FrameHeader, FrameKind, completeFrame, seal

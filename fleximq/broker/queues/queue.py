@@ -91,8 +91,9 @@ class Queue:
     # A third of the memory of attributes in a dict: a broker may have many queues without a message. Surveys of queues
     # refer to them weakly.
     __slots__ = (
-        "_ages", "_backlog", "_closed", "_counted", "_deadline", "_deadlines", "_dropsOldest", "_inFlight", "_ofGoneHolders",
-        "_maxDeliveries", "_moved", "_assignIds", "_onDead", "_redelivery", "_returned", "_seconds", "_droppedUntagged", "_waiters",
+        "_ages", "_assignIds", "_backlog", "_closed", "_counted", "_deadline", "_deadlines", "_droppedUntagged",
+        "_dropsOldest", "_inFlight", "_maxDeliveries", "_moved", "_ofGoneHolders", "_onDead", "_redelivery",
+        "_returned", "_seconds", "_waiters",
         "lastTag", "maxBytes", "maxMessages", "name", "size", "__weakref__",
     )  # fmt: skip
     form = QUEUED

@@ -16,7 +16,7 @@ def rows(*words: str) -> list[Any]:
 
 
 class QueueTests(CommandCase):
-    """Work queues, and the messages in them."""
+    """Action queues, and the messages in them."""
 
     options = ("--max-deliveries", "1", "--redelivery", "0.1")
 
@@ -89,7 +89,7 @@ class QueueTests(CommandCase):
     def test_paths(self) -> None:
         """Every path of the table is one of the broker's, also for a reader who may do nothing else."""
         client = self.client()
-        for path in {work.path for _, _, works in NOUNS.values() for work in works.values()}:
+        for path in {action.path for _, _, works in NOUNS.values() for action in works.values()}:
             error = self.failureOf(client.ask, path)
             self.assertNotIn("has no path", error)
 

@@ -8,7 +8,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.journal_options import Fsync
-from fleximq.journal.format.control_frames import decodeCheckpoint, decodeGap, decodeStateRecords, decodeSegment
+from fleximq.journal.format.control_frames import decodeCheckpoint, decodeGap, decodeSegment, decodeStateRecords
 from fleximq.journal.format.frame import FrameKind
 from fleximq.journal.writing import active_segment
 from fleximq.journal.writing.commit import Commit, RecordsPart, SegmentOpening, Snapshot
