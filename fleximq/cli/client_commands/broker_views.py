@@ -73,11 +73,11 @@ def _letters(row: Row) -> Row | None:
     return {**row, "topic": row["topic"].removeprefix(DEAD)} if row["dead_letters"] else None
 
 
-_LOAD = {"messages": "messages", "in flight": "in_flight", "bytes": "bytes", "durable": "kept"}
+_LOAD = {"messages": "messages", "in flight": "in_flight", "bytes": "bytes", "kept": "kept"}
 _PEEKED = {"value": "value", "id": "message_id", "deliveries": "deliveries", "bytes": "bytes"}
 _CLIENTS = {
-    "name": "name", "id": "client_id", "dialect": "dialect", "principal": "principal", "from": "address",
-    "seconds": "connected", "subs": "subscriptions",
+    "name": "name", "as": "client_name", "id": "client_id", "dialect": "dialect", "principal": "principal",
+    "from": "address", "seconds": "connected", "subs": "subscriptions",
 }  # fmt: skip
 _letter = partial(_topic, prefix=DEAD)
 
@@ -169,11 +169,17 @@ def _show(action: Action, arguments: Namespace, rows: list[Row]) -> None:
             outJson(row)
         return
     if action.columns:
-        cells = [[_cell(name, row[name]) for name in action.columns.values()] for row in rows]
-        shown = table(tuple(action.columns), cells, expand=False)
+        columns = {heading: name for heading, name in action.columns.items() if name != "client_name" or _named(rows)}
+        cells = [[_cell(name, row.get(name)) for name in columns.values()] for row in rows]
+        shown = table(tuple(columns), cells, expand=False)
     else:
         shown = table(("", ""), [(name, _cell(name, value)) for row in rows for name, value in row.items()], False)
     console().print(shown)
+
+
+def _named(rows: list[Row]) -> bool:
+    """Return whether a client has joined with a name."""
+    return any(row.get("client_name") for row in rows)
 
 
 def _cell(field: str, value: Any) -> Any:

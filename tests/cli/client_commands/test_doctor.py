@@ -54,8 +54,10 @@ class DoctorTests(CommandCase):
         ])  # fmt: skip
         self.assertIn('read = ["broker/#"]', found["rights"][1])
         for words, name, advice in (
-            (("--token", "wrong"), "credentials", "--token"),
+            (("--token", "wrong"), "credentials", "correct these credentials"),
             (("--url", self.secure), "tls", "--tls-authority FILE"),
+            (("--url", self.secure, "--tls-authority", "nix"), "tls", "correct --tls-authority"),
+            (("--url", self.secure.replace("localhost", "127.0.0.2"), *self.trusting[2:]), "tls", "for which the"),
             (("--url", self.secure.replace("tls", "tcp")), "tls", "begins with tls://"),
             (("--url", self.url.replace("tcp", "tls")), "tls", "begins with tcp://"),
             (("--url", "no.host.invalid:1"), "address", "name service"),
@@ -70,7 +72,7 @@ class DoctorTests(CommandCase):
         good = ran("doctor", "--token", "alice's")
         self.assertEqual((good.code, good.lines[0]), (0, f"ok    address     {self.url} accepts connections"))
         bad = ran("doctor", "--token", "wrong")
-        self.assertEqual((bad.code, bad.lines[1][:18], bad.lines[2][:24]), (1, "fault credentials ", f"{'':18}use --"))
+        self.assertEqual((bad.code, bad.lines[1][:18], bad.lines[2][:25]), (1, "fault credentials ", f"{'':18}correct"))
 
     def test_hints(self) -> None:
         """Other commands tell the same about TLS, and a host with a port is an address."""
