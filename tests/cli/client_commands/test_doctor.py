@@ -57,7 +57,7 @@ class DoctorTests(CommandCase):
             (("--token", "wrong"), "credentials", "correct these credentials"),
             (("--url", self.secure), "tls", "--tls-authority FILE"),
             (("--url", self.secure, "--tls-authority", "nix"), "tls", "correct --tls-authority"),
-            (("--url", self.secure.replace("localhost", "127.0.0.2"), *self.trusting[2:]), "tls", "for which the"),
+            (("--url", self.secure.replace("localhost", "127.0.0.1"), *self.trusting[2:]), "tls", "for which the"),
             (("--url", self.secure.replace("tls", "tcp")), "tls", "begins with tls://"),
             (("--url", self.url.replace("tcp", "tls")), "tls", "begins with tcp://"),
             (("--url", "no.host.invalid:1"), "address", "name service"),
