@@ -72,7 +72,7 @@ class Tls:
     certificate: str | None = None
     key: str | None = None
 
-    def checkFiles(self) -> None:
+    def check_files(self) -> None:
         """Check that all files can be read; raises SettingError if not."""
         for path in (self.authority, self.certificate, self.key):
             try:
@@ -86,7 +86,7 @@ class Tls:
 
         :raises SettingError: a file cannot be read or used.
         """
-        self.checkFiles()
+        self.check_files()
         try:
             context = ssl.create_default_context(cafile=self.authority)
             if self.certificate is not None:
