@@ -6,9 +6,11 @@ FROM python:${PYTHON} AS build
 COPY . /src
 RUN python -m venv /opt/fleximq
 RUN /opt/fleximq/bin/pip install --no-cache-dir /src
+# Twisted stores the list of plug-ins while it may write there.
+RUN /opt/fleximq/bin/twistd --help > /dev/null
 
 FROM python:${PYTHON}-slim
-RUN useradd --system --user-group --no-create-home --home-dir /var/lib/fleximq --shell /usr/sbin/nologin fleximq
+RUN useradd --system --uid 890 --user-group --no-create-home --home-dir /var/lib/fleximq --shell /usr/sbin/nologin fleximq
 RUN install --directory --owner=fleximq --group=fleximq --mode=0700 /var/lib/fleximq
 COPY --from=build /opt/fleximq /opt/fleximq
 ENV PATH=/opt/fleximq/bin:$PATH

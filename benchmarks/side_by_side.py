@@ -84,6 +84,7 @@ def main(arguments: Sequence[str]) -> int:
         results.append(found)
         store(options.json, results, head)
     if options.rst is not None:
+        options.rst.mkdir(parents=True, exist_ok=True)
         for table in {scene.table for scene in scenes}:
             rows = [found for scene, found in zip(scenes, results, strict=True) if scene.table == table]
             (options.rst / table).write_text(tables.page(rows, head))

@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "interfaces": _GROUND | {"values"},
     "rights": _GROUND | {"interfaces"},
     "plugin": _GROUND | {"interfaces", "rights", "values.message"},
-    "config": _GROUND | {"rights"},
+    "config": _GROUND | {"rights", "values.patterns"},
     "wire": _GROUND | {"values"},
     "compiled": _GROUND | {"values", "wire"},
     "broker": _VALUES,

@@ -6,6 +6,8 @@ from typing import Any
 
 from fleximq.values.printable import printable
 
+#: Characters that the first column keeps in a narrow terminal, if its texts have as many.
+_FIRST = 12
 #: The width without a terminal, so that nothing is cut.
 _WIDE = 10_000
 
@@ -31,6 +33,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], expand: bool =
     from rich.text import Text
 
     found = [tuple(row) for row in rows]
+    first = min(max((len(_cell(row[0])) for row in found), default=0), _FIRST)
     made = Table(box=SIMPLE_HEAD, expand=expand, pad_edge=False)
     for place, heading in enumerate(headings):
         isText = not place or any(isinstance(row[place], str) and not row[place].isdecimal() for row in found)
@@ -39,6 +42,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], expand: bool =
             justify="left" if isText else "right",
             no_wrap=not isText,  # of the columns, rich narrows first those that may wrap
             style="" if place else "bold",
+            min_width=None if place else first,
         )
     for row in found:
         made.add_row(*(Text(_cell(value), no_wrap=True, overflow="ellipsis") for value in row))

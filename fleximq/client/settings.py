@@ -72,11 +72,21 @@ class Tls:
     certificate: str | None = None
     key: str | None = None
 
+    def check_files(self) -> None:
+        """Check that all files can be read; raises SettingError if not."""
+        for path in (self.authority, self.certificate, self.key):
+            try:
+                if path is not None:
+                    open(path, "rb").close()
+            except OSError as error:
+                raise SettingError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from error
+
     def context(self) -> ssl.SSLContext:
         """Return an SSL context that also checks the host name.
 
         :raises SettingError: a file cannot be read or used.
         """
+        self.check_files()
         try:
             context = ssl.create_default_context(cafile=self.authority)
             if self.certificate is not None:

@@ -38,8 +38,8 @@ toLayoutB: Callable[[bytes], bytes] = (_fleximq or fleximq_layout_b).toLayoutB
 
 #: Delivers known publications of a read at once and returns the spans of all other frames; None in pure Python. Its
 #: arguments: scanner, input, known envelopes, the forms of layout A and B, and the traffic to count in.
-otherSpans: Callable[[Any, bytes, dict[bytes, Any], object, Any, object], Iterator[fleximq_scanner.Span]] | None
-otherSpans = None if _fleximq is None else _fleximq.otherSpans
+deliverKnown: Callable[[Any, bytes, dict[bytes, Any], object, Any, object], Iterator[fleximq_scanner.Span]] | None
+deliverKnown = None if _fleximq is None else _fleximq.deliverKnown
 
 BlipScanner: type[blipmq_frame.BlipScanner] = (_queues or blipmq_frame).BlipScanner
 encodeRun: Callable[[bytes, Sequence[int], Sequence[bytes]], bytes] = (_queues or blipmq_frame).encodeRun

@@ -4,8 +4,9 @@
 A frame of a known envelope costs 0.02 us up to the call of its subscribers if 10 topics alternate at random, 0.1 us if
 1,000 do, and 0.01 us inside a run (timeit over reads of 500 KB, frames of 150 bytes).
 
-Every length is compared with the bytes that are left before anything is read or added. Only complete and allowed frames
-are read here: the reference reads the rest of the input, which buffers it or raises the error.
+*The reference* is the Python module with the same task in :mod:`fleximq.wire`. Every length is compared with the bytes
+that are left before anything is read or added. Only complete and allowed frames are read here: the reference reads the
+rest of the input, which buffers it or raises the error.
 """
 
 from array import array
@@ -109,7 +110,7 @@ cdef int _see(_Seen* seen, topic, tuple calls, Py_ssize_t start, Py_ssize_t leng
     return 0
 
 
-cdef class _Read:
+cdef class _Cursor:
     """A position in complete input of layout A: ``start`` is the first byte that was neither yielded nor delivered."""
 
     cdef bytes data, asRead, last, envelope
@@ -271,7 +272,7 @@ cdef class _Read:
 
 def _runs(scanner, bytes data, object known, forms, traffic, alone):
     """Yield the spans of a read, completing an unfinished frame with no more bytes than it needs."""
-    cdef _Read read = _Read(scanner._limit, scanner._headerMost, scanner._last, known, forms, alone)
+    cdef _Cursor read = _Cursor(scanner._limit, scanner._headerMost, scanner._last, known, forms, alone)
     cdef bytes source
     cdef Py_ssize_t start = 0
     cdef tuple span
@@ -343,13 +344,13 @@ def _fromLayoutB(bytes data, Py_ssize_t limit, Py_ssize_t headerMost):
 
 
 def _runsOfB(scanner, bytes data, object known, forms, traffic, alone):
-    cdef _Read read
+    cdef _Cursor read
     cdef tuple span
     taken = scanner._buffer.take(data)
     if taken is None:
         return
     turned = _fromLayoutB(taken, scanner._limit, HEADER_BYTES)
-    read = _Read(scanner._limit, HEADER_BYTES, b"", known, forms, alone)
+    read = _Cursor(scanner._limit, HEADER_BYTES, b"", known, forms, alone)
     read.open(turned, 0, taken)
     try:
         while (span := read.next()) is not None:
@@ -380,7 +381,7 @@ class LayoutDetector(fleximq_layout_b.LayoutDetector):
     scanners = {fleximq_layout_b.Layout.A: FlexiScanner, fleximq_layout_b.Layout.B: LayoutBScanner}
 
 
-def otherSpans(scanner, bytes data, object known, forms, traffic, alone=None):
+def deliverKnown(scanner, bytes data, object known, forms, traffic, alone=None):
     """Deliver the publications whose envelope is in ``known`` and whose topic has subscribers of one form only.
 
     ``forms`` are the form of frames as they are, and that of layout B. ``alone``, if given, are the beginning of the
@@ -397,7 +398,7 @@ def otherSpans(scanner, bytes data, object known, forms, traffic, alone=None):
 
 def toLayoutB(bytes frames):
     """Return complete, adjacent frames of layout A in layout B."""
-    cdef _Read read = _Read(PyBytes_GET_SIZE(frames), PyBytes_GET_SIZE(frames), b"", None, None)
+    cdef _Cursor read = _Cursor(PyBytes_GET_SIZE(frames), PyBytes_GET_SIZE(frames), b"", None, None)
     cdef Py_ssize_t start = 0, end, header
     cdef bytes turned = PyBytes_FromStringAndSize(PyBytes_AS_STRING(frames), PyBytes_GET_SIZE(frames))
     cdef char* to = PyBytes_AS_STRING(turned)

@@ -2,7 +2,7 @@
 """The compiled scanner and encoder of BlipMQ frames, and the reading of MiniMQ's common PRODUCEs. Hot.
 
 Every length is compared with the bytes that are left before anything is read. Only complete and allowed frames are read
-here: the reference buffers the rest of the input, or raises its error.
+here: the reference, the Python module with the same task, buffers the rest of the input, or raises its error.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -156,7 +156,7 @@ cdef object _TEXT = Content.TEXT
 
 def readProduces(list lines, Py_ssize_t place, bytes topic):
     """Do what the reference does; see :func:`fleximq.wire.minimq_message.readProduces`."""
-    cdef Py_ssize_t width = PyBytes_GET_SIZE(topic), end, id, content, each
+    cdef Py_ssize_t width = PyBytes_GET_SIZE(topic), end, idEnd, content, each
     cdef const char* at
     cdef bytes line
     messages = []
@@ -166,18 +166,18 @@ def readProduces(list lines, Py_ssize_t place, bytes topic):
         end = PyBytes_GET_SIZE(line) - 6
         if end < 8 or memcmp(at, b"PRODUCE:", 8) or memcmp(at + end, b"::::::", 6) or memchr(at, b"\r", end):
             break
-        id = 8
-        while id < end and memcmp(at + id, b":::", 3):
-            id += 1
-        content = id + width + 6
-        if id == 8 or content > end or line.startswith((b"ERROR", b"NO_MSG"), 8):
+        idEnd = 8
+        while idEnd < end and memcmp(at + idEnd, b":::", 3):
+            idEnd += 1
+        content = idEnd + width + 6
+        if idEnd == 8 or content > end or line.startswith((b"ERROR", b"NO_MSG"), 8):
             break
-        if memcmp(at + id + 3, PyBytes_AS_STRING(topic), width) or memcmp(at + content - 3, b":::", 3):
+        if memcmp(at + idEnd + 3, PyBytes_AS_STRING(topic), width) or memcmp(at + content - 3, b":::", 3):
             break
         try:
             if not line.isascii():
                 line.decode()
-            name = PyUnicode_DecodeUTF8(at + 8, id - 8, NULL)
+            name = PyUnicode_DecodeUTF8(at + 8, idEnd - 8, NULL)
         except UnicodeDecodeError:
             break
         text = PyBytes_FromStringAndSize(at + content, end - content)

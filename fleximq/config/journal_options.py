@@ -10,6 +10,7 @@ from typing import NamedTuple
 from fleximq.config.option_values import size
 from fleximq.errors import SettingError
 from fleximq.limits import TOPIC_BYTES
+from fleximq.values.patterns import mistakeIn
 
 #: Maximum age, in seconds: a hundred years.
 MAX_AGE = 100 * 366 * 24 * 3600
@@ -48,13 +49,16 @@ def checkPattern(name: str, value: str, pattern: str) -> None:
     """Check that topics of clients can match a pattern.
 
     :param value: the option's full text, for the sentence.
-    :raises SettingError: it is empty, too long, has a level ``#`` before the last, or begins with ``$sys``, where
-        messages are never durable.
+    :raises SettingError: it is empty, too long, has a level ``#`` before the last or wildcards of NATS or MQTT, or
+        begins with ``$sys``, where messages are never durable.
     """
     if not pattern or len(pattern.encode("utf-8", "surrogatepass")) > TOPIC_BYTES:
         raise SettingError(f"{name} is {value!r}, but needs a pattern of 1 to {TOPIC_BYTES} bytes, e.g. orders.#")
     if "#" in re.split("[./]", pattern)[:-1]:
         raise SettingError(f"{name} is {value!r}, but only the last level of a pattern can be #, e.g. orders.#")
+    mistake = mistakeIn(pattern)
+    if mistake:
+        raise SettingError(f"{name} is {value!r}, but {mistake}")
     if pattern.startswith(("$sys.", "$sys/")) or pattern == "$sys":
         raise SettingError(f"{name} is {value!r}, but what the broker says of itself is not kept")
 

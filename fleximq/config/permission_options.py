@@ -16,6 +16,7 @@ from fleximq.config.rate_options import byteRate, rate
 from fleximq.errors import SettingError
 from fleximq.limits import TOPIC_BYTES, within
 from fleximq.rights import Action
+from fleximq.values.patterns import mistakeIn
 
 #: The roles of all clients and of authenticated ones, assigned automatically.
 EVERYONE, AUTHENTICATED = "everyone", "authenticated"
@@ -153,6 +154,8 @@ def _faultsOfPattern(place: str, pattern: str) -> Iterator[str]:
         yield f"{place} has {pattern!r}, but a pattern has 1 to {TOPIC_BYTES} bytes, e.g. orders.#"
     elif "#" in re.split("[./]", bare)[:-1]:
         yield f"{place} has {pattern!r}, but only the last level of a pattern can be #, e.g. orders.#"
+    elif mistake := mistakeIn(bare):
+        yield f"{place} has {pattern!r}, but {mistake}"
     elif re.search(r"[{}]", PLACEHOLDER.sub("", bare)):
         yield (
             f"{place} has {pattern!r}, but braces can only stand in "

@@ -30,6 +30,7 @@ DIALECTS = ("fleximq", "blipmq", "minimq", "identity")
 #: Dialects available over WebSocket.
 ON_WEB_SOCKETS = frozenset({"fleximq", "identity"})
 
+_HOST_AND_PORT = re.compile(r"(?:tcp:)?((?:\[[\dA-Fa-f:.]+\]|localhost|\d+(?:\.\d+){3}):\d+)")
 _FORM = re.compile(r"(?:([^+:/=]*)\+)?(.*)", re.DOTALL)
 #: Maximum size of a UNIX socket's path on Linux in bytes, without its final NUL.
 LONGEST_PATH = 107
@@ -90,11 +91,13 @@ class Listen:
 
     @classmethod
     def parse(cls, text: str, defaults: ListenDefaults = NO_DEFAULTS) -> "Listen":
-        """Parse ``[DIALECT+]ENDPOINT``, or a port of TCP in its place; raises SettingError as the class does."""
+        """Parse ``[DIALECT+]ENDPOINT``, or for TCP a port or ``HOST:PORT``; raises SettingError as the class does."""
         found = _FORM.fullmatch(text)
         dialect, endpoint = found.groups() if found else (None, text)
         if endpoint.isascii() and endpoint.isdecimal():
             endpoint = f"tcp:{endpoint}"
+        elif place := _HOST_AND_PORT.fullmatch(endpoint):
+            endpoint = f"tcp://{place[1]}"
         return cls(dialect, endpoint, defaults)
 
     def _check(self) -> None:

@@ -30,7 +30,6 @@ from fleximq.errors import SettingError
 from fleximq.security.peer_address import peerAddress
 from fleximq.values.log_limit import LogLimit
 
-
 #: Minimum interval of checks of the files, in seconds.
 PAUSE = 1.0
 
@@ -81,9 +80,7 @@ class RenewingCertificate:
         try:
             context: Any = serverContext(self.files)
         except SettingError as error:
-            _log.warn(
-                "A certificate has changed but is not taken, what was read before is: {reason}", reason=error
-            )
+            _log.warn("A certificate has changed but is not taken, what was read before is: {reason}", reason=error)
             return
         self._context = context
         _log.info(

@@ -31,7 +31,7 @@ from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import FreedSpace
 from fleximq.journal.writing.commit import Commit, SegmentOpening, Snapshot
 from fleximq.journal.writing.group_commit import GroupCommit
-from fleximq.journal.writing.staged_records import StagingArea
+from fleximq.journal.writing.staging_area import StagingArea
 from fleximq.journal.writing.writer_thread import CommitWriter, Worker, WriterThread, reasonOf
 from fleximq.limits import MEBIBYTE
 from fleximq.values.counted_event import CountedEvent, EventFamily
@@ -292,7 +292,7 @@ class DiskJournal:
     def _flush(self, until: float) -> bool:
         """Wait until no commit is pending; False after a timeout."""
         while True:
-            self._group.handOver(notes=True)
+            self._group.handOver(stateRecords=True)
             if self._group.idle:
                 return True
             left = until - time.monotonic()
@@ -328,7 +328,7 @@ class DiskJournal:
             self._beginSegment(*commit.begun)
         for position, frame in commit.written:
             segments.committed(position, frame)
-        self._staging.settle(commit)
+        self._staging.assignPositions(commit)
         if self._topicLimit.pending:
             self._topicLimit.settled()
         self._length = commit.length
@@ -369,7 +369,7 @@ class DiskJournal:
         """
         if self._runs and self._group.readOnly is None:
             reasons: list[str | None] = []
-            self._worker.hand(lambda: reasons.append(self._log.look()), lambda: self._looked(reasons[0]))
+            self._worker.hand(lambda: reasons.append(self._log.checkFile()), lambda: self._looked(reasons[0]))
 
     def _looked(self, reason: str | None) -> None:
         if reason is not None:

@@ -150,8 +150,6 @@ def _stamp(path: str) -> object:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-
-
 def prepareSecurity(security: AccessPolicy, broker: Broker, reactor: Any, settings: Settings) -> Callable[[], None]:
     """Apply credentials and permissions: expel clients that may not join any more, give others their new rights."""
     other = AccessPolicy.of(settings, reactor, broker.observers.counted, security.attempts)

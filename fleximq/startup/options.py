@@ -3,6 +3,7 @@
 A wrong value or an unknown option ends the program with one sentence on standard error and exit code 1.
 """
 
+import difflib
 import os
 import shutil
 import signal
@@ -83,7 +84,10 @@ class Options(usage.Options):
         try:
             super().parseOptions(options)
         except usage.UsageError as error:
-            raise SystemExit(f"fleximq: {error}; twistd fleximq --help lists the options") from None
+            name = str(error).split()[1].removeprefix("--") if str(error).endswith("not recognized") else ""
+            nearest = difflib.get_close_matches(name, self.longOpt and [each.rstrip("=") for each in self.longOpt], 1)
+            hint = f"did you mean --{nearest[0]}?" if nearest else "twistd fleximq --help lists the options"
+            raise SystemExit(f"fleximq: {error}; {hint}") from None
         except SettingError as error:
             raise SystemExit(f"fleximq: {error}") from None
 

@@ -22,7 +22,7 @@ _LIMITS = (
 
 
 @nightly
-class DoorTests(AttackCase):
+class ConnectionTests(AttackCase):
     """At the door: connections from another machine, which a proxy tells of."""
 
     options = (

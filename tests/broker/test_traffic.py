@@ -17,7 +17,7 @@ def numbers(each: Traffic) -> tuple[int, ...]:
     return each.bytesIn, each.bytesOut, each.messagesIn, each.messagesOut
 
 
-class LedgerTests(SynchronousTestCase):
+class TrafficTests(SynchronousTestCase):
     """Connections that come and go."""
 
     def setUp(self) -> None:

@@ -23,7 +23,7 @@ from fleximq.journal.format.control_frames import (
     encodeCheckpoint,
     encodeGap,
     encodeLost,
-    encodeNotes,
+    encodeStateRecords,
     encodeTransaction,
 )
 from fleximq.journal.format.frame import HEADER_BYTES
@@ -278,15 +278,15 @@ class CatTests(JournalCase):
 
     def test_groups(self) -> None:
         """What consumer groups said last: by the last checkpoint, and the notes behind it."""
-        early = [encodeNotes([GroupProgress("old", 1, BEGIN), GroupProgress("gone", 1, BEGIN)], 1, BEGIN)]
+        early = [encodeStateRecords([GroupProgress("old", 1, BEGIN), GroupProgress("gone", 1, BEGIN)], 1, BEGIN)]
         known = {
             "groups": dumped([GroupProgress("a", 5, BEGIN), GroupProgress("b", 6, BEGIN), GroupProgress("c", 7, BEGIN)])
         }
-        notes = encodeNotes([GroupProgress("b", 8, BEGIN + 1_500_000, 3), GroupForgotten("c")], 1, BEGIN)
+        notes = encodeStateRecords([GroupProgress("b", 8, BEGIN + 1_500_000, 3), GroupForgotten("c")], 1, BEGIN)
         self.folder.file(early)
         self.assertEqual(len(self.run_("stat")[1]), 4)
         self.folder.file([*early, encodeCheckpoint(Checkpoint(0, False, known), 1, BEGIN), notes])
-        self.folder.file([encodeNotes([GroupProgress('d"', 9, BEGIN)], 1, BEGIN)])
+        self.folder.file([encodeStateRecords([GroupProgress('d"', 9, BEGIN)], 1, BEGIN)])
         self.assertEqual(
             self.run_("stat")[1][2:],
             [

@@ -24,7 +24,7 @@ REFERENCE: dict[str, Any] = {
     "encodeRun": blipmq_frame.encodeRun,
     "encodeTexts": websocket_frame.encodeTexts,
     "joinedPayloads": fleximq_scanner.joinedPayloads,
-    "otherSpans": None,
+    "deliverKnown": None,
     "readProduces": minimq_message.readProduces,
     "readSmallFrames": websocket_frame.readSmallFrames,
     "toLayoutB": fleximq_layout_b.toLayoutB,

@@ -76,6 +76,14 @@ class JournalOptionsTests(SynchronousTestCase):
         for good in ("a#.b", "a.#", "a.b#", "#a.b", "a/#"):
             checkPattern("durable", good, good)
 
+    def test_foreign(self) -> None:
+        """Wildcards of NATS and MQTT are refused with the right ones."""
+        for bad, right in (("a.>", "a.#"), ("a/+/b", "a/*/b")):
+            error = self.assertRaises(SettingError, checkPattern, "durable", bad, bad)
+            self.assertEqual(
+                str(error), f"durable is {bad!r}, but the wildcards are * and #, not > and +: did you mean {right!r}?"
+            )
+
     @given(st.text())
     def test_anyText(self, line: str) -> None:
         """Whatever is written is read or refused, never anything else."""

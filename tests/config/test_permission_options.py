@@ -144,6 +144,8 @@ class FaultTests(SynchronousTestCase):
             self.assertFault("roles", {"x": {"read": [pattern]}}, sentence)
         sentence = "roles.x.read has 'a.#.b', but only the last level of a pattern can be #, e.g. orders.#"
         self.assertFault("roles", {"x": {"read": ["a.#.b"]}}, sentence)
+        sentence = "roles.x.read has '/a/+', but the wildcards are * and #, not > and +: did you mean 'a/*'?"
+        self.assertFault("roles", {"x": {"read": ["/a/+"]}}, sentence)
         words = "braces can only stand in {principal}, {role}, {client_id} and {claim:NAME}"
         for pattern in ("a.{claim:}", "{claim:a#}", "a.{name}", "a.{Principal}", "{", "}", "{{principal}}"):
             sentence = f"roles.x.read has {pattern!r}, but {words}"

@@ -71,7 +71,7 @@ class AddressTests(ProxiedCase):
         self.assertEqual(stream.readAll(), b"a\n")
 
 
-class GateTests(ProxiedCase):
+class ConnectionLimitTests(ProxiedCase):
     """Two connections of each address."""
 
     options = ("--max-clients-per-address", "2")

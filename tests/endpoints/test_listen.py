@@ -102,6 +102,12 @@ class ListenTests(SynchronousTestCase):
         self.assertEqual(str(Listen.parse("minimq+5677")), "minimq+tcp:5677")
         self.assertEqual(str(WebListen.parse("9090")), "tcp:9090")
 
+    def test_hostAndPort(self) -> None:
+        """So is a number after a host."""
+        for text in ("127.0.0.1:7890", "tcp:127.0.0.1:7890"):
+            self.assertEqual(Listen.parse(text), Listen.parse("tcp://127.0.0.1:7890"))
+        self.assertEqual(str(Listen.parse("minimq+[::1]:5677")), "minimq+tcp://[::1]:5677")
+
     def test_passedDomain(self) -> None:
         """The domain of a socket that systemd passes must be the one that the endpoint names."""
         with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:

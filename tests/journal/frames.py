@@ -15,16 +15,16 @@ from fleximq.journal.format.control_frames import (
     decodeCheckpoint,
     decodeGap,
     decodeLost,
-    decodeNotes,
     decodeRemoved,
     decodeSegment,
+    decodeStateRecords,
     decodeTransaction,
     encodeCheckpoint,
     encodeGap,
     encodeLost,
-    encodeNotes,
     encodeRemoved,
     encodeSegment,
+    encodeStateRecords,
     encodeTransaction,
 )
 from fleximq.journal.format.frame import Frame, FrameHeader, FrameKind, completeFrame, seal
@@ -58,7 +58,7 @@ DECODERS: dict[FrameKind, Callable[[FrameHeader, Any], Any]] = {
     FrameKind.SPARSE_RECORDS: decodeRecords,
     FrameKind.STAGED: decodeStaged,
     FrameKind.TRANSACTION: decodeTransaction,
-    FrameKind.NOTES: decodeNotes,
+    FrameKind.NOTES: decodeStateRecords,
     FrameKind.GAP: decodeGap,
     FrameKind.CHECKPOINT: decodeCheckpoint,
     FrameKind.REMOVED: decodeRemoved,
@@ -135,7 +135,7 @@ def everyKind(position: int = 0) -> list[Frame]:
         staged,
         encodeTransaction(Transaction("q", 7, (stagedAt,)), 8, 2, TIME + 4),
         encodeTransaction(Transaction("q", 8, (), True), 10, 0, TIME + 5),
-        encodeNotes(
+        encodeStateRecords(
             [
                 QueueOpened("s:1", "sport", 1, 1, None, 4),
                 QueueOpened("q:weather/é", "weather/é", 1, 0, "owner", 5),

@@ -238,7 +238,7 @@ class Load:
         before = self.now
         said = [kept for kept in self.kept if kept.said < NEVER]
         barriers = list(self._pendingBarriers)
-        self.journal._group.handOver(notes=self.random.random() < 0.3)
+        self.journal._group.handOver(stateRecords=self.random.random() < 0.3)
         self.journal.worker.step()
         if any(change.name.endswith(".fxj") for change in self.disk.changes[before:]):
             # A new segment: all before it was synced when it was made, whatever the mode.

@@ -242,13 +242,13 @@ class Crash:
         if change.what in ("write", "truncate"):
             self._written.setdefault(change.file, []).append((change, None))
         elif change.what in ("sync", "failed"):
-            self._settle(change.file, change.what == "sync")
+            self._syncIfDue(change.file, change.what == "sync")
         elif change.what == "syncFolder":
             self._syncFolder(change.name)
         else:
             self._named.append(change)
 
-    def _settle(self, number: int, synced: bool) -> None:
+    def _syncIfDue(self, number: int, synced: bool) -> None:
         written: list[tuple[Change, bool | None]] = [
             (change, synced if safe is None else safe) for change, safe in self._written.pop(number, ())
         ]

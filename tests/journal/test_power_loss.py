@@ -21,7 +21,7 @@ _PLAIN: dict[str, Any] = {"steps": 30, "again": 1000}
 
 #: Every sync that the journal asks for, by who asks, and a load in which a power loss breaks a promise without it.
 NEEDED: dict[str, dict[str, Any]] = {
-    "sync in ActiveSegment.sync for CommitWriter._settle": _PLAIN,
+    "sync in ActiveSegment.sync for CommitWriter._syncIfDue": _PLAIN,
     "sync in ActiveSegment.sync for CommitWriter._roll": {
         **_PLAIN,
         "fsync": NEVER,
@@ -32,7 +32,7 @@ NEEDED: dict[str, dict[str, Any]] = {
         "fsync": INTERVAL,
         "weights": (30, 30, 0, 0, 0, 0, 20, 0, 0),
     },
-    "syncFolder in CommitWriter._settle for CommitWriter._carryOut": _PLAIN,
+    "syncFolder in CommitWriter._syncIfDue for CommitWriter._carryOut": _PLAIN,
     "sync in replaceFile for identify": {**_PLAIN, "again": 1},
     "syncFolder in replaceFile for identify": {**_PLAIN, "again": 1},
     "syncFolder in checkFolder for DiskJournal.open": _PLAIN,

@@ -146,13 +146,15 @@ class OptionsTests(SynchronousTestCase):
 
     def test_wrongWords(self) -> None:
         """So is an unknown option, a missing or needless value, a bare word."""
+        more = "twistd fleximq --help lists the options"
         for words, reason in {
-            ("--lisen", "tcp:1"): "option --lisen not recognized",
-            ("--listen",): "option --listen requires argument",
-            ("--bcast-echo=1",): "option --bcast-echo must not have an argument",
-            ("tcp:1",): "unexpected argument 'tcp:1', all options begin with --",
+            ("--lisen", "tcp:1"): "option --lisen not recognized; did you mean --listen?",
+            ("--zzz", "tcp:1"): f"option --zzz not recognized; {more}",
+            ("--listen",): f"option --listen requires argument; {more}",
+            ("--bcast-echo=1",): f"option --bcast-echo must not have an argument; {more}",
+            ("tcp:1",): f"unexpected argument 'tcp:1', all options begin with --; {more}",
         }.items():
-            self.assertEqual(self.said(*words), f"fleximq: {reason}; twistd fleximq --help lists the options")
+            self.assertEqual(self.said(*words), f"fleximq: {reason}")
 
     def test_help(self) -> None:
         """The help names every option, its words and its default, within 80 columns."""

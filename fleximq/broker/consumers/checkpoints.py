@@ -161,7 +161,7 @@ class Checkpointer:
             used = each.lastUsed
         state.used = round(used * 1_000_000)
         if isinstance(each.queue, DurableQueue):
-            each.queue.describe(state)
+            each.queue.writeInto(state)
         return state
 
     # -- a start -----------------------------------------------------------------------------------

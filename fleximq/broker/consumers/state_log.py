@@ -92,5 +92,5 @@ class StateLog:
         if self._changed:
             changed, self._changed = self._changed, {}
             for queue in changed:
-                for note in queue.notes():
+                for note in queue.stateRecords():
                     self.journal.appendState(note)

@@ -66,7 +66,7 @@ class WorkQueue(QueueOwner):
         self._seconds = seconds
         self._ids = ids
         self._idOf = idOf
-        super().__init__(makeQueue(name, keyOf(name), moved=self._moved, named=self._named))
+        super().__init__(makeQueue(name, keyOf(name), moved=self._moved, withIds=self._withIds))
 
     @property
     def waiting(self) -> int:
@@ -126,11 +126,11 @@ class WorkQueue(QueueOwner):
 
     def know(self, tag: int, message: Message) -> None:
         """Set the id of a message delivered with this tag before a restart."""
-        [named] = self._named([message])
-        if isinstance(self.queue, DurableQueue) and self.queue.know(tag, named):
-            self._ids.delivered(named.message_id or "", (self.queue, tag))
+        [identified] = self._withIds([message])
+        if isinstance(self.queue, DurableQueue) and self.queue.know(tag, identified):
+            self._ids.delivered(identified.message_id or "", (self.queue, tag))
 
-    def _named(self, messages: Sequence[Message]) -> Sequence[Message]:
+    def _withIds(self, messages: Sequence[Message]) -> Sequence[Message]:
         if all(map(_isLine, messages)):
             return messages  # the ids of MiniMQ's own messages are valid
         ids = map(self._idOf, messages)

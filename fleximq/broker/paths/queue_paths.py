@@ -80,7 +80,7 @@ def peek(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, ans
     permit(client, Action.CONSUME, name)
     found = broker.queues.get(name)
     if found is None:
-        raise NotFound("there is no such queue")
+        raise NotFound(f"there is no queue of {name!r}")
     queue = found.queue
 
     def look() -> None:
@@ -117,7 +117,7 @@ def purge(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, an
         queue = next((each for each in broker.polledSubscriptions if each.id == id), None)
         name = "" if queue is None else queue.topic
     if queue is None or not sees(client, name):
-        raise NotFound("there is no such queue")
+        raise NotFound("there is no such queue" if not name else f"there is no queue of {name!r}")
     broker.admin.purge(queue, lambda gone, reason: answer({"purged": gone, "reason": reason}))
 
 

@@ -94,10 +94,10 @@ class DurableBacklog:
             self._inMemory = deque()
         return self._inMemory
 
-    def restore(self, far: OffsetRanges) -> None:
+    def restore(self, onDisk: OffsetRanges) -> None:
         """Begin with messages that are all in the journal."""
-        self._onDisk = far
-        self._onDiskGaps = far.gaps()
+        self._onDisk = onDisk
+        self._onDiskGaps = onDisk.gaps()
 
     def popMany(self, number: int, most: int = ANY) -> list[Message | None]:
         """Remove and return the oldest messages in memory: at most ``number``, until they cost ``most``.

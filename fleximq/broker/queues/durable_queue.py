@@ -33,7 +33,7 @@ READ_BYTES = 1 << 20
 READ_MESSAGES = 4096
 
 #: The payload of a message that is only in the journal; known by identity.
-_ELSEWHERE = b"(in the journal)"
+_ONLY_IN_JOURNAL = b"(in the journal)"
 _new = tuple.__new__
 
 
@@ -63,12 +63,12 @@ class DurableQueue(Queue):
 
     :param key: the queue's key in the journal.
     :param memory: bytes that its messages may take; of messages beyond it only the offsets are in memory.
-    :param named: restores the ids of messages that were read from the journal.
+    :param withIds: returns messages that were read from the journal with the ids that they had.
     """
 
     __slots__ = (
-        "_again", "_dead", "_gone", "_memory", "_named", "_noted", "_queueLog", "_reading", "_used",
-        "_volatile", "_whenLoaded", "_willNote", "key",
+        "_again", "_dead", "_gone", "_memory", "_restoreIds", "_recordedTag", "_queueLog", "_reading", "_used",
+        "_volatile", "_whenLoaded", "_willRecord", "key",
     )  # fmt: skip
     _backlog: DurableBacklog  # type: ignore[assignment]  # it takes the place of the other
 
@@ -78,22 +78,22 @@ class DurableQueue(Queue):
         key: str,
         queueLog: QueueLog,
         memory: int,
-        named: Callable[[Sequence[Message]], Sequence[Message]] = _asTheyAre,
+        withIds: Callable[[Sequence[Message]], Sequence[Message]] = _asTheyAre,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
         self.key = key
         self._queueLog = queueLog
         self._memory = memory
-        self._named = named
+        self._restoreIds = withIds
         self._backlog = DurableBacklog(memory // 2)
         self._dead: dict[int, QueueDelivery] = {}
         self._reading = False
         self._whenLoaded: list[Callable[[], object]] = []
-        self._noted = 0
+        self._recordedTag = 0
         self._volatile = 0
         self._used = False
-        self._willNote = False
+        self._willRecord = False
         self._again = array("Q")
         self._gone = array("Q")
 
@@ -109,12 +109,12 @@ class DurableQueue(Queue):
         """Whether the next message must first be read."""
         again = self._returned.first()
         if again is not None:
-            return again.message.payload is _ELSEWHERE
+            return again.message.payload is _ONLY_IN_JOURNAL
         return not self._backlog.inMemory and len(self._backlog) > 0
 
     def first(self, number: int) -> list[tuple[Message, int]]:
         """Return the first of :meth:`Queue.first`, up to one that is only on disk."""
-        return list(takewhile(lambda each: each[0].payload is not _ELSEWHERE, super().first(number)))
+        return list(takewhile(lambda each: each[0].payload is not _ONLY_IN_JOURNAL, super().first(number)))
 
     def whenLoaded(self, call: Callable[[], object]) -> None:
         """Call once after the current read; only while ``loading``."""
@@ -143,7 +143,7 @@ class DurableQueue(Queue):
         if self._closed or not rendered:
             return
         if not (rendered[0].offset and self._backlog.onDisk):
-            rendered = self._named(rendered)
+            rendered = self._restoreIds(rendered)
         self.size += self._backlog.append(rendered)
         if self._ages is not None:
             self._ages.add(self.lastTag + len(self._backlog), self._seconds())
@@ -159,7 +159,7 @@ class DurableQueue(Queue):
         """Deliver up to ``number`` of the oldest messages that are read, until they cost ``most`` bytes."""
         if self._ages is not None:
             self._expire(self._ages)
-        while self._left and len(self._returned) < number:
+        while self._ofGoneHolders and len(self._returned) < number:
             self._takeBackPortion()
         if self.loading:
             self._load()
@@ -187,7 +187,7 @@ class DurableQueue(Queue):
         deliveries: list[QueueDelivery] = []
         while len(deliveries) < number and most > 0:
             delivery = self._returned.first()
-            if delivery is None or delivery.message.payload is _ELSEWHERE:
+            if delivery is None or delivery.message.payload is _ONLY_IN_JOURNAL:
                 break
             self._returned.remove(delivery.tag)
             deliveries.append(_new(QueueDelivery, (delivery.tag, delivery.message, delivery.attempts + 1)))
@@ -201,7 +201,7 @@ class DurableQueue(Queue):
     def _hide(self, deliveries: list[QueueDelivery], holder: object, again: bool) -> None:
         if not deliveries:
             return
-        kept = deliveries if self.size <= self._memory else self._placesOf(deliveries)
+        kept = deliveries if self.size <= self._memory else self._withoutPayloads(deliveries)
         due = self._seconds() + self._redelivery
         if again:
             self._inFlight.addAgain(kept, due, holder)
@@ -210,9 +210,9 @@ class DurableQueue(Queue):
         if self._deadline is None:
             self._arm(self._redelivery)
         self._used = True
-        self._noteSoon()
+        self._recordSoon()
 
-    def _placesOf(self, deliveries: list[QueueDelivery]) -> list[QueueDelivery]:
+    def _withoutPayloads(self, deliveries: list[QueueDelivery]) -> list[QueueDelivery]:
         """Return the deliveries with only the offsets of those messages that can be read again."""
         places = [_new(QueueDelivery, (tag, _placeOf(message), attempts)) for tag, message, attempts in deliveries]
         self.size += cost([each.message for each in places]) - cost([each.message for each in deliveries])
@@ -226,11 +226,11 @@ class DurableQueue(Queue):
     def use(self) -> None:
         """Record that a consumer asked for a message, even if the queue is empty."""
         self._used = True
-        self._noteSoon()
+        self._recordSoon()
 
-    def _noteSoon(self) -> None:
-        if not self._willNote:
-            self._willNote = True
+    def _recordSoon(self) -> None:
+        if not self._willRecord:
+            self._willRecord = True
             self._queueLog.changed(self)
 
     def _acknowledged(self, messages: Sequence[Message]) -> None:
@@ -238,12 +238,12 @@ class DurableQueue(Queue):
         offsets = [message.offset for message in messages if message.offset]
         if offsets:
             self._gone.extend(offsets)
-            self._noteSoon()
+            self._recordSoon()
 
     def _forget(self, offset: int) -> None:
         if offset:
             self._gone.append(offset)
-        self._noteSoon()
+        self._recordSoon()
 
     def close(self) -> int:
         """Drop all messages and waiting consumers, and refuse new ones."""
@@ -293,9 +293,9 @@ class DurableQueue(Queue):
             return
         self._dead |= {delivery.tag: delivery for delivery in dead}
         for delivery in dead:
-            if delivery.message.payload is not _ELSEWHERE:
+            if delivery.message.payload is not _ONLY_IN_JOURNAL:
                 self._deadLetterOne(delivery.tag, delivery.message)
-        self._readDead([delivery for delivery in dead if delivery.message.payload is _ELSEWHERE])
+        self._readDead([delivery for delivery in dead if delivery.message.payload is _ONLY_IN_JOURNAL])
 
     def _readDead(self, dead: Sequence[QueueDelivery]) -> None:
         if dead and not self._closed:
@@ -310,7 +310,7 @@ class DurableQueue(Queue):
     ) -> None:
         if self._closed:
             return
-        found = {message.offset: message for message in self._named(messages)}
+        found = {message.offset: message for message in self._restoreIds(messages)}
         until = messages[-1].offset if messages else portion[-1].message.offset
         later = []
         for delivery in portion:
@@ -353,9 +353,9 @@ class DurableQueue(Queue):
         if self._reading or self._closed:
             return
         again = self._returned.first()
-        if again is not None and again.message.payload is _ELSEWHERE:
+        if again is not None and again.message.payload is _ONLY_IN_JOURNAL:
             self._reading = True
-            places = [each for each in self._returned.firsts(READ_MESSAGES) if each.message.payload is _ELSEWHERE]
+            places = [each for each in self._returned.firsts(READ_MESSAGES) if each.message.payload is _ONLY_IN_JOURNAL]
             offsets = [each.message.offset for each in places]
             self._queueLog.journal.fetch(offsets, READ_BYTES, partial(self._returnedRead, places))
         elif self._backlog.isShort:
@@ -370,7 +370,7 @@ class DurableQueue(Queue):
         self._reading = False
         if self._closed:
             return
-        found = {message.offset: message for message in self._named(messages)}
+        found = {message.offset: message for message in self._restoreIds(messages)}
         until = messages[-1].offset if messages else places[-1].message.offset
         for place in places:
             message = found.get(place.message.offset)
@@ -388,7 +388,7 @@ class DurableQueue(Queue):
         self._reading = False
         if self._closed:
             return
-        size, lost = self._backlog.addLoaded(wanted, self._named(messages))
+        size, lost = self._backlog.addLoaded(wanted, self._restoreIds(messages))
         self.size += size
         self._lost(lost)
         self._loaded()
@@ -418,20 +418,20 @@ class DurableQueue(Queue):
 
     # -- state records -------------------------------------------------------------------------------
 
-    def notes(self) -> list[StateRecord]:
+    def stateRecords(self) -> list[StateRecord]:
         """Return the state records since the last call."""
-        self._willNote = False
+        self._willRecord = False
         if self._closed:
             return []
-        notes: list[StateRecord] = []
-        if self._used or self.lastTag != self._noted or self._again:
+        stateRecords: list[StateRecord] = []
+        if self._used or self.lastTag != self._recordedTag or self._again:
             until = self._queueLog.wall() + round(self._redelivery * 1_000_000)
-            notes.append(QueueDelivered(self.key, self.lastTag - self._volatile, self._again, until))
-            self._noted, self._used, self._again = self.lastTag, False, array("Q")
+            stateRecords.append(QueueDelivered(self.key, self.lastTag - self._volatile, self._again, until))
+            self._recordedTag, self._used, self._again = self.lastTag, False, array("Q")
         if self._gone:
-            notes.append(QueueAcknowledged(self.key, self._gone))
+            stateRecords.append(QueueAcknowledged(self.key, self._gone))
             self._gone = array("Q")
-        return notes
+        return stateRecords
 
     def lowest(self) -> int:
         """Return the lowest offset that is needed, 0 if the queue needs none."""
@@ -441,7 +441,7 @@ class DurableQueue(Queue):
         low = min((offset for offset in offsets if offset), default=0)
         return low or self._backlog.lowest()
 
-    def describe(self, state: QueueState) -> None:
+    def writeInto(self, state: QueueState) -> None:
         """Write the part of this queue that is in the journal into a state."""
         wall, now = self._queueLog.wall(), self._seconds()
         state.lastTag = self.lastTag - self._volatile
@@ -479,11 +479,11 @@ class DurableQueue(Queue):
     def restore(self, state: QueueState) -> list[QueueDelivery]:
         """Restore a state, and return its deliveries; those whose hidden time has not ended are in flight again."""
         wall, now = self._queueLog.wall(), self._seconds()
-        self.lastTag = self._noted = state.lastTag
+        self.lastTag = self._recordedTag = state.lastTag
         self._backlog.restore(state.onDisk)
         again, flying = [], []
         for offset, tag in state.handed.items():
-            message = _new(Message, (_ELSEWHERE, Content.BYTES, 1, None, None, None, False, False, offset))
+            message = _new(Message, (_ONLY_IN_JOURNAL, Content.BYTES, 1, None, None, None, False, False, offset))
             delivery = _new(QueueDelivery, (tag, message, state.attempts.get(tag, 1)))
             due = state.due.get(tag, 0)
             if due > wall:
@@ -508,7 +508,7 @@ class DurableQueue(Queue):
         place = _placeOf(message)
         deliveries: InFlight | Returned = self._inFlight if tag in self._inFlight else self._returned
         delivery = deliveries.get(tag)
-        if delivery is not None and delivery.message.payload is _ELSEWHERE:
+        if delivery is not None and delivery.message.payload is _ONLY_IN_JOURNAL:
             self.size += costOf(place) - costOf(delivery.message)
             deliveries.replace(_new(QueueDelivery, (tag, place, delivery.attempts)))
         return delivery is not None
@@ -520,5 +520,5 @@ def _placeOf(message: Message) -> Message:
         return message
     return _new(
         Message,
-        (_ELSEWHERE, message.content, message.qos, message.message_id, None, None, False, False, message.offset),
+        (_ONLY_IN_JOURNAL, message.content, message.qos, message.message_id, None, None, False, False, message.offset),
     )

@@ -1,6 +1,7 @@
 """Deliveries of a queue: those in flight, and those that returned.
 
-All deliveries of a queue are hidden for the same time, so the first span is the next one due.
+Deliveries in flight that were made together form a *span*. All are hidden for the same time, so that the first span is
+the next one due.
 
 Returned deliveries are delivered again before all other messages, lowest tag (oldest message) first. A heap finds it.
 An acknowledged delivery leaves the dict at once; its tag stays in the heap until it is on top, or the heap is rebuilt.
@@ -17,7 +18,7 @@ from fleximq.broker.queues.waiting_messages import NEVER_USED
 from fleximq.values.message import Message
 from fleximq.values.message_cost import costOf
 
-#: Spans may cover so many tags that are not in flight, besides four times those that are.
+#: Spans are made again when they cover more tags than four times those in flight and so many.
 _UNUSED = 4096
 #: Messages delivered within so many seconds are due together.
 _TOGETHER = 0.001
@@ -153,7 +154,7 @@ class InFlight:
         """Add messages that are due back together, never earlier than those before.
 
         :param tags: ascending; tags between them belong to no message.
-        :param holder: any hashable object, remembered until :meth:`leave`, or None.
+        :param holder: any hashable object, remembered until :meth:`forgetHolder`, or None.
         """
         if not tags:
             return
@@ -197,8 +198,8 @@ class InFlight:
             self._coverAgain()
         return found
 
-    def leave(self, holder: object) -> list[QueueDelivery]:
-        """Forget a holder, whose deliveries stay in flight; return these, oldest message first."""
+    def forgetHolder(self, holder: object) -> list[QueueDelivery]:
+        """Forget a holder, but not its deliveries; return these, oldest message first."""
         spans = self._held.pop(holder, ())
         return sorted([delivery for span in spans for delivery in self._of(span)], key=itemgetter(0))
 

@@ -85,14 +85,15 @@ class Queue:
     :param timeToLive: seconds after which a waiting message expires; None: never.
     :param moved: called with each delivery that ends without acknowledgement, and with False if it waits again, True if
         it is dead or was dropped. Not called by :meth:`close`.
-    :param named: sets the ids of messages at their first delivery; None if ids are not needed.
+    :param withIds: returns messages with ids, at their first delivery; None if ids are not needed.
     """
 
     # A third of the memory of attributes in a dict: a broker may have many queues without a message. Surveys of queues
     # refer to them weakly.
     __slots__ = (
-        "_ages", "_backlog", "_closed", "_counted", "_deadline", "_deadlines", "_dropsOldest", "_inFlight", "_left",
-        "_maxDeliveries", "_moved", "_naming", "_onDead", "_redelivery", "_returned", "_seconds", "_thrown", "_waiters",
+        "_ages", "_assignIds", "_backlog", "_closed", "_counted", "_deadline", "_deadlines", "_droppedUntagged",
+        "_dropsOldest", "_inFlight", "_maxDeliveries", "_moved", "_ofGoneHolders", "_onDead", "_redelivery",
+        "_returned", "_seconds", "_waiters",
         "lastTag", "maxBytes", "maxMessages", "name", "size", "__weakref__",
     )  # fmt: skip
     form = QUEUED
@@ -111,7 +112,7 @@ class Queue:
         dropsOldest: bool = True,
         timeToLive: float | None = None,
         moved: Callable[[QueueDelivery, bool], None] = lambda delivery, gone: None,
-        named: Callable[[Sequence[Message]], Sequence[Message]] | None = None,
+        withIds: Callable[[Sequence[Message]], Sequence[Message]] | None = None,
     ) -> None:
         self.name = name
         self.maxMessages = maxMessages
@@ -124,7 +125,7 @@ class Queue:
         self._counted = counted
         self._dropsOldest = dropsOldest
         self._moved = moved
-        self._naming = named
+        self._assignIds = withIds
         self._deadlines = deadlines
         self._seconds = deadlines.seconds
         self._deadline: Deadline | None = None
@@ -133,9 +134,9 @@ class Queue:
         self._inFlight = InFlight()
         self._waiters = WaitingConsumers(deadlines.onError)
         self._ages = None if timeToLive is None else MessageAges(timeToLive)
-        self._left: list[list[QueueDelivery]] = []
+        self._ofGoneHolders: list[list[QueueDelivery]] = []
         self._closed = False
-        self._thrown = 0
+        self._droppedUntagged = 0
 
     @property
     def depth(self) -> int:
@@ -165,7 +166,7 @@ class Queue:
     @property
     def arrived(self) -> int:
         """About how many messages have arrived; includes messages dropped before they had a tag."""
-        return self.lastTag + len(self._backlog) + self._thrown
+        return self.lastTag + len(self._backlog) + self._droppedUntagged
 
     @property
     def oldest(self) -> int | None:
@@ -173,7 +174,7 @@ class Queue:
         returned = self._returned.first()
         if returned is not None:
             return returned.tag
-        return self.lastTag + self._thrown + 1 if len(self._backlog) else None
+        return self.lastTag + self._droppedUntagged + 1 if len(self._backlog) else None
 
     @property
     def loading(self) -> bool:
@@ -236,7 +237,7 @@ class Queue:
         """
         if self._ages is not None:
             self._expire(self._ages)
-        while self._left and len(self._returned) < number:
+        while self._ofGoneHolders and len(self._returned) < number:
             self._takeBackPortion()
         deliveries: list[QueueDelivery] = []
         while len(deliveries) < number and most > 0 and (again := self._returned.popleft()) is not None:
@@ -245,8 +246,8 @@ class Queue:
         if deliveries:
             self._counted(REDELIVERED, len(deliveries))
         messages: Sequence[Message] = self._backlog.popMany(number - len(deliveries), most)
-        if self._naming is not None:
-            messages = self._withIds(self._naming, messages)
+        if self._assignIds is not None:
+            messages = self._withIds(self._assignIds, messages)
         due = self._seconds() + self._redelivery
         if deliveries:
             self._inFlight.addAgain(deliveries, due, holder)
@@ -301,16 +302,16 @@ class Queue:
 
         Many deliveries are taken back in slices, one per turn.
         """
-        held = self._inFlight.leave(holder)
+        held = self._inFlight.forgetHolder(holder)
         if held:
-            self._left.append(held)
-            if len(self._left) == 1:
-                self._takeBackLeft()
+            self._ofGoneHolders.append(held)
+            if len(self._ofGoneHolders) == 1:
+                self._takeBackSlice()
 
-    def _takeBackLeft(self) -> None:
+    def _takeBackSlice(self) -> None:
         self._takeBackPortion()
-        if self._left:
-            self._deadlines.call(0, self._takeBackLeft)
+        if self._ofGoneHolders:
+            self._deadlines.call(0, self._takeBackSlice)
 
     def whenReady(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call once when a message arrives, in the order of requests, and one call for each message.
@@ -330,7 +331,7 @@ class Queue:
         self._returned.clear()
         self._inFlight.clear()
         self._waiters.clear()
-        self._left.clear()
+        self._ofGoneHolders.clear()
         self.size = 0
         return dropped
 
@@ -349,13 +350,13 @@ class Queue:
 
     def _takeBackPortion(self) -> None:
         """Take back a slice of the deliveries of holders that left, except messages delivered to others since."""
-        if not self._left:
+        if not self._ofGoneHolders:
             return
-        held = self._left[0]
+        held = self._ofGoneHolders[0]
         if len(held) > SLICE:
-            self._left[0] = held[SLICE:]
+            self._ofGoneHolders[0] = held[SLICE:]
         else:
-            del self._left[0]
+            del self._ofGoneHolders[0]
         mine = [delivery for delivery in held[:SLICE] if self._inFlight.isCurrent(delivery)]
         self._inFlight.removeMany([delivery.tag for delivery in mine])
         self._returnOrDeadLetter(mine)
@@ -445,7 +446,7 @@ class Queue:
         if self._ages is not None:
             self.lastTag += dropped
         else:
-            self._thrown += dropped
+            self._droppedUntagged += dropped
         return dropped
 
     def _dropOldest(self) -> bool:
@@ -459,5 +460,5 @@ class Queue:
         if size and self._ages is not None:
             self.lastTag += 1
         elif size:
-            self._thrown += 1
+            self._droppedUntagged += 1
         return size > 0

@@ -25,7 +25,8 @@ class QueueState:
     ``lastTag`` is the arrival number of the latest message that was delivered, or dropped before that; ``onDisk`` has
     the offsets of all later ones. ``handed`` maps the offsets of unacknowledged deliveries to their tags; ``attempts``
     maps a tag to its number of deliveries: a tag not listed was delivered once; 0: a delivery assumed after a crash.
-    ``due`` is the time until which it is hidden. Records from the offset ``seen`` on have not arrived yet. ``ages`` are
+    ``due`` maps a tag to the time until which its message is hidden. ``gone`` are the offsets that were acknowledged
+    before the record of their delivery arrived. Records from the offset ``seen`` on have not arrived yet. ``ages`` are
     tags and the times when they were the latest to arrive. ``used`` is the time of the last use, 0 for now;
     ``consumed`` tells whether a consumer ever used the queue.
     """
@@ -114,7 +115,7 @@ class QueueState:
                 due.pop(tag, None)
 
     def markGaps(self) -> None:
-        """Replace messages by gaps that were acknowledged though no record says they were delivered."""
+        """Replace acknowledged messages by gaps, if no record says that they were delivered."""
         if self.gone:
             self.onDisk = self.onDisk.without(self.gone)
             self.gone = set()
@@ -139,7 +140,7 @@ class QueueState:
         return {
             **{name: getattr(self, name) for name in _UNCHANGED},
             "tag": self.lastTag,
-            "far": self.onDisk.dump(),
+            "far": self.onDisk.dump(),  # the name that the file format has
             "offsets": array("Q", self.handed).tobytes(),
             "tags": tags.tobytes(),
             "attempts": [list(self.attempts), list(self.attempts.values())],

@@ -48,6 +48,8 @@ def hintFor(error: Exception, url: str) -> str | None:
     if not isinstance(error, ConnectionLost):
         return None
     found = Url.parse(url)
+    if isinstance(error, Untrusted) and "mismatch" in str(error):
+        return f"use a host for which the certificate is, or a certificate for {found.host}"
     if isinstance(error, Untrusted):
         return "--tls-authority FILE names the certificate to trust, which must be for the host of the URL"
     if found.isSecure and "does not use TLS" in str(error):

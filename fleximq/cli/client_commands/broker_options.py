@@ -56,12 +56,22 @@ _DEFAULT = "default"
 
 
 class Outages:
-    """Reports on standard error, unless silent, that the connection was lost, and is there again."""
+    """Reports on standard error, unless silent, that the connection was lost, and is there again.
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic, isSilent: bool = False) -> None:
+    :param loss: the end of the sentence about the new connection: what may be lost.
+    """
+
+    def __init__(
+        self,
+        loss: str = "; messages may be missing",
+        monotonic: Callable[[], float] = time.monotonic,
+        isSilent: bool = False,
+    ) -> None:
+        self._loss = loss
         self._monotonic = monotonic
         self._say = (lambda sentence: None) if isSilent else say
         self._since: float | None = None
+        self._joined = False
         # The client's own warnings say the same.
         logging.getLogger("fleximq.client").setLevel(logging.ERROR)
 
@@ -70,10 +80,12 @@ class Outages:
         if state is State.AWAY and self._since is None:
             self._since = self._monotonic()
             self._say("disconnected; reconnecting")
-        elif state is State.JOINED and self._since is not None:
-            took, self._since = self._monotonic() - self._since, None
-            self._say(f"connected again after {took:.1f} s; messages may be missing")
-        elif state is State.CLOSED and why is not None:
+        elif state is State.JOINED:
+            self._joined = True
+            if self._since is not None:
+                took, self._since = self._monotonic() - self._since, None
+                self._say(f"connected again after {took:.1f} s{self._loss}")
+        elif state is State.CLOSED and why is not None and self._joined:
             self._say(f"disconnected: {why}")
 
 

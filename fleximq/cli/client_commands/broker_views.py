@@ -25,17 +25,17 @@ _PAGE = 1000
 Row = Mapping[str, Any]
 
 
-class Work(NamedTuple):
-    """One work of a command.
+class Action(NamedTuple):
+    """One action of a command.
 
     :param words: its help.
     :param path: the broker's path.
     :param rows: the key of the rows in the answer; the path may be paged.
     :param columns: headings of the table, and the fields of rows below them; without them rows are shown in full.
-    :param subject: returns the argument of the path for the name on the command line; None: the work takes no name.
-    :param isLimited: whether the work takes ``--limit``.
+    :param subject: returns the argument of the path for the name on the command line; None: the action takes no name.
+    :param isLimited: whether the action takes ``--limit``.
     :param row: changes a row for the output; None drops it.
-    :param sentence: the result of a work without rows, with the fields of the answer and the ``name``.
+    :param sentence: the result of a action without rows, with the fields of the answer and the ``name``.
     """
 
     words: str
@@ -63,7 +63,7 @@ def _oneClient(name: str) -> Row:
 
 
 def _message(row: Row) -> Row:
-    """Return a waiting message with its value in place of its payload; None if it is too large."""
+    """Return a waiting message with its value in place of its payload; the value is None if it is too large."""
     payload, content = row["payload"], Content(row["content"])
     value = None if payload is None else asJson(toMessagePack(Message(payload, content)))
     return {"value": value, **{name: each for name, each in row.items() if name != "payload"}}
@@ -73,37 +73,37 @@ def _letters(row: Row) -> Row | None:
     return {**row, "topic": row["topic"].removeprefix(DEAD)} if row["dead_letters"] else None
 
 
-_LOAD = {"messages": "messages", "in flight": "in_flight", "bytes": "bytes", "durable": "kept"}
-_LOOK = {"value": "value", "id": "message_id", "deliveries": "deliveries", "bytes": "bytes"}
+_LOAD = {"messages": "messages", "in flight": "in_flight", "bytes": "bytes", "kept": "kept"}
+_PEEKED = {"value": "value", "id": "message_id", "deliveries": "deliveries", "bytes": "bytes"}
 _CLIENTS = {
-    "name": "name", "id": "client_id", "dialect": "dialect", "principal": "principal", "from": "address",
-    "seconds": "connected", "subs": "subscriptions",
+    "name": "name", "as": "client_name", "id": "client_id", "dialect": "dialect", "principal": "principal",
+    "from": "address", "seconds": "connected", "subs": "subscriptions",
 }  # fmt: skip
 _letter = partial(_topic, prefix=DEAD)
 
-#: The commands, with their help, the name of their argument and their works; the first work is the default.
-NOUNS: Mapping[str, tuple[str, str, Mapping[str, Work]]] = {
+#: The commands, with their help, the name of their argument and their actions; the first one is the default.
+NOUNS: Mapping[str, tuple[str, str, Mapping[str, Action]]] = {
     "queues": ("List, inspect and purge work queues.", "TOPIC", {
-        "ls": Work("list all", "/broker/queues", "queues", {"topic": "topic", **_LOAD}),
-        "info": Work("show one in full", "/broker/queues", "queues", {}, _topic),
-        "purge": Work("discard the waiting messages", "/broker/queues/purge", subject=_topic,
+        "ls": Action("list all", "/broker/queues", "queues", {"topic": "topic", **_LOAD}),
+        "info": Action("show one in full", "/broker/queues", "queues", {}, _topic),
+        "purge": Action("discard the waiting messages", "/broker/queues/purge", subject=_topic,
                       sentence="{purged} messages of {name} discarded"),
-        "peek": Work("show the oldest messages, which stay", "/broker/queues/peek", "messages", _LOOK, _topic, True,
+        "peek": Action("show the oldest messages, which stay", "/broker/queues/peek", "messages", _PEEKED, _topic, True,
                      _message),
     }),
     "dead-letters": ("List, inspect and return dead letters.", "TOPIC", {
-        "ls": Work("list the topics with any", "/broker/queues", "queues", {"topic": "topic", **_LOAD}, row=_letters),
-        "show": Work("show the oldest", "/broker/queues/peek", "messages", _LOOK, _letter, True, _message),
-        "return": Work("publish them to their topic again", "/broker/dead-letters/return", "", {}, _letter, True,
+        "ls": Action("list the topics with any", "/broker/queues", "queues", {"topic": "topic", **_LOAD}, row=_letters),
+        "show": Action("show the oldest", "/broker/queues/peek", "messages", _PEEKED, _letter, True, _message),
+        "return": Action("publish them to their topic again", "/broker/dead-letters/return", "", {}, _letter, True,
                        sentence="{returned} dead letters published to {name} again"),
     }),
     "clients": ("List, inspect and disconnect clients.", "ID", {
-        "ls": Work("list all", "/broker/clients", "clients", _CLIENTS),
-        "info": Work("show one in full", "/broker/clients", "clients", {}, _oneClient),
-        "disconnect": Work("disconnect one", "/broker/kick", subject=_client, sentence="client {name} disconnected"),
+        "ls": Action("list all", "/broker/clients", "clients", _CLIENTS),
+        "info": Action("show one in full", "/broker/clients", "clients", {}, _oneClient),
+        "disconnect": Action("disconnect one", "/broker/kick", subject=_client, sentence="client {name} disconnected"),
     }),
     "topics": ("List topics.", "TOPIC", {
-        "ls": Work("list all", "/broker/topics", "topics",
+        "ls": Action("list all", "/broker/topics", "topics",
                    {"topic": "topic", "published": "published", "subscribers": "subscribers", "durable": "durable",
                     "queued": "queued"}),
     }),
@@ -111,69 +111,75 @@ NOUNS: Mapping[str, tuple[str, str, Mapping[str, Work]]] = {
 
 
 def _prepare(noun: str, parser: ArgumentParser) -> None:
-    _, metavar, works = NOUNS[noun]
-    parser.set_defaults(work="ls")
-    if len(works) > 1:
-        told = "; ".join(f"{name}: {work.words}" for name, work in works.items())
-        parser.add_argument("work", metavar="WORK", nargs="?", choices=tuple(works), default="ls", help=f"{told} [ls]")
-        named = " and ".join(name for name, work in works.items() if work.subject)
+    _, metavar, actions = NOUNS[noun]
+    words = "; ".join(f"{name}: {action.words}" for name, action in actions.items())
+    parser.add_argument(
+        "action", metavar="ACTION", nargs="?", choices=tuple(actions), default="ls", help=f"{words} [ls]"
+    )
+    if named := " and ".join(name for name, action in actions.items() if action.subject):
         parser.add_argument("name", metavar=metavar, nargs="?", help=f"for {named}")
-    if any(work.isLimited for work in works.values()):
+    if any(action.isLimited for action in actions.values()):
         parser.add_argument("--limit", metavar="N", type=count, help="at most so many messages")
     addJsonOption(parser)
 
 
 def _run(noun: str, arguments: Namespace, address: Address) -> int:
-    work, name = NOUNS[noun][2][arguments.work], getattr(arguments, "name", None)
-    if (name is None) != (work.subject is None):
+    action, name = NOUNS[noun][2][arguments.action], getattr(arguments, "name", None)
+    if (name is None) != (action.subject is None):
         wants = f"needs the {NOUNS[noun][1]}" if name is None else f"takes no {NOUNS[noun][1]}"
-        raise SettingError(f"{noun} {arguments.work} {wants}")
-    if getattr(arguments, "limit", None) is not None and not work.isLimited:
-        raise SettingError(f"{noun} {arguments.work} takes no --limit")
-    asked: dict[str, Any] = dict(work.subject(name)) if work.subject and name is not None else {}
-    if work.isLimited and arguments.limit is not None:
+        raise SettingError(f"{noun} {arguments.action} {wants}")
+    if getattr(arguments, "limit", None) is not None and not action.isLimited:
+        raise SettingError(f"{noun} {arguments.action} takes no --limit")
+    asked: dict[str, Any] = dict(action.subject(name)) if action.subject and name is not None else {}
+    if action.isLimited and arguments.limit is not None:
         asked["limit"] = arguments.limit
     with address.connect() as client:
-        if not work.rows:
-            return _act(work, arguments, client.ask(work.path, asked, address.timeout))
-        shown = list(filter(None, map(work.row, _rows(client, work, asked, address.timeout))))
-    if not work.columns and (not shown or str(shown[0].get("client_id", name)) != name):
+        if not action.rows:
+            return _act(action, arguments, client.ask(action.path, asked, address.timeout))
+        shown = list(filter(None, map(action.row, _rows(client, action, asked, address.timeout))))
+    if not action.columns and (not shown or str(shown[0].get("client_id", name)) != name):
         raise SettingError(f"there is no {noun.removesuffix('s')} {name}")
-    _show(work, arguments, shown)
+    _show(action, arguments, shown)
     return 0
 
 
-def _rows(client: Client, work: Work, asked: dict[str, Any], timeout: float) -> Iterator[Row]:
-    isPaged = not work.isLimited and "limit" not in asked
+def _rows(client: Client, action: Action, asked: dict[str, Any], timeout: float) -> Iterator[Row]:
+    isPaged = not action.isLimited and "limit" not in asked
     while True:
-        page = client.ask(work.path, asked | ({"limit": _PAGE} if isPaged else {}), timeout)
-        yield from page[work.rows]
+        page = client.ask(action.path, asked | ({"limit": _PAGE} if isPaged else {}), timeout)
+        yield from page[action.rows]
         if not isPaged or page["next"] is None:
             return
         asked["after"] = page["next"]
 
 
-def _act(work: Work, arguments: Namespace, answer: Row) -> int:
+def _act(action: Action, arguments: Namespace, answer: Row) -> int:
     """Show the result of an act; an incomplete one is an error, as is one without a client."""
     if answer.get("disconnected") == 0:
         raise SettingError(f"there is no client {arguments.name}")
-    tell(arguments, work.sentence.format(**answer, name=arguments.name), **answer)
+    tell(arguments, action.sentence.format(**answer, name=arguments.name), **answer)
     if answer.get("reason"):
         say(f"fleximq: not all: {answer['reason']}")
     return 1 if answer.get("reason") else 0
 
 
-def _show(work: Work, arguments: Namespace, rows: list[Row]) -> None:
+def _show(action: Action, arguments: Namespace, rows: list[Row]) -> None:
     if arguments.json:
         for row in rows:
             outJson(row)
         return
-    if work.columns:
-        cells = [[_cell(name, row[name]) for name in work.columns.values()] for row in rows]
-        shown = table(tuple(work.columns), cells, expand=False)
+    if action.columns:
+        columns = {heading: name for heading, name in action.columns.items() if name != "client_name" or _named(rows)}
+        cells = [[_cell(name, row.get(name)) for name in columns.values()] for row in rows]
+        shown = table(tuple(columns), cells, expand=False)
     else:
         shown = table(("", ""), [(name, _cell(name, value)) for row in rows for name, value in row.items()], False)
     console().print(shown)
+
+
+def _named(rows: list[Row]) -> bool:
+    """Return whether a client has joined with a name."""
+    return any(row.get("client_name") for row in rows)
 
 
 def _cell(field: str, value: Any) -> Any:

@@ -14,6 +14,7 @@ from fleximq.cli.output import addJsonOption, tell
 from fleximq.client.blocking import Client
 from fleximq.client.errors import Answered, ClientError, JoinRefused
 from fleximq.client.settings import Tls
+from fleximq.errors import SettingError
 from fleximq.status import Status
 from fleximq.values.urls import Url
 
@@ -44,8 +45,13 @@ def checks(address: Address) -> Iterator[Check]:
         yield Check("tls", NOTE, "nothing is encrypted", "use tls:// or wss://, see --tls-certificate of the broker")
     try:
         client = address.connect(reconnect=None)
+    except SettingError as error:
+        yield Check("tls", BAD, str(error), "correct --tls-authority, --tls-certificate or --tls-key")
     except JoinRefused as error:
-        advice = "use --user, --token, --api-key, --private-key or --profile; the broker's log says what was wrong"
+        advice = "use --user, --token, --api-key, --private-key or --profile"
+        if address.credentials is not None:
+            advice = "correct these credentials"
+        advice += "; the broker's log says what was wrong"
         yield Check("credentials", BAD, str(error), advice)
     except (ClientError, TimeoutError) as error:
         hint = hintFor(error, address.url)

@@ -87,7 +87,7 @@ class CommandService:
 
 def _run(arguments: Namespace, address: Address) -> int:
     served = CommandService(arguments)
-    with address.connect(name=arguments.name, on_state=Outages()) as client:
+    with address.connect(name=arguments.name, on_state=Outages("; requests may be missing")) as client:
         client.serve(arguments.path, served)
         target = arguments.name or client.id
         say(f"client {client.id} answers {arguments.path}; ask it: fleximq req {target} {arguments.path}")

@@ -94,7 +94,8 @@ def _runSub(arguments: Namespace, address: Address) -> int:
     titled = arguments.topic or len(arguments.topics) > 1 or any(map(isPattern, arguments.topics))
     shownSoFar = 0
     with ExitStack() as stack:
-        client = stack.enter_context(address.connect(on_state=Outages()))
+        outages = Outages() if arguments.from_ is None else Outages("")
+        client = stack.enter_context(address.connect(on_state=outages))
         for delivery in _deliveries(client, stack, arguments):
             if arguments.json:
                 outJson(deliveryAsJson(delivery))

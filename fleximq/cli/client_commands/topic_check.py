@@ -1,4 +1,4 @@
-"""Refuses topics and patterns that cannot mean what was typed, and warns of those that may not."""
+"""Refuses topics and patterns with wildcards of other systems, and warns of probable typing errors."""
 
 from argparse import ArgumentParser
 from collections.abc import Iterable

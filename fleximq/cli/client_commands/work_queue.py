@@ -9,6 +9,7 @@ from fleximq.cli.client_commands.broker_command import brokerCommand
 from fleximq.cli.client_commands.broker_options import Address, Outages
 from fleximq.cli.client_commands.pub import chunks, prepareValues, sendAll
 from fleximq.cli.client_commands.sub import addEndOptions, ended, until
+from fleximq.cli.client_commands.topic_check import addStrictOption, checkTopics
 from fleximq.cli.output import addJsonOption, addRawOption, out, outJson
 from fleximq.client.minimq.blocking import MiniClient, connect
 from fleximq.errors import SettingError
@@ -25,10 +26,12 @@ def _connected(address: Address, **more: Any) -> MiniClient:
 
 def _prepareProduce(parser: ArgumentParser) -> None:
     prepareValues(parser)
+    addStrictOption(parser)
     parser.set_defaults(as_="text")
 
 
 def _runProduce(arguments: Namespace, address: Address) -> int:
+    checkTopics([arguments.topic], arguments.strict, publishes=True)
     values = chunks(arguments)
     with _connected(address) as client:
         try:
@@ -39,6 +42,7 @@ def _runProduce(arguments: Namespace, address: Address) -> int:
 
 def _prepareConsume(parser: ArgumentParser) -> None:
     parser.add_argument("topic", metavar="TOPIC", help="the topic of the queue, which is made if there is none")
+    addStrictOption(parser)
     addEndOptions(parser)
     parser.add_argument("--no-ack", action="store_true", help="acknowledge nothing, so that all returns to the queue")
     addJsonOption(parser)
@@ -46,9 +50,10 @@ def _prepareConsume(parser: ArgumentParser) -> None:
 
 
 def _runConsume(arguments: Namespace, address: Address) -> int:
+    checkTopics([arguments.topic], arguments.strict, publishes=True)
     shown = 0
     end = None if arguments.for_ is None else time.monotonic() + arguments.for_
-    with _connected(address, on_state=Outages()) as client, client.consumer(arguments.topic) as messages:
+    with _connected(address, on_state=Outages("")) as client, client.consumer(arguments.topic) as messages:
         for message in until(messages, end):
             if arguments.json:
                 outJson({name: value for name, value in message._asdict().items() if name != "legacy"})

@@ -141,8 +141,8 @@ class SharedConnection:
         self.lost = None
 
     def _takeDue(self) -> list[bytes]:
-        due = list(self._conversation.due)
-        self._conversation.due.clear()
+        due = list(self._conversation.toSend)
+        self._conversation.toSend.clear()
         return due
 
     def attach(self, connected: socket.socket | PipeSocket, conversation: Conversation) -> None:
@@ -355,7 +355,7 @@ class SharedConnection:
         except BaseException:
             self._end("reading was interrupted")
             raise
-        if self._conversation.due:
+        if self._conversation.toSend:
             self._pendingOutput.extend(self._takeDue())
 
     # -- sending -----------------------------------------------------------------------------------

@@ -78,9 +78,9 @@ class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscri
         """Return the bytes to write: those due on the connection itself, then the framed messages."""
         conversation = self._clientState.conversation
         framed = conversation.framed(data) if data else data
-        if conversation.due:
-            framed = b"".join((*conversation.due, framed))
-            conversation.due.clear()
+        if conversation.toSend:
+            framed = b"".join((*conversation.toSend, framed))
+            conversation.toSend.clear()
         return framed
 
     def _await(self, pending: Pending[T], timeout: float | None, what: str) -> Awaitable[T]:
@@ -104,7 +104,7 @@ class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscri
     def _parse(self, data: bytes) -> None:
         clientState = self._clientState
         clientState.dataReceived(data)
-        if clientState.conversation.due:
+        if clientState.conversation.toSend:
             self._connection.writePending()
         if (
             not self._paused

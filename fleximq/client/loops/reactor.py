@@ -115,6 +115,7 @@ def _creator(host: str, tls: Any) -> Any:
     if tls is not None and not isinstance(tls, Tls):
         return tls
     files = tls or Tls()
+    files.check_files()
     try:
         trusted = None
         if files.authority is not None:

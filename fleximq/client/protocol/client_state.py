@@ -34,7 +34,7 @@ from fleximq.client.protocol.completion import Pending
 from fleximq.client.protocol.conversation import Conversation
 from fleximq.client.protocol.inbox import Box, Inbox
 from fleximq.client.protocol.refusals import Refusals
-from fleximq.client.protocol.unconfirmed import Account, Accounts, Holder, ThreadAccounts
+from fleximq.client.protocol.unconfirmed import Account, AccountLookup, Accounts, ThreadAccounts
 from fleximq.client.settings import ClientSettings, State
 from fleximq.limits import BASE_BYTES, MEBIBYTE
 from fleximq.status import FIRST_ERROR, Status
@@ -83,7 +83,7 @@ class ClientState:
         onRelieved: Callable[[], None],
         onState: Callable[[State, Exception | None], None],
         onRequest: Callable[[Request], None],
-        holder: Holder | None = None,
+        holder: AccountLookup | None = None,
     ) -> None:
         self.settings = settings
         self.state: State | None = None
@@ -143,8 +143,8 @@ class ClientState:
             self.accounts.countSent(account)
         self._enter(State.JOINED, None)
         self._joining.succeed(self.conversation.id)
-        arrivals, self._joinWaiters = self._joinWaiters, {}
-        for each in arrivals:
+        waiters, self._joinWaiters = self._joinWaiters, {}
+        for each in waiters:
             each.succeed(None)
 
     def _subscribeAgain(self, box: Box, isLast: bool) -> None:
@@ -190,8 +190,8 @@ class ClientState:
         if why is not None:
             lost = why if isinstance(why, ConnectionLost) else ConnectionLost(str(why))
         self._fail(lost)
-        arrivals, self._joinWaiters = self._joinWaiters, {}
-        for each in arrivals:
+        waiters, self._joinWaiters = self._joinWaiters, {}
+        for each in waiters:
             each.fail(self.lost)
         self.accounts.isOver = True
         self._enter(State.CLOSED, why)
@@ -226,9 +226,9 @@ class ClientState:
             self._joinWaiters[pending] = None
         return pending
 
-    def cancelWait(self, arrival: Pending[None]) -> None:
+    def cancelWait(self, waiter: Pending[None]) -> None:
         """Forget a result of :meth:`whenJoined`."""
-        self._joinWaiters.pop(arrival, None)
+        self._joinWaiters.pop(waiter, None)
 
     @property
     def lost(self) -> ConnectionLost:

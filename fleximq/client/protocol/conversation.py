@@ -45,7 +45,7 @@ _LENGTH_BYTES = 8
 class Conversation:
     """One connection.
 
-    ``id`` is the client's own id, 0 until it has joined. ``due`` has bytes that must be sent unchanged as soon as
+    ``id`` is the client's own id, 0 until it has joined. ``toSend`` has bytes that must be sent unchanged as soon as
     possible; everything else is passed through :meth:`framed` first.
 
     :param limit: the size limit of a received message in bytes.
@@ -54,7 +54,7 @@ class Conversation:
 
     def __init__(self, limit: int = 1024 * MEBIBYTE, unpack: Callable[[bytes], Any] = unpacked) -> None:
         self.id = 0
-        self.due: list[bytes] = []
+        self.toSend: list[bytes] = []
         self._delivery = _decodedBy(unpack, Delivery)
         self._request = _decodedBy(unpack, Request)
         self._notification = _decodedBy(unpack, Notification)
@@ -69,7 +69,7 @@ class Conversation:
 
     def begin(self, credentials: Mapping[str, str] | None = None, name: str | None = None) -> None:
         """Put the JOIN into ``due``."""
-        self.due.append(self.join(credentials, name))
+        self.toSend.append(self.join(credentials, name))
 
     def framed(self, data: bytes) -> bytes:
         """Return messages in the framing of this kind of connection."""
@@ -239,7 +239,7 @@ class Conversation:
         if reportsError(header):
             challenge = None if self._signedJoin is None else challengeIn(payload)
             if self._signedJoin is not None and challenge is not None:
-                self.due.append(self.framed(self._signedJoin(challenge)))
+                self.toSend.append(self.framed(self._signedJoin(challenge)))
                 self._signedJoin = None
                 return None
             return _refusal(header, payload)
@@ -325,7 +325,7 @@ class WebSocketConversation(Conversation):
         host = f"[{url.host}]" if ":" in url.host else url.host or "localhost"
         place = host if url.port == USUAL_PORTS[url.scheme] else f"{host}:{url.port}"
         self._stream = WebSocketClientStream(place, url.path, SUBPROTOCOL, GIBIBYTE)
-        self.due = self._stream.due
+        self.toSend = self._stream.due
         self._join: bytes | None = None
 
     def begin(self, credentials: Mapping[str, str] | None = None, name: str | None = None) -> None:
@@ -337,7 +337,7 @@ class WebSocketConversation(Conversation):
     def runs(self, data: bytes) -> Iterator[Event | list[Delivery]]:
         plain = self._stream.received(data)
         if self._stream.isOpen and self._join is not None:
-            self.due.append(self.framed(self._join))
+            self.toSend.append(self.framed(self._join))
             self._join = None
         if plain:
             yield from super().runs(plain)

@@ -61,14 +61,16 @@ class Inbox:
     """The boxes of one client. ``bufferedBytes`` is the size of the unread deliveries in open boxes.
 
     :param relieved: called when it stops being ``full``.
-    :param full: the limit in bytes above which it is full.
+    :param pauseAbove: the number of bytes above which it is full.
     :param maximum: the limit in bytes for one box.
     """
 
-    def __init__(self, relieved: Callable[[], None], full: int = PREFETCH_BYTES, maximum: int = MAX_BOX_BYTES) -> None:
+    def __init__(
+        self, relieved: Callable[[], None], pauseAbove: int = PREFETCH_BYTES, maximum: int = MAX_BOX_BYTES
+    ) -> None:
         self.bufferedBytes = 0
         self._relieved = relieved
-        self._full = full
+        self._pauseAbove = pauseAbove
         self._maximum = maximum
         self._boxes: dict[str, list[Box]] = {}
         self._receivers: dict[str, tuple[Box, ...]] = {}
@@ -83,7 +85,7 @@ class Inbox:
     @property
     def full(self) -> bool:
         """Whether reading should pause."""
-        return self.bufferedBytes > self._full
+        return self.bufferedBytes > self._pauseAbove
 
     def open(self, topic: str, start: object = None, gaps: bool = False) -> Box:
         """Return a new box for a topic or pattern; ``start`` is None for a subscription without a start.
@@ -95,7 +97,7 @@ class Inbox:
         hasStart = start is not None
         for box in chain.from_iterable(self._boxes.values()):
             both = hasStart and box.hasStart
-            if box.topic == topic and (hasStart or box.hasStart) or both and _meet(box.topic, topic):
+            if box.topic == topic and (hasStart or box.hasStart) or both and _overlapping(box.topic, topic):
                 raise ValueError(f"there is already a subscription to {box.topic!r}; use another client for this one")
         box = Box(topic, start, gaps)
         self._boxes.setdefault(topic, []).append(box)
@@ -214,7 +216,7 @@ class Inbox:
     def _release(self, size: int) -> None:
         bufferedBytes = self.bufferedBytes
         self.bufferedBytes = bufferedBytes - size
-        if bufferedBytes > self._full >= bufferedBytes - size:
+        if bufferedBytes > self._pauseAbove >= bufferedBytes - size:
             self._relieved()
 
     def overrun(self, box: Box) -> None:
@@ -246,6 +248,6 @@ class Inbox:
         return receivers
 
 
-def _meet(one: str, other: str) -> bool:
-    """Return whether a topic can match two different names."""
+def _overlapping(one: str, other: str) -> bool:
+    """Return whether two names, one of them a pattern, can match the same topic."""
     return (isPattern(one) or isPattern(other)) and overlap(one, other)

@@ -58,7 +58,9 @@ class Account:
 
     def isFor(self, owner: object | None) -> bool:
         """Return whether it can be used by this owner; without an owner, until all its messages are confirmed."""
-        return self.isOpen or not self.number if self._owner is None else self._owner() is owner
+        if self._owner is not None:
+            return self._owner() is owner
+        return self.isOpen or not self.number
 
     def __del__(self) -> None:
         # The thread or task has ended. The garbage collector may call this at any point, so it only appends.
@@ -66,7 +68,7 @@ class Account:
             self._accounts.orphaned.append(self.number)
 
 
-class Holder(Protocol):
+class AccountLookup(Protocol):
     """Finds the account of the running thread or task."""
 
     def get(self, accounts: "Accounts") -> Account | None:
@@ -133,7 +135,7 @@ class Accounts:
     ended. With ``isOver`` nothing more is sent.
     """
 
-    def __init__(self, holder: Holder) -> None:
+    def __init__(self, holder: AccountLookup) -> None:
         self.sent = self.confirmed = self.flushed = 0
         self.orphaned: deque[int] = deque()
         self.isOver = False

@@ -136,8 +136,8 @@ class ReconnectingLink(LoopLink):
         self._resolveJoinWaiters(self._closedError())
 
     def _resolveJoinWaiters(self, error: ClientError | None) -> None:
-        arrivals, self._joinWaiters = self._joinWaiters, []
-        for each in arrivals:
+        waiters, self._joinWaiters = self._joinWaiters, []
+        for each in waiters:
             if error is None:
                 each.succeed(None)
             else:

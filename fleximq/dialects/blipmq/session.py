@@ -224,9 +224,9 @@ class BlipSession(PullSession):
         if len(messages) > most:
             self._awaitTurn((FrameType.PUBLISH, head, correlations[most:], messages[most:]))
             del correlations[most:], messages[most:]
-        self.broker.publish(envelope, messages, len(messages), partial(self._committed, correlations))
+        self.broker.publish(envelope, messages, len(messages), partial(self._reportRefused, correlations))
 
-    def _committed(self, correlations: Sequence[int], reason: str | None, indexes: Sequence[int]) -> None:
+    def _reportRefused(self, correlations: Sequence[int], reason: str | None, indexes: Sequence[int]) -> None:
         """Send NACKs for messages that the journal refused, before the PONG that awaits the commit."""
         if reason is not None:
             error = NotRecorded(reason)

@@ -57,20 +57,20 @@ QUESTIONS = 64
 #: A client is not read while a request to the broker with so many bytes of arguments is not answered.
 LARGE_REQUEST = 1 << 16
 #: A PUB with one of these keys differs from message to message, so its envelope is not cached.
-_PASSING = frozenset({"routing", "message_id", "correlation_id", "traceparent", "tracestate"})
+_PER_MESSAGE_KEYS = frozenset({"routing", "message_id", "correlation_id", "traceparent", "tracestate"})
 
 
 class FlexiMessages(FlexiReplies):
     """The input half of a FlexiMQ session, after the header was checked."""
 
-    __slots__ = ("_asker", "_directs", "_envelopes", "_largeRequests", "_later")
+    __slots__ = ("_inputPauses", "_directs", "_envelopes", "_largeRequests", "_later")
 
     def __init__(self, context: Context, outbox: Outbox, address: IAddress) -> None:
         super().__init__(context, outbox, address)
         self._envelopes = EnvelopeCache(context.envelopeBudget)
         self._directs = DirectCache(context.envelopeBudget)
         self._largeRequests = 0
-        self._asker: PausablePublisher | None = None
+        self._inputPauses: PausablePublisher | None = None
         #: The number of SUBs and UNSUBs that await earlier publications.
         self._later = 0
 
@@ -97,15 +97,15 @@ class FlexiMessages(FlexiReplies):
             self._requests -= 1
             self._largeRequests -= isLarge
             raise
-        self._asker = self.outbox.reader
-        if self._largeRequests and self._asker is not None:
-            self._asker.readPauses.pause(ReadPause.UNANSWERED)  # or many large arguments would wait in memory
+        self._inputPauses = self.outbox.reader
+        if self._largeRequests and self._inputPauses is not None:
+            self._inputPauses.readPauses.pause(ReadPause.UNANSWERED)  # or many large arguments would wait in memory
 
     def _answered(self, path: str, id: str | None, isLarge: bool, value: Any) -> None:
         self._requests -= 1
         self._largeRequests -= isLarge
-        if isLarge and not self._largeRequests and self._asker is not None:
-            self._asker.readPauses.resume(ReadPause.UNANSWERED)
+        if isLarge and not self._largeRequests and self._inputPauses is not None:
+            self._inputPauses.readPauses.resume(ReadPause.UNANSWERED)
         if isinstance(value, BrokerError):
             self.counted(value)
             self._sendError(value, path, id)
@@ -159,7 +159,7 @@ class FlexiMessages(FlexiReplies):
             ids = chain.from_iterable(self._idsOf(audience).values())
             self.broker.publishNarrowed(parsed, frame, 1, dict.fromkeys(ids))
             return
-        if hasZeroReserved(envelope) and _PASSING.isdisjoint(header.fields):
+        if hasZeroReserved(envelope) and _PER_MESSAGE_KEYS.isdisjoint(header.fields):
             self._envelopes.remember(envelope, parsed)
         id = header.fields.get("message_id")
         if id is None:
@@ -171,14 +171,14 @@ class FlexiMessages(FlexiReplies):
         self, parsed: Envelope, envelope: bytes, frames: Chunk, count: int, ids: Sequence[str] | None = None
     ) -> None:
         """Publish a run, and answer its refused messages, possibly later."""
-        onDecided = partial(self._committed, parsed.topic.name)
+        onDecided = partial(self._reportRefused, parsed.topic.name)
         try:
             if ids is None:
                 self.broker.publish(parsed, frames, count, onDecided)
             else:
                 self.broker.publishOnce(parsed, frames, ids, onDecided)
         except NotRecorded as error:
-            self._committed(parsed.topic.name, error.reason, error.refused, inOrder=True)
+            self._reportRefused(parsed.topic.name, error.reason, error.refused, inOrder=True)
         except NotKept as error:
             fields = peek(envelope[FIXED_BYTES:])
             for _ in error.refused:
@@ -216,7 +216,7 @@ class FlexiMessages(FlexiReplies):
                 self.broker.follow(self._me, self._following(), header.topic, Start(*header.start))
             elif header.topic not in self._me.subscriptions:
                 self.broker.subscribe(self._me, self, header.topic)
-                self.broker.recall(self._me, self._passing(), header.topic)
+                self.broker.recall(self._me, self._replayOutlet(), header.topic)
         except (InvalidTopic, NotPermitted) as error:
             raise SubscriptionFailed(str(error)) from error
 
@@ -224,7 +224,7 @@ class FlexiMessages(FlexiReplies):
         form = FOLLOWING_B if self.form is LAYOUT_B_FORM else FOLLOWING
         return self._replaying(form, recordsWith)
 
-    def _passing(self) -> ReplayOutlet:
+    def _replayOutlet(self) -> ReplayOutlet:
         form = PASSING_B if self.form is LAYOUT_B_FORM else PASSING
         return self._replaying(form, recordsWithout)
 

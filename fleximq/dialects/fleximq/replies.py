@@ -117,7 +117,7 @@ class FlexiReplies(StreamSession):
         fields = {"status": int(status), "routing": routing} | correlation(id)
         return self._encoded(MessageType.REP, fields, payload)
 
-    def _committed(self, topic: str, reason: str | None, indexes: Sequence[int], inOrder: bool = False) -> None:
+    def _reportRefused(self, topic: str, reason: str | None, indexes: Sequence[int], inOrder: bool = False) -> None:
         """Report messages refused by the journal, before the PONG that awaits the commit or in the order of answers."""
         if reason is None:
             return

@@ -63,8 +63,8 @@ CLIENT_NAME_CHARACTERS = 256
 _LARGE = 1 << 16
 
 
-#: The forms of subscribers that need no rendering.
-_AT_ONCE = FLEXI_FORM, LAYOUT_B_FORM
+#: The forms of subscribers to whom the compiled scanner delivers by itself.
+_DELIVERED_FORMS = FLEXI_FORM, LAYOUT_B_FORM
 
 #: Types whose headers are remembered but for their id.
 _DIRECT = frozenset({int(MessageType.REQ), int(MessageType.REP)})
@@ -73,7 +73,9 @@ _DIRECT = frozenset({int(MessageType.REQ), int(MessageType.REP)})
 class FlexiSession(FlexiMessages):
     """One FlexiMQ client's conversation."""
 
-    __slots__ = ("_beginning", "_challenge", "_layoutIsOpen", "_omitsOk", "_pendingRuns", "_scanner", "_strict")
+    __slots__ = (
+        "_beginning", "_challenge", "_layoutUndecided", "_omitsStatusOk", "_pendingRuns", "_scanner", "_strict",
+    )  # fmt: skip
 
     _log = NamedLogger(__name__)
     joinsFirst = True
@@ -85,8 +87,8 @@ class FlexiSession(FlexiMessages):
         self._scanner: FlexiScanner | LayoutDetector | LayoutBScanner
         scanner = choice.FlexiScanner if self._strict else choice.LayoutDetector
         self._scanner = scanner(context.settings.limits.message)
-        self._layoutIsOpen = not self._strict
-        self._omitsOk = False
+        self._layoutUndecided = not self._strict
+        self._omitsStatusOk = False  # for clients with array headers, which know a status in errors only
         self._beginning = b""  # of this client's PUB frames
         self._challenge = ""
         self._pendingRuns: Iterator[Span] = iter(())
@@ -107,9 +109,9 @@ class FlexiSession(FlexiMessages):
         begin = until = total = messages = 0
         deliverCalls: DeliverCalls = ()
         refusing = self.rate if self.rate is not None and self.rate.refuses else None
-        if choice.otherSpans and refusing is None and pending is None and self.state is ConnectionState.OPEN:
-            # Publications with cached envelopes and FlexiMQ subscribers only are delivered on the way.
-            spans = choice.otherSpans(self._scanner, data, self._envelopes, _AT_ONCE, self.traffic, alone)
+        if choice.deliverKnown and refusing is None and pending is None and self.state is ConnectionState.OPEN:
+            # This delivers publications with cached envelopes and FlexiMQ subscribers only, and yields all others.
+            spans = choice.deliverKnown(self._scanner, data, self._envelopes, _DELIVERED_FORMS, self.traffic, alone)
             alone = None  # none is collected here
         else:
             spans = self._scanner.spans(data) if pending is None else pending
@@ -191,7 +193,7 @@ class FlexiSession(FlexiMessages):
 
     def _unknown(self, envelope: bytes, frames: bytes, count: int) -> Iterator[Span]:
         """Take the slow path, frame by frame. Returns the frames after a JOIN that is answered later."""
-        if self._layoutIsOpen:
+        if self._layoutUndecided:
             self._detectLayout()
         asRead = envelope
         head = len(envelope)
@@ -200,8 +202,8 @@ class FlexiSession(FlexiMessages):
             envelope, fields, unreadable = withMapHeader(envelope)
         else:
             fields, unreadable = openHeader(envelope[FIXED_BYTES:])
-        if self.state is ConnectionState.WAITING and positional and unreadable is None and not self._omitsOk:
-            self._omitsOk = True
+        if self.state is ConnectionState.WAITING and positional and unreadable is None and not self._omitsStatusOk:
+            self._omitsStatusOk = True
             self.nameStatuses()
         if not self._strict and not positional and fields:
             envelope, fields = withInnerMaps(envelope, fields)
@@ -223,7 +225,7 @@ class FlexiSession(FlexiMessages):
         scanner = self._scanner
         if not isinstance(scanner, LayoutDetector):
             return
-        self._layoutIsOpen = scanner.settled is None
+        self._layoutUndecided = scanner.settled is None
         if scanner.layout is Layout.B:
             self.speakLayoutB()
         if scanner.settled is not None:
@@ -290,7 +292,7 @@ class FlexiSession(FlexiMessages):
         self.id = self._me.id
         self._beginning = encodeFrame(MessageType.PUB, self.id)[:BEGINNING_BYTES]
         self._named = name is not None
-        status = {} if self._omitsOk else {"status": int(Status.OK)}
+        status = {} if self._omitsStatusOk else {"status": int(Status.OK)}
         self._send(MessageType.REP, status | correlation(id), sender=self.id)
         self.keepAlive()
         if self.form is LAYOUT_B_FORM and self._keepAlive is not None:

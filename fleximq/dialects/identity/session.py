@@ -178,12 +178,12 @@ class IdentitySession(Session):
 
     def _publish(self, envelope: Envelope, texts: list[bytes]) -> None:
         try:
-            self.broker.publish(envelope, texts, len(texts), self._committed)
+            self.broker.publish(envelope, texts, len(texts), self._reportRefused)
         except NotKept as error:
             for _ in error.refused:
                 self.failed(error)
 
-    def _committed(self, reason: str | None, indexes: Sequence[int]) -> None:
+    def _reportRefused(self, reason: str | None, indexes: Sequence[int]) -> None:
         if reason is not None:
             error = NotRecorded(reason)
             for _ in indexes:

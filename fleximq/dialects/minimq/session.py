@@ -206,7 +206,7 @@ class MiniSession(PullSession):
         batch += ("\n".join(ids) + "\n").encode().splitlines(keepends=True)
         self._awaitOwnMessages = True
         try:
-            self._produceRun(self._envelope, run, ids, partial(self._committed, batch, first))
+            self._produceRun(self._envelope, run, ids, partial(self._reportRefused, batch, first))
         except NotKept as error:
             if len(error.refused) == len(run) > 1 and not isinstance(error, NotRecorded):
                 del batch[first:]
@@ -222,7 +222,7 @@ class MiniSession(PullSession):
         else:
             self.broker.produce(envelope, run, len(run), onDecided)
 
-    def _committed(self, batch: list[bytes], first: int, reason: str | None, indexes: Sequence[int]) -> None:
+    def _reportRefused(self, batch: list[bytes], first: int, reason: str | None, indexes: Sequence[int]) -> None:
         if reason is not None:
             self._replace(batch, first, indexes, NotRecorded(reason))
 

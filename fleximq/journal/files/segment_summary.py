@@ -12,7 +12,13 @@ from typing import Any, NamedTuple
 
 from fleximq.journal.files.topic_counts import Count, addCounts
 from fleximq.journal.format.body import unpackFirst
-from fleximq.journal.format.control_frames import LostRange, Transaction, decodeGap, decodeNotes, decodeTransaction
+from fleximq.journal.format.control_frames import (
+    LostRange,
+    Transaction,
+    decodeGap,
+    decodeStateRecords,
+    decodeTransaction,
+)
 from fleximq.journal.format.frame import HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind
 from fleximq.values.records import TopicBounds
 from fleximq.values.state_records import ClientIdsReserved
@@ -245,6 +251,6 @@ def _forWhom(frame: Any) -> tuple[str, int]:
 def _noteClientIds(segment: Segment, whole: _Whole) -> None:
     header, frame = whole()
     if _CLIENT_IDS in bytes(frame[HEADER_BYTES:]):
-        for each in decodeNotes(header, frame):
+        for each in decodeStateRecords(header, frame):
             if isinstance(each, ClientIdsReserved):
                 segment.clientIds = max(segment.clientIds, each.until)

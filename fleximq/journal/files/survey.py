@@ -16,7 +16,7 @@ from fleximq.journal.format.control_frames import (
     decodeCheckpoint,
     decodeGap,
     decodeLost,
-    decodeNotes,
+    decodeStateRecords,
     decodeTransaction,
 )
 from fleximq.journal.format.frame import HEADER_BYTES, SYNCED, FrameError, FrameHeader, FrameKind, readHeader
@@ -122,7 +122,7 @@ class FolderSurvey:
                 continue
             with suppress(FrameError):
                 if found.header.kind == FrameKind.NOTES:
-                    notes += decodeNotes(*found)
+                    notes += decodeStateRecords(*found)
                 elif found.header.kind == FrameKind.CHECKPOINT:
                     known, notes = groupsIn(decodeCheckpoint(*found).snapshot), []
         return known, notes

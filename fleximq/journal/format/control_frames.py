@@ -27,13 +27,13 @@ from fleximq.values.state_records import (
 _BIG_ENDIAN = sys.byteorder == "big"
 
 
-def encodeNotes(notes: Sequence[StateRecord], offset: int, time: int) -> Frame:
+def encodeStateRecords(notes: Sequence[StateRecord], offset: int, time: int) -> Frame:
     """Return a NOTES frame with at least one state record."""
     body = [[_CODES[type(note)], *(_packed(value) for value in note)] for note in notes]
     return frameOf(FrameKind.NOTES, body, offset, time, len(notes))
 
 
-def decodeNotes(header: FrameHeader, frame: Any) -> list[StateRecord]:
+def decodeStateRecords(header: FrameHeader, frame: Any) -> list[StateRecord]:
     """Return the state records of a NOTES frame."""
     notes = readBody(header, frame, FrameKind.NOTES)
     if not isinstance(notes, list) or len(notes) != header.count:

@@ -11,7 +11,7 @@ from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.files.segment_table import SegmentTable
 from fleximq.journal.files.window import LARGE
-from fleximq.journal.format.control_frames import LostRange, decodeNotes
+from fleximq.journal.format.control_frames import LostRange, decodeStateRecords
 from fleximq.journal.format.frame import FrameError, FrameKind
 from fleximq.values.records import StoredBatch
 from fleximq.values.state_records import StateRecord
@@ -112,7 +112,7 @@ class RecoveredJournal:
                 for batch in opened.records(*each, lambda first, next, why: None):
                     batches(batch)
                 if each.header.kind == FrameKind.NOTES:
-                    for note in decodeNotes(*each):
+                    for note in decodeStateRecords(*each):
                         notes(note)
 
 

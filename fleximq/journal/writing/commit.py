@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from fleximq.journal.format import control_frames
 from fleximq.journal.format.column_builder import AppendedRun
-from fleximq.journal.format.control_frames import encodeNotes
+from fleximq.journal.format.control_frames import encodeStateRecords
 from fleximq.journal.format.frame import Frame
 from fleximq.journal.format.record_columns import encodeStaged, recordFrames
 from fleximq.values.state_records import (
@@ -33,54 +33,54 @@ class MergedStateRecords:
     the last record counts.
     """
 
-    __slots__ = ("_acknowledged", "_handedOut", "_notes", "_words")
+    __slots__ = ("_acknowledged", "_handedOut", "_stateRecords", "_groupRecords")
 
     def __init__(self) -> None:
-        self._notes: list[StateRecord | None] = []
+        self._stateRecords: list[StateRecord | None] = []
         self._handedOut: dict[str, tuple[int, QueueDelivered]] = {}
         self._acknowledged: dict[str, tuple[int, array[int]]] = {}
-        self._words: dict[str, int] = {}
+        self._groupRecords: dict[str, int] = {}
 
     def add(self, note: StateRecord) -> None:
         """Add a state record; its array may be changed by the caller afterwards."""
         if type(note) is QueueAcknowledged:
             gathered = self._acknowledged.get(note.key)
             if gathered is None:
-                gathered = self._acknowledged[note.key] = len(self._notes), array("Q")
-                self._notes.append(None)
+                gathered = self._acknowledged[note.key] = len(self._stateRecords), array("Q")
+                self._stateRecords.append(None)
             gathered[1].extend(note.offsets)
         elif type(note) is QueueDelivered:
             known = self._handedOut.get(note.key)
             if known is None:
-                self._handedOut[note.key] = len(self._notes), note._replace(again=array("Q", note.again))
-                self._notes.append(None)
+                self._handedOut[note.key] = len(self._stateRecords), note._replace(again=array("Q", note.again))
+                self._stateRecords.append(None)
             else:
                 self._handedOut[note.key] = known[0], _together(known[1], note)
         elif isinstance(note, GroupProgress | GroupForgotten):
-            before = self._words.pop(note.group, None)
+            before = self._groupRecords.pop(note.group, None)
             if before is not None:
-                self._notes[before] = None
-            self._words[note.group] = len(self._notes)
-            self._notes.append(note)
+                self._stateRecords[before] = None
+            self._groupRecords[note.group] = len(self._stateRecords)
+            self._stateRecords.append(note)
         else:
             if isinstance(note, QueueOpened | QueueClosed):
-                self._settle(note.key)
-            self._notes.append(note)
+                self._finishMerging(note.key)
+            self._stateRecords.append(note)
 
-    def _settle(self, key: str) -> None:
+    def _finishMerging(self, key: str) -> None:
         """Complete the merged records of a queue; later ones are merged separately."""
         handedOut = self._handedOut.pop(key, None)
         if handedOut is not None:
-            self._notes[handedOut[0]] = handedOut[1]
+            self._stateRecords[handedOut[0]] = handedOut[1]
         acknowledged = self._acknowledged.pop(key, None)
         if acknowledged is not None:
-            self._notes[acknowledged[0]] = QueueAcknowledged(key, acknowledged[1])
+            self._stateRecords[acknowledged[0]] = QueueAcknowledged(key, acknowledged[1])
 
     def take(self) -> list[StateRecord]:
         """Return all state records; called once."""
         for key in {*self._handedOut, *self._acknowledged}:
-            self._settle(key)
-        return [note for note in self._notes if note is not None]
+            self._finishMerging(key)
+        return [note for note in self._stateRecords if note is not None]
 
 
 def _together(first: QueueDelivered, then: QueueDelivered) -> QueueDelivered:
@@ -109,7 +109,7 @@ class RecordsPart:
 
 
 @dataclass(slots=True)
-class StagedRecords:
+class StagedPart:
     """Staged messages; ``offset`` is that of the next message.
 
     ``made`` are their frames after encoding, ``positions`` those of the committed frames.
@@ -165,7 +165,7 @@ class Snapshot:
         :param replay: the position of the first frame that the snapshot does not cover.
         """
         if self.clientIds:
-            yield encodeNotes([ClientIdsReserved(self.clientIds)], self.offset, self.time)
+            yield encodeStateRecords([ClientIdsReserved(self.clientIds)], self.offset, self.time)
         yield control_frames.encodeCheckpoint(
             control_frames.Checkpoint(replay, clean, self.snapshot, self.committed), self.offset, self.time
         )
@@ -188,7 +188,7 @@ class SegmentOpening:
         yield from self.snapshot.frames(position, clean=False)
 
 
-class Extended(Protocol):
+class OpenSegment(Protocol):
     """The segment that a commit extends; ``end`` is the position after its last frame."""
 
     end: int
@@ -200,7 +200,9 @@ Call = tuple[Callable[..., None], int, int]
 
 @dataclass(slots=True, eq=False)
 class Commit:
-    """``last`` is the number of its last run, ``next`` the offset after its last message, ``size`` its bytes.
+    """Runs and state records that are written and synced together, and the result of that.
+
+    ``last`` is the number of its last run, ``next`` the offset after its last message, ``size`` its bytes.
 
     ``calls`` is empty if it contains only state records, which nothing waits for. ``opening``: it begins a new segment.
     ``closing``: it is the last of the journal. The writer fills in ``written``, every frame with its position; ``end``,
@@ -213,7 +215,7 @@ class Commit:
     time: int = 0
     size: int = 0
     parts: list[CommitPart] = field(default_factory=list)
-    noted: MergedStateRecords | None = None
+    stateRecords: MergedStateRecords | None = None
     calls: list[Call] = field(default_factory=list)
     opening: SegmentOpening | None = None
     closing: Snapshot | None = None
@@ -226,13 +228,13 @@ class Commit:
     reason: str | None = None
     error: Exception | None = None
 
-    def frames(self, segment: Extended) -> Iterator[Frame]:
+    def frames(self, segment: OpenSegment) -> Iterator[Frame]:
         """Encode the content of the commit; each frame must be added to the segment before the next is asked for."""
         if self.opening is not None:
             yield from self.opening.frames(segment.end)
         for part in self.parts:
             yield from part.frames()
-        if self.noted is not None:
-            yield encodeNotes(self.noted.take(), self.next, self.time)
+        if self.stateRecords is not None:
+            yield encodeStateRecords(self.stateRecords.take(), self.next, self.time)
         if self.closing is not None:
             yield from self.closing.frames(segment.end, clean=True)

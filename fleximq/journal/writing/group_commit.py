@@ -25,8 +25,9 @@ _RECORD_BYTES = 28
 class GroupCommit:
     """Collects runs, starts commits, and reports the result of each run in order.
 
-    ``end`` is the offset after the last reported message, ``next`` that of the next appended one. ``readOnly`` is the
-    reason why appends are refused, None in normal operation.
+    ``end`` is the offset after the last reported message, ``next`` that of the next appended one. Runs are
+    numbered: ``appended`` is the number of the last one, ``decided`` that of the last one that was reported.
+    ``readOnly`` is the reason why appends are refused, None in normal operation.
 
     :param now: microseconds since 1970.
     :param overloadedAt: ``overloaded`` is True while more bytes than this wait.
@@ -55,12 +56,12 @@ class GroupCommit:
         self.readOnly: str | None = "the journal is not open"
         self._now = now
         self._overloadedAt = overloadedAt
-        self._settled = settled
-        self._failed = failed
+        self._onSuccess = settled
+        self._onFailure = failed
         self._rollDue = rollDue
         self._open = open
         self._onError = onError
-        self._log: CommitWriter | None = None
+        self._commitWriter: CommitWriter | None = None
         self._worker: Worker | None = None
         self._bytes = 0
         self._room: list[Callable[[], None]] = []
@@ -71,7 +72,7 @@ class GroupCommit:
 
     def begin(self, log: CommitWriter, worker: Worker) -> None:
         """Accept runs from now on; the worker runs the commits of this log."""
-        self._log, self._worker = log, worker
+        self._commitWriter, self._worker = log, worker
         self.readOnly = None
 
     # -- appending ---------------------------------------------------------------------------------
@@ -122,15 +123,15 @@ class GroupCommit:
         """
         if self.readOnly is None:
             pending = self._pending
-            if pending.noted is None:
-                pending.noted = MergedStateRecords()
-            pending.noted.add(event)
+            if pending.stateRecords is None:
+                pending.stateRecords = MergedStateRecords()
+            pending.stateRecords.add(event)
             if self._writing is None:
                 self.handOver()
 
     def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
         """See :class:`fleximq.interfaces.IJournal`."""
-        commit = self._lastWith() if number is None else self._commitOf(number)
+        commit = self._latestNonEmpty() if number is None else self._commitOf(number)
         if commit is None:
             call()
             return
@@ -138,9 +139,9 @@ class GroupCommit:
         if self._writing is None:
             self.handOver()
 
-    def _lastWith(self) -> Commit | None:
+    def _latestNonEmpty(self) -> Commit | None:
         pending = self._pending
-        return pending if pending.calls or pending.noted else self._writing or self._telling
+        return pending if pending.calls or pending.stateRecords else self._writing or self._telling
 
     def _commitOf(self, number: int) -> Commit | None:
         if number <= self.decided:
@@ -166,24 +167,24 @@ class GroupCommit:
     def idle(self) -> bool:
         """Whether no commit is pending, being written or being reported."""
         pending = self._pending
-        return not (pending.calls or pending.noted or self._writing or self._telling)
+        return not (pending.calls or pending.stateRecords or self._writing or self._telling)
 
     # -- handing over ------------------------------------------------------------------------------
 
-    def handOver(self, notes: bool = False) -> None:
+    def handOver(self, stateRecords: bool = False) -> None:
         """Start the pending commit, unless one is being written.
 
-        :param notes: start it even if it has state records only.
+        :param stateRecords: start it even if it has state records only.
         """
         pending = self._pending
         if self._writing is not None or self.readOnly is not None or self._worker is None or self._opening:
             return
-        if not pending.calls and not notes:
-            if pending.noted and not self._reminded:
+        if not pending.calls and not stateRecords:
+            if pending.stateRecords and not self._reminded:
                 self._reminded = True
                 self._worker.remind(STATE_RECORDS_WAIT, self._reminderCame)
             return
-        if not (pending.calls or pending.noted):
+        if not (pending.calls or pending.stateRecords):
             return
         if self._rollDue():
             if self._telling is not None:
@@ -199,12 +200,12 @@ class GroupCommit:
         pending.time = self._now()
         self._pending = Commit(last=pending.last, next=pending.next)
         self._writing = pending
-        assert self._log is not None
-        self._worker.hand(partial(self._log.carryOut, pending), partial(self._done, pending))
+        assert self._commitWriter is not None
+        self._worker.hand(partial(self._commitWriter.carryOut, pending), partial(self._done, pending))
 
     def _reminderCame(self) -> None:
         self._reminded = False
-        self.handOver(notes=True)
+        self.handOver(stateRecords=True)
 
     def roll(self) -> None:
         """Make a commit, even without content, so that a due segment can begin."""
@@ -245,7 +246,7 @@ class GroupCommit:
             self.refuse(commit.reason, commit)
             return
         try:
-            self._settled(commit)
+            self._onSuccess(commit)
         except Exception as error:
             # It is on disk, but reads would not find it.
             commit.error, commit.reason = error, reasonOf(error)
@@ -276,7 +277,7 @@ class GroupCommit:
         self._bytes -= commit.size + behind.size
         if not self._faulty:
             self._faulty = True
-            self._failed(commit)
+            self._onFailure(commit)
         self._tell(commit, reason)
         self._tell(behind, reason)
         self._makeRoom()

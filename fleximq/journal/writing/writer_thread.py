@@ -69,7 +69,7 @@ class CommitWriter:
         if segment is None:
             raise ValueError("no segment is open")
         commit.written = segment.write(commit.frames(segment), self._always)
-        self._settle(segment, commit.opening is not None or commit.closing is not None)
+        self._syncIfDue(segment, commit.opening is not None or commit.closing is not None)
         segment.checkThere()
         commit.end = self._end = segment.end
         commit.length = segment.end - segment.base
@@ -82,19 +82,19 @@ class CommitWriter:
         self._sealed, self._segment = self._segment, segment
         commit.begun = segment.base, segment.id
 
-    def _settle(self, segment: ActiveSegment, whole: bool) -> None:
-        if self._always or whole:
+    def _syncIfDue(self, segment: ActiveSegment, mustSync: bool) -> None:
+        if self._always or mustSync:
             segment.sync()
             self._due = None
         elif self._interval is not None and self._due is None:
             self._due = self._seconds() + self._interval
-        if segment.base == self._end:
+        if segment.base == self._end:  # this is its first commit, so its name is not on disk yet
             self._files.syncFolder(self._folder)
         if self._sealed is not None:
             self._sealed.close()
             self._sealed = None
 
-    def look(self) -> str | None:
+    def checkFile(self) -> str | None:
         """Check that the active file exists; if not, return the reason and refuse later commits."""
         if self._broken is None and self._segment is not None:
             try:
@@ -140,7 +140,7 @@ class CommitWriter:
         """Close the failed file, verify the data on disk, and accept a commit that opens a segment.
 
         :param verify: cuts the journal at the given position, or at the last valid frame before it, and returns that
-            position; raises the reason of a failure.
+            position; raises if it fails.
         :returns: the reason of a failure, None after success.
         """
         self.close()

@@ -206,7 +206,7 @@ class FarTests(KeptCase):
     def restoredWith(self, before: DurableQueue) -> DurableQueue:
         """Return a queue that knows of another what the journal does."""
         state = QueueState("q:t", "t", 1, 1, None, 27)
-        before.describe(state)
+        before.writeInto(state)
         journal = self.journal
         queue = self.make()
         self.journal = self.noting.journal = journal
@@ -527,7 +527,7 @@ class TimeToLiveTests(KeptCase):
         self.advance(60)
         self.put("c")
         state = QueueState("s:1", "t", 1, 1, None, 0)
-        self.queue.describe(state)
+        self.queue.writeInto(state)
         journal = self.journal
         self.queue = self.make(timeToLive=100.0)
         self.noting.journal = self.journal = journal

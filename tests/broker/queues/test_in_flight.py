@@ -31,7 +31,7 @@ class InFlightTests(SynchronousTestCase):
 
     def left(self, holder: object) -> list[int]:
         """Let a holder leave, and return the tags of its deliveries."""
-        return [delivery.tag for delivery in self.inFlight.leave(holder)]
+        return [delivery.tag for delivery in self.inFlight.forgetHolder(holder)]
 
     def test_manyTogether(self) -> None:
         """Those that are handed out together are due together and held by one holder, behind those before."""
@@ -137,7 +137,7 @@ class InFlightTests(SynchronousTestCase):
             self.assertEqual(inFlight._covered, sum(span.end - span.first for span in inFlight._spans))
         for holder in "xyz":
             mine = [tag for tag, (name, _) in model.items() if name == holder]
-            self.assertEqual([each.tag for each in inFlight.leave(holder)], mine)
+            self.assertEqual([each.tag for each in inFlight.forgetHolder(holder)], mine)
 
 
 def _deliveries(tags: list[int]) -> list[QueueDelivery]:

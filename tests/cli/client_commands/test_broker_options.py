@@ -65,7 +65,8 @@ class AddressTests(SynchronousTestCase):
         """The loss of a connection, however many attempts fail, and its return are told; the beginning is not."""
         times = iter((10.0, 12.13))
         with patch.object(sys, "stderr", io.StringIO()) as errors:
-            report = Outages(lambda: next(times))
+            report = Outages(monotonic=lambda: next(times))
+            Outages()(State.CLOSED, ConnectionLost("never joined"))
             lost = ConnectionLost("gone")
             for state, why in ((State.JOINED, None), (State.AWAY, lost), (State.AWAY, lost), (State.JOINED, None),
                                (State.CLOSED, None), (State.CLOSED, lost)):  # fmt: skip

@@ -16,7 +16,7 @@ def rows(*words: str) -> list[Any]:
 
 
 class QueueTests(CommandCase):
-    """Work queues, and the messages in them."""
+    """Action queues, and the messages in them."""
 
     options = ("--max-deliveries", "1", "--redelivery", "0.1")
 
@@ -72,11 +72,12 @@ class QueueTests(CommandCase):
         """Each mistake is one sentence with exit code 1."""
         for words, sentence in (
             (("queues", "info", "none"), "there is no queue none"),
-            (("queues", "purge", "none"), "404 not found: there is no such queue"),
+            (("queues", "purge", "none"), "404 not found: there is no queue of 'none'"),
             (("queues", "purge"), "queues purge needs the TOPIC"),
             (("queues", "ls", "jobs"), "queues ls takes no TOPIC"),
             (("queues", "purge", "jobs", "--limit", "1"), "queues purge takes no --limit"),
-            (("dead-letters", "show", "none"), "404 not found: there is no such queue"),
+            (("dead-letters", "show", "none"), "404 not found: there is no queue of '$dead/none'"),
+            (("consume", "a.#", "--strict"), "'a.#' is an ordinary topic here: wildcards are for subscriptions only"),
             (("clients", "disconnect", "999"), "there is no client 999"),
             (("clients", "info", "999"), "there is no client 999"),
             (("clients", "info", "all"), "'all' is not the id of a client; fleximq clients shows the ids"),
@@ -89,7 +90,7 @@ class QueueTests(CommandCase):
     def test_paths(self) -> None:
         """Every path of the table is one of the broker's, also for a reader who may do nothing else."""
         client = self.client()
-        for path in {work.path for _, _, works in NOUNS.values() for work in works.values()}:
+        for path in {action.path for _, _, works in NOUNS.values() for action in works.values()}:
             error = self.failureOf(client.ask, path)
             self.assertNotIn("has no path", error)
 

@@ -11,6 +11,7 @@ from fleximq import __version__
 from fleximq.cli.client_commands import broker_command
 from fleximq.cli.client_commands.doctor import _about
 from fleximq.cli.credential_files import setSecret
+from fleximq.client.errors import Untrusted
 from tests.certificates import makeCertificate
 from tests.cli.client_commands.commands import CommandCase, ran
 
@@ -54,8 +55,9 @@ class DoctorTests(CommandCase):
         ])  # fmt: skip
         self.assertIn('read = ["broker/#"]', found["rights"][1])
         for words, name, advice in (
-            (("--token", "wrong"), "credentials", "--token"),
+            (("--token", "wrong"), "credentials", "correct these credentials"),
             (("--url", self.secure), "tls", "--tls-authority FILE"),
+            (("--url", self.secure, "--tls-authority", "nix"), "tls", "correct --tls-authority"),
             (("--url", self.secure.replace("tls", "tcp")), "tls", "begins with tls://"),
             (("--url", self.url.replace("tcp", "tls")), "tls", "begins with tcp://"),
             (("--url", "no.host.invalid:1"), "address", "name service"),
@@ -70,13 +72,15 @@ class DoctorTests(CommandCase):
         good = ran("doctor", "--token", "alice's")
         self.assertEqual((good.code, good.lines[0]), (0, f"ok    address     {self.url} accepts connections"))
         bad = ran("doctor", "--token", "wrong")
-        self.assertEqual((bad.code, bad.lines[1][:18], bad.lines[2][:24]), (1, "fault credentials ", f"{'':18}use --"))
+        self.assertEqual((bad.code, bad.lines[1][:18], bad.lines[2][:25]), (1, "fault credentials ", f"{'':18}correct"))
 
     def test_hints(self) -> None:
         """Other commands tell the same about TLS, and a host with a port is an address."""
         place = f"localhost:{self.broker.port(1)}"
         self.assertIn("this port speaks TLS, so the URL begins with tls://", ran("ping", "--url", place).err)
         self.assertIn("--tls-authority FILE names", ran("ping", "--url", self.secure).err)
+        other = Untrusted("Hostname mismatch, certificate is not valid for 'there'.")
+        self.assertIn("a host for which the certificate is", broker_command.hintFor(other, "tls://there:7891") or "")
         found = ran("ping", "--url", f"127.0.0.1:{self.broker.port()}", "--count", "1", "--token", "bob's")
         self.assertEqual(found.code, 0, found.err)
 

@@ -64,15 +64,15 @@ class SaidTests(SynchronousTestCase):
         key = newPrivateKey()
         conversation = Conversation()
         conversation.begin({"type": "private_key", "private_key": key}, "me")
-        [first] = conversation.due
+        [first] = conversation.toSend
         auth = {"type": "public_key", "public_key": publicKeyOf(key)}
         self.assertEqual(checked(first)[0].header, {"client_name": "me", "auth": auth})
         answer = frame("REP", 0, {"status": 401}, msgpack.packb({"error": "sign", "challenge": "c"}))
         self.assertEqual(list(conversation.received(answer)), [])
-        second, _ = checked(conversation.due[1])
+        second, _ = checked(conversation.toSend[1])
         self.assertEqual(second.header["auth"], auth | {"signature": sign(key, "c")})
         [refused] = conversation.received(answer)
-        self.assertEqual((type(refused), len(conversation.due)), (Refusal, 2))
+        self.assertEqual((type(refused), len(conversation.toSend)), (Refusal, 2))
 
     def test_refusedKey(self) -> None:
         """A refusal without a challenge is one."""

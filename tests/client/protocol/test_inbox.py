@@ -18,7 +18,7 @@ class InboxTests(SynchronousTestCase):
     def setUp(self) -> None:
         """Count how often it was relieved."""
         self.relieved: list[int] = []
-        self.inbox = Inbox(lambda: self.relieved.append(self.inbox.bufferedBytes), full=1000, maximum=3000)
+        self.inbox = Inbox(lambda: self.relieved.append(self.inbox.bufferedBytes), pauseAbove=1000, maximum=3000)
 
     def test_order(self) -> None:
         """What comes is taken in order; then there is nothing."""

@@ -6,7 +6,7 @@ from tests.journal.at_once import JournalAtOnce
 from tests.journal.recorder import Recorder
 
 
-class WayTests(FlexiCase):
+class CallCountTests(FlexiCase):
     """One publisher and one subscriber that joined without a header, so that the first PUB tells the layout."""
 
     def way(self, publisher: FlexiPeer, subscriber: FlexiPeer, topic: str, journal: JournalAtOnce | None = None) -> Way:

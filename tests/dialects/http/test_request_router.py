@@ -62,7 +62,7 @@ class RecorderFactory(Factory[Recorder]):
         return self.built[-1]
 
 
-class DoorTests(SynchronousTestCase):
+class RoutingTests(SynchronousTestCase):
     """Who is let through, and where to."""
 
     security = AccessPolicy()
@@ -107,7 +107,7 @@ class DoorTests(SynchronousTestCase):
         return int(answer.split(b" ", 2)[1]) if answer else 0
 
 
-class WhereToTests(DoorTests):
+class WhereToTests(RoutingTests):
     """What goes where."""
 
     def test_page(self) -> None:
@@ -163,7 +163,7 @@ class WhereToTests(DoorTests):
         self.assertEqual([each.numPorts for each in (self.site, *self.webSockets.values())], [0] * 3)
 
 
-class OneDialectTests(DoorTests):
+class OneDialectTests(RoutingTests):
     """The door of a listener for Identity alone."""
 
     offered = ("identity",)
@@ -175,7 +175,7 @@ class OneDialectTests(DoorTests):
         self.assertEqual(self.code(upgrade("/")), 0)
 
 
-class RefusalTests(DoorTests):
+class RefusalTests(RoutingTests):
     """Who stays outside."""
 
     def test_remote(self) -> None:
@@ -273,7 +273,7 @@ class RefusalTests(DoorTests):
         self.assertEqual((transport.value(), self.reached()), (before, {}))
 
 
-class AllowedTests(DoorTests):
+class AllowedTests(RoutingTests):
     """A door that is opened knowingly."""
 
     security = AccessPolicy(allowAnonymous=True)
@@ -285,7 +285,7 @@ class AllowedTests(DoorTests):
         self.assertEqual(self.code(upgrade("/", "Origin: https://example.org"), REMOTE), 403)
 
 
-class BoundTests(DoorTests):
+class BoundTests(RoutingTests):
     """How long a head may be, in bytes and in seconds."""
 
     def padded(self, size: int) -> bytes:

@@ -220,7 +220,7 @@ class PlacedTests(SynchronousTestCase):
             self.assertNotIn(14, offsets)
 
 
-class TallyTests(SynchronousTestCase):
+class CountTests(SynchronousTestCase):
     """Counting by topic."""
 
     def batch(self, topics: list[str], topicOf: list[int]) -> StoredBatch:

@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.journal_options import Fsync
 from fleximq.errors import NotKept
-from fleximq.journal.format.control_frames import decodeNotes
+from fleximq.journal.format.control_frames import decodeStateRecords
 from fleximq.journal.format.frame import FrameKind
 from fleximq.journal.format.record_columns import decodeRecords
 from fleximq.values.state_records import QueueAcknowledged
@@ -113,7 +113,7 @@ class GroupTests(GroupCase):
         def fail(commit: object) -> None:
             raise ValueError("odd")
 
-        self.patch(self.made.group, "_settled", fail)
+        self.patch(self.made.group, "_onSuccess", fail)
         self.made.append(b"a")
         self.made.append(b"b")
         self.made.steps.all()
@@ -209,7 +209,7 @@ class NotesTests(GroupCase):
 
     def notes(self) -> list[object]:
         """Return the notes in the segment's last frame."""
-        return list(decodeNotes(*self.made.frames()[-1]))
+        return list(decodeStateRecords(*self.made.frames()[-1]))
 
     def test_alone(self) -> None:
         """By themselves they wait a moment."""

@@ -8,7 +8,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.journal_options import Fsync
-from fleximq.journal.format.control_frames import decodeCheckpoint, decodeGap, decodeNotes, decodeSegment
+from fleximq.journal.format.control_frames import decodeCheckpoint, decodeGap, decodeSegment, decodeStateRecords
 from fleximq.journal.format.frame import FrameKind
 from fleximq.journal.writing import active_segment
 from fleximq.journal.writing.commit import Commit, RecordsPart, SegmentOpening, Snapshot
@@ -66,7 +66,7 @@ class LogTests(LogCase):
             [header.kind for header, _ in frames], [FrameKind.SEGMENT, FrameKind.NOTES, FrameKind.CHECKPOINT]
         )
         self.assertEqual(decodeSegment(*frames[0]).journal, JOURNAL)
-        self.assertEqual(decodeNotes(*frames[1]), [ClientIdsReserved(2000)])
+        self.assertEqual(decodeStateRecords(*frames[1]), [ClientIdsReserved(2000)])
         checkpoint = decodeCheckpoint(*frames[2])
         self.assertEqual((checkpoint.replay, checkpoint.clean, checkpoint.snapshot), (0, False, {"q": 1}))
 

@@ -15,7 +15,7 @@ from fleximq.security.principal import Principal
 from tests.security.sample_checkers import Answers, TwistedsOwn, pending
 
 
-class WayTests(SynchronousTestCase):
+class MethodTests(SynchronousTestCase):
     """What comes of asking."""
 
     def ask(self, answer: Any, place: str = "here") -> Deferred[Any]:

@@ -44,7 +44,7 @@ class _Open:
         return admitted
 
 
-class PacedAdmissionTests(SynchronousTestCase):
+class RateLimitedAdmissionTests(SynchronousTestCase):
     """Two attempts a second from each address; two departures mean a minute."""
 
     def setUp(self) -> None:

@@ -81,18 +81,18 @@ class BucketTests(SynchronousTestCase):
         self.assertLess(bucket.wait(now + wait), 1e-3 + wait * 1e-6)
 
 
-class TurnstileTests(SynchronousTestCase):
+class KeyedBucketsTests(SynchronousTestCase):
     """Buckets by address: 1 a second, 2 at once."""
 
     def setUp(self) -> None:
         """At most 10 are remembered."""
-        self.turnstile = KeyedBuckets(Rate(1, 2), 10)
+        self.buckets = KeyedBuckets(Rate(1, 2), 10)
 
     def test_each(self) -> None:
         """Everybody has a bucket of its own."""
-        self.assertEqual([self.turnstile.passes("a", 0.0) for _ in range(3)], [True, True, False])
-        self.assertTrue(self.turnstile.passes("b", 0.0))
-        self.assertTrue(self.turnstile.passes("a", 1.0))
+        self.assertEqual([self.buckets.passes("a", 0.0) for _ in range(3)], [True, True, False])
+        self.assertTrue(self.buckets.passes("b", 0.0))
+        self.assertTrue(self.buckets.passes("a", 1.0))
 
     def test_without(self) -> None:
         """Without a rate everybody passes, and nothing is remembered."""
@@ -103,25 +103,25 @@ class TurnstileTests(SynchronousTestCase):
     def test_bounded(self) -> None:
         """However many come, no more are remembered than that."""
         for number in range(1000):
-            self.turnstile.passes(number, 0.0)
-            self.assertLessEqual(len(self.turnstile), 10)
+            self.buckets.passes(number, 0.0)
+            self.assertLessEqual(len(self.buckets), 10)
 
     def test_forgetsTheGood(self) -> None:
         """Who is as good as new is forgotten before who is not."""
         for number in range(9):
-            self.turnstile.passes(number, 0.0)
+            self.buckets.passes(number, 0.0)
         for _ in range(2):
-            self.turnstile.passes("bad", 9.0)
-        self.assertFalse(self.turnstile.passes("bad", 9.5))
-        self.turnstile.passes("new", 9.5)
-        self.assertEqual(len(self.turnstile), 2)
-        self.assertFalse(self.turnstile.passes("bad", 9.5))
+            self.buckets.passes("bad", 9.0)
+        self.assertFalse(self.buckets.passes("bad", 9.5))
+        self.buckets.passes("new", 9.5)
+        self.assertEqual(len(self.buckets), 2)
+        self.assertFalse(self.buckets.passes("bad", 9.5))
 
     def test_changed(self) -> None:
         """Another rate counts for those who are known too; none forgets them."""
-        self.turnstile.passes("a", 0.0)
-        self.turnstile.change(Rate(10, 1))
-        self.assertEqual([self.turnstile.passes("a", 0.0), self.turnstile.passes("a", 0.1)], [True, True])
-        self.turnstile.change(None)
-        self.assertEqual(len(self.turnstile), 0)
-        self.assertTrue(self.turnstile.passes("a", 0.1))
+        self.buckets.passes("a", 0.0)
+        self.buckets.change(Rate(10, 1))
+        self.assertEqual([self.buckets.passes("a", 0.0), self.buckets.passes("a", 0.1)], [True, True])
+        self.buckets.change(None)
+        self.assertEqual(len(self.buckets), 0)
+        self.assertTrue(self.buckets.passes("a", 0.1))

@@ -62,7 +62,7 @@ def peer(number: int) -> IPv4Address:
     return IPv4Address("TCP", f"192.0.2.{number}", 5000)
 
 
-class GateTests(SynchronousTestCase):
+class LimitTests(SynchronousTestCase):
     """A gate for three that wait, and two from each address."""
 
     def setUp(self) -> None:

@@ -19,7 +19,7 @@ from tests.dialects.flexi_peer import FlexiPeer
 PATIENCE = 10.0
 
 
-class GuestsTests(SynchronousTestCase):
+class ConnectionsTests(SynchronousTestCase):
     """A broker with clients of several dialects."""
 
     def setUp(self) -> None:

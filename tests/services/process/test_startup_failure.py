@@ -12,7 +12,7 @@ import fleximq
 from fleximq.services.process.startup_failure import STATUS_BYTES, StartupFailure
 
 
-class DepartureTests(SynchronousTestCase):
+class StartupFailureTests(SynchronousTestCase):
     """What is said and what is left behind."""
 
     def abortStart(self, sentence: str = "cannot listen on x: taken", **configuration: object) -> str:

@@ -28,7 +28,7 @@ class Slow(MemoryReactorClock):
         self.asked.append(callable)
 
 
-class BellTests(SynchronousTestCase):
+class WakeupTests(SynchronousTestCase):
     """With a reactor that does nothing by itself."""
 
     def setUp(self) -> None:

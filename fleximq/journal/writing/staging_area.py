@@ -7,7 +7,7 @@ from fleximq.errors import NotKept
 from fleximq.journal.files.segment_summary import StagedBlock
 from fleximq.journal.files.segment_table import SegmentTable
 from fleximq.journal.format.control_frames import CommittedBatch, Transaction
-from fleximq.journal.writing.commit import Commit, StagedRecords, TransactionPart
+from fleximq.journal.writing.commit import Commit, StagedPart, TransactionPart
 from fleximq.journal.writing.group_commit import GroupCommit, appendedOf, sizeOf
 from fleximq.values.printable import shortened
 from fleximq.values.records import OnCommitted, OnStaged, PublishedRun, splitQuery
@@ -56,7 +56,7 @@ class StagingArea:
         now = self._now()
         try:
             appended = [appendedOf(*each, now) for each in runs]
-            staged = StagedRecords(query, batch, part, appended, self._group.next)
+            staged = StagedPart(query, batch, part, appended, self._group.next)
 
             def told(offset: int, reason: str | None) -> None:
                 if reason is None:
@@ -165,10 +165,10 @@ class StagingArea:
         self._segments.forget([each.position for each in self._segments.staged() if each.time < before])
 
     @staticmethod
-    def settle(commit: Commit) -> None:
+    def assignPositions(commit: Commit) -> None:
         """Give the staged records of a commit their positions."""
         for part in commit.parts:
-            if isinstance(part, StagedRecords):
+            if isinstance(part, StagedPart):
                 made = set(map(id, part.made))
                 part.positions = [position for position, frame in commit.written if id(frame) in made]
 

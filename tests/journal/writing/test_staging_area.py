@@ -3,8 +3,8 @@
 from typing import Any
 
 from fleximq.errors import NotKept
-from fleximq.journal.writing import staged_records
-from fleximq.journal.writing.staged_records import STAGED_LIFE
+from fleximq.journal.writing import staging_area
+from fleximq.journal.writing.staging_area import STAGED_LIFE
 from tests.journal.journal_case import JournalCase, replayed
 from tests.journal.steps import published
 
@@ -106,7 +106,7 @@ class CommitTests(StagingCase):
 
     def test_manyQueries(self) -> None:
         """A principal's queries are remembered up to a number, those used last; they do not displace others."""
-        self.patch(staged_records, "MAX_QUERIES", 2)
+        self.patch(staging_area, "MAX_QUERIES", 2)
         for batch, query in enumerate(("other", "ann\na", "ann\nb", "ann\na", "bob\nc", "ann\nc")):
             self.commit(query=query, batch=batch)
         known = [each.query for each in self.journal._staging.committed]

@@ -28,7 +28,7 @@ def command(*words: str, input: str = "") -> str:
     return out.getvalue().strip()
 
 
-class DoorKeyTests(SynchronousTestCase):
+class CredentialTests(SynchronousTestCase):
     """Conversations with the real program."""
 
     def joins(self, broker: BrokerProcess, **credentials: str) -> bool:

@@ -24,7 +24,7 @@ def acknowledged(key: str, *offsets: int) -> QueueAcknowledged:
     return QueueAcknowledged(key, array("Q", offsets))
 
 
-class NotedTests(SynchronousTestCase):
+class MergeTests(SynchronousTestCase):
     """What comes out for what went in."""
 
     def together(self, *notes: StateRecord) -> list[StateRecord]:

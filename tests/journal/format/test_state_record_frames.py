@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.journal.format.body import frameOf
-from fleximq.journal.format.control_frames import decodeNotes, encodeNotes
+from fleximq.journal.format.control_frames import decodeStateRecords, encodeStateRecords
 from fleximq.journal.format.frame import Frame, FrameError, FrameKind
 from fleximq.values.state_records import (
     ClientIdsReserved,
@@ -40,7 +40,7 @@ NOTES = st.lists(
 
 def decoded(frame: Frame) -> list[StateRecord]:
     """Return the notes of a frame that was written and read."""
-    return decodeNotes(*read(written(frame)))
+    return decodeStateRecords(*read(written(frame)))
 
 
 class NotesTests(SynchronousTestCase):
@@ -49,7 +49,7 @@ class NotesTests(SynchronousTestCase):
     @given(NOTES)
     def test_thereAndBack(self, notes: list[StateRecord]) -> None:
         """Each comes back as what it was."""
-        frame = encodeNotes(notes, 5, TIME)
+        frame = encodeStateRecords(notes, 5, TIME)
         found = decoded(frame)
         self.assertEqual(found, notes)
         self.assertEqual([type(note) for note in found], [type(note) for note in notes])
@@ -59,13 +59,13 @@ class NotesTests(SynchronousTestCase):
 
     def test_offsets(self) -> None:
         """Offsets may be given as any numbers; they come back as an array."""
-        [note] = decoded(encodeNotes([QueueDelivered("k", 1, [4, 5])], 1, TIME))
+        [note] = decoded(encodeStateRecords([QueueDelivered("k", 1, [4, 5])], 1, TIME))
         assert isinstance(note, QueueDelivered)
         self.assertEqual(note.again, array("Q", [4, 5]))
 
     def test_bytes(self) -> None:
         """An offset takes eight bytes, least first."""
-        [piece] = encodeNotes([QueueAcknowledged("k", array("Q", [5]))], 1, TIME).pieces
+        [piece] = encodeStateRecords([QueueAcknowledged("k", array("Q", [5]))], 1, TIME).pieces
         self.assertEqual(piece, b"\x91\x93\x03\xa1k\xc4\x08\x05" + bytes(7) + bytes(1))
 
 
