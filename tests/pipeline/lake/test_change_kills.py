@@ -1,0 +1,151 @@
+"""An ingest, ``backfill`` and ``redecode`` of the same tables are killed at random moments: every row is there once."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.nightly import nightly
+from tests.pipeline.end_to_end import PATIENCE, ROOT, Ingest
+from tests.pipeline.installed import missing as skip
+from tests.pipeline.written import Written
+
+if not skip:
+    import msgspec
+
+    from fleximq.pipeline.lake.completeness import audit
+    from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
+    from fleximq.pipeline.lake.table.ledger import readLedger
+
+#: Another order of what happens is tried with this variable in the environment.
+SEED = int(os.environ.get("FLEXIMQ_LAKE_SEED", "7"))
+#: A job with small pieces and changes, so that kills meet many of them.
+_SMALL = """
+import sys
+from fleximq.pipeline import main
+from fleximq.pipeline.lake import backfill_sources, redecoding
+backfill_sources.PIECE_BYTES, backfill_sources.PIECE_ROWS, redecoding.CHANGE_FILES = 20_000, 500, 2
+sys.exit(main.main(sys.argv[1:]))
+"""
+
+
+@nightly
+class KillTests(SynchronousTestCase):
+    """In each format; the ingest is killed twice, the other jobs until each has ended five times by a kill."""
+
+    def test_parquet(self) -> None:
+        """Plain files."""
+        self.campaign("parquet")
+
+    def test_delta(self) -> None:
+        """With Delta Lake no column becomes wider, so redecode only brings a new one."""
+        self.campaign("delta")
+
+    def test_iceberg(self) -> None:
+        """With the log of Iceberg."""
+        self.campaign("iceberg")
+
+    def campaign(self, format: str) -> None:
+        """Publish, ingest, and kill."""
+        self.chance = random.Random(SEED)
+        self.folder = Path(self.mktemp()).absolute()
+        self.folder.mkdir()
+        self.written = Written(str(self.folder / "journal"), segmentBytes=10_000)
+        for _ in range(100):
+            self.publish()
+        schema = "a INT" if format != "delta" else "a BIGINT"
+        common = ("--journal", self.written.folder, "--format", format, "--table", "early=#:messagepack")
+        common = (*common, "--max-offsets", "500")
+        self.ingest = Ingest(self.folder, *common, "--schema", schema, "--once")
+        self.ingest.wait()
+        words = (*common, "--table", "late=#:messagepack", "--trigger", "200ms")
+        self.ingest = Ingest(self.folder, *words)
+        ending = Event()
+        publisher = Thread(target=self.keepPublishing, args=(ending,))
+        publisher.start()
+        try:
+            self.until(self.ingest.isIngesting)
+            backfill = ("backfill", "late", "--journal", self.written.folder, "--from", "early")
+            redecode = ("redecode", "--table", "early", "--schema", "a BIGINT, b BIGINT")
+            jobs = [Thread(target=self.killing, args=job) for job in (backfill, redecode)]
+            for job in jobs:
+                job.start()
+            for _ in range(2):
+                time.sleep(self.chance.uniform(1, 6))
+                self.ingest.kill("all")
+                self.ingest = Ingest(self.folder, *words)
+                self.until(self.ingest.isIngesting)
+            for job in jobs:
+                job.join(10 * PATIENCE)
+        finally:
+            ending.set()
+            publisher.join(PATIENCE)
+            self.ingest.kill("all")
+        self.ingest = Ingest(self.folder, *common, "--table", "late=#:messagepack", "--once")
+        self.ingest.wait()
+        for words in (backfill, redecode):
+            self.assertEqual(self.job(*words).wait(PATIENCE), 0)
+        self.look("early", format)
+        self.look("late", format)
+
+    def publish(self) -> None:
+        """Publish 50 values, some of which are no INT."""
+        first = self.written.next
+        values = [{"a": each if each % 3 else each + 2**40, "b": each} for each in range(first, first + 50)]
+        self.written.kept(f"t{first % 2}", *map(msgspec.msgpack.encode, values))
+
+    def keepPublishing(self, ending: Event) -> None:
+        """Publish until the end."""
+        while not ending.wait(0.4):
+            self.publish()
+
+    def until(self, holds: Any) -> None:
+        """Wait until something holds."""
+        deadline = time.monotonic() + PATIENCE
+        while not holds():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+
+    def job(self, *words: str) -> "subprocess.Popen[bytes]":
+        """Start a job."""
+        command = [sys.executable, "-c", _SMALL, *words, "--lake", str(self.folder / "lake")]
+        return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
+
+    def killing(self, *words: str) -> None:
+        """Run a job until it was killed five times while it changed the table."""
+        table = str(self.folder / "lake" / ("late" if words[0] == "backfill" else "early"))
+        for _ in range(5):
+            process = self.job(*words)
+            before = readLedger(table).changes
+            while process.poll() is None and readLedger(table).changes == before:
+                time.sleep(0.002)
+            time.sleep(self.chance.uniform(0, 0.3))
+            process.send_signal(signal.SIGKILL)
+            process.wait(PATIENCE)
+
+    def look(self, name: str, format: str) -> None:
+        """Compare a table with what was published."""
+        table = str(self.folder / "lake" / name)
+        found = [
+            (row["offset"], row["topic"], int(row["a"] if row["a"] is not None else -1), row["b"])
+            for path, topic in liveFiles(table)
+            for rows in rowGroups(table, path, topic)
+            for row in rows.select(["offset", "topic", "a", "b"]).to_pylist()
+        ]
+        wanted = []
+        for offset, (topic, _, payload) in sorted(self.written.rows.items()):
+            value = msgspec.msgpack.decode(payload)
+            wanted.append((offset, topic, value["a"], value["b"]))
+        self.assertEqual(sorted(found), wanted)
+        (covered,) = readLedger(table).journals.values()
+        self.assertEqual((covered.first, covered.rows, covered.dead), (1, len(wanted), 0))
+        self.assertGreater(readLedger(table).changes, 5)
+        if format == "parquet":
+            self.assertEqual(audit(table), [])
