@@ -29,6 +29,8 @@ class ConsumerGroups:
         self.wall = wall
         self._journal = journal
         self._groups: dict[str, GroupProgress] = {}
+        #: The dead letters of groups that have reported them since the broker started.
+        self.dead: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -70,6 +72,7 @@ class ConsumerGroups:
         """Forget a group until its next report; False if it is unknown."""
         if self._groups.pop(name, None) is None:
             return False
+        self.dead.pop(name, None)
         self._journal.appendState(GroupForgotten(name))
         return True
 

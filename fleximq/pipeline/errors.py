@@ -34,7 +34,11 @@ def sentenceOf(error: BaseException) -> str:
 
 
 class PipelineError(Exception):
-    """The base of the pipeline's own errors. They cross processes, so each can be pickled."""
+    """The base of the pipeline's own errors. They cross processes, so each can be pickled. A job ends with the exit
+    code of its error.
+    """
+
+    exitCode = 1
 
 
 class BrokerGone(PipelineError):
@@ -59,6 +63,12 @@ class RowRefused(PipelineError):
 
 class OptionRefused(PipelineError):
     """An option is missing, or has an invalid value."""
+
+
+class DeadLettersFound(PipelineError):
+    """Messages that must fit do not fit their table."""
+
+    exitCode = 3
 
 
 class LakeRefused(PipelineError):

@@ -107,6 +107,8 @@ JOBS = {
     "ingest": "Write topics to lake tables, once or continuously.",
     "stats": "Count the messages of each topic in windows of time.",
     "replay": "Publish the messages of a lake or a journal again.",
+    "backfill": "Fill a lake table with messages from before its first batch.",
+    "redecode": "Decode the payloads of lake tables again after their schema was mended.",
     "seal": "Write the finished segments of a journal to Parquet.",
     "compact": "Merge the small files of lake tables into large ones.",
     "expire": "Remove old days from lake tables.",
@@ -167,7 +169,7 @@ def _failed(error: BaseException, verbose: bool) -> int:
     if verbose:
         traceback.print_exc()
     print(printable(f"{PROGRAM}: {_sentence(error)}", lines=True), file=sys.stderr)
-    return 1
+    return error.exitCode if isinstance(error, PipelineError) else 1
 
 
 def _sentence(error: BaseException) -> str:

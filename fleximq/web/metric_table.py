@@ -87,6 +87,7 @@ METRICS = (
     Metric("journal_events", _COUNTER, "Other events of the journal.", ("event",)),
     Metric("consumer_group_lag_messages", _GAUGE, "Messages that a consumer group has not processed yet.", ("group",)),
     Metric("consumer_group_lag_bytes", _GAUGE, "Bytes that a consumer group has not processed yet.", ("group",)),
+    Metric("consumer_group_dead_letters", _GAUGE, "Dead letters in the lake of a consumer group.", ("group",)),
     # the process
     Metric("reactor_lag_seconds", _HISTOGRAM, "Delay of timers in the event loop, measured each second."),
     Metric("reactor_lag_latest_seconds", _GAUGE, "Latest measured delay of timers in the event loop."),

@@ -144,6 +144,7 @@ class Metrics:
             return {}
         health = journal.health()
         lags = {word.group: journal.backlogFrom(word.next) for word in self._broker.groups}
+        dead = self._broker.groups.dead
         farthest = sorted(lags, key=lambda group: -lags[group].records)[: max(self._top, 1)]
         return {
             "journal_writable": {(): float(health["state"] == "ok")},
@@ -152,6 +153,7 @@ class Metrics:
             "journal_end_offset": {(): journal.end},
             "consumer_group_lag_messages": {(group,): lags[group].records for group in farthest},
             "consumer_group_lag_bytes": {(group,): lags[group].bytes for group in farthest},
+            "consumer_group_dead_letters": {(group,): dead[group] for group in farthest if group in dead},
         }
 
 

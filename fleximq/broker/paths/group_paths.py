@@ -26,8 +26,8 @@ def lag(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answ
     """Answer ``/pipeline/lag``: the ``journal``'s id, and how many of the reports were ``taken``, as they are about it.
 
     ``groups`` are maps with ``group``, ``journal`` and ``next``, the offset before which the group has finished;
-    optionally ``lost``, how many records it had to skip (default: as in the last report), and ``time``, milliseconds
-    since 1970 (default: now).
+    optionally ``lost``, how many records it had to skip (default: as in the last report), ``dead``, how many dead
+    letters it has (for the metrics only), and ``time``, milliseconds since 1970 (default: now).
 
     :raises NotPermitted: the client may not report the progress of one of the groups; then none was taken.
     """
@@ -39,7 +39,9 @@ def lag(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answ
     for _, word in checked:
         permit(client, Action.PROGRESS, word.group)
     mine = [word for id, word in checked if id == journal.id]
+    dead = {text(word, "group", MAX_GROUP_NAME_BYTES): number(word, "dead", 0) for word in words if "dead" in word}
     broker.groups.reached(mine)
+    broker.groups.dead |= {word.group: dead[word.group] for word in mine if word.group in dead}
     answer({"journal": journal.id, "taken": len(mine)})
 
 

@@ -118,15 +118,15 @@ def _groups(options: dict[str, str]) -> list[Facts]:
 
 
 def _tables(lake: str) -> Iterator[Facts]:
-    from fleximq.pipeline.lake.completeness import ranges
     from fleximq.pipeline.lake.table.columns import readColumns
     from fleximq.pipeline.lake.table.file_names import tableNames
     from fleximq.pipeline.lake.table.format import formatOf
+    from fleximq.pipeline.lake.table.ledger import readLedger
     from fleximq.pipeline.payloads.ddl import written
 
     for name in tableNames(lake):
         table = f"{lake}/{name}"
-        columns = readColumns(table)
+        columns, ledger = readColumns(table), readLedger(table)
         yield {
             "table": name,
             "format": formatOf(table)["format"],
@@ -138,10 +138,12 @@ def _tables(lake: str) -> Iterator[Facts]:
                     "next": covered.next,
                     "rows": covered.rows,
                     "expired": covered.expired,
+                    "dead": covered.dead,
                     "gaps": len(covered.gaps),
                 }
-                for id, covered in sorted(ranges(table).items())
+                for id, covered in sorted(ledger.journals.items())
             ],
+            "dead": [{"table": name, **each._asdict()} for each in ledger.dead],
         }
 
 
@@ -161,9 +163,13 @@ def _write(facts: Facts, run: JobRun) -> None:
         _section(run, "Consumer groups, and how far behind they are", group, facts["groups"])
     if "tables" in facts:
         rows = [{**each, **one} for each in facts["tables"] for one in each["journals"] or [{}]]
-        table = ("table", "format", "journal", "first", "next", "rows", "expired", "gaps")
+        table = ("table", "format", "journal", "first", "next", "rows", "expired", "dead", "gaps")
         _section(run, "Lake tables", table, rows)
         _section(run, "Their columns", ("table", "schema"), facts["tables"])
+        dead = [each for one in facts["tables"] for each in one["dead"]]
+        if dead:
+            words = "Last batches with dead letters, and the reason of the first"
+            _section(run, words, ("table", "batch", "rows", "dead", "reason"), dead)
 
 
 def _section(run: JobRun, title: str, names: Sequence[str], rows: Sequence[Facts]) -> None:

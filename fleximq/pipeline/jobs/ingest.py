@@ -57,6 +57,8 @@ def _addTables(group: Any) -> None:
         "are inferred"
     )
     option(group, "--schema", "DDL", words)
+    words = "an inferred field whose numbers are BIGINT, not DOUBLE; one in a struct is OUTER.INNER; may be repeated"
+    option(group, "--integers", "FIELD", words, action="append")
     option(group, "--format", "FORMAT", f"{', '.join(FORMATS)} (parquet)", _format, default="parquet")
 
 
@@ -68,6 +70,9 @@ def _addPace(group: Any) -> None:
     option(group, "--max-bytes", "SIZE", words, option_values.size, default=BATCH_BYTES)
     words = "continue after messages that are damaged or removed before they were read, and record gaps"
     flag(group, "--allow-data-loss", words)
+    flag(
+        group, "--strict", "end with exit code 3 if messages become dead letters: with --once at the end, else at once"
+    )
     option(group, "--consumer-group", "NAME", "report progress to the brokers as group NAME")
     option(group, "--lag-url", "URL", "the broker to report to, if its journal is read as a folder", place)
 
@@ -101,7 +106,7 @@ def run(arguments: Namespace, run: JobRun) -> None:
     with ExitStack() as held:
         checkpoint = arguments.checkpoint or held.enter_context(_ownCheckpoint(lake))
         tables = held.enter_context(TableIngest(lake, specs, {"format": arguments.format}, arguments.allow_data_loss))
-        ingest = Ingest(tables, checkpoint, run, _reporter(arguments, options))
+        ingest = Ingest(tables, checkpoint, run, _reporter(arguments, options), arguments.strict)
         try:
             ingest.start(options, None if arguments.once else interval(arguments.trigger))
             ingest.follow()
@@ -132,7 +137,8 @@ def _tables(arguments: Namespace) -> "list[TableSpec]":
     from fleximq.pipeline.lake.table.table_spec import TableSpec
 
     specs = [
-        _completed(spec, arguments.decode, arguments.schema) for spec in arguments.table or [TableSpec("messages")]
+        _completed(spec, arguments.decode, arguments.schema, tuple(arguments.integers or ()))
+        for spec in arguments.table or [TableSpec("messages")]
     ]
     names = [spec.name for spec in specs]
     for name in names:
@@ -141,10 +147,11 @@ def _tables(arguments: Namespace) -> "list[TableSpec]":
     return specs
 
 
-def _completed(spec: "TableSpec", decode: str | None, schema: str | None) -> "TableSpec":
+def _completed(spec: "TableSpec", decode: str | None, schema: str | None, integers: tuple[str, ...]) -> "TableSpec":
     """Return a table with the common settings where it has none of its own."""
     if decode is not None and not spec.isExplicit:
         spec = replace(spec, decode=decode)
+    spec = replace(spec, integers=spec.integers or integers)
     # A table that is explicitly raw has no columns, regardless of the common settings.
     isPlain = spec.isExplicit and spec.decode == "raw"
     return spec if schema is None or spec.schema or isPlain else replace(spec, schema=schema)

@@ -85,16 +85,20 @@ class Reporter:
         self._group = group
         self._reporters = [_BrokerReporter(place) for place in places]
 
-    def report(self, offsets: Mapping[str, int], lost: Mapping[str, int] | None = None) -> None:
+    def report(
+        self, offsets: Mapping[str, int], lost: Mapping[str, int] | None = None, dead: Mapping[str, int] | None = None
+    ) -> None:
         """Report that everything before these offsets is processed.
 
         :param offsets: the next offset of each journal, by its id.
         :param lost: the number of missing records in each journal; None: unchanged.
+        :param dead: the number of dead letters of each journal that the group has; None: unchanged.
         """
         now = time.time_ns() // 1_000_000
         words = [
             {"group": self._group, "journal": journal, "next": next, "time": now}
             | ({} if lost is None else {"lost": lost.get(journal, 0)})
+            | ({} if dead is None else {"dead": dead.get(journal, 0)})
             for journal, next in offsets.items()
         ]
         for reporter in self._reporters:

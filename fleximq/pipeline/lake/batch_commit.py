@@ -14,6 +14,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from types import MappingProxyType
 from typing import Any
 
 from fleximq.journal.files.file_system import Files, readFile, replaceFile
@@ -23,6 +24,7 @@ from fleximq.pipeline.lake.table.file_names import OWN, fileOf, partitionOf
 from fleximq.pipeline.lake.table.ledger import LEDGER, Gap, Ledger, readLedger, writeLedger
 from fleximq.pipeline.lake.table.lock import changeLock
 from fleximq.pipeline.lake.table.table_log import BatchRange, TableFile
+from fleximq.pipeline.lake.table_change import finishChange, makeFolders, moveStaged
 from fleximq.pipeline.lake.table_logs import logOf
 
 STAGED = "staged"
@@ -41,7 +43,7 @@ class BatchCommit:
     def makeFolders(self) -> None:
         """Create the table's folders; raises LakeRefused if they cannot be created."""
         with writing(self.table):
-            _makeFolders(self._files, self._staged)
+            makeFolders(self._files, self._staged)
 
     def prepare(self) -> Ledger:
         """Create the table's folders, complete an interrupted change, delete staged files, and return the ledger.
@@ -67,19 +69,22 @@ class BatchCommit:
         staged: Iterable[TableFile],
         gaps: Mapping[str, Iterable[Gap]],
         lossAllowed: bool = False,
+        dead: Mapping[str, int] = MappingProxyType({}),
+        reason: str = "",
     ) -> bool:
         """Make the files of a batch visible; False if the batch is already committed and its files are rubbish. Raises
         LakeRefused if the table cannot be written, or the batch does not follow the last one.
 
         :param gaps: records that the journals had lost in the batch.
         :param lossAllowed: whether skipped offsets are recorded as a gap instead of being an error.
+        :param dead: the number of dead letters by journal, and the reason of the first.
         """
         with writing(self.table):
             with exclusive(self.table, self._files):
                 ledger = readLedger(self.table, self._files)
                 isNew = self._follows(ledger, batch, lossAllowed)
                 if isNew:
-                    self._writeIntent(ledger, batch, sorted(staged, key=_order), gaps)
+                    self._writeIntent(ledger, batch, sorted(staged, key=_order), gaps, dead, reason)
                     finish(self.table, self._files)
             self.removeStaged()
         return isNew
@@ -105,7 +110,13 @@ class BatchCommit:
         return True
 
     def _writeIntent(
-        self, ledger: Ledger, batch: BatchRange, staged: Sequence[TableFile], gaps: Mapping[str, Iterable[Gap]]
+        self,
+        ledger: Ledger,
+        batch: BatchRange,
+        staged: Sequence[TableFile],
+        gaps: Mapping[str, Iterable[Gap]],
+        dead: Mapping[str, int],
+        reason: str,
     ) -> None:
         files = self._files
         placed = [
@@ -113,7 +124,7 @@ class BatchCommit:
             for part, each in enumerate(staged)
         ]
         for folder in dict.fromkeys(os.path.dirname(each.path) for each in placed):
-            _makeFolders(files, f"{self.table}/{folder}")
+            makeFolders(files, f"{self.table}/{folder}")
         if staged:
             files.syncFolder(self._staged)
         rows: Counter[str] = Counter()
@@ -130,6 +141,8 @@ class BatchCommit:
             "end": dict(batch.end),
             "rows": rows,
             "gaps": told,
+            "dead": dict(dead),
+            "reason": reason,
             "files": [[each.path, *to] for each, to in zip(staged, placed, strict=True)],
         }
         replaceFile(files, f"{self.table}/{OWN}", RECORD, json.dumps(record).encode())
@@ -157,6 +170,7 @@ def finish(table: str, files: Files | None = None) -> None:
     """
     files = files or Files()
     finishRemoval(table, files)
+    finishChange(table, files)
     own = f"{table}/{OWN}"
     try:
         record = json.loads(readFile(files, f"{own}/{RECORD}"))
@@ -168,30 +182,16 @@ def finish(table: str, files: Files | None = None) -> None:
         raise LakeRefused(f"{own}/{RECORD} is damaged: it has not all that it should have")
     ledger = readLedger(table, files)
     if ledger.batch < record["batch"]:
-        placed = _move(table, files, record["files"])
+        placed = moveStaged(table, files, STAGED, record["files"])
         log = logOf(table, files)
         if log is not None:
             log.commit(record["batch"], placed)
         gaps = {journal: [Gap(*gap) for gap in found] for journal, found in record["gaps"].items()}
-        done = ledger.withBatch(record["batch"], record["start"], record["end"], record["rows"], gaps)
+        # A record of the version before has no dead letters.
+        dead = record.get("dead", {}), record.get("reason", "")
+        done = ledger.withBatch(record["batch"], record["start"], record["end"], record["rows"], gaps, *dead)
         writeLedger(table, done, files)
     files.remove(f"{own}/{RECORD}")
-
-
-def _move(table: str, files: Files, wanted: Iterable[Sequence[Any]]) -> list[TableFile]:
-    """Move staged files to their final paths durably; idempotent."""
-    placed = []
-    for name, *rest in wanted:
-        to = TableFile(*rest)
-        placed.append(to)
-        try:
-            files.rename(f"{table}/{OWN}/{STAGED}/{name}", f"{table}/{to.path}")
-        except FileNotFoundError:
-            if not files.exists(f"{table}/{to.path}"):
-                raise LakeRefused(f"the table {table} is damaged: its file {to.path} is missing") from None
-    for folder in dict.fromkeys(os.path.dirname(to.path) for to in placed):
-        files.syncFolder(f"{table}/{folder}")
-    return placed
 
 
 def _hasFiles(table: str) -> bool:
@@ -202,18 +202,6 @@ def _hasFiles(table: str) -> bool:
         for _, _, names in os.walk(entry.path)
         for name in names
     )
-
-
-def _makeFolders(files: Files, folder: str) -> None:
-    """Create a folder and its parents durably."""
-    if files.isFolder(folder):
-        return
-    parent = os.path.dirname(folder)
-    if parent and parent != folder:
-        _makeFolders(files, parent)
-    with suppress(FileExistsError):
-        files.makeFolder(folder)
-    files.syncFolder(parent or ".")
 
 
 def _order(staged: TableFile) -> tuple[Any, ...]:

@@ -2,9 +2,11 @@
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema, write_deltalake
@@ -18,6 +20,8 @@ from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, Exc
 
 #: The application id of Delta transactions; batch numbers belong to it.
 APPLICATION = "fleximq-ingest"
+#: The same for changes that are no batches.
+CHANGE = "fleximq-change"
 _PARTITIONS = ["topic", "date"]
 _Result = TypeVar("_Result")
 
@@ -28,8 +32,14 @@ class DeltaLog(TableLog):
     system = "Delta Lake"
 
     def _commit(self, batch: int, files: Sequence[TableFile]) -> None:
+        self._apply(APPLICATION, batch, (), files)
+
+    def _change(self, number: int, gone: Sequence[str], files: Sequence[TableFile]) -> None:
+        self._apply(CHANGE, number, gone, files)
+
+    def _apply(self, application: str, number: int, gone: Sequence[str], files: Sequence[TableFile]) -> None:
         schema = self._schema()
-        properties = CommitProperties(app_transactions=[Transaction(APPLICATION, batch)])
+        properties = CommitProperties(app_transactions=[Transaction(application, number)])
         added = [_added(self._table, each) for each in files]
         try:
             table = DeltaTable(self._table)
@@ -38,19 +48,25 @@ class DeltaLog(TableLog):
                 self._table, schema, added, partition_by=_PARTITIONS, commit_properties=properties
             )
             return
-        done = table.transaction_version(APPLICATION)
-        if done is not None and done >= batch:
+        done = table.transaction_version(application)
+        if done is not None and done >= number:
             return
         if sorted(map(str, table.schema().fields)) != sorted(map(str, schema.fields)):
             # Only this call also adds nested fields; it writes no row.
             nothing = pa.schema(schema.to_arrow()).empty_table()
             write_deltalake(table, nothing, mode="append", schema_mode="merge")
             table.update_incremental()
-        actions: list[AddAction | RemoveAction] = [*added]
+        actions: list[AddAction | RemoveAction] = [*added, *_removed(table, set(gone))]
         table.create_write_transaction(actions, "append", schema, _PARTITIONS, commit_properties=properties)
 
     def _schema(self) -> Schema:
         return Schema.from_arrow(requiredColumns(self._table).schema.append(pa.field("date", pa.date32())))
+
+    def files(self) -> list[tuple[str, str]]:
+        def listed(found: DeltaTable) -> list[tuple[str, str]]:
+            return [(each.path, each.topic) for each in _live(found)]
+
+        return self._with(listed, [])
 
     def days(self) -> list[tuple[str, str]]:
         return self._with(lambda found: [(each["topic"], str(each["date"])) for each in found.partitions()], [])
@@ -95,6 +111,33 @@ class DeltaLog(TableLog):
 
 def _files(topic: str, day: str, found: DeltaTable) -> list[str]:
     return found.file_uris([("topic", "=", topic), ("date", "=", day)])
+
+
+class _LiveFile(NamedTuple):
+    """A file that the log names; ``path`` is as on disk."""
+
+    path: str
+    topic: str
+    date: str
+    bytes: int
+
+
+def _live(table: DeltaTable) -> list[_LiveFile]:
+    found = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    return [
+        # The log has paths as URLs.
+        _LiveFile(unquote(each["path"]), each["partition.topic"], str(each["partition.date"]), each["size_bytes"])
+        for each in found
+    ]
+
+
+def _removed(table: DeltaTable, gone: set[str]) -> list[RemoveAction]:
+    now = int(time.time() * 1000)
+    return [
+        RemoveAction(each.path, True, now, each.bytes, {"topic": each.topic, "date": each.date})
+        for each in (_live(table) if gone else ())
+        if each.path in gone
+    ]
 
 
 def _added(table: str, file: TableFile) -> AddAction:

@@ -5,35 +5,41 @@ Each table records its own progress, so a batch that is repeated after a crash i
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.batch_commit import BatchCommit, writing
+from fleximq.pipeline.lake.batch_commit import BatchCommit, exclusive, writing
 from fleximq.pipeline.lake.table.columns import TableColumns, added, readColumns, requiredColumns, writeColumns
 from fleximq.pipeline.lake.table.format import setFormat
-from fleximq.pipeline.lake.table.ledger import Gap
+from fleximq.pipeline.lake.table.ledger import Covered, Gap, Ledger, readLedger, writeLedger
 from fleximq.pipeline.lake.table.lock import writerLock
 from fleximq.pipeline.lake.table.table_log import BatchRange, TableFile
-from fleximq.pipeline.lake.table.table_spec import TableSpec
+from fleximq.pipeline.lake.table.table_spec import TableSpec, writeSpec
 from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.schema_inference import unionSchema
 
 
 @dataclass
 class TaskReports:
-    """The reports of all tasks of a batch: ``staged`` files and new ``fields`` by table, ``gaps`` by journal."""
+    """The reports of all tasks of a batch: by table ``staged`` files, new ``fields``, numbers of ``dead`` letters by
+    journal and ``reasons`` of the first ones; ``gaps`` by journal.
+    """
 
     start: dict[str, int] = field(default_factory=dict)
     end: dict[str, int] = field(default_factory=dict)
     gaps: dict[str, list[Gap]] = field(default_factory=dict)
     staged: dict[str, list[TableFile]] = field(default_factory=dict)
     fields: dict[str, list[pa.Schema]] = field(default_factory=dict)
+    dead: dict[str, Counter[str]] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, lines: Iterable[str]) -> "TaskReports":
@@ -49,6 +55,10 @@ class TaskReports:
                 reports.staged.setdefault(found["table"], []).append(TableFile(*found["staged"]))
             if "fields" in found:
                 reports.fields.setdefault(found["table"], []).append(ddl.parsed(found["fields"]))
+            if "dead" in found:
+                journal, number, reason = found["dead"]
+                reports.dead.setdefault(found["table"], Counter())[journal] += number
+                reports.reasons.setdefault(found["table"], reason)
         return reports
 
 
@@ -84,6 +94,7 @@ class TableIngest:
                 with writing(publishing.table):
                     setFormat(publishing.table, self._form, self._files)
                     self._setColumns(spec, publishing.table)
+                    writeSpec(publishing.table, spec, self._files)
                 publishing.prepare()
             self._locks = locks.pop_all()
         return self
@@ -107,16 +118,28 @@ class TableIngest:
         if had != wanted:
             writeColumns(table, wanted, self._files)
 
+    def beginAt(self, offsets: Mapping[str, int]) -> list[str]:
+        """Record that tables without a batch begin at these offsets, those of the checkpoint; return their names."""
+        late = [name for name, publishing in self._tables.items() if readLedger(publishing.table) == Ledger()]
+        for name in late:
+            table = self._tables[name].table
+            with writing(table), exclusive(table, self._files):
+                begin = {journal: Covered(next, next) for journal, next in offsets.items()}
+                writeLedger(table, Ledger(journals=begin), self._files)
+        return late
+
+    def deadLetters(self) -> dict[str, int]:
+        """Return the number of dead letters of each journal in all tables."""
+        found: Counter[str] = Counter()
+        for publishing in self._tables.values():
+            for journal, covered in readLedger(publishing.table).journals.items():
+                found[journal] += covered.dead
+        return dict(found)
+
     def evolve(self, reports: TaskReports) -> bool:
         """Add the columns that tasks found; True if there were any, and the batch must be staged again."""
         for name, found in reports.fields.items():
-            table = self._tables[name].table
-            had = requiredColumns(table, self._files)
-            fields = had.fields
-            for each in found:
-                fields = unionSchema(fields, each)
-            with writing(table):
-                writeColumns(table, had._replace(fields=fields), self._files)
+            addColumns(self._tables[name].table, found, self._files)
         return bool(reports.fields)
 
     def publish(self, number: int, reports: TaskReports) -> int:
@@ -125,9 +148,38 @@ class TableIngest:
         batch = BatchRange(number, reports.start, reports.end)
         for name, publishing in self._tables.items():
             staged = reports.staged.get(name, [])
-            if publishing.publish(batch, staged, reports.gaps, self._lossAllowed):
+            dead: Mapping[str, int] = reports.dead.get(name, {})
+            told = reports.reasons.get(name, "")
+            if publishing.publish(batch, staged, reports.gaps, self._lossAllowed, dead, told):
                 rows += sum(each.rows for each in staged)
         return rows
+
+
+def addColumns(table: str, found: Iterable[pa.Schema], files: Files | None = None) -> None:
+    """Add columns that tasks found to those that a table has; recorded types stay."""
+    with writing(table), exclusive(table, files):
+        had = requiredColumns(table, files)
+        fields = unionSchema(had.fields, reduce(unionSchema, found), widen=False)
+        writeColumns(table, had._replace(fields=fields), files)
+
+
+def widenColumns(table: str, fields: pa.Schema, files: Files | None = None) -> None:
+    """Add columns to those that a table has, and widen others; raises LakeRefused if the table's format cannot."""
+    with writing(table), exclusive(table, files):
+        had = requiredColumns(table, files)
+        writeColumns(table, had._replace(fields=added(table, had.fields, list(fields))), files)
+
+
+def checkpointOffsets(checkpoint: str) -> dict[str, int]:
+    """Return the offsets at which the next batch of a query begins; empty for a new one, or in a remote folder."""
+    try:
+        last = max(int(name) for name in os.listdir(f"{checkpoint}/commits") if name.isdigit())
+        with open(f"{checkpoint}/offsets/{last}") as file:
+            # The format's version and Spark's settings precede the offsets of the source.
+            offsets: dict[str, int] = json.loads(file.read().splitlines()[2])
+            return offsets
+    except (OSError, ValueError, IndexError):
+        return {}
 
 
 def syncOffsets(checkpoint: str, number: int) -> None:

@@ -19,18 +19,16 @@ from pyspark.sql.types import StructType
 
 from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.command.job_run import JobRun
-from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.files.journal_files import readSlice
+from fleximq.pipeline.errors import DeadLettersFound, LakeRefused
 from fleximq.pipeline.files.schema import ALL_COLUMNS
 from fleximq.pipeline.files.selection import Slice
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lag import Reporter
-from fleximq.pipeline.lake.ingest_driver import TableIngest, TaskReports, syncOffsets
+from fleximq.pipeline.lake.ingest_driver import TableIngest, TaskReports, checkpointOffsets, syncOffsets
 from fleximq.pipeline.lake.ingest_task import stage
-from fleximq.pipeline.lake.table.ledger import readLedger
+from fleximq.pipeline.lake.table.ledger import DeadLetters, readLedger
 from fleximq.pipeline.lake.table.table_spec import TableSpec, packed, unpacked
-from fleximq.pipeline.reader.broker_journal import readRemote
-from fleximq.pipeline.reader.journals import SlicePartition, missingReporter
+from fleximq.pipeline.reader.journals import SlicePartition, records
 from fleximq.pipeline.reader.source_options import SourceOptions
 from fleximq.pipeline.reader.stream_reader import StreamReader
 
@@ -101,29 +99,22 @@ class IngestReader(StreamReader):
             return
         told = [partition.told] if partition.told is not None else []
         if partition.slice is not None:
-            told += self._stage(partition.slice, partition.broker)
+            told += self._stage(partition)
         if told:
             yield pa.record_batch([pa.array(told, pa.string())], schema=_ROWS)
 
-    def _stage(self, slice: Slice, broker: Place | None) -> Iterator[str]:
+    def _stage(self, partition: IngestPartition) -> Iterator[str]:
         missing: list[Missing] = []
-        tell = missingReporter(slice.journal, self._options.failOnDataLoss)
-
-        def miss(found: Missing) -> None:
-            tell(found)
-            missing.append(found)
-
-        if broker is not None:
-            batches = readRemote(slice, broker, ALL_COLUMNS, self._selection, miss)
-        else:
-            batches = readSlice(slice, ALL_COLUMNS, self._selection, miss)
+        batches = records(partition, ALL_COLUMNS, self._selection, self._options.failOnDataLoss, missing)
         context = TaskContext.get()
         number = int((context.getLocalProperty(_NUMBER) if context is not None else None) or -1)
-        yield from stage(self._lake, self._specs, slice.journal, number, batches, missing)
+        yield from stage(self._lake, self._specs, partition.slice.journal, number, batches, missing)
 
 
 #: Seconds between two checks of the query's state.
 _LOOK = 0.2
+#: The part of a batch's rows above which dead letters are worth a warning.
+WARN_ABOVE = 0.01
 #: A batch that finds new columns after this many attempts never ends.
 _TRIES = 20
 
@@ -131,20 +122,32 @@ _TRIES = 20
 class Ingest:
     """One ingest query, from its start to its end."""
 
-    def __init__(self, feeding: TableIngest, checkpoint: str, run: JobRun, reporter: Reporter | None) -> None:
+    def __init__(
+        self, feeding: TableIngest, checkpoint: str, run: JobRun, reporter: Reporter | None, strict: bool = False
+    ) -> None:
         self._feeding = feeding
         self._checkpoint = checkpoint
         self._run = run
         self._reporter = reporter
         self._query: StreamingQuery | None = None
         self._busy = threading.Lock()
-        self._rows = 0
+        self._strict = strict
+        self._endsAlone = False
+        self._rows = self._dead = 0
         self._began = time.monotonic()
 
     def start(self, options: Mapping[str, str], interval: str | None) -> None:
         """Start the query with these options of the source and this interval in Spark's format; None: until all present
         messages are ingested.
         """
+        self._endsAlone = interval is None
+        begin = checkpointOffsets(self._checkpoint)
+        for name in self._feeding.beginAt(begin) if begin else ():
+            places = ", ".join(f"offset {next} of journal {journal}" for journal, next in begin.items())
+            self._run.writeLine(
+                f"the table {name} begins where the checkpoint is, at {places}: fleximq-pipeline backfill {name} "
+                f"--lake {self._feeding.lake} brings earlier messages"
+            )
         spark = self._run.session()
         spark.dataSource.register(IngestSource)
         own = {LAKE: self._feeding.lake, TABLES: packed(self._feeding.specs)}
@@ -166,14 +169,27 @@ class Ingest:
                     continue
                 syncOffsets(self._checkpoint, number)
                 self._rows += self._feeding.publish(number, told)
+            self._tell(number, told)
             if self._reporter is not None:
                 lost = {id: sum(gap.next - gap.first for gap in gaps if gap.lost) for id, gaps in told.gaps.items()}
-                self._reporter.report(told.end, {id: number for id, number in lost.items() if number})
+                lost = {id: number for id, number in lost.items() if number}
+                self._reporter.report(told.end, lost, self._feeding.deadLetters())
             return
         raise LakeRefused(f"the columns of {', '.join(told.fields)} keep growing: give the table a schema")
 
+    def _tell(self, number: int, told: TaskReports) -> None:
+        """Say how many dead letters each table got with a batch."""
+        for name, dead in told.dead.items():
+            rows = sum(each.rows for each in told.staged[name])
+            found = DeadLetters(number, rows, sum(dead.values()), told.reasons[name])
+            self._dead += found.dead
+            warning = "warning: " if found.dead > rows * WARN_ABOVE else ""
+            self._run.writeLine(f"{warning}table {name}, {found}")
+
     def follow(self) -> None:
-        """Report progress until the query ends or the job is stopped; raises StreamingQueryException if it failed."""
+        """Report progress until the query ends or the job is stopped. Raises StreamingQueryException if the query
+        failed, and DeadLettersFound if it is strict: at its end, or else after the batch.
+        """
         query, last = self._query, ""
         if query is None:
             return
@@ -183,10 +199,17 @@ class Ingest:
                 last = progress["timestamp"]
                 done = self._rows
                 self._run.progress("ingested", done, done + _waiting(progress), "rows")
+            if self._dead and self._strict and not self._endsAlone:
+                break
+        if self._dead and self._strict and not self._endsAlone:
+            raise DeadLettersFound(_strictly(self._dead))
         if not self._run.stopping.is_set():
             query.awaitTermination()
             rate = self._rows / max(1e-9, time.monotonic() - self._began)
-            self._run.writeLine(f"{self._rows} rows are in, {rate:,.0f} rows/s")
+            dead = f", {self._dead} of them dead letters" if self._dead else ""
+            self._run.writeLine(f"{self._rows} rows are in, {rate:,.0f} rows/s{dead}")
+            if self._dead and self._strict:
+                raise DeadLettersFound(_strictly(self._dead))
 
     def end(self) -> None:
         """Stop the query after the batch that is being committed."""
@@ -195,6 +218,13 @@ class Ingest:
                 self._query.stop()
         if self._reporter is not None:
             self._reporter.close()
+
+
+def _strictly(dead: int) -> str:
+    return (
+        f"{dead} messages became dead letters, which --strict does not allow: fleximq-pipeline redecode brings them "
+        "back after the schema was mended"
+    )
 
 
 def _waiting(progress: Any) -> int:

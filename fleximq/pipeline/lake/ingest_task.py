@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.files.selection import Topics
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lake.batch_commit import STAGED, writing
 from fleximq.pipeline.lake.table.columns import BASE, TableColumns, readColumns
@@ -20,7 +21,7 @@ from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
 from fleximq.pipeline.lake.table.table_spec import DEAD, TableSpec
 from fleximq.pipeline.payloads import ddl
-from fleximq.pipeline.payloads.schema_inference import inferred, unionSchema
+from fleximq.pipeline.payloads.schema_inference import inferred, roomy, unionSchema
 
 #: The number of payloads of a batch from which columns are inferred; of larger batches an evenly spread sample.
 SAMPLE = 5000
@@ -34,11 +35,13 @@ def stage(
     number: int,
     batches: Iterable[pa.RecordBatch],
     missing: Sequence[Missing],
+    folder: str = STAGED,
 ) -> Iterator[str]:
     """Stage records of a micro-batch, which have the columns of the source and ``content``, and yield the report;
-    raises LakeRefused if a file cannot be written. ``missing`` is read after the last batch.
+    raises LakeRefused if a file cannot be written. ``missing`` is read after the last batch, ``folder`` is one of the
+    table's own.
     """
-    stages = [_Stage(lake, spec, journal, number) for spec in specs]
+    stages = [_Stage(lake, spec, journal, number, folder) for spec in specs]
     try:
         for batch in batches:
             for each in stages:
@@ -53,23 +56,61 @@ def stage(
         yield json.dumps({"gaps": {journal: [(each.first, each.next, each.why, each.lost) for each in missing]}})
 
 
+def ofTopics(batch: pa.RecordBatch, wanted: Topics) -> pa.RecordBatch:
+    """Return the records of some topics."""
+    if wanted.all:
+        return batch
+    topics = batch.column("topic").dictionary_encode()
+    those = np.array([name in wanted for name in topics.dictionary.to_pylist()], bool)
+    if those.all():
+        return batch
+    return batch.filter(pa.array(those[topics.indices.to_numpy()]))
+
+
+class RowDecoder:
+    """Adds the columns of a table to records: the fields of payloads, and the reason of a dead letter."""
+
+    def __init__(self, spec: TableSpec, columns: TableColumns) -> None:
+        self._schema = columns.schema
+        self._decoder = spec.decoder(columns)
+
+    def __call__(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.StringArray | None]:
+        """Return rows with all columns of the table, and the reasons of dead letters, None if there are none."""
+        number, errors = rows.num_rows, None
+        columns: dict[str, Any] = {name: rows.column(name) for name in BASE.names if name != "reason"}
+        made: list[pa.Array] = []
+        if self._decoder is not None:
+            found = self._decoder.decode(*(rows.column(name) for name in _DECODED))
+            made = found.columns.flatten()
+            made = made[len(made) - (len(self._schema) - len(BASE)) :]
+            errors = found.errors
+        columns["reason"] = pa.nulls(number, pa.string()) if errors is None else errors
+        if errors is not None:
+            columns["topic"] = _dead(columns["topic"], errors)
+        arrays = [columns[name] for name in BASE.names]
+        # The decoder's columns have the order of the table's, metadata last.
+        return pa.record_batch([*arrays, *made], schema=self._schema), errors
+
+
 class _Stage:
     """The staging of one table."""
 
-    def __init__(self, lake: str, spec: TableSpec, journal: str, number: int) -> None:
+    def __init__(self, lake: str, spec: TableSpec, journal: str, number: int, folder: str) -> None:
         self._spec = spec
         self._table = f"{lake}/{spec.name}"
         known = readColumns(self._table)
         if known is None:
             raise LakeRefused(f"{self._table} is no table of a lake any more")
         self._columns: TableColumns = known
-        self._schema = known.schema
-        self._decoder = spec.decoder(known)
+        self._decode = RowDecoder(spec, known)
         self._found = known.fields
-        self._writer = StagingWriter(f"{self._table}/{OWN}/{STAGED}", self._schema, journal, number)
+        self._journal = journal
+        self._dead = 0
+        self._reason = ""
+        self._writer = StagingWriter(f"{self._table}/{OWN}/{folder}", known.schema, journal, number)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        rows = self._wanted(batch)
+        rows = ofTopics(batch, self._spec.wanted)
         if not rows.num_rows:
             return
         if self._spec.isInferred:
@@ -77,20 +118,15 @@ class _Stage:
             if not self._isKnown:
                 return
         with writing(self._table):
-            self._writer.add(self._decoded(rows))
+            decoded, errors = self._decode(rows)
+            if errors is not None:
+                self._dead += len(errors) - errors.null_count
+                self._reason = self._reason or errors.drop_null()[0].as_py()
+            self._writer.add(decoded)
 
     @property
     def _isKnown(self) -> bool:
         return bool(self._found == self._columns.fields)
-
-    def _wanted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if self._spec.wanted.all:
-            return batch
-        topics = batch.column("topic").dictionary_encode()
-        those = np.array([name in self._spec.wanted for name in topics.dictionary.to_pylist()], bool)
-        if those.all():
-            return batch
-        return batch.filter(pa.array(those[topics.indices.to_numpy()]))
 
     def _infer(self, rows: pa.RecordBatch) -> None:
         """Find columns of payloads that the table lacks."""
@@ -99,26 +135,9 @@ class _Stage:
         values, dialects, contents = (rows.column(name) for name in _DECODED)
         known = self._columns.fields if len(self._columns.fields) else None
         found = inferred(self._spec.decode, values, known, self._spec.identity, dialects, contents, known is None)
+        found = roomy(found, known, self._spec.integers)
         if found != self._columns.fields:
             self._found = unionSchema(self._found, found)
-
-    def _decoded(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows with all columns of the table; payloads that do not fit become dead letters."""
-        number = rows.num_rows
-        columns: dict[str, Any] = {name: rows.column(name) for name in BASE.names if name != "reason"}
-        if self._decoder is None:
-            made: list[pa.Array] = []
-            columns["reason"] = pa.nulls(number, pa.string())
-        else:
-            found = self._decoder.decode(*(rows.column(name) for name in _DECODED))
-            made = found.columns.flatten()
-            made = made[len(made) - (len(self._schema) - len(BASE)) :]
-            columns["reason"] = pa.nulls(number, pa.string()) if found.errors is None else found.errors
-            if found.errors is not None:
-                columns["topic"] = _dead(columns["topic"], found.errors)
-        arrays = [columns[name] for name in BASE.names]
-        # The decoder's columns have the order of the table's, metadata last.
-        return pa.record_batch([*arrays, *made], schema=self._schema)
 
     def end(self) -> Iterator[str]:
         """Complete the files and yield them, or else the missing columns."""
@@ -130,6 +149,8 @@ class _Stage:
             found = self._writer.close()
         for each in found:
             yield json.dumps({"table": self._spec.name, "staged": each})
+        if self._dead:
+            yield json.dumps({"table": self._spec.name, "dead": [self._journal, self._dead, self._reason]})
 
     def abandon(self) -> None:
         self._writer.abandon()
@@ -139,3 +160,10 @@ def _dead(topics: pa.Array, reasons: pa.Array) -> pa.Array:
     """Return the topics, with the dead-letter topic where a reason is given; a dead letter's own topic stays."""
     isDead = pc.and_(reasons.is_valid(), pc.invert(pc.ends_with(topics, DEAD)))
     return pc.if_else(isDead, pc.binary_join_element_wise(topics, pa.scalar(DEAD), ""), topics)
+
+
+def undead(rows: pa.Table) -> pa.Table:
+    """Return rows of a table with the topics to which dead letters were published."""
+    own = pc.replace_substring_regex(rows.column("topic"), f"{DEAD}$", "")
+    place = rows.schema.get_field_index("topic")
+    return rows.set_column(place, "topic", pc.if_else(rows.column("reason").is_valid(), own, rows.column("topic")))

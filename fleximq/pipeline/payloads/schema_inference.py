@@ -87,11 +87,39 @@ def inferred(
     return pa.schema(_admitted(_merged(fields, seen, _takes if widen else _everything), fields))
 
 
-def unionSchema(one: pa.Schema, other: pa.Schema) -> pa.Schema:
+def unionSchema(one: pa.Schema, other: pa.Schema, widen: bool = True) -> pa.Schema:
     """Return the union of two inferred schemas, with the wider type for each common column. Of names that differ only
-    in case, the first schema's remain.
+    in case, the first schema's remain. ``widen`` is as for :func:`inferred`.
     """
-    return pa.schema(_admitted(_merged(list(one), list(other), _nothing), one))
+    return pa.schema(_admitted(_merged(list(one), list(other), _nothing if widen else _everything), one))
+
+
+def roomy(found: pa.Schema, known: pa.Schema | None, integers: Iterable[str]) -> pa.Schema:
+    """Return an inferred schema with DOUBLE in place of each BIGINT, except in the types of known columns.
+
+    No format of tables widens BIGINT to DOUBLE later, so a fraction after whole numbers would not fit.
+
+    :param integers: the fields that stay BIGINT, with all that they contain; those in a STRUCT as ``outer.inner``.
+    """
+    return pa.schema(_roomy(found, () if known is None else known, frozenset(integers), ""))
+
+
+def _roomy(found: Iterable[pa.Field], known: Iterable[pa.Field], integers: frozenset[str], path: str) -> list[pa.Field]:
+    had = {field.name: field.type for field in known}
+    return [
+        field
+        if f"{path}{field.name}" in integers
+        else field.with_type(_roomyType(field.type, had.get(field.name), integers, f"{path}{field.name}."))
+        for field in found
+    ]
+
+
+def _roomyType(found: pa.DataType, known: pa.DataType | None, integers: frozenset[str], path: str) -> pa.DataType:
+    if pa.types.is_struct(found):
+        return pa.struct(_roomy(found, known if known is not None else (), integers, path))
+    if pa.types.is_list(found):
+        return pa.list_(_roomyType(found.value_type, None if known is None else known.value_type, integers, path))
+    return _DOUBLE if found == _BIGINT and known is None else found
 
 
 def _kinds(payloads: Iterable[bytes | None], decode: Callable[..., Any]) -> dict[Kind, None]:

@@ -134,12 +134,26 @@ def read(
     freezeImports()
     if not isinstance(partition, SlicePartition):
         return
-    slice, report = partition.slice, missingReporter(partition.slice.journal, failOnDataLoss)
+    yield from decoded(records(partition, needed(columns), selection, failOnDataLoss, []), columns, decoding)
+
+
+def records(
+    partition: SlicePartition,
+    columns: Sequence[str],
+    selection: Selection,
+    failOnDataLoss: bool,
+    missing: list[Missing],
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a partition, and add to ``missing`` which ones are; raises as :func:`read`."""
+    tell = missingReporter(partition.slice.journal, failOnDataLoss)
+
+    def miss(found: Missing) -> None:
+        tell(found)
+        missing.append(found)
+
     if partition.broker is not None:
-        batches = readRemote(slice, partition.broker, needed(columns), selection, report)
-    else:
-        batches = readSlice(slice, needed(columns), selection, report)
-    yield from decoded(batches, columns, decoding)
+        return readRemote(partition.slice, partition.broker, columns, selection, miss)
+    return readSlice(partition.slice, columns, selection, miss)
 
 
 def missingReporter(journal: str, failOnDataLoss: bool) -> Callable[[Missing], None]:

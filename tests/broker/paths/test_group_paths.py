@@ -54,6 +54,16 @@ class LagTests(GroupCase):
         self.assertEqual(self.tell("g", 5, lost=2, time=7), {"journal": self.journal.id, "taken": 1})
         self.assertEqual(self.journal.notes, [GroupProgress("g", 5, 7000, 2)])
 
+    def test_dead(self) -> None:
+        """Dead letters are for the metrics only, until the group is forgotten; others' are passed over."""
+        words = [{"group": name, "journal": id, "next": 1} for name, id in (("a", self.journal.id), ("b", "other"))]
+        self.ask("/pipeline/lag", groups=[word | {"dead": 3} for word in words])
+        self.assertEqual(self.broker.groups.dead, {"a": 3})
+        self.ask("/pipeline/lag", groups=words)
+        self.assertEqual(self.broker.groups.dead, {"a": 3})
+        self.broker.groups.forget("a")
+        self.assertEqual(self.broker.groups.dead, {})
+
     def test_otherJournal(self) -> None:
         """What is about another journal is passed over."""
         self.assertEqual(self.tell("g", 5, "other"), {"journal": self.journal.id, "taken": 0})

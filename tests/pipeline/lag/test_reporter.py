@@ -53,7 +53,7 @@ class BrokerTests(SynchronousTestCase):
         self.assertEqual((group.bytes, group.lost), (4, 5))
         self.assertTrue(0 < (group.seconds or 0) < 60)
         self.assertTrue(before - 1 <= group.told <= time.time() * 1000)
-        reporter.report({self.journal: 4})
+        reporter.report({self.journal: 4}, dead={self.journal: 3})
         reporter.flush(20)
         [group] = groups(self.place)
         self.assertEqual((group.next, group.records, group.seconds, group.lost), (4, 0, 0.0, 5))

@@ -19,11 +19,11 @@ if not skip:
     from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
     from fleximq.pipeline.files.slice_reader import Missing
     from fleximq.pipeline.lake.batch_commit import writing
-    from fleximq.pipeline.lake.ingest_driver import TableIngest, TaskReports, syncOffsets
+    from fleximq.pipeline.lake.ingest_driver import TableIngest, TaskReports, addColumns, checkpointOffsets, syncOffsets
     from fleximq.pipeline.lake.ingest_task import SAMPLE, stage
     from fleximq.pipeline.lake.table import parquet_writer
     from fleximq.pipeline.lake.table.columns import readColumns
-    from fleximq.pipeline.lake.table.ledger import Gap, readLedger
+    from fleximq.pipeline.lake.table.ledger import Covered, DeadLetters, Gap, readLedger
     from fleximq.pipeline.lake.table.table_spec import TableSpec
     from tests.pipeline.lake.tables import JOURNAL, offsetsIn, rows, staged
 
@@ -34,9 +34,9 @@ class FeedCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.lake = str(Path(self.mktemp()).absolute())
 
-    def feeding(self, *specs: "TableSpec", lossAllowed: bool = False) -> "TableIngest":
+    def feeding(self, *specs: "TableSpec", lossAllowed: bool = False, format: str = "parquet") -> "TableIngest":
         """Return what feeds these tables, entered."""
-        feeding = TableIngest(self.lake, specs, {"format": "parquet"}, lossAllowed)
+        feeding = TableIngest(self.lake, specs, {"format": format}, lossAllowed)
         feeding.__enter__()
         self.addCleanup(feeding.__exit__)
         return feeding
@@ -45,6 +45,14 @@ class FeedCase(SynchronousTestCase):
         """Return records as the source gives them, with these values as MessagePack."""
         payloads = [msgspec.msgpack.encode(value) for value in values]
         return rows(range(first, first + len(values)), topic, schema=schemaOf(ALL_COLUMNS), value=payloads)
+
+    def ingest(self, specs: Any, *values: Any, number: int = 0, first: int = 1, format: str = "parquet") -> None:
+        """Commit a batch with these values to tables."""
+        with TableIngest(self.lake, specs, {"format": format}, False) as feeding:
+            batch = self.batch(*values, first=first)
+            while feeding.evolve(told := self.told(specs, batch)):
+                pass
+            feeding.publish(number, told)
 
     def told(self, specs: Any, *batches: Any, missing: Any = (), end: int | None = None) -> "TaskReports":
         """Return what a task tells of batches of the one journal."""
@@ -71,6 +79,39 @@ class StageTests(FeedCase):
         self.assertFalse(feeding.evolve(told))
         self.assertEqual(feeding.publish(0, told), 2)
         self.assertEqual(offsetsIn(f"{self.lake}/s"), [1, 2])
+
+    def test_keptTypes(self) -> None:
+        """A column that was recorded since the tasks looked keeps its type."""
+        specs = [TableSpec("s", decode="messagepack")]
+        feeding = self.feeding(*specs)
+        told = self.told(specs, self.batch({"a": "x", "b": "y"}))
+        addColumns(f"{self.lake}/s", [pa.schema([("a", pa.float64())])])
+        feeding.evolve(told)
+        columns = readColumns(f"{self.lake}/s")
+        self.assertEqual(columns and columns.fields, pa.schema([("a", pa.float64()), ("b", pa.string())]))
+
+    def test_dead(self) -> None:
+        """The ledger counts dead letters by journal, and has the last batches with the first reason."""
+        specs = [TableSpec("s", decode="messagepack", schema="a INT")]
+        self.ingest(specs, {"a": 1}, {"a": "x"}, {"a": 1.5})
+        self.ingest(specs, {"a": 2}, number=1, first=4)
+        self.ingest(specs, {"a": "y"}, number=2, first=5)
+        ledger = readLedger(f"{self.lake}/s")
+        self.assertEqual(ledger.journals[JOURNAL].dead, 3)
+        why = "'a' is no INT: expected `int`, got `str`"
+        self.assertEqual(ledger.dead, (DeadLetters(0, 3, 2, why), DeadLetters(2, 1, 1, why)))
+        self.assertEqual(str(ledger.dead[0]), f"batch 0: 2 of 3 rows are dead letters; the first: {why}")
+
+    def test_late(self) -> None:
+        """A table without a batch begins at the offsets of the checkpoint, and goes on from there."""
+        early, late = TableSpec("early"), TableSpec("late")
+        self.ingest([early], 1, 2)
+        with TableIngest(self.lake, [early, late], {"format": "parquet"}, False) as feeding:
+            self.assertEqual(feeding.beginAt({JOURNAL: 3}), ["late"])
+            self.assertEqual(feeding.beginAt({JOURNAL: 3}), [])
+        self.assertEqual(readLedger(f"{self.lake}/late").journals, {JOURNAL: Covered(3, 3)})
+        self.ingest([early, late], 3, number=1, first=3)
+        self.assertEqual(readLedger(f"{self.lake}/late").journals, {JOURNAL: Covered(3, 4, 1)})
 
     def test_sampled(self) -> None:
         """Of a batch with very many records some are looked at, the first and the last among them."""
@@ -145,3 +186,15 @@ class OffsetsTests(SynchronousTestCase):
         self.patch(os, "fsync", lambda descriptor: synced.append(True))
         syncOffsets(str(folder), 3)
         self.assertEqual(len(synced), 2)
+
+    def test_read(self) -> None:
+        """The last committed batch says where the next one begins; without one, or elsewhere, nothing is known."""
+        folder = Path(self.mktemp())
+        self.assertEqual(checkpointOffsets(str(folder)), {})
+        for name in ("commits", "offsets"):
+            (folder / name).mkdir(parents=True)
+        for number in (9, 10, 11):
+            (folder / "offsets" / str(number)).write_text(f'v1\n{{}}\n{{"{JOURNAL}": {number}}}')
+        for number in (9, 10):
+            (folder / "commits" / str(number)).write_text("v1\n{}")
+        self.assertEqual(checkpointOffsets(str(folder)), {JOURNAL: 10})

@@ -16,7 +16,7 @@ if not skip:
     from fleximq.pipeline.payloads.ddl import NESTING, parsed, written
     from fleximq.pipeline.payloads.decoder import Decoder
     from fleximq.pipeline.payloads.dialect_payloads import Identity
-    from fleximq.pipeline.payloads.schema_inference import MAX_COLUMNS, MAX_NAME_BYTES, inferred, unionSchema
+    from fleximq.pipeline.payloads.schema_inference import MAX_COLUMNS, MAX_NAME_BYTES, inferred, roomy, unionSchema
     from tests.pipeline.payloads.read import binary, codes, rowsOf, texts
 
 pack = msgpack.packb
@@ -205,3 +205,24 @@ class PayloadTests(InferenceCase):
         self.assertEqual([isinstance(row, dict) for row in rows], [True] * 4)
         contents = codes([Content.TEXT] * 2 + [Content.MESSAGEPACK] * 2)
         self.assertEqual(inferred("json", values, None, identity, dialects, contents), pa.schema([]))
+
+
+class RoomyTests(SynchronousTestCase):
+    """Types that leave room for later values."""
+
+    def test_table(self) -> None:
+        """Whole numbers are DOUBLE, unless a column is known or named, with all that it contains."""
+        found = parsed("a BIGINT, b STRING, l ARRAY<BIGINT>, s STRUCT<x: BIGINT, y: STRUCT<z: BIGINT>>, k BIGINT")
+        for known, integers, wanted in (
+            ("", (), "a DOUBLE, b STRING, l ARRAY<DOUBLE>, s STRUCT<x: DOUBLE, y: STRUCT<z: DOUBLE>>, k DOUBLE"),
+            ("k BIGINT, l ARRAY<BIGINT>, s STRUCT<x: BIGINT>", (),
+             "a DOUBLE, b STRING, l ARRAY<BIGINT>, s STRUCT<x: BIGINT, y: STRUCT<z: DOUBLE>>, k BIGINT"),
+            ("", ("a", "s.y", "l"),
+             "a BIGINT, b STRING, l ARRAY<BIGINT>, s STRUCT<x: DOUBLE, y: STRUCT<z: BIGINT>>, k DOUBLE"),
+        ):  # fmt: skip
+            self.assertEqual(written(roomy(found, parsed(known) if known else None, integers)), wanted)
+
+    def test_keptTypes(self) -> None:
+        """With ``widen`` off, a union keeps the first schema's types and adds the others' columns."""
+        one, other = parsed("a BIGINT, s STRUCT<x: INT>"), parsed("a STRING, s STRUCT<x: STRING, y: DATE>, b INT")
+        self.assertEqual(written(unionSchema(one, other, False)), "a BIGINT, s STRUCT<x: INT, y: DATE>, b INT")

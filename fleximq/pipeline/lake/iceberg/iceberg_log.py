@@ -1,7 +1,9 @@
 """The log of an Iceberg table: a batch is one snapshot, and its number is a property of the table."""
 
+import os
 from collections.abc import Iterator, Sequence
 
+from pyiceberg.io.pyarrow import parquet_files_to_data_files
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
@@ -14,6 +16,8 @@ from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, Exc
 
 #: The table property that has the number of the last batch.
 BATCH = "fleximq.batch"
+#: The same for changes that are no batches.
+CHANGE = "fleximq.change"
 
 
 class IcebergLog(TableLog):
@@ -32,6 +36,27 @@ class IcebergLog(TableLog):
                 snapshot_properties={BATCH: str(batch)},
                 check_duplicate_files=False,
             )
+
+    def _change(self, number: int, gone: Sequence[str], files: Sequence[TableFile]) -> None:
+        table = tableWithColumns(self._table)
+        if int(table.properties.get(CHANGE, -1)) >= number:
+            return
+        paths = [f"file://{self._table}/{each.path}" for each in files]
+        removed = {f"{self._table}/{path}" for path in gone}
+        made = list(parquet_files_to_data_files(table.io, table.metadata, iter(paths)))
+        with table.transaction() as transaction:
+            transaction.set_properties({CHANGE: str(number)})
+            with transaction.update_snapshot({CHANGE: str(number)}).overwrite() as update:
+                for each in liveOf(table):
+                    if each.path in removed:
+                        update.delete_data_file(each.file)
+                for file in made:
+                    update.append_data_file(file)
+
+    def files(self) -> list[tuple[str, str]]:
+        with icebergErrors(self._table):
+            found = openTable(self._table)
+            return [] if found is None else [(os.path.relpath(e.path, self._table), e.topic) for e in liveOf(found)]
 
     def days(self) -> list[tuple[str, str]]:
         with icebergErrors(self._table):

@@ -51,11 +51,20 @@ def tableWithColumns(table: str) -> Table:
         found = catalog.load_table((NAMESPACE, name))
     except NoSuchTableError:
         return _create(catalog, table, columns)
-    known = {field.name for field in found.schema().fields}
-    if any(field.name not in known or pa.types.is_nested(field.type) for field in columns):
+    known = {field.name: str(field.field_type) for field in found.schema().fields}
+    if any(field.name not in known or _mayBeWider(field.type, known[field.name]) for field in columns):
         with found.update_schema() as update:
             update.union_by_name(columns)
     return found
+
+
+def _mayBeWider(type: pa.DataType, known: str) -> bool:
+    """Tell whether a column's type may be wider than the one that Iceberg knows, or have more fields."""
+    if known in ("int", "float"):
+        return type in (pa.int64(), pa.float64())
+    if pa.types.is_decimal(type):
+        return known != f"decimal({type.precision}, {type.scale})"
+    return bool(pa.types.is_nested(type))
 
 
 def _create(catalog: Catalog, table: str, schema: Any) -> Table:

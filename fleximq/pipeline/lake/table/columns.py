@@ -1,11 +1,12 @@
 """The columns of a table: those of the source, those of the payload, and the reason of a dead letter.
 
 A payload's fields are columns after the source's. If a field has the name of another column, ignoring case, ``_`` is
-appended. Fields are only ever added, so existing files stay valid; the schema with all columns is in
-``_common_metadata``, from which Spark takes the schema of the table.
+appended. Fields are only added, or widened as far as readers can read older files so; existing files stay valid. The
+schema with all columns is in ``_common_metadata``, from which Spark takes the schema of the table.
 """
 
 import json
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from fleximq.journal.files.file_system import Files, readFile, replaceFile
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
 from fleximq.pipeline.lake.table.file_names import COMMON, OWN
+from fleximq.pipeline.lake.table.format import DELTA, formatOf
 from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.dialect_payloads import METADATA
 
@@ -55,16 +57,48 @@ class TableColumns(NamedTuple):
 
 
 def added(table: str, known: pa.Schema, fields: Sequence[pa.Field]) -> pa.Schema:
-    """Return the known fields and the new ones of ``fields``; raises LakeRefused if a field has another type."""
+    """Return the known fields, some of them widened, and the new ones of ``fields``; raises LakeRefused if a field has
+    a type that the table's format cannot give it.
+    """
     found = {field.name: field for field in known}
+    format = formatOf(table)["format"]
     for field in fields:
         had = found.setdefault(field.name, field)
-        if had.type != field.type:
-            raise LakeRefused(
-                f"the table {table} has {field.name} as {ddl.written(pa.schema([had]))} and cannot take it as "
-                f"{ddl.written(pa.schema([field]))}: only new columns can be added"
+        wider = had.type if had.type == field.type else _wider(had.type, field.type)
+        if wider is None or (format == DELTA and wider != had.type):
+            why = (
+                "deltalake changes no column's type"
+                if format == DELTA
+                else "only whole numbers become wider up to BIGINT, FLOAT becomes DOUBLE, and DECIMAL gets more digits"
             )
+            raise LakeRefused(
+                f"the table {table} has {ddl.written(pa.schema([had]))} and cannot take "
+                f"{ddl.written(pa.schema([field]))}: {why}; a new table with this schema can be filled by "
+                f"fleximq-pipeline backfill NEW --from {os.path.basename(table)}"
+            )
+        found[field.name] = field.with_type(wider)
     return pa.schema(found.values())
+
+
+def _wider(had: pa.DataType, wanted: pa.DataType) -> pa.DataType | None:
+    """Return the wider type if Spark, Arrow and Iceberg read values of the former type in it, else None."""
+    if pa.types.is_struct(had) and pa.types.is_struct(wanted):
+        fields = {field.name: field for field in had}
+        for field in wanted:
+            old = fields.setdefault(field.name, field)
+            wider = old.type if old.type == field.type else _wider(old.type, field.type)
+            if wider is None:
+                return None
+            fields[field.name] = field.with_type(wider)
+        return pa.struct(fields.values())
+    if pa.types.is_list(had) and pa.types.is_list(wanted):
+        inner = had.value_type if had.value_type == wanted.value_type else _wider(had.value_type, wanted.value_type)
+        return None if inner is None else pa.list_(inner)
+    if pa.types.is_decimal(had) and pa.types.is_decimal(wanted):
+        return wanted if had.scale == wanted.scale and had.precision < wanted.precision else None
+    if pa.types.is_integer(had) and pa.types.is_integer(wanted):
+        return wanted if had.bit_width < wanted.bit_width else None
+    return wanted if (had, wanted) == (pa.float32(), pa.float64()) else None
 
 
 def readColumns(table: str, files: Files | None = None) -> TableColumns | None:

@@ -104,7 +104,7 @@ def merge(folder: str, group: Sequence[MergePart], path: str, schema: pa.Schema 
 
 
 def _write(files: Sequence[pq.ParquetFile], schema: pa.Schema, path: str, metadata: dict[bytes, bytes]) -> None:
-    groups = (_aligned(file.read_row_group(each), schema) for file in files for each in range(file.num_row_groups))
+    groups = (aligned(file.read_row_group(each), schema) for file in files for each in range(file.num_row_groups))
     with pq.ParquetWriter(path, schema, **parquetOptions(schema)) as writer:
         for tables in grouped(groups, GROUP_BYTES):
             table = pa.concat_tables(tables)
@@ -112,7 +112,7 @@ def _write(files: Sequence[pq.ParquetFile], schema: pa.Schema, path: str, metada
         writer.add_key_value_metadata(metadata)
 
 
-def _aligned(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def aligned(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return a table with all columns of a schema; missing ones are null."""
     columns = [
         table.column(field.name).cast(field.type)

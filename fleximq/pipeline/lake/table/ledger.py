@@ -7,6 +7,7 @@ range is a row, except for the listed gaps. With the number of rows a reader can
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fleximq.journal.files.file_system import Files, readFile, replaceFile
@@ -15,7 +16,9 @@ from fleximq.pipeline.lake.table.file_names import OWN
 
 LEDGER = "ledger"
 #: Version of the files in ``_fleximq``.
-VERSION = 1
+VERSION = 2
+#: Number of batches with dead letters that a ledger names, the last ones.
+DEAD_BATCHES = 10
 
 
 class Gap(NamedTuple):
@@ -30,8 +33,8 @@ class Gap(NamedTuple):
 
 
 class Covered(NamedTuple):
-    """The records of a journal in a table: offsets from ``first`` up to before ``next``, the number of rows, and that
-    of rows which the lake's own retention has removed.
+    """The records of a journal in a table: offsets from ``first`` up to before ``next``, the number of rows, that of
+    rows which the lake's own retention has removed, and that of dead letters which ``redecode`` has not brought back.
     """
 
     first: int
@@ -39,16 +42,33 @@ class Covered(NamedTuple):
     rows: int = 0
     gaps: tuple[Gap, ...] = ()
     expired: int = 0
+    dead: int = 0
+
+
+class DeadLetters(NamedTuple):
+    """The dead letters of a batch with so many ``rows``: their number, and the reason of the first one."""
+
+    batch: int
+    rows: int
+    dead: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"batch {self.batch}: {self.dead:,} of {self.rows:,} rows are dead letters; the first: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """``batch`` is the last committed one, -1 before the first; it had offsets from ``start`` to ``end``."""
+    """``batch`` is the last committed one, -1 before the first; it had offsets from ``start`` to ``end``. ``dead`` are
+    the last batches with dead letters, ``changes`` is the number of changes by ``redecode`` and ``backfill``.
+    """
 
     batch: int = -1
     start: Mapping[str, int] = field(default_factory=dict)
     end: Mapping[str, int] = field(default_factory=dict)
     journals: Mapping[str, Covered] = field(default_factory=dict)
+    dead: tuple[DeadLetters, ...] = ()
+    changes: int = 0
 
     def covers(self, end: Mapping[str, int]) -> bool:
         """Tell whether a batch with this end is committed."""
@@ -63,14 +83,47 @@ class Ledger:
         end: Mapping[str, int],
         rows: Mapping[str, int],
         gaps: Mapping[str, Iterable[Gap]],
+        dead: Mapping[str, int] = MappingProxyType({}),
+        reason: str = "",
     ) -> "Ledger":
-        """Return a ledger with one more batch; ``rows`` and ``gaps`` are those of the batch by journal."""
+        """Return a ledger with one more batch; ``rows``, ``gaps`` and ``dead`` letters are those of the batch by
+        journal, ``reason`` that of the first dead letter.
+        """
         journals = dict(self.journals)
         for journal, next in end.items():
             had = journals.get(journal) or Covered(start.get(journal, next), start.get(journal, next))
             found = tuple(_joined([*had.gaps, *gaps.get(journal, ())]))
-            journals[journal] = had._replace(next=max(had.next, next), rows=had.rows + rows.get(journal, 0), gaps=found)
-        return Ledger(batch, dict(start), dict(end), journals)
+            journals[journal] = had._replace(
+                next=max(had.next, next),
+                rows=had.rows + rows.get(journal, 0),
+                gaps=found,
+                dead=had.dead + dead.get(journal, 0),
+            )
+        told = self.dead
+        if dead:
+            told = (*told, DeadLetters(batch, sum(rows.values()), sum(dead.values()), reason))[-DEAD_BATCHES:]
+        return replace(self, batch=batch, start=dict(start), end=dict(end), journals=journals, dead=told)
+
+    def withChange(
+        self,
+        first: Mapping[str, int],
+        rows: Mapping[str, int],
+        gaps: Mapping[str, Iterable[Gap]],
+        dead: Mapping[str, int],
+    ) -> "Ledger":
+        """Return a ledger after one more change: ``first`` are lower first offsets, ``rows`` and ``dead`` the numbers
+        by which those of a journal change.
+        """
+        journals = dict(self.journals)
+        for journal in {*first, *rows, *gaps, *dead}:
+            had = journals[journal]
+            journals[journal] = had._replace(
+                first=first.get(journal, had.first),
+                rows=had.rows + rows.get(journal, 0),
+                gaps=tuple(_joined([*had.gaps, *gaps.get(journal, ())])),
+                dead=max(0, had.dead + dead.get(journal, 0)),
+            )
+        return replace(self, journals=journals, changes=self.changes + 1)
 
     def withExpired(self, rows: Mapping[str, int]) -> "Ledger":
         """Return a ledger after so many rows of each journal were removed."""
@@ -117,7 +170,8 @@ def _decoded(path: str, found: Any) -> Ledger:
         journal: Covered(**{**covered, "gaps": tuple(Gap(*gap) for gap in covered["gaps"])})
         for journal, covered in found["journals"].items()
     }
-    return Ledger(found["batch"], found["start"], found["end"], journals)
+    dead = tuple(DeadLetters(*each) for each in found.get("dead", ()))
+    return Ledger(found["batch"], found["start"], found["end"], journals, dead, found.get("changes", 0))
 
 
 def writeLedger(table: str, ledger: Ledger, files: Files | None = None) -> None:
@@ -128,5 +182,7 @@ def writeLedger(table: str, ledger: Ledger, files: Files | None = None) -> None:
         "start": dict(ledger.start),
         "end": dict(ledger.end),
         "journals": {journal: covered._asdict() for journal, covered in sorted(ledger.journals.items())},
+        "dead": ledger.dead,
+        "changes": ledger.changes,
     }
     replaceFile(files or Files(), f"{table}/{OWN}", LEDGER, json.dumps(found).encode())

@@ -1,8 +1,8 @@
 """File locks of a table, for any number of processes.
 
-Three locks are in ``_fleximq``: ``lock`` is held for the milliseconds in which files appear or are exchanged,
-``writer`` during an ingest, ``compactor`` during a compaction. The system releases them when their process ends.
-Readers need none.
+Four locks are in ``_fleximq``: ``lock`` is held for the milliseconds in which files appear or are exchanged,
+``writer`` during an ingest, ``compactor`` while files are merged or decoded again, ``backfill`` while a table is
+filled. The system releases them when their process ends. Readers need none.
 """
 
 import time
@@ -16,7 +16,11 @@ from fleximq.pipeline.lake.table.file_names import OWN
 #: Seconds to wait for the lock of a change.
 TIMEOUT = 60.0
 _PAUSE = 0.002
-_HOLDERS = {"writer": "another ingest feeds it", "compactor": "another run compacts it"}
+_HOLDERS = {
+    "writer": "another ingest feeds it",
+    "compactor": "another run compacts or redecodes it",
+    "backfill": "another run fills it",
+}
 
 
 def changeLock(
@@ -34,8 +38,13 @@ def writerLock(table: str, files: Files | None = None) -> AbstractContextManager
 
 
 def compactorLock(table: str, files: Files | None = None) -> AbstractContextManager[None]:
-    """Hold the lock of the one run that compacts a table; raises LakeRefused if another holds it."""
+    """Hold the lock of the one run that rewrites files of a table; raises LakeRefused if another holds it."""
     return _locked(table, "compactor", files or Files(), 0.0, time.sleep)
+
+
+def backfillLock(table: str, files: Files | None = None) -> AbstractContextManager[None]:
+    """Hold the lock of the one run that fills a table; raises LakeRefused if another holds it."""
+    return _locked(table, "backfill", files or Files(), 0.0, time.sleep)
 
 
 @contextmanager

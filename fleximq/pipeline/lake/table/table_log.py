@@ -95,6 +95,19 @@ class TableLog(ABC):
     def _commit(self, batch: int, files: Sequence[TableFile]) -> None:
         """Add the files of a batch, at least one, unless the log has the batch; may raise any error."""
 
+    def change(self, number: int, gone: Sequence[str], files: Sequence[TableFile]) -> None:
+        """Replace files, paths within the table, in one step; a change that the log has already is ignored."""
+        with logErrors(self._table, f"changed by {self.system}"):
+            self._change(number, gone, files)
+
+    @abstractmethod
+    def _change(self, number: int, gone: Sequence[str], files: Sequence[TableFile]) -> None:
+        """Replace files unless the log has the change; may raise any error."""
+
+    @abstractmethod
+    def files(self) -> list[tuple[str, str]]:
+        """Return the paths within the table of the files that readers see, each with its topic."""
+
     @abstractmethod
     def days(self) -> list[tuple[str, str]]:
         """Return the topics and days (``YYYY-MM-DD``) of the table; none before its first batch."""

@@ -9,27 +9,29 @@ from typing import Any
 import pyarrow as pa
 
 from fleximq.config import option_values
-from fleximq.pipeline.errors import OptionRefused
+from fleximq.journal.files.file_system import Files, readFile, replaceFile
+from fleximq.pipeline.errors import LakeRefused, OptionRefused
 from fleximq.pipeline.files.selection import Topics
 from fleximq.pipeline.lake.table.columns import TableColumns
-from fleximq.pipeline.lake.table.file_names import isTableName
+from fleximq.pipeline.lake.table.file_names import OWN, isTableName
 from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.decoder import FORMATS, STRUCTURED, Decoder
 from fleximq.pipeline.payloads.dialect_payloads import Identity
 
 #: Suffix of the topic for messages that do not fit the table.
 DEAD = "~dlq"
+_NAME = "table"
 #: The column of payloads that are no maps.
 _ONE = {"text": pa.schema([("text", pa.string())]), "raw": pa.schema([("body", pa.binary())])}
 #: The schema that detects malformed payloads before any column is known.
 _UNKNOWN = pa.schema([("value", pa.string())])
-_KEYS = ("name", "topics", "decode", "schema", "identity-metadata", "identity-base64")
+_KEYS = ("name", "topics", "decode", "schema", "identity-metadata", "identity-base64", "integers")
 
 
 @dataclass(frozen=True)
 class TableSpec:
-    """One table. ``topics`` are patterns, all topics if empty; ``schema`` is DDL, inferred if None. ``isExplicit``
-    tells that ``decode`` was given and is not the default.
+    """One table. ``topics`` are patterns, all topics if empty; ``schema`` is DDL, inferred if None, with the fields of
+    ``integers`` as BIGINT. ``isExplicit`` tells that ``decode`` was given and is not the default.
     """
 
     name: str
@@ -38,6 +40,7 @@ class TableSpec:
     schema: str | None = None
     metadata: bool = False
     base64: bool = False
+    integers: tuple[str, ...] = ()
     isExplicit: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -121,6 +124,7 @@ def _ofMapping(name: str, written: Mapping[str, Any]) -> TableSpec:
         option_values.text(f"{name}.schema", written["schema"]) if "schema" in written else None,
         option_values.flag(f"{name}.identity-metadata", written.get("identity-metadata", False)),
         option_values.flag(f"{name}.identity-base64", written.get("identity-base64", False)),
+        option_values.texts(f"{name}.integers", written.get("integers", ())),
         "decode" in written,
     )
 
@@ -135,6 +139,28 @@ def topicPatterns(specs: Iterable[TableSpec]) -> tuple[str, ...]:
     return tuple(patterns)
 
 
+def writeSpec(table: str, spec: TableSpec, files: Files | None = None) -> None:
+    """Record the specification of a table, for jobs that read its payloads again; raises OSError."""
+    replaceFile(files or Files(), f"{table}/{OWN}", _NAME, packed([spec]).encode())
+
+
+def readSpec(table: str, files: Files | None = None) -> TableSpec:
+    """Return the recorded specification of a table; raises LakeRefused if it cannot be read, or has none since only an
+    older version fed the table.
+    """
+    try:
+        return unpacked(readFile(files or Files(), f"{table}/{OWN}/{_NAME}").decode())[0]
+    except FileNotFoundError:
+        raise LakeRefused(
+            f"the table {table} was last fed by an older FlexiMQ, which did not record its topics: start its ingest "
+            "once, then it does"
+        ) from None
+    except OSError as error:
+        raise LakeRefused(f"{table}/{OWN}/{_NAME} cannot be read: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise LakeRefused(f"{table}/{OWN}/{_NAME} is damaged: {error}") from error
+
+
 def packed(specs: Sequence[TableSpec]) -> str:
     """Return tables as text, for the tasks."""
     return json.dumps([asdict(spec) for spec in specs])
@@ -142,4 +168,7 @@ def packed(specs: Sequence[TableSpec]) -> str:
 
 def unpacked(text: str) -> list[TableSpec]:
     """Return the tables that :func:`packed` has written."""
-    return [TableSpec(**{**each, "topics": tuple(each["topics"])}) for each in json.loads(text)]
+    return [
+        TableSpec(**{**each, "topics": tuple(each["topics"]), "integers": tuple(each["integers"])})
+        for each in json.loads(text)
+    ]

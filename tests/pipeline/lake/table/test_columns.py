@@ -12,6 +12,8 @@ if not skip:
 
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.lake.table.columns import BASE, TableColumns, added, readColumns, writeColumns
+    from fleximq.pipeline.lake.table.format import setFormat
+    from fleximq.pipeline.payloads.ddl import parsed
 
 
 class ColumnsTests(SynchronousTestCase):
@@ -33,10 +35,30 @@ class ColumnsTests(SynchronousTestCase):
         known = pa.schema([("a", pa.int64()), ("b", pa.string())])
         found = added("t", known, [pa.field("c", pa.bool_()), pa.field("a", pa.int64())])
         self.assertEqual(found, known.append(pa.field("c", pa.bool_())))
-        error = self.assertRaises(LakeRefused, added, "t", known, [pa.field("a", pa.string())])
-        self.assertEqual(
-            str(error), "the table t has a as a BIGINT and cannot take it as a STRING: only new columns can be added"
-        )
+
+    def test_widened(self) -> None:
+        """A type becomes wider where Spark, Arrow and Iceberg read the former one in it, also within others."""
+        for had, wanted, wider in (
+            ("TINYINT", "SMALLINT", "SMALLINT"),
+            ("INT", "BIGINT", "BIGINT"),
+            ("FLOAT", "DOUBLE", "DOUBLE"),
+            ("DECIMAL(5,2)", "DECIMAL(9,2)", "DECIMAL(9,2)"),
+            ("ARRAY<INT>", "ARRAY<BIGINT>", "ARRAY<BIGINT>"),
+            ("STRUCT<x: INT, y: INT>", "STRUCT<x: BIGINT, z: DATE>", "STRUCT<x: BIGINT, y: INT, z: DATE>"),
+            ("BIGINT", "DOUBLE", None),
+            ("INT", "DOUBLE", None),
+            ("BIGINT", "INT", None),
+            ("DECIMAL(5,2)", "DECIMAL(9,3)", None),
+            ("STRUCT<x: BIGINT>", "STRUCT<x: DOUBLE>", None),
+            ("ARRAY<BIGINT>", "ARRAY<STRING>", None),
+        ):
+            known, fields = parsed(f"a {had}"), list(parsed(f"a {wanted}"))
+            if wider is not None:
+                self.assertEqual(added("t", known, fields), parsed(f"a {wider}"))
+                continue
+            error = self.assertRaises(LakeRefused, added, "t", known, fields)
+            self.assertIn(f"the table t has a {had} and cannot take a {wanted}: only whole numbers", str(error))
+            self.assertIn("filled by fleximq-pipeline backfill NEW --from t", str(error))
 
 
 class RecordedTests(SynchronousTestCase):
@@ -54,6 +76,14 @@ class RecordedTests(SynchronousTestCase):
             self.assertEqual(readColumns(str(self.table)), columns)
             found = pq.read_schema(self.table / "_common_metadata")
             self.assertEqual(found.names, columns.schema.names)
+
+    def test_delta(self) -> None:
+        """A table of Delta Lake only gets new columns."""
+        setFormat(str(self.table), {"format": "delta"})
+        known = parsed("a INT")
+        self.assertEqual(added(str(self.table), known, list(parsed("b INT"))), parsed("a INT, b INT"))
+        error = self.assertRaises(LakeRefused, added, str(self.table), known, list(parsed("a BIGINT")))
+        self.assertIn("deltalake changes no column's type", str(error))
 
     def test_none(self) -> None:
         """Nothing may be recorded yet."""

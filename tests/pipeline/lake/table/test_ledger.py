@@ -56,6 +56,13 @@ class FileTests(SynchronousTestCase):
         writeLedger(self.table, ledger)
         self.assertEqual(readLedger(self.table), ledger)
 
+    def test_former(self) -> None:
+        """One of the version before has no dead letters and no changes."""
+        covered = '{"first": 1, "next": 3, "rows": 2, "gaps": [], "expired": 0}'
+        found = f'{{"version": 1, "batch": 0, "start": {{}}, "end": {{}}, "journals": {{"a": {covered}}}}}'
+        (Path(self.table) / "_fleximq" / "ledger").write_text(found)
+        self.assertEqual(readLedger(self.table), Ledger(0, journals={"a": Covered(1, 3, 2)}))
+
     def test_none(self) -> None:
         """A table without one has nothing."""
         self.assertEqual(readLedger(self.table), Ledger())
@@ -68,7 +75,7 @@ class FileTests(SynchronousTestCase):
             ("[]", "is damaged"),
             ('{"version": 1}', "is damaged"),
             ('{"version": 1, "batch": 0, "start": {}, "end": {}, "journals": []}', "is damaged"),
-            ('{"version": 2}', "is of version 2, and this FlexiMQ knows 1"),
+            ('{"version": 3}', "is of version 3, and this FlexiMQ knows 2"),
         ):
             path.write_text(content)
             error = self.assertRaises(LakeRefused, readLedger, self.table)

@@ -1,0 +1,238 @@
+"""A table that was added later gets earlier messages, each exactly once."""
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from tests.nightly import nightly
+from tests.pipeline.installed import missing as skip
+from tests.pipeline.lake.test_ingest_driver import FeedCase
+from tests.pipeline.written import Written
+
+if not skip:
+    import msgspec
+
+    from fleximq.pipeline.errors import LakeRefused
+    from fleximq.pipeline.files.journal_files import JournalFiles
+    from fleximq.pipeline.files.selection import Topics
+    from fleximq.pipeline.lake import backfill_sources
+    from fleximq.pipeline.lake.backfill import backfill
+    from fleximq.pipeline.lake.backfill_sources import JournalSource, SealedSource, TableSource
+    from fleximq.pipeline.lake.batch_commit import exclusive
+    from fleximq.pipeline.lake.completeness import audit
+    from fleximq.pipeline.lake.ingest_driver import TableIngest
+    from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
+    from fleximq.pipeline.lake.segment_export import sealSegments
+    from fleximq.pipeline.lake.table.ledger import Gap, readLedger
+    from fleximq.pipeline.lake.table.lock import backfillLock
+    from fleximq.pipeline.lake.table.table_spec import TableSpec
+    from fleximq.pipeline.reader.source_options import SourceOptions
+    from tests.pipeline.lake.tables import JOURNAL, Broken, Failing
+
+    LATE = TableSpec("late", decode="messagepack")
+
+
+class BackfillCase(FeedCase):
+    """The table ``late`` begins at an offset."""
+
+    def seen(self, name: str = "late") -> list[Any]:
+        """Return offset, topic and ``a`` of each row, in the order of offsets."""
+        found = []
+        table = f"{self.lake}/{name}"
+        for path, topic in liveFiles(table):
+            for rows in rowGroups(table, path, topic):
+                found += [(row["offset"], row["topic"], row.get("a")) for row in rows.to_pylist()]
+        return sorted(found)
+
+    def begin(self, journal: str, offset: int, spec: Any = None, format: str = "parquet") -> None:
+        """Let the table begin there."""
+        with TableIngest(self.lake, [spec or LATE], {"format": format}, False) as feeding:
+            feeding.beginAt({journal: offset})
+
+    def fill(self, *sources: Any, spec: Any = None, lossAllowed: bool = False, files: Any = None) -> int:
+        """Fill it; return the number of rows."""
+        return sum(done.rows for done in backfill(self.lake, spec or LATE, sources, lossAllowed, files=files))
+
+
+class FromTableTests(BackfillCase):
+    """From another table of the lake."""
+
+    def make(self, format: str = "parquet") -> None:
+        """Make a table with six rows, of which two are dead letters, and let ``late`` begin at offset 5."""
+        early = TableSpec("early", decode="messagepack", schema="a INT")
+        self.ingest([early], {"a": 1}, {"a": 1.5}, {"a": 2}, format=format)
+        self.ingest([early], {"a": 3}, {"a": 2.5}, {"a": 4}, number=1, first=4, format=format)
+        self.begin(JOURNAL, 5, format=format)
+        self.ingest([LATE], {"a": 5, "b": "x"}, number=2, first=5, format=format)
+
+    #: The rows of ``late``.
+    wanted = [(1, "t", 1.0), (2, "t", 1.5), (3, "t", 2.0), (4, "t", 3.0), (5, "t", 5.0)]
+
+    def test_formats(self) -> None:
+        """In each format all earlier rows are there once, as the table decodes them, and later batches follow."""
+        self.patch(backfill_sources, "PIECE_ROWS", 2)
+        for format in ("parquet", "delta", "iceberg"):
+            shutil.rmtree(self.lake, ignore_errors=True)
+            self.make(format)
+            source = TableSource(self.lake, "early", LATE)
+            self.assertEqual([self.fill(source), self.fill(source)], [4, 0])
+            self.assertEqual(self.seen(), self.wanted)
+            covered = readLedger(f"{self.lake}/late").journals[JOURNAL]
+            self.assertEqual((covered.first, covered.next, covered.rows, covered.dead), (1, 6, 5, 0))
+            self.ingest([LATE], {"a": 6}, number=3, first=6, format=format)
+            self.assertEqual(self.seen(), [*self.wanted, (6, "t", 6.0)])
+
+    def test_otherTopics(self) -> None:
+        """A table that lacks topics is refused; one with more is not."""
+        self.ingest([TableSpec("some", ("a", "t"))], 1)
+        for topics in ((), ("b",), ("a", "b")):
+            error = self.assertRaises(LakeRefused, TableSource, self.lake, "some", TableSpec("late", topics))
+            self.assertIn("has only the topics a, t, and late has others as well", str(error))
+        TableSource(self.lake, "some", TableSpec("late", ("a",)))
+        self.ingest([TableSpec("all", ("#",))], 1)
+        TableSource(self.lake, "all", TableSpec("late", ("b",)))
+        self.assertRaises(LakeRefused, TableSource, self.lake, "all", TableSpec("late", ("b", "$b")))
+
+    def test_former(self) -> None:
+        """A table of an older version has no recorded topics, which is said."""
+        self.ingest([TableSpec("some")], 1)
+        os.unlink(f"{self.lake}/some/_fleximq/table")
+        error = self.assertRaises(LakeRefused, TableSource, self.lake, "some", LATE)
+        self.assertIn("start its ingest once, then it does", str(error))
+
+    def test_meanwhile(self) -> None:
+        """An ingest commits between the pieces, and both add columns."""
+        self.patch(backfill_sources, "PIECE_ROWS", 2)
+        self.make()
+        run = backfill(self.lake, LATE, [TableSource(self.lake, "early", LATE)], False)
+        next(run)
+        self.ingest([LATE], {"a": 6, "c": 1}, number=3, first=6)
+        list(run)
+        self.assertEqual(self.seen(), [*self.wanted, (6, "t", 6.0)])
+        self.assertEqual(audit(f"{self.lake}/late"), [])
+
+    def test_refused(self) -> None:
+        """A table that another run fills, and one of which nobody knows where it begins."""
+        self.make()
+        with backfillLock(f"{self.lake}/late"):
+            error = self.assertRaises(LakeRefused, self.fill)
+        self.assertIn("another run fills it", str(error))
+        new = TableSpec("new")
+        self.feeding(new)
+        error = self.assertRaises(LakeRefused, self.fill, spec=new)
+        self.assertIn("has no batch yet, so it is unknown where it begins", str(error))
+
+    def crash(self, format: str) -> None:
+        """End a run at each step, and look whether the next one completes it."""
+        self.patch(backfill_sources, "PIECE_ROWS", 2)
+        shutil.rmtree(self.lake, ignore_errors=True)
+        self.make(format)
+        steps, saved = 0, f"{self.lake}-{format}"
+        shutil.copytree(self.lake, saved)
+        while True:
+            shutil.rmtree(self.lake)
+            shutil.copytree(saved, self.lake)
+            source = TableSource(self.lake, "early", LATE)
+            with contextlib.suppress(Broken, LakeRefused):
+                self.fill(source, files=Failing(steps))
+                break
+            with exclusive(f"{self.lake}/late"):
+                found = self.seen()
+                self.assertEqual(found, self.wanted[-len(found) :], f"after {steps} steps")
+                self.assertEqual(readLedger(f"{self.lake}/late").journals[JOURNAL].rows, len(found))
+            self.fill(source)
+            self.assertEqual(self.seen(), self.wanted, f"after {steps} steps")
+            steps += 1
+        self.assertGreater(steps, 10)
+
+    def test_crash(self) -> None:
+        """A run that ends at any change to the disk loses nothing and repeats nothing."""
+        self.crash("parquet")
+
+    @nightly
+    def test_crashLogs(self) -> None:
+        """So it is in a table with a log."""
+        self.crash("delta")
+        self.crash("iceberg")
+
+
+class FromJournalTests(BackfillCase):
+    """From a journal and its sealed segments."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        folder = Path(self.mktemp()).absolute()
+        self.written = Written(str(folder), segmentBytes=400)
+        self.addCleanup(self.written.close)
+        # Each frame is a segment.
+        for number in range(1, 41, 4):
+            values = [msgspec.msgpack.encode({"a": each}) for each in range(number, number + 4)]
+            self.written.kept("t" if number % 8 == 1 else "u", *values)
+        self.sealed = f"{folder}-sealed"
+        self.wanted = [(each, "t" if each % 8 in (1, 2, 3, 4) else "u", float(each)) for each in range(1, 41)]
+
+    def journal(self, *topics: str) -> "JournalSource":
+        """Return the journal as a source of small pieces."""
+        options = SourceOptions((self.written.folder,), Topics(levels=topics), partitionBytes=600)
+        return JournalSource(options)
+
+    def seal(self, *places: int) -> "SealedSource":
+        """Seal some segments, and return them as a source."""
+        journal = JournalFiles(self.written.folder)
+        folder = f"{self.sealed}/{journal.id}"
+        os.makedirs(folder)
+        segments = [each for slice in journal.slices(1, 41, Topics(), 40) for each in slice.pieces]
+        for place in places:
+            (whole,) = journal.slices(segments[place].first, segments[place].next)
+            sealSegments([whole], folder, False)
+        return SealedSource(self.sealed)
+
+    def test_journal(self) -> None:
+        """Pieces follow each other down to the first record."""
+        self.begin(self.written.id, 31)
+        pieces = list(backfill(self.lake, LATE, [self.journal()], False))
+        self.assertGreater(len(pieces), 2)
+        self.assertEqual(self.seen(), self.wanted[:30])
+        self.assertEqual(readLedger(f"{self.lake}/late").journals[self.written.id].first, 1)
+        self.assertEqual(audit(f"{self.lake}/late"), [])
+
+    def test_topics(self) -> None:
+        """A table gets its own topics."""
+        spec = TableSpec("late", ("u",), "messagepack")
+        self.begin(self.written.id, 31, spec)
+        self.fill(self.journal("u"), spec=spec)
+        self.assertEqual(self.seen(), [row for row in self.wanted[:30] if row[1] == "u"])
+        self.assertEqual(readLedger(f"{self.lake}/late").journals[self.written.id].first, 1)
+
+    def test_only(self) -> None:
+        """Topics that the ingest does not have either are left out, also of sealed segments."""
+        source = self.seal(0, 1, 2)
+        self.begin(self.written.id, 13)
+        list(backfill(self.lake, LATE, [source], False, Topics(levels=("u",))))
+        self.assertEqual(self.seen(), self.wanted[4:8])
+
+    def test_sealed(self) -> None:
+        """Segments that the journal no longer has are taken from the sealed history."""
+        source = self.seal(0, 1, 2)
+        self.written.close()
+        for path in sorted(Path(self.written.folder).glob("*.fxj"))[:3]:
+            path.unlink()
+        self.begin(self.written.id, 31)
+        self.fill(self.journal(), source)
+        self.assertEqual(self.seen(), self.wanted[:30])
+
+    def test_hole(self) -> None:
+        """Records in no source are an error, or else a gap."""
+        source = self.seal(0, 2)
+        (first, second) = sorted(Path(self.sealed, self.written.id).iterdir())
+        begin, end = int(first.stem.split("-")[1]), int(second.stem.split("-")[0])
+        self.begin(self.written.id, int(second.stem.split("-")[1]))
+        error = self.assertRaises(LakeRefused, self.fill, source)
+        self.assertIn(f"offsets {begin} to {end - 1} are in no source; --allow-data-loss makes a gap", str(error))
+        self.assertEqual([row[0] for row in self.seen()][0], end)
+        self.fill(source, lossAllowed=True)
+        gap = Gap(begin, end, "they are in no source of the backfill", True)
+        self.assertEqual(readLedger(f"{self.lake}/late").journals[self.written.id].gaps, (gap,))
+        self.assertEqual([row[0] for row in self.seen()][0], 1)
