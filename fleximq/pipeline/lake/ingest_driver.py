@@ -93,7 +93,8 @@ class TableIngest:
                 locks.enter_context(writerLock(publishing.table, self._files))
                 with writing(publishing.table):
                     setFormat(publishing.table, self._form, self._files)
-                    self._setColumns(spec, publishing.table)
+                    with exclusive(publishing.table, self._files):
+                        self._setColumns(spec, publishing.table)
                     writeSpec(publishing.table, spec, self._files)
                 publishing.prepare()
             self._locks = locks.pop_all()

@@ -78,7 +78,9 @@ class KillTests(SynchronousTestCase):
             for job in jobs:
                 job.start()
             for _ in range(2):
-                time.sleep(self.chance.uniform(1, 6))
+                batch = self.batch()
+                self.until(lambda batch=batch: self.batch() > batch + 1)
+                time.sleep(self.chance.uniform(0, 1))
                 self.ingest.kill("all")
                 self.ingest = Ingest(self.folder, *words)
                 self.until(self.ingest.isIngesting)
@@ -94,6 +96,10 @@ class KillTests(SynchronousTestCase):
             self.assertEqual(self.job(*words).wait(PATIENCE), 0)
         self.look("early", format)
         self.look("late", format)
+
+    def batch(self) -> int:
+        """Return the last batch of the table that was there first."""
+        return readLedger(str(self.folder / "lake" / "early")).batch
 
     def publish(self) -> None:
         """Publish 50 values, some of which are no INT."""
