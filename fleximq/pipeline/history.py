@@ -21,6 +21,7 @@ from fleximq.pipeline.files.journal_files import OffsetBounds
 from fleximq.pipeline.files.schema import ALL_COLUMNS, ddlOf
 from fleximq.pipeline.files.selection import FOREVER, Topics
 from fleximq.pipeline.lake.sealed_segments import SealedFile, journalsIn, offsetIn, sealedFiles, unsealedRanges
+from fleximq.pipeline.reader.batch_reader import checkNamed
 from fleximq.pipeline.reader.decoded_columns import MADE, decoded, needed
 from fleximq.pipeline.reader.journals import Journal, Journals
 from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Points, StartKind, reportLoss, resolved
@@ -57,6 +58,7 @@ def read(spark: SparkSession, journal: str | Sequence[str] | None, sealed: str, 
     try:
         found = {} if journals is None else journals.find()
         known = {id: sealedFiles(sealed, id) for id in {*journalsIn(sealed), *found}}
+        checkNamed(chosen, known)
         spans = {id: _range(id, known[id], found.get(id), chosen) for id in sorted(known)}
         parts = [_native(spark, known, spans, chosen)]
         given = {name: value for name, value in given.items() if not name.lower().startswith(("starting", "ending"))}

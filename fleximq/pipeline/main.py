@@ -174,12 +174,17 @@ def _failed(error: BaseException, verbose: bool) -> int:
 
 def _sentence(error: BaseException) -> str:
     if isinstance(error, (PipelineError, SettingError, JournalError)):
-        return str(error)
+        return _asTyped(str(error))
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         words = error.strerror or str(error)
         return f"{where}{words[:1].lower()}{words[1:]}"
-    return sentenceOf(error)
+    return _asTyped(sentenceOf(error))
+
+
+def _asTyped(sentence: str) -> str:
+    """Return a sentence about an option of the source with the option of the command that sets it."""
+    return sentence.replace("the option failOnDataLoss=false", "--allow-data-loss")
 
 
 def _addCommon(parser: ArgumentParser) -> None:

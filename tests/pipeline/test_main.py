@@ -178,7 +178,7 @@ class EndTests(SynchronousTestCase):
             "from fleximq.pipeline import main\n"
             "from fleximq.pipeline.command.job import Job\n"
             "def run(chosen, run):\n"
-            "    raise ValueError('[X.Y] no such thing. SQLSTATE: 1\\nmore')\n"
+            "    raise ValueError('[X.Y] gone (the option failOnDataLoss=false reads on). SQLSTATE: 1\\nmore')\n"
             "main.jobOf = lambda name: Job(lambda parser: None, run)\n"
             "sys.exit(main.main(['sql', *sys.argv[1:]]))\n"
         )
@@ -191,5 +191,7 @@ class EndTests(SynchronousTestCase):
                 timeout=PATIENCE,
             )
             self.assertEqual(ended.returncode, 1)
-            self.assertTrue(ended.stderr.endswith("fleximq-pipeline: no such thing\n"), ended.stderr)
+            self.assertTrue(
+                ended.stderr.endswith("fleximq-pipeline: gone (--allow-data-loss reads on)\n"), ended.stderr
+            )
             self.assertEqual("Traceback" in ended.stderr, bool(words))

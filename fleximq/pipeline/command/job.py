@@ -60,7 +60,7 @@ SOURCE = "source"
 #: Options that exclude each other: one on the command line overrides the other in the file.
 INSTEAD = (("journal", "url"), ("subscribe", "topics"))
 #: The options of the source for the connection to a broker.
-BROKER = ("url", "token", "caFile", "certFile", "keyFile")
+BROKER = ("url", "token", "caFile", "certFile", "keyFile", "brokerTimeout")
 #: Schemes of URLs that :mod:`fleximq.client` accepts.
 _SCHEMES = ("tcp", "tls", "ipc")
 
@@ -129,6 +129,10 @@ def lowered(name: str, value: object) -> str:
     return option_values.text(name, value).lower()
 
 
+def _seconds(name: str, value: object) -> str:
+    return f"{option_values.seconds(name, value):g}"
+
+
 def positiveNumber(name: str, value: object) -> int:
     """Parse a whole number of at least 1; raises SettingError if it is none."""
     with suppress(SettingError):
@@ -166,8 +170,14 @@ def addSource(parser: ArgumentParser) -> None:
     add("--ca-file", "FILE", "the certificates of the broker's authority, as PEM")
     add("--cert-file", "FILE", "the client certificate, as PEM")
     add("--key-file", "FILE", "the key of the client certificate, as PEM")
+    add("--broker-timeout", "SECONDS", "how long to wait for a broker that is away (30)", _seconds)
     add("--subscribe", "TOPIC", "only this topic; may be repeated", action="append")
     add("--topics", "PATTERN", "only topics that match, e.g. news.*; may be repeated", action="append")
+
+
+def addLoss(group: Any) -> None:
+    """Add the option to read on where records are missing; :func:`sourceOptions` passes it to the source."""
+    flag(group, "--allow-data-loss", "continue after messages that are damaged or removed")
 
 
 def addJournal(group: Any) -> None:
@@ -191,6 +201,8 @@ def sourceOptions(arguments: Namespace) -> dict[str, str]:
     for name in ("subscribe", "topics"):
         if getattr(arguments, name):
             options[name] = ",".join(getattr(arguments, name))
+    if getattr(arguments, "allow_data_loss", False):
+        options["failOnDataLoss"] = "false"
     return options
 
 
@@ -202,7 +214,9 @@ def sourceAlone(arguments: Namespace) -> dict[str, str]:
 
 def brokerOptions(arguments: Namespace) -> dict[str, str]:
     """Return the arguments for a broker's connection, as options of Spark's source and sink; empty without a broker."""
-    given = (arguments.token, arguments.ca_file, arguments.cert_file, arguments.key_file)
+    given = (
+        arguments.token, arguments.ca_file, arguments.cert_file, arguments.key_file, arguments.broker_timeout,
+    )  # fmt: skip
     options = {"url": ",".join(arguments.url)} if arguments.url else {}
     return options | {name: value for name, value in zip(BROKER[1:], given, strict=True) if value is not None}
 

@@ -18,7 +18,17 @@ from typing import TYPE_CHECKING
 from fleximq.config import option_values
 from fleximq.errors import SettingError
 from fleximq.pipeline.broker_link import BrokerLink, Place
-from fleximq.pipeline.command.job import BROKER, Job, addSource, brokerOptions, checkSource, option, place, sourceAlone
+from fleximq.pipeline.command.job import (
+    BROKER,
+    Job,
+    addLoss,
+    addSource,
+    brokerOptions,
+    checkSource,
+    option,
+    place,
+    sourceAlone,
+)
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.jobs.replay_schedule import ReplaySchedule
@@ -30,6 +40,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+#: Options of the source that do not make another replay.
+_NOT_NAMED = (*BROKER[1:], "failOnDataLoss")
 _NAMED = re.compile(r"\{\w+\}")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
@@ -37,6 +49,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 def prepare(parser: ArgumentParser) -> None:
     """Add the options."""
     addSource(parser)
+    addLoss(parser)
     add = partial(option, parser.add_argument_group("source"))
     add("--lake", "TABLE", "the folder of a table that ingest has made, to read instead")
     add("--sealed", "FOLDER", "sealed history, read together with the journal")
@@ -91,7 +104,7 @@ def run(arguments: Namespace, run: JobRun) -> None:
         raise OptionRefused("--from is not before --to: no message is between them")
     into = _into(arguments)
     what = {
-        "source": {name: value for name, value in source.items() if name not in BROKER[1:]} or arguments.lake,
+        "source": {name: value for name, value in source.items() if name not in _NOT_NAMED} or arguments.lake,
         "sealed": arguments.sealed,
         "topics": [arguments.subscribe, arguments.topics],
         "from": [start.kind.value, start.value],
@@ -129,7 +142,7 @@ def run(arguments: Namespace, run: JobRun) -> None:
 def _into(arguments: Namespace) -> dict[str, str]:
     """Return the options of the sink; credentials of the source apply here too, unless others are given."""
     given = (arguments.into_token, arguments.into_ca_file, arguments.into_cert_file, arguments.into_key_file)
-    options = {name: value for name, value in zip(BROKER[1:], given, strict=True) if value is not None}
+    options = {name: value for name, value in zip(BROKER[1:-1], given, strict=True) if value is not None}
     return {**brokerOptions(arguments), **options, "url": arguments.into, "valueFormat": "original"}
 
 

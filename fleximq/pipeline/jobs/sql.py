@@ -5,7 +5,16 @@ from argparse import ArgumentParser, Namespace
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from fleximq.pipeline.command.job import Job, addSource, checkSource, lowered, option, positiveNumber, sourceOptions
+from fleximq.pipeline.command.job import (
+    Job,
+    addLoss,
+    addSource,
+    checkSource,
+    lowered,
+    option,
+    positiveNumber,
+    sourceOptions,
+)
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.lake.table.file_names import tableNames
@@ -23,6 +32,7 @@ _DECODED = ("messagepack", "json", "text", "raw")
 def _prepare(parser: ArgumentParser) -> None:
     parser.add_argument("query", metavar="QUERY", help="e.g. 'select topic, count(*) from messages group by topic'")
     addSource(parser)
+    addLoss(parser)
     option(parser, "--sealed", "FOLDER", "sealed history, read with the journal")
     option(parser, "--lake", "FOLDER", "lake tables, by their names")
     option(parser, "--decode", None, "decode payloads into columns; text by default", lowered, choices=_DECODED)
@@ -51,6 +61,8 @@ def _run(arguments: Namespace, run: JobRun) -> None:
     # Names of topics have dots, and shells treat backticks as commands.
     spark.conf.set("spark.sql.ansi.enabled", "true")
     spark.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")
+    # A job of Spark to list folders pays for distant stores, not for a lake of thousands of topics on this machine.
+    spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "1000000")
     limit = LIMIT if arguments.limit is None and arguments.format == "table" else arguments.limit
     finished = _cancelled(spark, run.stopping)
     try:

@@ -6,11 +6,13 @@ and later messages of the window are ignored. :mod:`fleximq.pipeline.jobs.topic_
 
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from fleximq.pipeline.command.job import (
     Job,
+    addLoss,
     addSource,
     addStart,
     addStream,
@@ -38,6 +40,7 @@ _STOP_TIMEOUT = 10.0
 def prepare(parser: ArgumentParser) -> None:
     """Add the options."""
     addSource(parser)
+    addLoss(parser)
     source = parser.add_argument_group("source")
     add = partial(option, source)
     add("--window", "TIME", "the length of a window (1m)", duration, default=60_000_000)
@@ -65,15 +68,22 @@ def run(arguments: Namespace, run: JobRun) -> None:
     source |= {"startingOffsets": arguments.starting}
     checkSource(source)
     publish = {**brokerOptions(arguments), "url": arguments.publish} if arguments.publish else None
-    query = start(run.session(), arguments, source, checkpoint, publish)
+    rows: list[int] = []
+    query = start(run.session(), arguments, source, checkpoint, publish, rows.append)
     run.writeLine(f"counting into {' and '.join(filter(None, (arguments.table, arguments.publish)))}")
     follow(query, run)
+    run.writeLine(f"{sum(rows)} rows written")
 
 
 def start(
-    spark: "SparkSession", arguments: Namespace, source: dict[str, str], checkpoint: str, publish: dict[str, str] | None
+    spark: "SparkSession",
+    arguments: Namespace,
+    source: dict[str, str],
+    checkpoint: str,
+    publish: dict[str, str] | None,
+    wrote: Callable[[int], object] = lambda rows: None,
 ) -> "StreamingQuery":
-    """Return the started query."""
+    """Return the started query; ``wrote`` is called with the number of rows of each batch."""
     from fleximq.pipeline.jobs.topic_statistics import published, windowStatistics, written
     from fleximq.pipeline.source import FlexiMQSource
 
@@ -90,6 +100,7 @@ def start(
                 written(batch, arguments.table, f"{query}-{number:010d}")
             if publish is not None:
                 published(batch, publish | {"txnAppId": f"stats-{query}", "txnVersion": str(number)})
+            wrote(batch.count())
         finally:
             batch.unpersist()
 

@@ -43,7 +43,9 @@ class BatchReader(DataSourceReader):
         journals = _journalsOf(self._options)
         try:
             found: list[SlicePartition] = []
-            for journal in journals.find().values():
+            known = journals.find()
+            checkNamed(self._options, known)
+            for journal in known.values():
                 start, end = self._range(journal)
                 found += journals.partitions(journal, start, end, self._options, self._selection)
             return found
@@ -59,6 +61,13 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         options = self._options
         return read(partition, self._columns, self._selection, options.failOnDataLoss, options.decoding)
+
+
+def checkNamed(options: SourceOptions, journals: Iterable[str]) -> None:
+    """Check that start and end name no other journals than these; raises OptionRefused."""
+    for what, points in (("start", options.start), ("end", options.end)):
+        if points is not None:
+            points.check(what, journals)
 
 
 def _journalsOf(options: SourceOptions) -> Journals:

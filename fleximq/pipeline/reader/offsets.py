@@ -6,7 +6,7 @@ each journal, by journal id.
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -69,6 +69,15 @@ class Points:
         """Return the point for a journal."""
         return self.named.get(journal, self.others)
 
+    def check(self, what: str, journals: Iterable[str]) -> None:
+        """Check that all named journals are among those that are read; raises OptionRefused for another one."""
+        known = sorted(journals)
+        for journal in self.named:
+            if journal not in known:
+                raise OptionRefused(
+                    f"the {what} is given for the journal {journal!r}, but there is only {', '.join(known) or 'none'}"
+                )
+
 
 def pointsOf(name: str, written: str, others: Point) -> Points:
     """Read ``startingOffsets`` and its companions: ``earliest`` (or -2, as for Kafka), ``latest`` (-1), an offset, or
@@ -107,7 +116,7 @@ def _point(name: str, written: Any) -> Point:
     if text in known:
         return known[text]
     if _isNumber(text) and int(text) <= _MAX_OFFSET:
-        return Point(StartKind.OFFSET, int(text))
+        return Point(StartKind.OFFSET, max(1, int(text)))  # 0 is the first offset of Kafka
     raise OptionRefused(f"the option {name!r} has {written!r}, but must have earliest, latest or an offset")
 
 

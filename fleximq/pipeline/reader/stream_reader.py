@@ -41,7 +41,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offsets:
         """Return the start of a new query; raises RecordsMissing if a named offset was removed by retention."""
         points, fail = self._options.start or Points(LATEST), self._options.failOnDataLoss
-        return ordered({id: startOf(points.of(id), journal, fail) for id, journal in self._journals.find().items()})
+        journals = self._journals.find()
+        points.check("start", journals)
+        return ordered({id: startOf(points.of(id), journal, fail) for id, journal in journals.items()})
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._ends()

@@ -57,11 +57,18 @@ class PointsTests(SynchronousTestCase):
             (" Latest ", LATEST),
             ("-2", EARLIEST),
             ("-1", LATEST),
-            ("0", Point(StartKind.OFFSET, 0)),
+            ("0", Point(StartKind.OFFSET, 1)),
             ("17", Point(StartKind.OFFSET, 17)),
             (str((1 << 63) - 1), Point(StartKind.OFFSET, (1 << 63) - 1)),
         ]:
             self.assertEqual(pointsOf("startingOffsets", written, LATEST), Points(point))
+
+    def test_check(self) -> None:
+        """A journal that is not read is refused."""
+        points = pointsOf("startingOffsets", '{"ab": 5, "cd": "latest"}', EARLIEST)
+        points.check("start", ["cd", "ab", "ef"])
+        words = "the start is given for the journal 'cd', but there is only ab"
+        self.assertEqual(str(self.assertRaises(OptionRefused, points.check, "start", ["ab"])), words)
 
     def test_each(self) -> None:
         """JSON names journals; the others have what they have anyway."""
