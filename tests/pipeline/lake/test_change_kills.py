@@ -61,8 +61,8 @@ class KillTests(SynchronousTestCase):
         for _ in range(100):
             self.publish()
         schema = "a INT" if format != "delta" else "a BIGINT"
-        common = ("--journal", self.written.folder, "--format", format, "--table", "early=#:messagepack")
-        common = (*common, "--max-offsets", "500")
+        common = ["--journal", self.written.folder, "--format", format, "--max-offsets", "500"]
+        common += ["--table", "early=#:messagepack"]
         self.ingest = Ingest(self.folder, *common, "--schema", schema, "--once")
         self.ingest.wait()
         words = (*common, "--table", "late=#:messagepack", "--trigger", "200ms")
@@ -74,9 +74,9 @@ class KillTests(SynchronousTestCase):
             self.until(self.ingest.isIngesting)
             backfill = ("backfill", "late", "--journal", self.written.folder, "--from", "early")
             redecode = ("redecode", "--table", "early", "--schema", "a BIGINT, b BIGINT")
-            jobs = [Thread(target=self.killing, args=job) for job in (backfill, redecode)]
-            for job in jobs:
-                job.start()
+            threads = [Thread(target=self.killing, args=job) for job in (backfill, redecode)]
+            for thread in threads:
+                thread.start()
             for _ in range(2):
                 batch = self.batch()
                 self.until(lambda batch=batch: self.batch() > batch + 1)
@@ -84,16 +84,16 @@ class KillTests(SynchronousTestCase):
                 self.ingest.kill("all")
                 self.ingest = Ingest(self.folder, *words)
                 self.until(self.ingest.isIngesting)
-            for job in jobs:
-                job.join(10 * PATIENCE)
+            for thread in threads:
+                thread.join(10 * PATIENCE)
         finally:
             ending.set()
             publisher.join(PATIENCE)
             self.ingest.kill("all")
         self.ingest = Ingest(self.folder, *common, "--table", "late=#:messagepack", "--once")
         self.ingest.wait()
-        for words in (backfill, redecode):
-            self.assertEqual(self.job(*words).wait(PATIENCE), 0)
+        for job in (backfill, redecode):
+            self.assertEqual(self.job(*job).wait(PATIENCE), 0)
         self.look("early", format)
         self.look("late", format)
 
