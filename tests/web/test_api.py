@@ -124,6 +124,12 @@ class ListingTests(ApiCase):
         again = self.broker.consume(self.ann, "a")
         self.assertEqual((delivery and delivery.tag, again and again.tag), (1, 1))
 
+    def test_peekLarge(self) -> None:
+        """An answer has about 1 MiB at most, ids (here as long as payloads) included."""
+        self.produce("a", *[b"x" * 60_000] * 30)
+        found = self.ask("GET /api/queues/peek?topic=a&limit=30").value
+        self.assertEqual((found["waiting"], len(found["messages"])), (30, 9))
+
     def test_peekRefused(self) -> None:
         """A look needs the right to consume, a queue, and a limit within bounds."""
         self.produce("a", b"1")

@@ -70,10 +70,16 @@ def _load(queue: Any, inner: Queue, kept: bool) -> dict[str, Any]:
     }
 
 
+#: Fields of a row that may be long, and how many bytes of them an answer has, about.
+_LONG = ("payload", "message_id", "correlation_id", "reply_to")
+_ANSWER = 1 << 20
+
+
 def peek(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/broker/queues/peek``: the oldest ``messages`` that wait in the queue of a ``topic``; they stay there.
 
-    At most ``limit``, fewer if the others are only on disk. The client must have the right to consume from the topic.
+    At most ``limit``, fewer if the others are only on disk or an answer of :data:`_ANSWER` bytes is full. The client
+    must have the right to consume from the topic.
     """
     name = text(arguments, "topic", _NAME_BYTES)
     most = number(arguments, "limit", _PEEK, _MAX_PEEK, least=1)
@@ -84,7 +90,14 @@ def peek(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, ans
     queue = found.queue
 
     def look() -> None:
-        answer({"waiting": queue.depth, "messages": [_messageRow(*each) for each in queue.first(most)]})
+        rows: list[dict[str, Any]] = []
+        size = 0
+        for each in queue.first(most):
+            rows.append(_messageRow(*each))
+            size += sum(len(rows[-1][name] or b"") for name in _LONG)
+            if size > _ANSWER:
+                break
+        answer({"waiting": queue.depth, "messages": rows})
 
     queue.whenLoaded(look) if queue.loading else look()
 
