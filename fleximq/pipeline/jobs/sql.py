@@ -54,7 +54,7 @@ def _run(arguments: Namespace, run: JobRun) -> None:
     spark = run.session().newSession()
 
     from fleximq.pipeline.query.query_output import show
-    from fleximq.pipeline.query.tables import Tables
+    from fleximq.pipeline.query.tables import Tables, pushedOnce
     from fleximq.pipeline.source import FlexiMQSource
 
     spark.dataSource.register(FlexiMQSource)
@@ -67,6 +67,7 @@ def _run(arguments: Namespace, run: JobRun) -> None:
     finished = _cancelled(spark, run.stopping)
     try:
         answer = Tables(spark, options, _path(arguments.sealed), _path(arguments.lake)).ask(arguments.query)
+        answer = pushedOnce(spark, answer)
         rows = (answer if limit is None else answer.limit(limit + 1)).toArrow()
     finally:
         finished.set()

@@ -119,7 +119,7 @@ class Tables:
 
     def _load(self, options: Mapping[str, str]) -> DataFrame:
         if self._sealed is None:
-            return self._spark.read.format("fleximq").options(**options).load()
+            return self._spark.read.format("fleximq").options(**options, pushFilters="true").load()
         from fleximq.pipeline import history
 
         path = options.get("path")
@@ -196,6 +196,21 @@ def columnsIn(query: str) -> list[str] | None:
     if "*" in text or "select" not in words or "natural" in words:
         return None
     return [name for name in COLUMNS if name in words] or ["offset"]
+
+
+def pushedOnce(spark: SparkSession, answer: DataFrame) -> DataFrame:
+    """Return a result that must be read once only, with its conditions applied while topics are read, if that is safe.
+
+    Spark 4.3 applies the conditions of one use of a table to its other uses. So the plan must read a single table, a
+    single time; subqueries, which are no leaves of it, are found in its text.
+
+    :param spark: a session for this result alone: its setting is changed.
+    """
+    plan = answer._jdf.queryExecution().optimizedPlan()
+    if plan.collectLeaves().size() == 1 and plan.toString().count("RelationV2") == 1:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    # A frame of its own is planned with the new setting.
+    return answer.select("*")
 
 
 def _missing(error: AnalysisException) -> str | None:
