@@ -201,6 +201,7 @@ class ChoiceTests(BatchCase):
             (twice, "false", 10),
             (common, "false", 10),
             (inner, "false", 5),
+            ("select offset from messages where timestamp < timestamp'+12000-01-01 00:00:00Z'", "false", 30),
         ):
             spark = self.spark.newSession()
             spark.dataSource.register(FlexiMQSource)

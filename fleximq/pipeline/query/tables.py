@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -28,6 +28,7 @@ _WORD = re.compile(r"\w+")
 #: Counts rows and needs no column.
 _COUNTED = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
 _PART = re.compile(r"`((?:[^`]|``)*)`")
+_PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 #: Maximum number of topics in the error for a missing one.
 _NAMED = 20
 
@@ -202,15 +203,22 @@ def pushedOnce(spark: SparkSession, answer: DataFrame) -> DataFrame:
     """Return a result that must be read once only, with its conditions applied while topics are read, if that is safe.
 
     Spark 4.3 applies the conditions of one use of a table to its other uses. So the plan must read a single table, a
-    single time; subqueries, which are no leaves of it, are found in its text.
+    single time; subqueries, which are no leaves of it, are found in its text. A condition that Python cannot hold, such
+    as a year beyond 9999, fails to be planned, and is left to Spark.
 
     :param spark: a session for this result alone: its setting is changed.
     """
-    plan = answer._jdf.queryExecution().optimizedPlan()
-    if plan.collectLeaves().size() == 1 and plan.toString().count("RelationV2") == 1:
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    # A frame of its own is planned with the new setting.
-    return answer.select("*")
+    plan: Any = answer._jdf.queryExecution().optimizedPlan()
+    if plan.collectLeaves().size() != 1 or plan.toString().count("RelationV2") != 1:
+        return answer
+    spark.conf.set(_PUSH_DOWN, "true")
+    pushed = answer.select("*")
+    try:
+        pushed._jdf.queryExecution().optimizedPlan()
+    except PySparkException:
+        spark.conf.set(_PUSH_DOWN, "false")
+        return answer
+    return pushed
 
 
 def _missing(error: AnalysisException) -> str | None:
