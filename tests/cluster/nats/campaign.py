@@ -36,6 +36,7 @@ class Campaign:
         self._errors: list[BaseException] = []
         self._number = 0
         self._down: int | None = None
+        self._disturbed = False
         self.pauses: list[float] = []
 
     def connect(self, name: str, clock: NodeClock) -> NatsCluster:
@@ -71,7 +72,7 @@ class Campaign:
                 self.pauses.append(now - last)
                 last, confirmed = now, len(self.told)
             if now > disturb:
-                disturb = now + self.random.uniform(1, 12)
+                disturb = now + self.random.uniform(3, 15)
                 await self.disturb()
         await self.heal()
         await self.until(self.publish, 60)
@@ -91,28 +92,30 @@ class Campaign:
         return any(node.publish(payload) for node in self.nodes)
 
     async def disturb(self) -> None:
-        """Begin or end one fault."""
+        """End the last faults, or begin one or two."""
         random, node = self.random, self.random.choice(self.nodes)
-        what = random.choice(("server killed", "server stopped", "server back", "kill", "pause", "move", "back"))
+        if self._disturbed:
+            self._disturbed = False
+            await self.heal()
+            return
+        self._disturbed = True
+        what = random.choice(("server killed", "server stopped", "kill", "pause", "both", "move"))
         self.counts[what] += 1
-        if what.startswith("server ") and self._down is None and what != "server back":
+        if what in ("server killed", "both"):
             self._down = random.randrange(3)
-            if what == "server killed":
-                self.servers.kill(self._down)
-            else:
-                self.servers.pause(self._down)
-        elif what == "server back":
-            self._serverBack()
-        elif what == "kill" and node.alive:
-            node.kill(random.random() < 0.5)
-        elif what == "pause" and node.alive:
-            node.clock.paused = True
-        elif what == "move" and node.alive and not node.clock.paused and node.ownership.state is State.OWNING:
-            Deferred.fromCoroutine(node.ownership.move(random.choice(self.nodes).name)).addErrback(
+            self.servers.kill(self._down)
+        elif what == "server stopped":
+            self._down = random.randrange(3)
+            self.servers.pause(self._down)
+        owner = next((node for node in self.nodes if node.alive and node.ownership.state is State.OWNING), node)
+        if what in ("kill", "both"):
+            random.choice((owner, node)).kill(random.random() < 0.5)
+        elif what == "pause":
+            random.choice((owner, node)).clock.paused = True
+        elif what == "move" and owner.ownership.state is State.OWNING:
+            Deferred.fromCoroutine(owner.ownership.move(node.name)).addErrback(
                 lambda failure: failure.trap(ClusterError)
             )
-        elif what == "back":
-            await self._nodesBack()
 
     def _serverBack(self) -> None:
         if self._down is not None:
