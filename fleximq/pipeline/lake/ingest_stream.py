@@ -69,6 +69,9 @@ class IngestSource(DataSource):
 class IngestReader(StreamReader):
     """Plans batches as a stream of the journals does, and stages them."""
 
+    # Each table's ledger, and the reports to the consumer group, follow all offsets.
+    leavesOutEmpty = False
+
     def __init__(self, options: SourceOptions, lake: str, specs: Sequence[TableSpec]) -> None:
         super().__init__(options, ALL_COLUMNS)
         self._lake = lake

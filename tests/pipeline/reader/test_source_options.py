@@ -118,10 +118,35 @@ class SourceOptionsTests(SynchronousTestCase):
         self.assertEqual(
             (options.maxRecords, options.maxBytes, options.minPartitions, options.partitionBytes), (5, 2 << 20, 1, 1)
         )
-        for name in ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minPartitions", "partitionBytes"):
+        names = (
+            "maxOffsetsPerTrigger",
+            "minOffsetsPerTrigger",
+            "maxBytesPerTrigger",
+            "minPartitions",
+            "partitionBytes",
+        )
+        for name in names:
             for value in ("0", "-1", "many", ""):
                 self.assertIn(name, self.refused(**{name: value}))
         self.assertIn("true or false", self.refused(failOnDataLoss="maybe"))
+
+    def test_delay(self) -> None:
+        """A stream may wait for a minimum of records, for a time as Spark writes it."""
+        options = SourceOptions.of({"path": "/j", "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "5"})
+        self.assertEqual((options.minRecords, options.maxDelay), (5, 900))
+        for written, seconds in (("2m", 120), ("90 s", 90), ("1500ms", 1.5), ("1500", 1.5), ("1H", 3600), ("0s", 0)):
+            options = SourceOptions.of({"path": "/j", "minOffsetsPerTrigger": "5", "maxTriggerDelay": written})
+            self.assertEqual(options.maxDelay, seconds)
+        for written in ("", "soon", "5 years", "-1s", "1.5s"):
+            refused = self.refused(minOffsetsPerTrigger="5", maxTriggerDelay=written)
+            self.assertEqual(
+                refused, f"the option 'maxTriggerDelay' is {written!r}, but must be a time, e.g. 15m, 30s or 500ms"
+            )
+        self.assertIn("belongs to 'minOffsetsPerTrigger'", self.refused(maxTriggerDelay="5s"))
+        self.assertEqual(
+            self.refused(minOffsetsPerTrigger="6", maxOffsetsPerTrigger="5"),
+            "the option minOffsetsPerTrigger is 6, but must be at most maxOffsetsPerTrigger, which is 5",
+        )
 
 
 class DocumentedTests(SynchronousTestCase):
