@@ -14,6 +14,7 @@ from tests.pipeline.written import TIME, Written
 if not skip:
     from pyspark.errors import StreamingQueryException
 
+    from fleximq.pipeline.lag import offsetsBehind
     from tests.pipeline.session import sharedSession
 
 
@@ -108,6 +109,7 @@ class OnceTests(StreamCase):
             query.processAllAvailable()
         self.assertEqual([len(batch) for batch in self.batches if batch], [3])
         self.assertEqual(query.lastProgress["batchId"], 1)
+        self.assertEqual(offsetsBehind(query.lastProgress), {self.written.id: 0})
 
     def test_time(self) -> None:
         """It may begin at a time; topics and columns are chosen as in a batch."""
