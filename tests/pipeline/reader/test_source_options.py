@@ -1,5 +1,6 @@
 """The options of the source."""
 
+import re
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -9,7 +10,7 @@ from tests.pipeline.installed import missing as skip
 if not skip:
     from fleximq.pipeline.errors import OptionRefused
     from fleximq.pipeline.files.schema import COLUMNS
-    from fleximq.pipeline.files.selection import Selection, Topics
+    from fleximq.pipeline.files.selection import SLICE_BYTES, Selection, Topics
     from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Point, Points, StartKind
     from fleximq.pipeline.reader.source_options import _KNOWN, SourceOptions
 
@@ -157,6 +158,13 @@ class DocumentedTests(SynchronousTestCase):
         page = (Path(__file__).parents[3] / "docs" / "reference" / "pipeline.rst").read_text()
         for name in [*(_KNOWN - {"paths"}), *COLUMNS]:
             self.assertIn(f"``{name}``", page)
+
+    def test_partitionBytes(self) -> None:
+        """Every page has the same figure for the size of a task."""
+        pages = (Path(__file__).parents[3] / "docs").glob("*/*.rst")
+        named = re.compile(r"partitionBytes``\s\(`*([0-9]+) ?MiB|default one per ([0-9]+) MiB")
+        found = [number for page in pages for pair in named.findall(page.read_text()) for number in pair if number]
+        self.assertEqual(found, [str(SLICE_BYTES >> 20)] * 3)
 
 
 class SelectionTests(SynchronousTestCase):
