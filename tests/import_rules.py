@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "compiled": _GROUND | {"values", "wire"},
     "broker": _VALUES,
     "journal": _VALUES - {"rights"} | {"config.journal_options"},
+    "cluster": _GROUND | {"values", "journal.files", "journal.format", "journal.writing"},
     "security": _SETTINGS,
     "client": _GROUND | {"values", "wire", "compiled", "endpoints.standard_streams"},
     "endpoints": _GROUND | {"values", "config", "security.peer_address"},
@@ -68,6 +69,7 @@ STEPS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("journal.recovery", "journal.retention"),
         ("journal",),
     ),
+    "cluster": (("cluster.interfaces",), ("cluster",), ("cluster.stream_log",), ("cluster.ownership",)),
     "security": (
         ("security",),
         ("security.rates", "security.authentication"),

@@ -116,6 +116,11 @@ class MetadataTests(SynchronousTestCase):
         requires = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
         self.assertEqual([_name(line) for line in requires], ["setuptools", "cython"])
 
+    def test_ruleIsShipped(self) -> None:
+        """The Java source that Spark compiles is packaged."""
+        name = self.setup["options.package_data"]["fleximq.pipeline"]
+        self.assertTrue((ROOT / "fleximq" / "pipeline" / name).exists())
+
     def test_sparkFindsTheSource(self) -> None:
         """The module by which Spark finds the data source is packaged."""
         self.assertEqual(self.setup["options"]["py_modules"].split(), ["pyspark_fleximq"])

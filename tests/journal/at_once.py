@@ -26,12 +26,12 @@ class Steps:
     def __init__(self, log: CommitWriter, callFromThread: Callable[..., Any], failed: Callable[[str], None]) -> None:
         self.log = log
         self.failed = failed
-        self.handed: deque[tuple[Callable[[], None], Callable[[], None]]] = deque()
+        self.handed: deque[tuple[Callable[[], object], Callable[[], None]]] = deque()
 
     def start(self) -> None:
         """Nothing is needed."""
 
-    def hand(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+    def hand(self, work: Callable[[], object], done: Callable[[], None]) -> None:
         """Keep it for :meth:`step`."""
         self.handed.append((work, done))
 

@@ -21,14 +21,14 @@ class Steps:
     """A worker that does one piece of work for each :meth:`step`; ``reminder`` is what it was to be reminded of."""
 
     def __init__(self, *ignored: Any) -> None:
-        self.work: list[tuple[Callable[[], None], Callable[[], None]]] = []
+        self.work: list[tuple[Callable[[], object], Callable[[], None]]] = []
         self.reminder: Callable[[], None] | None = None
         self.stopped = False
 
     def start(self) -> None:
         """There is nothing to start."""
 
-    def hand(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+    def hand(self, work: Callable[[], object], done: Callable[[], None]) -> None:
         """Keep it for :meth:`step`."""
         self.work.append((work, done))
 

@@ -14,8 +14,6 @@ if not skip:
     from pyspark.errors import PySparkException
 
     from fleximq.pipeline.files.schema import COLUMNS, SCHEMA
-    from fleximq.pipeline.query.tables import Tables, pushedOnce
-    from fleximq.pipeline.source import FlexiMQSource
     from tests.pipeline.session import sharedSession
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -189,25 +187,6 @@ class ChoiceTests(BatchCase):
         self.assertEqual(table.count(), 30)
         low, high = table.where("offset < 5"), table.where("offset >= 5")
         self.assertEqual(low.union(high).count(), 30)
-
-    def test_pushedOnce(self) -> None:
-        """The command sql pushes conditions down if its plan reads one table once, and otherwise gives all rows."""
-        twice = "select offset from messages where offset < 5 union all select offset from messages where offset >= 25"
-        common = "with c as (select * from messages) select offset from c where offset < 5 union all " \
-            "select offset from c where offset >= 25"  # fmt: skip
-        inner = "select offset from messages where topic = 'news' and offset > (select avg(offset) from messages)"
-        for query, setting, number in (
-            ("select offset from messages where offset < 5", "true", 4),
-            (twice, "false", 10),
-            (common, "false", 10),
-            (inner, "false", 5),
-            ("select offset from messages where timestamp < timestamp'+12000-01-01 00:00:00Z'", "false", 30),
-        ):
-            spark = self.spark.newSession()
-            spark.dataSource.register(FlexiMQSource)
-            answer = pushedOnce(spark, Tables(spark, {"path": self.folder}).ask(query))
-            self.assertEqual(spark.conf.get(PUSHDOWN), setting, query)
-            self.assertEqual(answer.toArrow().num_rows, number, query)
 
     def test_secrets(self) -> None:
         """What a broker is told to let the pipeline in is in no plan."""

@@ -54,7 +54,7 @@ class NamesTests(SynchronousTestCase):
     def test_oneTopic(self) -> None:
         """The table of a topic has the records of that topic and of no other one."""
         for name in NAMES:
-            self.tables._open(name, None)
+            self.tables._open(name)
             self.assertEqual(topicsOf(SourceOptions.of(self.spark.chosen)), [name])
 
     def test_twins(self) -> None:

@@ -158,9 +158,12 @@ class LostRange(NamedTuple):
     next: int
 
 
-def encodeSegment(start: SegmentStart, offset: int) -> Frame:
-    """Return a SEGMENT frame. Here and below, ``offset`` is the offset of the next record."""
-    return frameOf(FrameKind.SEGMENT, start._asdict(), offset, start.created)
+def encodeSegment(start: SegmentStart, offset: int, owner: Mapping[str, Any] | None = None) -> Frame:
+    """Return a SEGMENT frame. Here and below, ``offset`` is the offset of the next record.
+
+    :param owner: further keys of its map, which name the owner in a cluster; readers ignore them.
+    """
+    return frameOf(FrameKind.SEGMENT, start._asdict() | dict(owner or {}), offset, start.created)
 
 
 def decodeSegment(header: FrameHeader, frame: Any) -> SegmentStart:

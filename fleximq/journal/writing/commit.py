@@ -5,7 +5,7 @@ reads that. State records are merged, so that a thousand acknowledgements become
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -173,19 +173,30 @@ class Snapshot:
 
 @dataclass(slots=True)
 class SegmentOpening:
-    """The beginning of a new segment; ``first`` is the next offset before a possible gap."""
+    """The beginning of a new segment; ``first`` is the next offset before a possible gap.
+
+    ``owner`` are keys for its SEGMENT frame.
+    """
 
     journal: str
     snapshot: Snapshot
     first: int
+    owner: Mapping[str, Any] | None = None
 
     def frames(self, position: int) -> Iterator[Frame]:
         """Encode the first frames of the segment at this position."""
         offset, time = self.snapshot.offset, self.snapshot.time
-        yield control_frames.encodeSegment(control_frames.SegmentStart(self.journal, time), self.first)
+        yield control_frames.encodeSegment(control_frames.SegmentStart(self.journal, time), self.first, self.owner)
         if self.first != offset:
             yield control_frames.encodeGap(control_frames.OffsetGap(self.first, offset), time)
         yield from self.snapshot.frames(position, clean=False)
+
+
+class CommitLog(Protocol):
+    """The end of the journal that commits extend: a file, or the stream of a cluster."""
+
+    def carryOut(self, commit: "Commit") -> object:
+        """Write a commit and fill in its result; called by a worker, which may have to wait for what this returns."""
 
 
 class OpenSegment(Protocol):

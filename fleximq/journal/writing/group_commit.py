@@ -11,8 +11,16 @@ from functools import partial
 
 from fleximq.errors import NotKept
 from fleximq.journal.format.column_builder import AppendedRun
-from fleximq.journal.writing.commit import Commit, CommitPart, MergedStateRecords, RecordsPart, SegmentOpening, Snapshot
-from fleximq.journal.writing.writer_thread import CommitWriter, Worker, reasonOf
+from fleximq.journal.writing.commit import (
+    Commit,
+    CommitLog,
+    CommitPart,
+    MergedStateRecords,
+    RecordsPart,
+    SegmentOpening,
+    Snapshot,
+)
+from fleximq.journal.writing.writer_thread import Worker, reasonOf
 from fleximq.values.records import DIALECTS, OTHER_DIALECT, Blobs, OnCommitted, Run
 from fleximq.values.state_records import StateRecord
 
@@ -61,7 +69,7 @@ class GroupCommit:
         self._rollDue = rollDue
         self._open = open
         self._onError = onError
-        self._commitWriter: CommitWriter | None = None
+        self._commitLog: CommitLog | None = None
         self._worker: Worker | None = None
         self._bytes = 0
         self._room: list[Callable[[], None]] = []
@@ -70,9 +78,9 @@ class GroupCommit:
         self._writing: Commit | None = None
         self._telling: Commit | None = None
 
-    def begin(self, log: CommitWriter, worker: Worker) -> None:
+    def begin(self, log: CommitLog, worker: Worker) -> None:
         """Accept runs from now on; the worker runs the commits of this log."""
-        self._commitWriter, self._worker = log, worker
+        self._commitLog, self._worker = log, worker
         self.readOnly = None
 
     # -- appending ---------------------------------------------------------------------------------
@@ -200,8 +208,8 @@ class GroupCommit:
         pending.time = self._now()
         self._pending = Commit(last=pending.last, next=pending.next)
         self._writing = pending
-        assert self._commitWriter is not None
-        self._worker.hand(partial(self._commitWriter.carryOut, pending), partial(self._done, pending))
+        assert self._commitLog is not None
+        self._worker.hand(partial(self._commitLog.carryOut, pending), partial(self._done, pending))
 
     def _reminderCame(self) -> None:
         self._reminded = False

@@ -178,7 +178,7 @@ class Worker(Protocol):
     def start(self) -> None:
         """Start."""
 
-    def hand(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+    def hand(self, work: Callable[[], object], done: Callable[[], None]) -> None:
         """Run the work, later or on another thread, in order; :meth:`drain` then calls ``done``."""
 
     def remind(self, seconds: float, call: Callable[[], None]) -> None:
@@ -202,7 +202,7 @@ class WriterThread:
         self._log = log
         self._callFromThread = callFromThread
         self._failed = failed
-        self._work: SimpleQueue[tuple[Callable[[], None], Callable[[], None]] | float | None] = SimpleQueue()
+        self._work: SimpleQueue[tuple[Callable[[], object], Callable[[], None]] | float | None] = SimpleQueue()
         self._done: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._reminder: Callable[[], None] | None = None
         self._alarm: float | None = None
@@ -212,7 +212,7 @@ class WriterThread:
         """Start the thread."""
         self._thread.start()
 
-    def hand(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+    def hand(self, work: Callable[[], object], done: Callable[[], None]) -> None:
         """See :class:`Worker`."""
         self._work.put((work, done))
 

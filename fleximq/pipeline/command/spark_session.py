@@ -188,8 +188,8 @@ class SparkLauncher:
         program.wait()
 
 
-#: Settings of every session. Filters are not pushed down: Spark 4.3 applies those of one use of a table to its other
-#: uses, whose rows are then missing or too many.
+#: Settings of every session. Spark does not push filters down by itself: Spark 4.3 applies those of one use of a table
+#: to its other uses, whose rows are then missing or too many.
 COMMON: dict[str, str] = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",

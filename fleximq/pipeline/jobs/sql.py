@@ -16,7 +16,7 @@ from fleximq.pipeline.command.job import (
     sourceOptions,
 )
 from fleximq.pipeline.command.job_run import JobRun
-from fleximq.pipeline.errors import OptionRefused
+from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.pipeline.lake.table.file_names import tableNames
 
 if TYPE_CHECKING:
@@ -53,11 +53,16 @@ def _run(arguments: Namespace, run: JobRun) -> None:
     # A session of its own isolates settings and tables.
     spark = run.session().newSession()
 
+    from fleximq.pipeline import optimizer_rule
     from fleximq.pipeline.query.query_output import show
-    from fleximq.pipeline.query.tables import Tables, pushedOnce
+    from fleximq.pipeline.query.tables import Tables
     from fleximq.pipeline.source import FlexiMQSource
 
     spark.dataSource.register(FlexiMQSource)
+    try:
+        optimizer_rule.install(spark)
+    except PipelineError as error:
+        run.writeLine(f"{error}; the query reads all columns and rows")
     # Names of topics have dots, and shells treat backticks as commands.
     spark.conf.set("spark.sql.ansi.enabled", "true")
     spark.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")
@@ -67,7 +72,7 @@ def _run(arguments: Namespace, run: JobRun) -> None:
     finished = _cancelled(spark, run.stopping)
     try:
         answer = Tables(spark, options, _path(arguments.sealed), _path(arguments.lake)).ask(arguments.query)
-        rows = pushedOnce(spark, answer if limit is None else answer.limit(limit + 1)).toArrow()
+        rows = (answer if limit is None else answer.limit(limit + 1)).toArrow()
     finally:
         finished.set()
     if not rows.num_columns:

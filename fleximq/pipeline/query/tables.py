@@ -1,6 +1,6 @@
 """The tables of a query: each topic by its own name, ``messages`` for all of them, and those of a lake.
 
-A table is opened only if a query names it; and of its columns only those that are words of the query are read.
+A table is opened only if a query names it.
 """
 
 import json
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -24,11 +24,7 @@ from fleximq.pipeline.reader.source_options import SourceOptions
 
 #: The table of all topics.
 ALL = "messages"
-_WORD = re.compile(r"\w+")
-#: Counts rows and needs no column.
-_COUNTED = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
 _PART = re.compile(r"`((?:[^`]|``)*)`")
-_PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 #: Maximum number of topics in the error for a missing one.
 _NAMED = 20
 
@@ -50,7 +46,6 @@ class Tables:
         """Return the result of a query; raises PipelineError if it is invalid or names an unknown table, and on
         failure.
         """
-        columns = columnsIn(query)
         opened: list[str] = []
         try:
             while True:
@@ -58,18 +53,15 @@ class Tables:
                     return self._spark.sql(query)
                 except AnalysisException as error:
                     name = _missing(error)
-                    if name is not None and name not in opened:
-                        self._checkTwins(name, query)
-                        self._open(name, columns).createOrReplaceTempView(_quoted(name))
-                        opened.append(name)
-                    elif columns is not None and name is None and opened:
-                        # The query may need a column that its words did not name.
-                        columns = None
-                        self._close(opened)
-                    else:
+                    if name is None or name in opened:
                         raise OptionRefused(sentenceOf(error)) from error
+                    self._checkTwins(name, query)
+                    self._open(name).createOrReplaceTempView(_quoted(name))
+                    opened.append(name)
         finally:
-            self._close(opened)
+            # The result does not need them.
+            for name in opened:
+                self._spark.catalog.dropTempView(_quoted(name))
 
     def _checkTwins(self, name: str, query: str) -> None:
         """Raise OptionRefused if a query names a second topic that Spark would take for the same."""
@@ -84,12 +76,7 @@ class Tables:
                     f"{ALL} where topic is the one or the other"
                 )
 
-    def _close(self, opened: list[str]) -> None:
-        """Drop temporary views; existing results do not need them."""
-        while opened:
-            self._spark.catalog.dropTempView(_quoted(opened.pop()))
-
-    def _open(self, name: str, columns: list[str] | None) -> DataFrame:
+    def _open(self, name: str) -> DataFrame:
         if self._lake is not None and Path(self._lake, name, OWN).is_dir():
             return lakeTable(self._spark, f"{self._lake}/{name}")
         if self._options is None:
@@ -100,9 +87,9 @@ class Tables:
             some = ", ".join(known[:_NAMED]) + (f" and {len(known) - _NAMED} more" if len(known) > _NAMED else "")
             dotted = "; a name with a dot must be in double quotes" if any("." in each for each in known) else ""
             raise OptionRefused(f"there is no topic {name!r}, only {some or 'none at all'}{dotted}")
-        return self._read(None if name == ALL else name, columns)
+        return self._read(None if name == ALL else name)
 
-    def _read(self, topic: str | None, columns: list[str] | None) -> DataFrame:
+    def _read(self, topic: str | None) -> DataFrame:
         options = dict(self._options or {})
         if topic is not None:
             options.pop("topics", None)
@@ -112,15 +99,11 @@ class Tables:
             else:
                 options.pop("subscribe", None)
                 options["subscribePattern"] = re.escape(topic)
-        if "decode" in options:
-            return self._decoded(options, topic)
-        if columns is not None:
-            options["columns"] = ",".join(columns)
-        return self._load(options)
+        return self._decoded(options, topic) if "decode" in options else self._load(options)
 
     def _load(self, options: Mapping[str, str]) -> DataFrame:
         if self._sealed is None:
-            return self._spark.read.format("fleximq").options(**options, pushFilters="true").load()
+            return self._spark.read.format("fleximq").options(**options).load()
         from fleximq.pipeline import history
 
         path = options.get("path")
@@ -188,37 +171,6 @@ def _icebergFiles(table: str, catalog: str | None) -> list[str]:
 
     found = catalogOf(str(Path(table).parent), catalog).load_table((NAMESPACE, Path(table).name))
     return [task.file.file_path for task in found.scan().plan_files()]
-
-
-def columnsIn(query: str) -> list[str] | None:
-    """Return the source's columns that a query may need, None for all."""
-    text = _COUNTED.sub(" ", query)
-    words = {word.lower() for word in _WORD.findall(text)}
-    if "*" in text or "select" not in words or "natural" in words:
-        return None
-    return [name for name in COLUMNS if name in words] or ["offset"]
-
-
-def pushedOnce(spark: SparkSession, answer: DataFrame) -> DataFrame:
-    """Return a result that must be read once only, with its conditions applied while topics are read, if that is safe.
-
-    Spark 4.3 applies the conditions of one use of a table to its other uses. So the plan must read a single table, a
-    single time; subqueries, which are no leaves of it, are found in its text. A condition that Python cannot hold, such
-    as a year beyond 9999, fails to be planned, and is left to Spark.
-
-    :param spark: a session for this result alone: its setting is changed.
-    """
-    plan: Any = answer._jdf.queryExecution().optimizedPlan()
-    if plan.collectLeaves().size() != 1 or plan.toString().count("RelationV2") != 1:
-        return answer
-    spark.conf.set(_PUSH_DOWN, "true")
-    pushed = answer.select("*")
-    try:
-        pushed._jdf.queryExecution().optimizedPlan()
-    except PySparkException:
-        spark.conf.set(_PUSH_DOWN, "false")
-        return answer
-    return pushed
 
 
 def _missing(error: AnalysisException) -> str | None:

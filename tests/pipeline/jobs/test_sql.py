@@ -14,10 +14,10 @@ from tests.pipeline.installed import missing as skip
 if not skip:
     import msgpack
 
+    from fleximq.pipeline import optimizer_rule
     from fleximq.pipeline.jobs.ingest import INGEST
     from fleximq.pipeline.jobs.seal import SEAL
     from fleximq.pipeline.main import mergeSettings
-    from fleximq.pipeline.query.tables import columnsIn
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.written import Written
 
@@ -113,12 +113,18 @@ class SqlTests(SynchronousTestCase):
         first = self.ask("select * from news", "--format", "csv").splitlines()[0]
         self.assertEqual(first, "journal,topic,offset,timestamp,publisher,dialect,headers,key,value")
 
-    def test_onlyNeeded(self) -> None:
-        """Only the columns are read whose names are words of the question; all where that cannot be told."""
-        self.assertEqual(columnsIn("SELECT Topic, count(*) FROM messages WHERE offset > 5"), ["topic", "offset"])
-        self.assertEqual(columnsIn("select count( * ) from news"), ["offset"])
-        for query in ("select * from news", "table news", "select 1 from a natural join b", "from news"):
-            self.assertIsNone(columnsIn(query))
+    def test_withoutRule(self) -> None:
+        """In a Spark that cannot have the rule for reading less, a query reads more, and says so."""
+
+        def refuse(spark: object) -> None:
+            raise PipelineError("no rule")
+
+        self.patch(optimizer_rule, "install", refuse)
+        parser = CommandParser(prog="sql")
+        SQL.prepare(parser)
+        run = FakeRun()
+        SQL.run(parser.parse_args(["select count(*) as n from news", "--journal", self.folder, "--format", "csv"]), run)
+        self.assertEqual((run.printed, run.said), ("n\n4\n", ["no rule; the query reads all columns and rows"]))
 
     def test_decoded(self) -> None:
         """Payloads become columns, found by a look at the topic's first ones."""

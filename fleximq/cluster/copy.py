@@ -1,0 +1,335 @@
+"""A journal folder with the frames of a shard's stream at the same positions (/explanation/cluster, Copies).
+
+The owner writes its copy after the stream has stored a commit, a follower when it receives it; so no copy has a frame
+that the stream lacks. Bytes are synced only when a segment is sealed: after a loss of power the missing ones are read
+from the stream again. Opening a copy is therefore not the recovery of :mod:`fleximq.journal.recovery.recovery`: its
+end is cut at the first damage and no loss is reported.
+
+DIR/stream is one line of text: ``fleximq-stream``, the version 1, the shard, the stream's creation time, a sequence and
+a position, and the CRC-32 of all before it as 8 hexadecimal digits; separated by blanks. All messages up to this
+sequence are on disk, and end at this position. Reading continues after it, and passes over frames that the copy has.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import pairwise
+from zlib import crc32
+
+from fleximq.cluster.interfaces import ClusterError, Piece, StreamBounds
+from fleximq.errors import JournalError
+from fleximq.journal.files.file_system import Files, errorText, readFile, replaceFile, writeAll
+from fleximq.journal.files.folder_files import IDENTITY, DurableEnd, Lock, checkFolder, identify, readIdentity
+from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, framesOf
+from fleximq.journal.files.segment_index import indexName
+from fleximq.journal.files.segment_table import segmentName
+from fleximq.journal.files.window import Window
+from fleximq.journal.format.control_frames import decodeGap, decodeRemoved, decodeSegment
+from fleximq.journal.format.frame import HEADER_BYTES, MAGIC, FrameError, FrameKind, completeFrame, readHeader
+
+STREAM = "stream"
+#: The suffix of segments that were moved aside, since the stream does not reach back to them.
+ASIDE = ".aside"
+
+_MAGIC = "fleximq-stream 1"
+_SUFFIX = ".fxj"
+
+
+class CopyError(ClusterError):
+    """A message of the stream does not continue this copy, or the copy cannot be written."""
+
+
+class StreamBehind(ClusterError):
+    """The stream has less than this copy: it is another or an older stream, or the answer was old."""
+
+
+class Copy:
+    """The copy of one shard in one folder.
+
+    ``end`` is the position after its last frame, ``next`` the offset after its last record, ``time`` the latest time of
+    its frames. ``sequence`` is that of the last complete commit that it has, ``received`` that of the last message,
+    which may be a piece of an incomplete commit.
+    """
+
+    def __init__(self, files: Files, folder: str, shard: int) -> None:
+        self._files = files
+        self._folder = folder
+        self._shard = shard
+        self.journal = ""
+        self.end = self.time = self.sequence = self.received = self._created = 0
+        self.next = 1
+        #: The position after the commit of ``sequence``; smaller than ``end`` while known messages are read again.
+        self._reached = 0
+        self._bases: list[int] = []
+        self._descriptor: int | None = None
+        self._segment = self._previous = self._known = 0
+        self._pieces: list[bytes] = []
+        self._broken = self._mayLeap = False
+        self._durableEnd: DurableEnd | None = None
+
+    # -- opening and closing -----------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Lock and check the folder, and cut its end at the first damage. Blocks.
+
+        :raises JournalError: the folder cannot be used.
+        """
+        files, folder = self._files, self._folder
+        checkFolder(files, folder)
+        self._lock = Lock(files, folder)
+        try:
+            if files.exists(f"{folder}/{IDENTITY}"):
+                self.journal = readIdentity(files, folder)
+            stems = [name.removesuffix(_SUFFIX) for name in files.names(folder) if name.endswith(_SUFFIX)]
+            self._bases = [int(stem) for stem in stems]
+            while self._bases and not self._openLast(self._bases[-1]):
+                self._bases.pop()
+            self._created, sequence, position = self._readStream()
+            if position <= self.end:
+                self.sequence = self.received = sequence
+                self._reached = position
+            self._known = self.end
+            self._publish()
+        except OSError as error:
+            self._lock.release()
+            raise JournalError(f"the copy in {folder} cannot be opened: {errorText(error)}") from error
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _openLast(self, base: int) -> bool:
+        """Open the last segment after cutting it at the first damage; False: it had no frame and was removed."""
+        path = f"{self._folder}/{segmentName(base)}"
+        descriptor = self._files.open(path, write=True)
+        size = self._files.size(descriptor)
+        last = None
+        for each in framesOf(Window(self._files, descriptor, base, base + size), None, base, atHead=True):
+            if isinstance(each, DamagedRange):
+                self._files.truncate(descriptor, each.position - base)
+                self._files.sync(descriptor)
+                break
+            last = each.header
+            self.end = _endOf(each)
+            self.next = max(self.next, _nextOf(each))
+            self.time = max(self.time, last.lastTime)
+        if last is None:
+            self._files.close(descriptor)
+            self._files.remove(path)
+            self._files.syncFolder(self._folder)
+            return False
+        self._segment, self._previous, self._descriptor = last.segment, last.crc, descriptor
+        return True
+
+    def close(self) -> None:
+        """Close all files, and release the lock."""
+        if self._descriptor is not None:
+            with suppress(OSError):
+                self._seal()
+        if self._durableEnd is not None:
+            self._durableEnd.close()
+        self._lock.release()
+
+    def _publish(self) -> None:
+        """Announce the end of this copy to other processes; a folder without an identity is no journal yet."""
+        if self._durableEnd is None and self.journal:
+            self._durableEnd = DurableEnd(self._files, self._folder)
+        if self._durableEnd is not None:
+            self._durableEnd.publish(self.end, self.next, self.time)
+
+    # -- joining a stream --------------------------------------------------------------------------
+
+    def join(self, bounds: StreamBounds) -> int:
+        """Return the sequence to read the stream from.
+
+        :raises StreamBehind: the stream has less than this copy, which is not changed.
+        """
+        if self._created not in (0, bounds.created):
+            raise StreamBehind("the stream was created again, and this copy is of the one before")
+        if bounds.last < self.sequence:
+            raise StreamBehind(f"the stream ends with message {bounds.last}, but this copy has {self.sequence}")
+        self._created = bounds.created
+        self._pieces.clear()
+        self.received = self.sequence = max(self.sequence, bounds.first - 1)
+        self._mayLeap = self.received == bounds.first - 1
+        return self.received + 1
+
+    @property
+    def usable(self) -> bool:
+        """Whether this copy equals the stream up to ``sequence``, so that its node may own the shard."""
+        return not self._broken and not self._pieces and self._reached == self.end
+
+    def receive(self, sequence: int, piece: Piece) -> Sequence[CompleteFrame]:
+        """Take a message of the stream, the one after ``received``; return the frames that became complete by it.
+
+        :raises CopyError: it does not continue this copy, or cannot be written.
+        """
+        with self._reported(sequence):
+            begins = piece.data[:4] == MAGIC and piece.data[6] == FrameKind.SEGMENT
+            if sequence != self.received + 1:
+                if not begins:
+                    raise FrameError(f"the last one here is {self.received}")
+                self._pieces.clear()
+                self._mayLeap = True
+            if self._mayLeap and begins and readHeader(piece.data).position > self.end:
+                self._moveAside()
+            self._mayLeap = False
+        self._pieces.append(piece.data)
+        self.received = sequence
+        if piece.left:
+            return ()
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        return self.write(sequence, data, piece.end, piece.next)
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether further pieces of the last commit are missing."""
+        return bool(self._pieces)
+
+    def _moveAside(self) -> None:
+        """Rename all segments: the stream begins at a later position, with a checkpoint that covers them."""
+        if self._descriptor is not None:
+            self._files.close(self._descriptor)
+            self._descriptor = None
+        for base in self._bases:
+            path = f"{self._folder}/{segmentName(base)}"
+            self._files.rename(path, path + ASIDE)
+        self._bases.clear()
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def write(self, sequence: int, data: bytes, end: int, next: int) -> Sequence[CompleteFrame]:
+        """Write the frames of the commit that ends with this sequence, and return those that were missing.
+
+        :param end: the position after its last frame.
+        :param next: the offset after its last record.
+        :raises CopyError: they do not continue this copy, or cannot be written.
+        """
+        with self._reported(sequence):
+            new = self._continued(data)
+            if new and new[0].header.kind == FrameKind.SEGMENT:
+                self._begin(new[0])
+            if new:
+                last = new[-1].header
+                assert self._descriptor is not None  # its last frame is chained to a SEGMENT frame
+                place = new[0].header.position - self._bases[-1]
+                writeAll(self._files, self._descriptor, [each.frame for each in new], place)
+                self.end, self._previous = last.position + last.length, last.crc
+                self.time = max(self.time, *(each.header.lastTime for each in new))
+        self.sequence = self.received = sequence
+        self._reached = end
+        self.next = max(self.next, next)
+        self._publish()
+        return new
+
+    @contextmanager
+    def _reported(self, sequence: int) -> Iterator[None]:
+        """Turn errors into a :class:`CopyError`; after one this copy must be opened again."""
+        if self._broken:
+            raise CopyError(f"the copy in {self._folder} has failed before")
+        self._broken = True
+        try:
+            yield
+            self._broken = False
+        except FrameError as error:
+            raise CopyError(f"message {sequence} of the stream does not continue this copy: {error}") from error
+        except OSError as error:
+            raise CopyError(f"the copy in {self._folder} cannot be written: {errorText(error)}") from error
+
+    def _continued(self, data: bytes) -> list[CompleteFrame]:
+        """Return the frames of a commit that this copy does not have yet, all checked.
+
+        :raises FrameError: they do not continue it.
+        """
+        end, previous, segment, at = self.end, self._previous, self._segment, 0
+        new: list[CompleteFrame] = []
+        while at < len(data):
+            each = CompleteFrame(*completeFrame(data, at))
+            header = each.header
+            at += header.length
+            if header.position + header.length <= self._known:
+                self._checkKnown(each)
+                continue
+            if header.kind == FrameKind.SEGMENT:
+                if new:
+                    raise FrameError("a segment begins within a commit")
+                previous, segment = 0, header.segment
+                end = end if self._bases else header.position
+            found = header.position, header.previous, header.segment
+            if found != (end, previous, segment):
+                raise FrameError(f"position, previous crc and segment are {found}, not {(end, previous, segment)}")
+            end, previous = end + header.length, header.crc
+            new.append(each)
+        return new
+
+    def _checkKnown(self, each: CompleteFrame) -> None:
+        """Check that a frame that was read again is the one in the last segment; earlier ones may be rewritten."""
+        place = each.header.position - self._bases[-1] if self._bases else -1
+        if place >= 0 and self._descriptor is not None:
+            if self._files.read(self._descriptor, HEADER_BYTES, place) != each.frame[:HEADER_BYTES]:
+                raise FrameError(f"at position {each.header.position} this copy has another frame")
+
+    def _begin(self, each: CompleteFrame) -> None:
+        """Seal the last segment and begin a new one, for this SEGMENT frame."""
+        header, start = each.header, decodeSegment(*each)
+        self.journal = identify(self._files, self._folder, lambda digits: start.journal)
+        if self.journal != start.journal:
+            raise FrameError(f"it is of the journal {start.journal}, not {self.journal}")
+        self._seal()
+        self._descriptor = self._files.create(f"{self._folder}/{segmentName(header.position)}")
+        self._files.syncFolder(self._folder)
+        self._bases.append(header.position)
+        self._segment = header.segment
+        self.end = header.position
+
+    def _seal(self) -> None:
+        """Sync and close the last segment, and note in DIR/stream how far the copy is on disk."""
+        if self._descriptor is not None:
+            self._files.sync(self._descriptor)
+            self._files.close(self._descriptor)
+            self._descriptor = None
+            text = f"{_MAGIC} {self._shard} {self._created} {self.sequence} {self._reached} "
+            replaceFile(self._files, self._folder, STREAM, f"{text}{crc32(text.encode()):08x}\n".encode())
+
+    def _readStream(self) -> tuple[int, int, int]:
+        """Return creation time, sequence and position of DIR/stream; zeros if it is missing or damaged."""
+        try:
+            text, _, crc = readFile(self._files, f"{self._folder}/{STREAM}").decode("ascii", "replace").rpartition(" ")
+        except FileNotFoundError:
+            return 0, 0, 0
+        fields = text.removeprefix(_MAGIC).split()
+        if crc.strip() != f"{crc32(f'{text} '.encode()):08x}" or len(fields) != 4:
+            return 0, 0, 0
+        shard, created, sequence, position = map(int, fields)
+        if shard != self._shard:
+            raise JournalError(f"{self._folder} is a copy of shard {shard}, not {self._shard}")
+        return created, sequence, position
+
+    # -- trimming ----------------------------------------------------------------------------------
+
+    def trim(self, position: int) -> None:
+        """Remove the segments that end at or before this position, where the stream begins now.
+
+        :raises OSError: one cannot be removed.
+        """
+        for base, until in list(pairwise(self._bases)):
+            if until > position:
+                break
+            for name in (segmentName(base), indexName(base)):
+                if self._files.exists(f"{self._folder}/{name}"):
+                    self._files.remove(f"{self._folder}/{name}")
+            self._bases.remove(base)
+            self._files.syncFolder(self._folder)  # before the next: a later file must never vanish first
+
+
+def _endOf(each: CompleteFrame) -> int:
+    """Return the position of the next frame."""
+    header = each.header
+    return decodeRemoved(*each) if header.kind == FrameKind.REMOVED else header.position + header.length
+
+
+def _nextOf(each: CompleteFrame) -> int:
+    """Return the offset of the next record; too small for rewritten frames, which are never the stream's last."""
+    header = each.header
+    if header.kind == FrameKind.GAP:
+        return decodeGap(*each).next
+    return header.baseOffset + header.count * (header.kind in (FrameKind.RECORDS, FrameKind.TRANSACTION))

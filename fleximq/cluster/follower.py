@@ -1,0 +1,93 @@
+"""Updates the copy of a node that does not own the shard from the stream (/explanation/cluster, Copies)."""
+
+from collections.abc import Callable, Sequence
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from fleximq.cluster.copy import Copy, CopyError, StreamBehind
+from fleximq.cluster.interfaces import ClusterError, ICluster, Piece
+from fleximq.journal.files.frame_scan import CompleteFrame
+
+_log = Logger()
+
+#: Seconds between two attempts to join a stream.
+RETRY = 1.0
+
+
+class Follower:
+    """Follows a stream from :meth:`start` to :meth:`stop`.
+
+    ``reason`` says why the copy is not updated, "" while it is; without updates its node must not own the shard.
+
+    :param heard: called with each message.
+    :param applied: called with frames that were added to the copy.
+    """
+
+    def __init__(
+        self,
+        cluster: ICluster,
+        shard: int,
+        copy: Copy,
+        clock: IReactorTime,
+        *,
+        heard: Callable[[], None] = lambda: None,
+        applied: Callable[[Sequence[CompleteFrame]], None] = lambda frames: None,
+    ) -> None:
+        self.reason = "it has not joined the stream"
+        self._cluster = cluster
+        self._shard = shard
+        self._copy = copy
+        self._clock = clock
+        self._heard = heard
+        self._applied = applied
+        self._stop: Callable[[], None] | None = None
+        self._run = 0
+
+    @property
+    def usable(self) -> bool:
+        """Whether the copy is updated and equals the stream up to ``copy.sequence``."""
+        return not self.reason and self._copy.usable
+
+    def start(self) -> None:
+        """Begin to follow, after the last commit in the copy."""
+        self.stop()
+        Deferred.fromCoroutine(self._join(self._run)).addErrback(
+            lambda failure: _log.failure("following the stream failed", failure)
+        )
+
+    def stop(self) -> None:
+        """End it; the copy is not changed any more."""
+        self._run += 1
+        if self._stop is not None:
+            self._stop()
+            self._stop = None
+
+    async def _join(self, run: int) -> None:
+        while run == self._run:
+            try:
+                bounds = await self._cluster.bounds(self._shard)
+                if run == self._run:
+                    first = self._copy.join(bounds)
+                    self.reason = ""
+                    self._stop = self._cluster.follow(self._shard, first, self._received)
+                return
+            except StreamBehind as error:
+                self.reason = str(error)
+            except ClusterError:
+                pass  # the store does not answer at present
+            await deferLater(self._clock, RETRY)
+
+    def _received(self, sequence: int, piece: Piece) -> None:
+        self._heard()
+        try:
+            frames = self._copy.receive(sequence, piece)
+        except CopyError as error:
+            self.reason = str(error)
+            _log.error("the copy of shard {shard} is not continued: {reason}", shard=self._shard, reason=self.reason)
+            self.stop()
+            return
+        if frames:
+            self._applied(frames)

@@ -1,0 +1,118 @@
+"""The replicated store that a cluster is built on: streams of messages, and a few keys (/explanation/cluster, Store).
+
+A *shard* is one journal; its stream holds the journal's frames, one commit in one message, or in several that are
+stored together or not at all. Everything here may fail, arrive late or twice, and reads may be old; the only rule that
+the store never breaks is the expected sequence of :meth:`ICluster.append`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from twisted.internet.defer import Deferred
+from zope.interface import Attribute, Interface
+
+#: Bytes of a message that are left for its headers.
+HEADROOM = 4096
+#: The largest number of pieces of one commit.
+MOST_PIECES = 1000
+
+
+class ClusterError(Exception):
+    """A request to the store failed; the text says why."""
+
+
+class Refused(ClusterError):
+    """The store did not carry out this request and never will. Earlier copies of it may still arrive."""
+
+
+class Unknown(ClusterError):
+    """The store may have carried out the request, or may do so later."""
+
+
+class Deposed(ClusterError):
+    """The stream shows that this node does not own the shard any more: it must stop and answer no client."""
+
+
+class Piece(NamedTuple):
+    """A message of a stream: some of the frames' bytes of one commit.
+
+    ``end`` is the position after the commit's last frame, ``next`` the offset after its last record, ``left`` the
+    number of pieces of the same commit after this one.
+    """
+
+    data: bytes
+    end: int
+    next: int
+    left: int = 0
+
+
+class StreamBounds(NamedTuple):
+    """The sequences in a stream, from ``first`` to ``last``; none if ``last`` is smaller.
+
+    ``created`` tells a stream from another one that was created in its place.
+    """
+
+    created: int
+    first: int
+    last: int
+
+
+class ShardOwner(NamedTuple):
+    """The record of a shard's owner; ``node`` is "" for no owner.
+
+    ``term`` grows with every owner, ``revision`` with every change of the record.
+    """
+
+    node: str = ""
+    term: int = 0
+    revision: int = 0
+
+
+class IWatcher(Interface):
+    """Learns of the keys of a cluster."""
+
+    def nodeChanged(node: str, applied: Mapping[int, int]) -> None:
+        """Learn that a node has written its key: by shard, the last sequence in its copy, if that can be used."""
+
+    def ownerChanged(shard: int, owner: ShardOwner) -> None:
+        """Learn the present record of a shard's owner; older ones may be left out."""
+
+
+class ICluster(Interface):
+    """The connection of one node to the store. All Deferreds fail with :class:`Unknown` after some seconds."""
+
+    maxPayload = Attribute("""The largest number of bytes of a message, headers included.""")
+
+    def append(shard: int, expected: int, pieces: Sequence[Piece]) -> "Deferred[int]":
+        """Append all pieces or none, if ``expected`` is the stream's last sequence; fires with the new last sequence.
+
+        Fails with :class:`Refused` if the stream has no room, with :class:`Unknown` in all other cases; a wrong
+        expectation is one of them, since an earlier copy of the same request may have been carried out.
+        """
+
+    def slot(shard: int, sequence: int) -> "Deferred[Piece | None]":
+        """Read one message. None does not prove that there is none: the answer may be old."""
+
+    def bounds(shard: int) -> "Deferred[StreamBounds]":
+        """Return the sequences in the stream; the answer may be old."""
+
+    def follow(shard: int, sequence: int, received: Callable[[int, Piece], None]) -> Callable[[], None]:
+        """Call back with each message from a sequence on, in order, until the returned function is called.
+
+        Messages that were removed are passed over.
+        """
+
+    def purge(shard: int, first: int) -> "Deferred[None]":
+        """Remove all messages before this sequence."""
+
+    def beat(node: str, applied: Mapping[int, int]) -> "Deferred[None]":
+        """Write a node's key, see :meth:`IWatcher.nodeChanged`."""
+
+    def claim(shard: int, owner: ShardOwner) -> "Deferred[None]":
+        """Write the record of a shard's owner if ``owner.revision`` is that of the present record, 0 for none.
+
+        Fails with :class:`Refused` if it is another one.
+        """
+
+    def watch(watcher: IWatcher) -> Callable[[], None]:
+        """Tell a watcher all keys, and their changes from now on, until the returned function is called."""

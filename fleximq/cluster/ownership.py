@@ -1,0 +1,284 @@
+"""Decides which node owns a shard, and for how long it may serve (/explanation/cluster, Ownership).
+
+The stream is protected by the expected sequence of each append, not here. A wrong decision costs time, or a repeated
+delivery of a message of a queue. Nodes write a key each second; one whose key has not changed, and of which no
+frame has arrived, for :data:`SILENCE` seconds and :data:`BEATS` confirmed beats of the watching node is replaced. So
+neither an unavailable store nor a pause of the watcher deposes an owner. No clocks are compared.
+
+An owner serves for :data:`DEADLINE` seconds from the moment at which it sent its last confirmed append. A confirmed
+beat extends this only if it is confirmed in time: later, another node may have taken over between the two, and only an
+append can tell.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from fleximq.cluster.interfaces import ClusterError, ICluster, IWatcher, ShardOwner
+from fleximq.values.transitions import Transitions
+
+_log = Logger()
+
+#: Seconds between two beats.
+INTERVAL = 1.0
+#: Seconds, and confirmed beats of the watcher, without a sign of life of a node.
+SILENCE = 4.0
+BEATS = 4
+#: Seconds for which an owner serves after it sent the last confirmed request.
+DEADLINE = 3.0
+#: An owner without a confirmation in so many seconds makes an empty commit.
+_PROBE = 1.5
+#: Candidates claim a shard one after the other, this many seconds apart.
+_RANK = 0.5
+
+
+class State(Enum):
+    """FENCING: this node's claim is recorded, and it makes sure of the stream."""
+
+    FOLLOWING = auto()
+    FENCING = auto()
+    OWNING = auto()
+    STOPPED = auto()
+
+
+class Event(Enum):
+    """The steps of a claim."""
+
+    CLAIMED = auto()
+    FENCED = auto()
+    LOST = auto()
+    STOP = auto()
+
+
+_TRANSITIONS: Transitions[State, Event] = Transitions(
+    {
+        (State.FOLLOWING, Event.CLAIMED): State.FENCING,
+        (State.FENCING, Event.FENCED): State.OWNING,
+        (State.FENCING, Event.LOST): State.FOLLOWING,
+        (State.OWNING, Event.LOST): State.FOLLOWING,
+    }
+    | {(state, Event.STOP): State.STOPPED for state in State}
+)
+
+
+@dataclass(slots=True)
+class _Sighting:
+    """A node's last sign of life: when, how many own beats were confirmed then, and the last sequence in its copy."""
+
+    at: float
+    beats: int
+    applied: int | None
+
+
+@implementer(IWatcher)
+class Ownership:
+    """One node's part in the ownership of one shard.
+
+    ``owner`` is the last known record, ``state`` this node's own part.
+
+    :param applied: returns the last sequence in this node's copy, None while it cannot be used.
+    :param takeOver: fences the stream for this term and opens the broker; the shard is served when it returns.
+    :param lose: called once for each :meth:`takeOver` that began and is over, with the reason: from then on no client
+        may be answered; the copy is to be followed again.
+    :param probe: makes an empty commit.
+    """
+
+    def __init__(
+        self,
+        cluster: ICluster,
+        node: str,
+        shard: int,
+        clock: IReactorTime,
+        *,
+        applied: Callable[[], int | None],
+        takeOver: Callable[[int], Awaitable[None]],
+        lose: Callable[[str], None],
+        probe: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.owner = ShardOwner()
+        self.state = State.FOLLOWING
+        self._cluster = cluster
+        self._node = node
+        self._shard = shard
+        self._clock = clock
+        self._applied = applied
+        self._takeOver = takeOver
+        self._onLost = lose
+        self._probe = probe
+        self._nodes: dict[str, _Sighting] = {}
+        self._beats = 0
+        self._lastBeat = self._until = clock.seconds()
+        self._begun = self._claimed = 0
+        self._timer: IDelayedCall | None = None
+        self._claiming: IDelayedCall | None = None
+        self._unwatch: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        """Beat, watch the others, and claim the shard when it has no owner."""
+        self._unwatch = self._cluster.watch(self)
+        self._beat()
+
+    def stop(self) -> None:
+        """End everything at once; :meth:`move` the shard before."""
+        self.state = _TRANSITIONS[self.state, Event.STOP]
+        for timer in (self._timer, self._claiming):
+            if timer is not None and timer.active():
+                timer.cancel()
+        if self._unwatch is not None:
+            self._unwatch()
+
+    # -- serving -----------------------------------------------------------------------------------
+
+    @property
+    def serving(self) -> bool:
+        """Whether this node may hand out messages and answer clients; to be asked before each time."""
+        return self.state is State.OWNING and self._clock.seconds() < self._until
+
+    def confirmed(self, sent: float) -> None:
+        """Learn that the stream has accepted an append that was sent at this time."""
+        self._until = max(self._until, sent + DEADLINE)
+
+    def heard(self) -> None:
+        """Learn that a message of the stream has arrived: a sign of life of the owner."""
+        self._sight(self.owner.node)
+
+    async def move(self, node: str) -> None:
+        """Hand the shard to another node, "" for any; to be drained before. A node that cannot take it gives it back.
+
+        :raises ClusterError: the record could not be changed, or perhaps could not; this node may claim it again.
+        """
+        self._lose("it is handed on")
+        await self._cluster.claim(self._shard, ShardOwner(node, self.owner.term + 1, self.owner.revision))
+
+    def deposed(self, reason: str) -> None:
+        """Learn that the stream, or this node's own disk, prevents this node from going on."""
+        if self._lose(reason) and self.owner.node == self._node:
+            _unlessRefused(self.move(""))
+
+    # -- beats -------------------------------------------------------------------------------------
+
+    def _beat(self) -> None:
+        self._timer = self._clock.callLater(INTERVAL, self._beat)
+        sent, applied = self._clock.seconds(), self._applied()
+        self._cluster.beat(self._node, {} if applied is None else {self._shard: applied}).addCallbacks(
+            lambda _: self._beaten(sent), lambda failure: None
+        )
+        if self.state is State.OWNING and self._until - sent < DEADLINE - _PROBE:
+            self._probe()
+
+    def _beaten(self, sent: float) -> None:
+        now = self._clock.seconds()
+        if now < self._until:
+            self.confirmed(sent)
+        if now - self._lastBeat > DEADLINE:
+            # This node was paused or cut off: news of others may not have arrived yet.
+            for node in self._nodes:
+                self._sight(node)
+        self._lastBeat = now
+        self._beats += 1
+        self._claimIfFree()
+
+    # -- watching ----------------------------------------------------------------------------------
+
+    def nodeChanged(self, node: str, applied: Mapping[int, int]) -> None:
+        """See :class:`IWatcher`."""
+        self._sight(node)
+        self._nodes[node].applied = applied.get(self._shard)
+
+    def ownerChanged(self, shard: int, owner: ShardOwner) -> None:
+        """See :class:`IWatcher`."""
+        if shard != self._shard or owner.revision <= self.owner.revision or self.state is State.STOPPED:
+            return
+        isOld = self.owner.revision == 0 and owner.term != self._claimed
+        self.owner = owner
+        self._sight(owner.node)
+        if owner.term != self._begun or owner.node != self._node:
+            self._lose(f"{owner.node or 'no node'} owns the shard now")
+        # A record that is older than this process needs a new claim, so that each term has one owner.
+        if owner.node == self._node and owner.term > self._begun and not isOld:
+            self._begin(owner.term)
+
+    def _sight(self, node: str) -> None:
+        known = self._nodes.get(node)
+        self._nodes[node] = _Sighting(self._clock.seconds(), self._beats, known.applied if known else None)
+
+    def _isSilent(self, node: str) -> bool:
+        seen = self._nodes.get(node)
+        if seen is None:
+            return self._beats >= BEATS
+        return self._clock.seconds() - seen.at >= SILENCE and self._beats - seen.beats >= BEATS
+
+    # -- claims ------------------------------------------------------------------------------------
+
+    def _claimIfFree(self) -> None:
+        own = self._applied()
+        if self.state is not State.FOLLOWING or own is None or not self._isFree():
+            return
+        if self._claiming is None or not self._claiming.active():
+            self._claiming = self._clock.callLater(self._rank(own) * _RANK, self._claim, self.owner)
+
+    def _isFree(self) -> bool:
+        """Whether the shard's owner is silent, there is none, or it is this node in an earlier life."""
+        return self.owner.node in ("", self._node) or self._isSilent(self.owner.node)
+
+    def _rank(self, own: int) -> int:
+        """Return how many living nodes have more of the stream, or as much and a smaller name."""
+        return sum(
+            seen.applied is not None and (-seen.applied, node) < (-own, self._node) and not self._isSilent(node)
+            for node, seen in self._nodes.items()
+            if node not in (self._node, self.owner.node)
+        )
+
+    def _claim(self, free: ShardOwner) -> None:
+        if self.state is State.FOLLOWING and free == self.owner and self._isFree() and self._applied() is not None:
+            self._claimed = free.term + 1
+            # Only the record shows the outcome: a claim without an answer may succeed later.
+            _unlessRefused(self.move(self._node))
+
+    def _begin(self, term: int) -> None:
+        self._begun = term
+        if self._applied() is None:
+            _unlessRefused(self.move(""))
+            return
+        self.state = _TRANSITIONS[self.state, Event.CLAIMED]
+        Deferred.fromCoroutine(self._open(term)).addErrback(
+            lambda failure: _log.failure("taking over the shard failed", failure)
+        )
+
+    async def _open(self, term: int) -> None:
+        try:
+            await self._takeOver(term)
+        except Exception as error:
+            if self._begun == term and self.state is State.FENCING:
+                self.deposed(str(error))
+            if not isinstance(error, ClusterError | OSError):
+                raise
+            return
+        if self._begun == term and self.state is State.FENCING:
+            self.state = _TRANSITIONS[self.state, Event.FENCED]
+            _log.info("this node owns shard {shard} in term {term}", shard=self._shard, term=term)
+
+    def _lose(self, reason: str) -> bool:
+        if self.state not in (State.FENCING, State.OWNING):
+            return False
+        self.state = _TRANSITIONS[self.state, Event.LOST]
+        _log.info("this node does not own shard {shard} any more: {reason}", shard=self._shard, reason=reason)
+        self._onLost(reason)
+        return True
+
+
+def _unlessRefused(change: Awaitable[None]) -> None:
+    """Wait for a change of a record; only the record shows the outcome."""
+
+    async def wait() -> None:
+        try:
+            await change
+        except ClusterError as error:
+            _log.debug("the owner was not changed: {error}", error=error)
+
+    Deferred.fromCoroutine(wait())

@@ -1,0 +1,296 @@
+"""Appends the commits of a shard's owner to its stream, in place of the journal's own file (/explanation/cluster).
+
+Below :class:`fleximq.journal.writing.group_commit.GroupCommit`, :class:`StreamLog` replaces the
+:class:`fleximq.journal.writing.writer_thread.CommitWriter` of a single node. One commit is under way. Its frames are
+sealed once; every repetition appends the same bytes with the same expected sequence, so they can reach one slot of the
+stream only, however late a copy of a request arrives. The slot alone decides the outcome of a request:
+
+- the answer names the expected sequences, or the slot has these bytes: it is committed;
+- the slot has other bytes: another owner has the shard, and this one stops and answers no client;
+- the slot seems empty: the outcome is unknown, since reads may be old. The request is repeated until it is known.
+
+A refusal is passed on only if no earlier copy of the request can still arrive. The copy in the node's folder is written
+after the stream has the commit, and the result is reported after that.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from inspect import isawaitable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+
+from fleximq.cluster.copy import Copy, CopyError
+from fleximq.cluster.interfaces import HEADROOM, MOST_PIECES, Deposed, ICluster, Piece, Refused, Unknown
+from fleximq.journal.format.control_frames import SegmentStart, encodeSegment, encodeStateRecords
+from fleximq.journal.format.frame import Frame, FrameKind, seal
+from fleximq.journal.writing.commit import Commit
+from fleximq.journal.writing.writer_thread import reasonOf
+
+#: Seconds between two requests for the same slot.
+RETRY = 0.35
+
+
+@dataclass(slots=True)
+class _Sealing:
+    """The segment that is extended: frames receive their positions and check sums here."""
+
+    base: int
+    end: int
+    id: int
+    previous: int = 0
+
+    def seal(self, frame: Frame) -> list[bytes | memoryview]:
+        """Return a frame's bytes. Flag 1 is never set: it speaks of the disk of one node."""
+        buffers, self.previous = seal(frame, self.id, self.end, self.previous)
+        self.end += frame.length
+        return buffers
+
+
+class StreamLog:
+    """The end of a shard's stream, for one owner in one term.
+
+    :param copy: the copy in this node's folder; while this log is in use, only it writes there.
+    :param journal: the id of the journal, needed for an empty stream only.
+    :param now: microseconds since 1970.
+    :param randomId: returns 64 random bits.
+    :param confirmed: called with the time at which an append was sent that the stream has accepted.
+    """
+
+    def __init__(
+        self,
+        cluster: ICluster,
+        shard: int,
+        copy: Copy,
+        *,
+        node: str,
+        term: int,
+        journal: str,
+        clock: IReactorTime,
+        now: Callable[[], int],
+        randomId: Callable[[], int],
+        confirmed: Callable[[float], None] = lambda sent: None,
+    ) -> None:
+        self._cluster = cluster
+        self._shard = shard
+        self._copy = copy
+        self._owner = {"node": node, "term": term}
+        self._journal = journal
+        self._clock = clock
+        self._now = now
+        self._randomId = randomId
+        self._confirmed = confirmed
+        self._segment = _Sealing(0, 0, 0)
+        self._stopped = False
+
+    def now(self) -> int:
+        """Return the time, but never one before that of the stream's last frame: reads search by time."""
+        return max(self._now(), self._copy.time)
+
+    def stop(self) -> None:
+        """Send no request any more: pending calls fail with :class:`Deposed`."""
+        self._stopped = True
+
+    # -- taking over -------------------------------------------------------------------------------
+
+    async def fence(self) -> None:
+        """Read the stream to its end, and append the first frame of this term there.
+
+        When this returns, no request of an earlier owner can be accepted any more, and the copy has all commits.
+
+        :raises Deposed: :meth:`stop` was called.
+        :raises Refused: the stream has no room.
+        :raises CopyError: the copy cannot be read on to the end of the stream.
+        """
+        copy = self._copy
+        while True:
+            held = await self._slot(copy.received + 1)
+            if held is None and not copy.incomplete:
+                if not copy.usable:
+                    raise CopyError("this copy has more than the stream")
+                time = self.now()
+                segment = _Sealing(copy.end, copy.end, self._randomId())
+                start = SegmentStart(copy.journal or self._journal, time)
+                data = b"".join(segment.seal(encodeSegment(start, copy.next, self._owner)))
+                held = await self._settle(copy.sequence, [Piece(data, segment.end, copy.next)])
+                if held is None:
+                    copy.write(copy.sequence + 1, data, segment.end, copy.next)
+                    self._segment = segment
+                    return
+            if held is None:
+                await self._sleep()
+            else:
+                copy.receive(copy.received + 1, held)
+
+    # -- commits -----------------------------------------------------------------------------------
+
+    async def carryOut(self, commit: Commit) -> None:
+        """Append a commit and fill in its result.
+
+        :raises Deposed: another owner has the shard; the outcome must not be reported.
+        :raises CopyError: the commit is stored, but not in the copy; as with :class:`Deposed`.
+        """
+        began = self._clock.seconds()
+        copy = self._copy
+        try:
+            segment, data = self._sealed(commit)
+            pieces = self._pieces(data, segment.end, commit.next)
+        except Exception as error:
+            commit.error, commit.reason = error, reasonOf(error)
+            return
+        try:
+            other = await self._settle(copy.sequence, pieces)
+        except Refused as error:
+            commit.reason = reasonOf(error)
+            return
+        if other is not None:
+            raise Deposed(f"message {copy.sequence + 1} of the stream is of another owner")
+        copy.write(copy.sequence + len(pieces), data, segment.end, commit.next)
+        self._segment = segment
+        commit.end = segment.end
+        commit.length = segment.end - segment.base
+        commit.seconds = self._clock.seconds() - began
+
+    def _sealed(self, commit: Commit) -> tuple[_Sealing, bytes]:
+        """Return the frames of a commit, and the segment as they leave it; one without any gets an empty NOTES frame.
+
+        So each commit is an append, and an empty one shows whether this node still owns the shard.
+        """
+        segment = replace(self._segment)
+        if commit.opening is not None:
+            commit.opening.owner = self._owner
+            segment = _Sealing(segment.end, segment.end, self._randomId())
+            commit.begun = segment.base, segment.id
+        buffers: list[bytes | memoryview] = []
+
+        def add(frame: Frame) -> None:
+            commit.written.append((segment.end, frame))
+            buffers.extend(segment.seal(frame))
+            if frame.kind is FrameKind.RECORDS:
+                frame.pieces = ()
+
+        for frame in commit.frames(segment):
+            add(frame)
+        if not buffers:
+            add(encodeStateRecords([], commit.next, self.now()))
+        return segment, b"".join(buffers)
+
+    def _pieces(self, data: bytes, end: int, next: int) -> Sequence[Piece]:
+        """Return a commit as messages of the stream.
+
+        :raises ValueError: it is too large for the store.
+        """
+        most = self._cluster.maxPayload - HEADROOM
+        parts = [data[at : at + most] for at in range(0, len(data), most)]
+        if len(parts) > MOST_PIECES:
+            raise ValueError(f"a commit of {len(data)} bytes is too large for the cluster")
+        return [Piece(part, end, next, len(parts) - number) for number, part in enumerate(parts, 1)]
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    async def _settle(self, expected: int, pieces: Sequence[Piece]) -> Piece | None:
+        """Append until the slot is decided; return None if it has these pieces, else the message of another owner.
+
+        :raises Deposed: see :meth:`fence`; or the store has put these pieces into another slot.
+        :raises Refused: the store has no room, and no copy of this request can arrive any more.
+        """
+        uncertain = False
+        while True:
+            sent = self._clock.seconds()
+            try:
+                last = await self._cluster.append(self._shard, expected, pieces)
+            except Refused:
+                self._checkStopped()
+                if not uncertain:
+                    raise
+            except Unknown:
+                uncertain = True
+            else:
+                self._checkStopped()
+                if last != expected + len(pieces):
+                    raise Deposed(f"the stream has put message {expected + 1} at {last - len(pieces) + 1}")
+                self._confirmed(sent)
+                return None
+            held = await self._slot(expected + 1)
+            if held is not None:
+                return None if held.data == pieces[0].data else held
+            await self._sleep()
+
+    async def _slot(self, sequence: int) -> Piece | None:
+        """Return a message; None if it is not known whether there is one."""
+        self._checkStopped()
+        held = None
+        with suppress(Unknown, Refused):
+            held = await self._cluster.slot(self._shard, sequence)
+        self._checkStopped()
+        return held
+
+    async def _sleep(self) -> None:
+        await deferLater(self._clock, RETRY)
+        self._checkStopped()
+
+    def _checkStopped(self) -> None:
+        if self._stopped:
+            raise Deposed("this node does not own the shard any more")
+
+
+class StreamWorker:
+    """Carries out the work of a :class:`StreamLog` in order, on the reactor's thread.
+
+    It is the :class:`fleximq.journal.writing.writer_thread.Worker` of an owner.
+
+    :param ended: called once, with the error that ends the work for good: from then on no result is reported.
+    """
+
+    def __init__(self, clock: IReactorTime, ended: Callable[[Exception], None]) -> None:
+        self._clock = clock
+        self._ended = ended
+        self._work: deque[tuple[Callable[[], object], Callable[[], None]]] = deque()
+        self._busy = self._stopped = False
+
+    def start(self) -> None:
+        """No thread is needed."""
+
+    def hand(self, work: Callable[[], object], done: Callable[[], None]) -> None:
+        """See :class:`Worker`; the work may return an awaitable."""
+        self._work.append((work, done))
+        if not (self._busy or self._stopped):
+            self._busy = True
+            Deferred.fromCoroutine(self._run()).addErrback(self._failed)
+
+    def remind(self, seconds: float, call: Callable[[], None]) -> None:
+        """See :class:`Worker`."""
+        self._clock.callLater(seconds, self._remindNow, call)
+
+    def _remindNow(self, call: Callable[[], None]) -> None:
+        if not self._stopped:
+            call()
+
+    def drain(self, seconds: float = 0.0) -> bool:
+        """Return False: finished work has been reported already, and more cannot be waited for."""
+        return False
+
+    def stop(self, seconds: float) -> bool:
+        """Report no further result; False if an append is under way."""
+        self._stopped = True
+        return not self._busy
+
+    async def _run(self) -> None:
+        while self._work and not self._stopped:
+            work, done = self._work.popleft()
+            result = work()
+            if isawaitable(result):
+                await result
+            if not self._stopped:
+                done()
+        self._busy = False
+
+    def _failed(self, failure: Any) -> None:
+        self._busy = False
+        if not self._stopped:
+            self._stopped = True
+            self._ended(failure.value)

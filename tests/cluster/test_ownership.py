@@ -1,0 +1,273 @@
+"""fleximq.cluster.ownership: who claims a shard, when, and how long an owner serves."""
+
+from collections.abc import Callable
+from random import Random
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.cluster.interfaces import ClusterError, ShardOwner
+from fleximq.cluster.memory import MemoryCluster, MemoryServers
+from fleximq.cluster.ownership import DEADLINE, Ownership, State
+from tests.cluster.node_clock import NodeClock
+
+
+class Node:
+    """A node whose appends are accepted when a test says so; ``log`` has what its ownership asked for."""
+
+    def __init__(self, servers: MemoryServers, clock: Clock, name: str, applied: int | None) -> None:
+        self.name = name
+        self.applied = applied
+        self.log: list[str] = []
+        self.fenced: Deferred[None] | None = None
+        self.clock = NodeClock(clock)
+        self.ownership = Ownership(
+            MemoryCluster(servers, name, self.clock),
+            name,
+            0,
+            self.clock,
+            applied=lambda: self.applied,
+            takeOver=self.takeOver,
+            lose=lambda reason: self.log.append(f"lose: {reason}"),
+            probe=lambda: self.log.append("probe"),
+        )
+        self.ownership.start()
+
+    async def takeOver(self, term: int) -> None:
+        """Wait for the fence, if a test holds it."""
+        self.log.append(f"take over {term}")
+        if self.fenced is not None:
+            await self.fenced
+        self.ownership.confirmed(self.clock.seconds())
+
+
+class OwnershipTests(SynchronousTestCase):
+    """Nodes on one store; ``a`` owns the shard first."""
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.servers = MemoryServers(self.clock, Random(1))
+        self.nodes: list[Node] = []
+
+    def node(self, name: str, applied: int | None = 0) -> Node:
+        """Start a node."""
+        node = Node(self.servers, self.clock, name, applied)
+        self.nodes.append(node)
+        return node
+
+    def pass_(self, seconds: float) -> None:
+        """Let time pass."""
+        for _ in range(round(seconds * 100)):
+            self.clock.advance(0.01)
+
+    def until(self, holds: Callable[[], bool], seconds: float = 20) -> float:
+        """Let time pass until something holds, and return how long it took."""
+        begun = self.clock.seconds()
+        while not holds():
+            self.assertLess(self.clock.seconds() - begun, seconds, [node.log for node in self.nodes])
+            self.pass_(0.01)
+        return self.clock.seconds() - begun
+
+    def pair(self) -> tuple[Node, Node]:
+        """Return an owner and another node."""
+        first = self.node("a")
+        self.until(lambda: first.ownership.serving)
+        second = self.node("b")
+        self.pass_(2)
+        first.log.clear()
+        return first, second
+
+    def test_first(self) -> None:
+        """A shard that nobody owns is claimed at once; the shard is not served before the takeover is complete."""
+        node = self.node("a")
+        node.fenced = Deferred()
+        self.until(lambda: node.log == ["take over 1"], 2)
+        self.assertEqual((node.ownership.state, node.ownership.serving), (State.FENCING, False))
+        self.assertEqual(self.servers.owners[0][:2], ("a", 1))
+        node.fenced.callback(None)
+        self.assertTrue(node.ownership.serving)
+
+    def test_rank(self) -> None:
+        """The node with the most of the stream comes first; of equal ones, the first name."""
+        for applied, winner in ((5, 8, 8), "b"), ((None, None, 1), "c"):
+            self.setUp()
+            nodes = [self.node(name, each) for name, each in zip("abc", applied, strict=True)]
+            self.until(lambda nodes=nodes: any(each.ownership.serving for each in nodes))  # type: ignore[misc]
+            self.assertEqual(self.servers.owners[0].node, winner)
+
+    def test_alive(self) -> None:
+        """An owner that beats keeps the shard."""
+        first, second = self.pair()
+        self.pass_(60)
+        self.assertEqual((first.ownership.serving, second.log), (True, []))
+
+    def test_killed(self) -> None:
+        """The shard of a silent owner is claimed after 4 seconds, in the next term."""
+        first, second = self.pair()
+        first.clock.ended = True
+        took = self.until(lambda: second.ownership.serving)
+        self.assertTrue(4 <= took + 1 and took < 7, took)
+        self.assertEqual(self.servers.owners[0][:2], ("b", 2))
+
+    def test_frames(self) -> None:
+        """Frames of an owner are signs of life, without a beat of its."""
+        first, second = self.pair()
+        first.clock.ended = True
+        for _ in range(20):
+            self.pass_(1)
+            second.ownership.heard()
+        self.assertEqual(second.log, [])
+        self.until(lambda: second.ownership.serving)
+
+    def test_watcherUnavailable(self) -> None:
+        """While its own beats are not confirmed, a node deposes nobody, and afterwards counts anew."""
+        first, second = self.pair()
+        self.servers.faults.unavailable.add("keys")
+        self.pass_(15)
+        self.assertEqual((second.log, self.servers.owners[0].node), ([], "a"))
+        self.servers.heal()
+        self.pass_(30)
+        self.assertEqual((second.log, self.servers.owners[0].node), ([], "a"))
+
+    def test_watcherPaused(self) -> None:
+        """A node that was paused counts from the beginning, even if the news of others arrive late."""
+        first, second = self.pair()
+        second.clock.paused = True
+        self.pass_(30)
+        self.servers.cutIn.add("a")
+        second.ownership._beats += 10
+        second.clock.resume(Random(2))
+        second.ownership._nodes["a"].at -= 100
+        second.ownership._beaten(self.clock.seconds())
+        self.assertLess(self.clock.seconds() - second.ownership._nodes["a"].at, 1)
+        self.servers.heal()
+        self.pass_(20)
+        self.assertEqual((second.log, first.ownership.serving), ([], True))
+
+    def test_deadline(self) -> None:
+        """An owner without confirmations serves for 3 seconds from the last one's sending, and asks for a probe."""
+        first, _ = self.pair()
+        self.pass_(1)
+        self.servers.cutOut.add("a")
+        took = self.until(lambda: not first.ownership.serving)
+        self.assertTrue(DEADLINE - 1.1 < took < DEADLINE + 0.1, took)
+        self.assertIn("probe", first.log)
+        self.assertIs(first.ownership.state, State.OWNING)
+
+    def test_lateBeat(self) -> None:
+        """A beat that is confirmed after the deadline does not extend it: another node may own the shard meanwhile."""
+        first, _ = self.pair()
+        first.clock.paused = True
+        self.pass_(3.5)
+        first.clock.resume(Random(1))
+        self.pass_(1.5)
+        self.assertFalse(first.ownership.serving)
+        first.ownership.confirmed(self.clock.seconds())
+        self.pass_(5)
+        self.assertTrue(first.ownership.serving)
+
+    def test_stoppedOwner(self) -> None:
+        """An owner that was stopped while another took over does not serve, not even until it learns of that."""
+        first, second = self.pair()
+        first.clock.paused = True
+        self.until(lambda: second.ownership.serving)
+        self.assertFalse(first.ownership.serving)
+        first.clock.resume(Random(1))
+        self.until(lambda: first.ownership.state is State.FOLLOWING)
+        self.assertEqual(first.log[-1], "lose: b owns the shard now")
+
+    def test_move(self) -> None:
+        """A moved shard is served by the other node within a second; "" leaves it to any."""
+        first, second = self.pair()
+        moved = Deferred.fromCoroutine(first.ownership.move("b"))
+        self.assertEqual((first.log, first.ownership.serving), (["lose: it is handed on"], False))
+        self.until(lambda: second.ownership.serving, 1)
+        self.successResultOf(moved)
+        self.assertEqual(self.servers.owners[0][:2], ("b", 2))
+        moved = Deferred.fromCoroutine(first.ownership.move("b"))
+        self.pass_(1)
+        self.successResultOf(moved)
+        self.assertEqual(
+            (second.log[-2:], second.ownership.serving), (["lose: b owns the shard now", "take over 3"], True)
+        )
+
+    def test_moveToUnusable(self) -> None:
+        """A node whose copy cannot be used gives the shard back."""
+        first, second = self.pair()
+        second.applied = None
+        Deferred.fromCoroutine(first.ownership.move("b"))
+        self.until(lambda: first.ownership.serving)
+        self.assertEqual(second.log, [])
+
+    def test_oldRecord(self) -> None:
+        """A record that names this node from an earlier life is claimed anew, in another term."""
+        first, _ = self.pair()
+        first.clock.ended = True
+        again = self.node("a")
+        self.until(lambda: again.ownership.serving, 3)
+        self.assertEqual((again.log, self.servers.owners[0][:2]), (["take over 2"], ("a", 2)))
+
+    def test_lostClaim(self) -> None:
+        """A claim without an answer counts if it was carried out."""
+        node = self.node("a")
+        self.pass_(0.01)
+        self.servers.faults.lost = 1.0
+        node.ownership._claim(ShardOwner())
+        self.pass_(1)
+        self.servers.faults.lost = 0.0
+        self.until(lambda: node.ownership.serving, 3)
+        self.assertEqual(node.log, ["take over 1"])
+
+    def test_claimTwice(self) -> None:
+        """Of two claims at one moment one succeeds."""
+        nodes = [self.node("a", 1), self.node("b", 1)]
+        for node in nodes:
+            node.ownership._claim(ShardOwner())
+        self.pass_(1)
+        self.assertEqual(sorted(len(node.log) for node in nodes), [0, 1])
+
+    def test_deposed(self) -> None:
+        """An owner that cannot go on gives the shard to any node."""
+        first, second = self.pair()
+        first.applied = None
+        first.ownership.deposed("the disk is full")
+        first.ownership.deposed("the disk is full")
+        self.assertEqual(first.log, ["lose: the disk is full"])
+        self.until(lambda: second.ownership.serving, 3)
+
+    def test_takeoverFails(self) -> None:
+        """A takeover that fails frees the shard; an unforeseen error is logged too."""
+        for error, logged in (ClusterError("the stream is full"), 0), (ValueError("bug"), 1):
+            self.setUp()
+            node = self.node("a")
+            node.fenced = Deferred()
+            self.until(lambda node=node: bool(node.log))  # type: ignore[misc]
+            held, node.fenced = node.fenced, None
+            held.errback(error)
+            self.assertEqual(node.log[-1], f"lose: {error}")
+            self.assertEqual(len(self.flushLoggedErrors(ValueError)), logged)
+            self.until(lambda node=node: node.ownership.serving, 3)  # type: ignore[misc]
+            self.assertGreater(self.servers.owners[0].term, 1)
+
+    def test_takenOverMeanwhile(self) -> None:
+        """A takeover that ends after another node has the shard does not count."""
+        first, second = self.pair()
+        second.fenced = Deferred()
+        Deferred.fromCoroutine(first.ownership.move("b"))
+        self.pass_(0.1)
+        second.clock.paused = True
+        self.until(lambda: first.ownership.serving)
+        second.clock.resume(Random(1))
+        self.pass_(0.1)
+        second.fenced.callback(None)
+        self.assertIs(second.ownership.state, State.FOLLOWING)
+        self.assertFalse(second.ownership.serving)
+
+    def test_stop(self) -> None:
+        """A stopped node does nothing any more."""
+        first, second = self.pair()
+        first.ownership.stop()
+        self.assertFalse(first.ownership.serving)
+        self.until(lambda: second.ownership.serving)
+        self.assertEqual((first.log, first.ownership.state), ([], State.STOPPED))
