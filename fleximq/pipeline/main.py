@@ -112,6 +112,8 @@ JOBS = {
     "seal": "Write the finished segments of a journal to Parquet.",
     "compact": "Merge the small files of lake tables into large ones.",
     "expire": "Remove old days from lake tables.",
+    "audit": "Prove that lake tables are complete.",
+    "rename": "Give the folders of lake tables names in ASCII.",
 }
 
 

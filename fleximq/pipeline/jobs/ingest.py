@@ -4,7 +4,7 @@ Tables and guarantees: docs/guides/pipeline-lake.rst.
 """
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from os import makedirs
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from fleximq.pipeline.lake.table.table_spec import TableSpec
 
 FORMATS = ("parquet", "delta", "iceberg")
+LAYOUTS = ("date", "topic")
 #: Default approximate size of a batch in bytes of journals, and of a task.
 BATCH_BYTES, TASK_BYTES = 1 << 30, 32 << 20
 
@@ -59,7 +60,9 @@ def _addTables(group: Any) -> None:
     option(group, "--schema", "DDL", words)
     words = "an inferred field whose numbers are BIGINT, not DOUBLE; one in a struct is OUTER.INNER; may be repeated"
     option(group, "--integers", "FIELD", words, action="append")
-    option(group, "--format", "FORMAT", f"{', '.join(FORMATS)} (parquet)", _format, default="parquet")
+    option(group, "--format", "FORMAT", f"{', '.join(FORMATS)} (parquet)", _oneOf(FORMATS), default="parquet")
+    words = "files by date, sorted by topic, or by topic and date (date for new tables)"
+    option(group, "--layout", "LAYOUT", words, _oneOf(LAYOUTS))
 
 
 def _addPace(group: Any) -> None:
@@ -83,11 +86,14 @@ def _table(name: str, written: object) -> "TableSpec":
     return tableOf(name, written)
 
 
-def _format(name: str, written: object) -> str:
-    text = option_values.text(name, written)
-    if text not in FORMATS:
-        raise OptionRefused(f"{name} is {text!r}, but must be one of {', '.join(FORMATS)}")
-    return text
+def _oneOf(known: Sequence[str]) -> Callable[[str, object], str]:
+    def read(name: str, written: object) -> str:
+        text = option_values.text(name, written)
+        if text not in known:
+            raise OptionRefused(f"{name} is {text!r}, but must be one of {', '.join(known)}")
+        return text
+
+    return read
 
 
 def run(arguments: Namespace, run: JobRun) -> None:
@@ -105,7 +111,8 @@ def run(arguments: Namespace, run: JobRun) -> None:
     run.session()
     with ExitStack() as held:
         checkpoint = arguments.checkpoint or held.enter_context(_ownCheckpoint(lake))
-        tables = held.enter_context(TableIngest(lake, specs, {"format": arguments.format}, arguments.allow_data_loss))
+        form = {"format": arguments.format}
+        tables = held.enter_context(TableIngest(lake, specs, form, arguments.allow_data_loss, layout=arguments.layout))
         ingest = Ingest(tables, checkpoint, run, _reporter(arguments, options), arguments.strict)
         try:
             ingest.start(options, None if arguments.once else interval(arguments.trigger))

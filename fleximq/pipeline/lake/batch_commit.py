@@ -21,6 +21,7 @@ from fleximq.journal.files.file_system import Files, readFile, replaceFile
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.day_removal import finishRemoval
 from fleximq.pipeline.lake.table.file_names import OWN, fileOf, partitionOf
+from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.ledger import LEDGER, Gap, Ledger, readLedger, writeLedger
 from fleximq.pipeline.lake.table.lock import changeLock
 from fleximq.pipeline.lake.table.table_log import BatchRange, TableFile
@@ -119,8 +120,11 @@ class BatchCommit:
         reason: str,
     ) -> None:
         files = self._files
+        layout = layoutOf(self.table, files)
         placed = [
-            TableFile(f"{partitionOf(each.topic, each.date)}/{fileOf(each.journal, batch.number, part)}", *each[1:])
+            TableFile(
+                f"{partitionOf(each.topic, each.date, layout)}/{fileOf(each.journal, batch.number, part)}", *each[1:]
+            )
             for part, each in enumerate(staged)
         ]
         for folder in dict.fromkeys(os.path.dirname(each.path) for each in placed):
@@ -198,7 +202,7 @@ def _hasFiles(table: str) -> bool:
     return any(
         name.endswith(".parquet")
         for entry in os.scandir(table)
-        if entry.is_dir() and entry.name.startswith("topic=")
+        if entry.is_dir() and "=" in entry.name
         for _, _, names in os.walk(entry.path)
         for name in names
     )

@@ -1,9 +1,9 @@
-"""Compacts the partitions of a plain table while readers and an ingest continue.
+"""Compacts the partitions of a table while readers and an ingest continue.
 
-Merged files are written to ``_fleximq/compacting``. Then, under the table's lock and within milliseconds, links to all
-remaining files are added there, and that folder is exchanged with the partition's in one step (``renameat2`` with
-``RENAME_EXCHANGE``, Linux only). If the process ends, the partition is the old or the new one; the other folder is
-rubbish.
+Merged files of a Delta table replace the others in its log. Those of a plain table are written to
+``_fleximq/compacting``. Then, under the table's lock and within milliseconds, links to all remaining files are added
+there, and that folder is exchanged with the partition's in one step (``renameat2`` with ``RENAME_EXCHANGE``, Linux
+only). If the process ends, the partition is the old or the new one; the other folder is rubbish.
 """
 
 import ctypes
@@ -11,17 +11,24 @@ import errno
 import os
 import shutil
 import time
+import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
+from itertools import groupby
+
+import pyarrow.parquet as pq
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
+from fleximq.pipeline.lake.file_rewriting import Replacement, rewriting
 from fleximq.pipeline.lake.table.columns import readColumns
-from fleximq.pipeline.lake.table.file_merge import MergePart, groupsOf, lastListed, merge, partsOf
-from fleximq.pipeline.lake.table.file_names import OWN
+from fleximq.pipeline.lake.table.file_merge import MergePart, groupsOf, lastListed, merge, partOf, partsOf
+from fleximq.pipeline.lake.table.file_names import OWN, dateIn
 from fleximq.pipeline.lake.table.lock import compactorLock
-from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal
+from fleximq.pipeline.lake.table.parquet_writer import spansOf
+from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, TableFile, TableLog
 from fleximq.pipeline.lake.table_logs import logOf
 
 _AT_FDCWD = -100
@@ -71,11 +78,15 @@ def compact(
     files = files or Files()
     now = time.time() if now is None else now
     aside = f"{table}/{OWN}/{_ASIDE}"
+    log = logOf(table, files)
+    if log is not None:
+        with compactorLock(table, files):
+            own = log.compact(goal, aside, files, now, partial(exclusive, table, files))
+            yield from own or ()
+        if own is None:
+            yield from _throughLog(table, log, goal, files, now)
+        return
     with compactorLock(table, files):
-        log = logOf(table, files)
-        if log is not None:
-            yield from log.compact(goal, aside, files, now, partial(exclusive, table, files))
-            return
         with writing(table):
             try:
                 shutil.rmtree(aside, ignore_errors=True)
@@ -87,19 +98,44 @@ def compact(
                 shutil.rmtree(aside, ignore_errors=True)
 
 
+def _throughLog(table: str, log: TableLog, goal: CompactionGoal, files: Files, now: float) -> Iterator[Compacted]:
+    columns = readColumns(table, files)
+    paths = sorted(path for path, _ in log.files())
+    with rewriting(table, _ASIDE, files) as rewritten:
+        for partition, found in groupby(paths, os.path.dirname):
+            folder = f"{table}/{partition}"
+            parts: list[MergePart] = []
+            for path in found:
+                # A file of another writer has no metadata of ours, and stays; others have left in the meantime.
+                with suppress(KeyError, FileNotFoundError):
+                    parts.append(partOf(f"{table}/{path}", 0))
+            groups = groupsOf(parts, goal.target)
+            merged = sum(map(len, groups))
+            if goal.skips(merged, now - max((each.changed for each in parts), default=now)):
+                continue
+            for group in groups:
+                name = f"{uuid.uuid4().hex}.parquet"
+                path = f"{rewritten.folder}/{name}"
+                merge(folder, group, path, None if columns is None else columns.schema)
+                _, (span,) = spansOf(pq.read_metadata(path).metadata)
+                made = TableFile(name, group[0].topic, dateIn(partition), *span[:4], os.stat(path).st_size)
+                rewritten.replace(Replacement({f"{partition}/{part.name}": part.inode for part in group}, [made]))
+            yield Compacted(partition, merged, len(groups))
+    log.cleanUp(now, files, partial(exclusive, table, files))
+
+
 def _compacted(
     table: str, partition: str, goal: CompactionGoal, files: Files, aside: str, now: float
 ) -> Compacted | None:
     folder = f"{table}/{partition}"
     try:
         parts = partsIn(table, partition)
-        changed = max((os.stat(f"{folder}/{part.name}").st_mtime for part in parts), default=now)
     except FileNotFoundError:
         # It has expired in the meantime.
         return None
     groups = groupsOf(parts, goal.target)
     merged = sum(map(len, groups))
-    if goal.skips(merged, now - changed):
+    if goal.skips(merged, now - max((part.changed for part in parts), default=now)):
         return None
     columns = readColumns(table, files)
     os.makedirs(aside)

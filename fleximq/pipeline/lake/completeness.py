@@ -10,7 +10,8 @@ from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import exclusive
 from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.ledger import Covered, readLedger
-from fleximq.pipeline.lake.table.parquet_writer import Span, spansOf
+from fleximq.pipeline.lake.table.parquet_writer import SPANS, Span, spansIn, spansOf
+from fleximq.pipeline.lake.table_logs import logOf
 
 
 class DataFile(NamedTuple):
@@ -46,16 +47,39 @@ def dataFiles(table: str) -> Iterator[DataFile]:
             yield DataFile(within, topic, spans, found.num_rows)
 
 
+def _seen(table: str) -> Iterator[DataFile]:
+    """Yield the files that a reader of the table's format sees; raises as :func:`dataFiles`."""
+    log = logOf(table)
+    if log is None:
+        yield from dataFiles(table)
+        return
+    for path, topic in log.files():
+        try:
+            found = pq.read_metadata(f"{table}/{path}")
+            if SPANS in (found.metadata or {}):
+                spans = spansOf(found.metadata)[1]
+            else:
+                # Another engine has merged it.
+                spans = spansIn(f"{table}/{path}")
+        except (OSError, ValueError) as error:
+            raise LakeRefused(f"the table {table} has a file that cannot be read: {path}: {error}") from error
+        yield DataFile(path, topic, spans, found.num_rows)
+
+
 def audit(table: str) -> list[str]:
-    """Compare the files of a table with its ledger; return a sentence for each difference, none if it is complete.
+    """Compare the files of a table with its ledger; return a sentence for each difference, none if it is complete and
+    every reader finds all of it.
 
     Interrupted changes are completed first. Only file metadata is read. Raises LakeRefused if the table is damaged.
     """
     sentences = []
+    hidden: dict[str, int] = {}
     with exclusive(table):
         journals = ranges(table)
         rows = dict.fromkeys(journals, 0)
-        for file in dataFiles(table):
+        for file in _seen(table):
+            if not file.path.isascii():
+                hidden[file.topic] = hidden.get(file.topic, 0) + file.rows
             if sum(span.rows for span in file.spans) != file.rows:
                 sentences.append(f"{file.path} has {file.rows} rows, but says otherwise")
             for span in file.spans:
@@ -70,4 +94,10 @@ def audit(table: str) -> list[str]:
         known = journals[journal].rows if journal in journals else 0
         if number != known:
             sentences.append(f"there are {number} rows of journal {journal}, but the ledger has {known}")
+    if hidden:
+        sentences.append(
+            f"{len(hidden)} topics, such as {min(hidden)!r}, are in folders whose names are not ASCII: Spark does not "
+            f"find their {sum(hidden.values())} rows under the locale C; fleximq-pipeline rename gives these folders "
+            "names in ASCII"
+        )
     return sentences

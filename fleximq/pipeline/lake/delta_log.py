@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 from urllib.parse import unquote
@@ -15,14 +15,15 @@ from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Tra
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.lake.table.columns import requiredColumns
-from fleximq.pipeline.lake.table.parquet_writer import rowsByJournal
-from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, Exclusive, TableFile, TableLog, logErrors
+from fleximq.pipeline.lake.table.file_names import DATE
+from fleximq.pipeline.lake.table.format import layoutOf
+from fleximq.pipeline.lake.table.parquet_writer import rowsByJournal, topicRange
+from fleximq.pipeline.lake.table.table_log import Exclusive, TableFile, TableLog, logErrors
 
 #: The application id of Delta transactions; batch numbers belong to it.
 APPLICATION = "fleximq-ingest"
 #: The same for changes that are no batches.
 CHANGE = "fleximq-change"
-_PARTITIONS = ["topic", "date"]
 _Result = TypeVar("_Result")
 
 
@@ -45,7 +46,7 @@ class DeltaLog(TableLog):
             table = DeltaTable(self._table)
         except TableNotFoundError:
             create_table_with_add_actions(
-                self._table, schema, added, partition_by=_PARTITIONS, commit_properties=properties
+                self._table, schema, added, partition_by=self._partitions, commit_properties=properties
             )
             return
         done = table.transaction_version(application)
@@ -57,7 +58,11 @@ class DeltaLog(TableLog):
             write_deltalake(table, nothing, mode="append", schema_mode="merge")
             table.update_incremental()
         actions: list[AddAction | RemoveAction] = [*added, *_removed(table, set(gone))]
-        table.create_write_transaction(actions, "append", schema, _PARTITIONS, commit_properties=properties)
+        table.create_write_transaction(actions, "append", schema, self._partitions, commit_properties=properties)
+
+    @property
+    def _partitions(self) -> list[str]:
+        return ["date"] if layoutOf(self._table) == DATE else ["topic", "date"]
 
     def _schema(self) -> Schema:
         return Schema.from_arrow(requiredColumns(self._table).schema.append(pa.field("date", pa.date32())))
@@ -79,26 +84,11 @@ class DeltaLog(TableLog):
             for topic, day in days:
                 quoted = topic.replace("'", "''")
                 found.delete(f"topic = '{quoted}' AND date = DATE '{day}'")
-            found.vacuum(dry_run=False)
 
         self._with(delete, None)
 
-    def compact(
-        self, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
-    ) -> Iterator[Compacted]:
-        """Merge small files of the whole table, and delete files that the log has not named for a week."""
-
-        def merge(found: DeltaTable) -> tuple[int, int]:
-            done = found.optimize.compact(target_size=goal.target)
-            found.vacuum(dry_run=False)
-            return int(done["numFilesRemoved"]), int(done["numFilesAdded"])
-
-        before, after = self._with(merge, (0, 0))
-        if before:
-            yield Compacted("", before, after)
-
     def cleanUp(self, now: float, files: Files, exclusive: Exclusive) -> None:
-        """No-op: :meth:`deleteDays` and :meth:`compact` delete old files themselves."""
+        self._with(lambda found: found.vacuum(dry_run=False), None)
 
     def _with(self, work: Callable[[DeltaTable], _Result], otherwise: _Result) -> _Result:
         """Return the result of ``work`` on the table, ``otherwise`` before its first batch."""
@@ -126,7 +116,9 @@ def _live(table: DeltaTable) -> list[_LiveFile]:
     found = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     return [
         # The log has paths as URLs.
-        _LiveFile(unquote(each["path"]), each["partition.topic"], str(each["partition.date"]), each["size_bytes"])
+        _LiveFile(
+            unquote(each["path"]), each.get("partition.topic", ""), str(each["partition.date"]), each["size_bytes"]
+        )
         for each in found
     ]
 
@@ -134,23 +126,27 @@ def _live(table: DeltaTable) -> list[_LiveFile]:
 def _removed(table: DeltaTable, gone: set[str]) -> list[RemoveAction]:
     now = int(time.time() * 1000)
     return [
-        RemoveAction(each.path, True, now, each.bytes, {"topic": each.topic, "date": each.date})
+        RemoveAction(each.path, True, now, each.bytes, _partition(each.topic, each.date))
         for each in (_live(table) if gone else ())
         if each.path in gone
     ]
 
 
+def _partition(topic: str, date: str) -> dict[str, str | None]:
+    return {"topic": topic, "date": date} if topic else {"date": date}
+
+
 def _added(table: str, file: TableFile) -> AddAction:
     status = os.stat(f"{table}/{file.path}")
-    statistics = {
-        "numRecords": file.rows,
-        "minValues": {"offset": file.first, "journal": file.journal},
-        "maxValues": {"offset": file.last, "journal": file.journal},
-    }
+    low: dict[str, object] = {"offset": file.first, "journal": file.journal}
+    high: dict[str, object] = {"offset": file.last, "journal": file.journal}
+    if not file.topic:
+        low["topic"], high["topic"] = topicRange(f"{table}/{file.path}")
+    statistics = {"numRecords": file.rows, "minValues": low, "maxValues": high}
     return AddAction(
         file.path,
         status.st_size,
-        {"topic": file.topic, "date": file.date},
+        _partition(file.topic, file.date),
         int(status.st_mtime * 1000),
         True,
         json.dumps(statistics),

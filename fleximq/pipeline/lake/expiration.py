@@ -1,19 +1,29 @@
-"""Selects the days of a table that are past their retention, and removes them."""
+"""Removes the rows of a table that are past their retention: days of topics, or in a layout by day, a day's rows of
+some topics, for which files are written again without them.
+"""
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
 from fleximq.pipeline.lake.compaction import partitionsOf, partsIn
 from fleximq.pipeline.lake.day_removal import RemovedDay, removeDays
-from fleximq.pipeline.lake.table.file_merge import MergePart
-from fleximq.pipeline.lake.table.file_names import partitionOf
+from fleximq.pipeline.lake.file_rewriting import FileRewriting, Replacement, rewriting
+from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
+from fleximq.pipeline.lake.table.columns import requiredColumns
+from fleximq.pipeline.lake.table.file_merge import MergePart, aligned
+from fleximq.pipeline.lake.table.file_names import DATE, NAMED, dateIn, partitionOf
+from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.table_log import TableLog
 from fleximq.pipeline.lake.table_logs import logOf
 from fleximq.values.patterns import anyOf
@@ -21,6 +31,9 @@ from fleximq.values.patterns import anyOf
 #: A pattern of topics, or None for all others, and their retention in seconds.
 Rule = tuple[str | None, float]
 _DATE = "date="
+_ASIDE = "expiring"
+#: Seconds to wait for another run that rewrites files.
+_WAIT = 600.0
 
 
 def expireDays(table: str, rules: Sequence[Rule], now: float, files: Files | None = None) -> list[RemovedDay]:
@@ -30,6 +43,11 @@ def expireDays(table: str, rules: Sequence[Rule], now: float, files: Files | Non
     """
     files = files or Files()
     log = logOf(table, files)
+    if layoutOf(table, files) == DATE:
+        removed = _expireRows(table, rules, now, files)
+        if log is not None:
+            log.cleanUp(now, files, partial(exclusive, table, files))
+        return removed
     with writing(table):
         with exclusive(table, files):
             if log is not None:
@@ -47,6 +65,8 @@ def expireDays(table: str, rules: Sequence[Rule], now: float, files: Files | Non
 
 def topicsOf(table: str) -> set[str]:
     """Return the topics of a table; raises LakeRefused if the table is damaged, or cannot be read."""
+    if layoutOf(table) == DATE:
+        return {topic for path, _ in liveFiles(table) for topic in _topicsIn(f"{table}/{path}")}
     log = logOf(table)
     if log is not None:
         return {topic for topic, _ in log.days()}
@@ -61,6 +81,46 @@ def topicsOf(table: str) -> set[str]:
     return found
 
 
+def _topicsIn(path: str) -> set[str]:
+    with suppress(FileNotFoundError):  # it is being compacted, or has expired
+        return set(pc.unique(pq.ParquetFile(path).read(["topic"]).column("topic")).to_pylist())
+    return set()
+
+
+def _expireRows(table: str, rules: Sequence[Rule], now: float, files: Files) -> list[RemovedDay]:
+    schema = requiredColumns(table, files).schema
+    removed: dict[str, Counter[str]] = {}
+    with rewriting(table, _ASIDE, files, _WAIT) as rewritten:
+        for path, _ in liveFiles(table):
+            age = _age(dateIn(path), now)
+            if all(age < seconds for _, seconds in rules):
+                continue
+            with suppress(FileNotFoundError):  # it was compacted, or has expired, in the meantime
+                topics = _topicsIn(f"{table}/{path}")
+                leaving = [each for each in topics if (kept := _retention(each, rules)) is not None and age >= kept]
+                if leaving:
+                    found = _without(rewritten, path, leaving, schema)
+                    rewritten.replace(found)
+                    removed.setdefault(os.path.dirname(path), Counter()).update(found.expired)
+    return [RemovedDay(folder, rows) for folder, rows in removed.items()]
+
+
+def _without(rewritten: FileRewriting, path: str, topics: Sequence[str], schema: pa.Schema) -> Replacement:
+    """Return the replacement of a file that leaves these topics out."""
+    gone = {path: rewritten.inode(path)}
+    expired: Counter[str] = Counter()
+
+    def kept() -> Iterator[pa.RecordBatch]:
+        for rows in rowGroups(rewritten.table, path, ""):
+            stays = pc.invert(pc.is_in(rows.column("topic"), pa.array(topics)))
+            leaving = rows.column("journal").filter(pc.invert(stays)).value_counts()
+            expired.update({each["values"]: each["counts"] for each in leaving.to_pylist()})
+            yield from aligned(rows.filter(stays), schema).combine_chunks().to_batches()
+
+    made = rewritten.stage(kept(), schema)
+    return Replacement(gone, made, expired=expired)
+
+
 def _expireInLog(table: str, log: TableLog, rules: Sequence[Rule], now: float, files: Files) -> list[RemovedDay]:
     days = []
     for topic, name in log.days():
@@ -70,7 +130,7 @@ def _expireInLog(table: str, log: TableLog, rules: Sequence[Rule], now: float, f
     leaving = []
     if days:
         rows = log.rows(days)
-        leaving = [RemovedDay(partitionOf(*day), rows[day]) for day in days]
+        leaving = [RemovedDay(partitionOf(*day, NAMED), rows[day]) for day in days]
         removeDays(table, leaving, files, days)
     return leaving
 

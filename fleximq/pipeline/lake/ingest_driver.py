@@ -65,7 +65,7 @@ class TaskReports:
 class TableIngest:
     """Writes to the tables of one lake; use it in a ``with`` statement, which holds their writer locks.
 
-    :param form: the table format, for :func:`fleximq.pipeline.lake.table.format.setFormat`.
+    :param form: the table format, and ``layout``: for :func:`fleximq.pipeline.lake.table.format.setFormat`.
     :param lossAllowed: whether missing records are recorded as gaps instead of being an error.
     """
 
@@ -76,10 +76,12 @@ class TableIngest:
         form: Mapping[str, Any],
         lossAllowed: bool,
         files: Files | None = None,
+        layout: str | None = None,
     ) -> None:
         self.lake = lake
         self.specs = tuple(specs)
         self._form = dict(form)
+        self._layout = layout
         self._lossAllowed = lossAllowed
         self._files = files or Files()
         self._tables = {spec.name: BatchCommit(f"{lake}/{spec.name}", self._files) for spec in self.specs}
@@ -92,7 +94,7 @@ class TableIngest:
                 publishing.makeFolders()
                 locks.enter_context(writerLock(publishing.table, self._files))
                 with writing(publishing.table):
-                    setFormat(publishing.table, self._form, self._files)
+                    setFormat(publishing.table, self._form, self._layout, self._files)
                     with exclusive(publishing.table, self._files):
                         self._setColumns(spec, publishing.table)
                     writeSpec(publishing.table, spec, self._files)

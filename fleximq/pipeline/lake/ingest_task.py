@@ -18,6 +18,7 @@ from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lake.batch_commit import STAGED, writing
 from fleximq.pipeline.lake.table.columns import BASE, TableColumns, readColumns
 from fleximq.pipeline.lake.table.file_names import OWN
+from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
 from fleximq.pipeline.lake.table.table_spec import DEAD, TableSpec
 from fleximq.pipeline.payloads import ddl
@@ -107,7 +108,9 @@ class _Stage:
         self._journal = journal
         self._dead = 0
         self._reason = ""
-        self._writer = StagingWriter(f"{self._table}/{OWN}/{folder}", known.schema, journal, number)
+        self._writer = StagingWriter(
+            f"{self._table}/{OWN}/{folder}", known.schema, journal, number, layoutOf(self._table)
+        )
 
     def add(self, batch: pa.RecordBatch) -> None:
         rows = ofTopics(batch, self._spec.wanted)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from fleximq.journal.files.file_system import Files, readFile, replaceFile
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.table.file_names import OWN, partitionOf
+from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.ledger import Gap, readLedger, writeLedger
 from fleximq.pipeline.lake.table.table_log import TableFile
 from fleximq.pipeline.lake.table_logs import logOf
@@ -33,6 +34,7 @@ class TableChange(NamedTuple):
     rows: Mapping[str, int] = {}
     gaps: Mapping[str, Sequence[Gap]] = {}
     dead: Mapping[str, int] = {}
+    expired: Mapping[str, int] = {}
 
 
 def commitChange(table: str, change: TableChange, files: Files) -> None:
@@ -40,8 +42,9 @@ def commitChange(table: str, change: TableChange, files: Files) -> None:
     was written, the next change of the table completes it.
     """
     placed = []
+    layout = layoutOf(table, files)
     for each in change.made:
-        folder = partitionOf(each.topic, each.date)
+        folder = partitionOf(each.topic, each.date, layout)
         makeFolders(files, f"{table}/{folder}")
         # Staged names are unique, so no later batch or change has them.
         placed.append(each._replace(path=f"{folder}/{each.journal}-{each.path}"))
@@ -63,7 +66,9 @@ def finishChange(table: str, files: Files) -> None:
     own = f"{table}/{OWN}"
     try:
         record = json.loads(readFile(files, f"{own}/{INTENT}"))
-        change = TableChange(**{name: record[name] for name in TableChange._fields})
+        # A record of the version before has no expired rows.
+        change = TableChange(**{name: record[name] for name in TableChange._fields if name != "expired"})
+        change = change._replace(expired=record.get("expired", {}))
     except FileNotFoundError:
         return
     except (ValueError, KeyError, TypeError) as error:
@@ -77,7 +82,7 @@ def finishChange(table: str, files: Files) -> None:
         if log is not None:
             log.change(record["number"], change.gone, placed)
         gaps = {journal: [Gap(*gap) for gap in found] for journal, found in change.gaps.items()}
-        writeLedger(table, ledger.withChange(change.first, change.rows, gaps, change.dead), files)
+        writeLedger(table, ledger.withChange(change.first, change.rows, gaps, change.dead, change.expired), files)
     files.remove(f"{own}/{INTENT}")
 
 

@@ -27,7 +27,7 @@ if not skip:
 
 #: The topic of all rows, and the folder of its first day.
 TOPIC = "a'b %"
-FIRST = "topic=a%27b%20%25/date=2023-11-14"
+FIRST = "fleximq_topic=a%27b%20%25/date=2023-11-14"
 
 
 class IcebergCase(SynchronousTestCase):
@@ -38,7 +38,7 @@ class IcebergCase(SynchronousTestCase):
         self.table = f"{self.lake}/messages"
         self.publishing = BatchCommit(self.table)
         self.publishing.makeFolders()
-        setFormat(self.table, {"format": "iceberg"})
+        setFormat(self.table, {"format": "iceberg"}, "topic")
         writeColumns(self.table, TableColumns("raw", pa.schema([])))
         self.publishing.prepare()
         self.batches = 0
@@ -77,7 +77,7 @@ class IcebergCase(SynchronousTestCase):
 
     def files(self) -> set[str]:
         """Return the files of days that are on disk."""
-        return {str(path) for path in Path(self.table).glob("topic=*/date=*/*.parquet")}
+        return {str(path) for path in Path(self.table).glob("*topic=*/date=*/*.parquet")}
 
     def whole(self) -> None:
         """See that every row is there once, and that the ledger has them all."""

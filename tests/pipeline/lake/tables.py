@@ -12,6 +12,7 @@ from fleximq.pipeline.lake.batch_commit import STAGED
 from fleximq.pipeline.lake.completeness import dataFiles
 from fleximq.pipeline.lake.table.columns import BASE
 from fleximq.pipeline.lake.table.file_names import OWN
+from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
 from fleximq.pipeline.lake.table.table_log import TableFile
 
@@ -44,7 +45,7 @@ def stage(table: str, *batches: pa.RecordBatch, batch: int = 0, schema: pa.Schem
     """Stage rows as a task does."""
     folder = f"{table}/{OWN}/{STAGED}"
     os.makedirs(folder, exist_ok=True)
-    writer = StagingWriter(folder, schema, JOURNAL, batch)
+    writer = StagingWriter(folder, schema, JOURNAL, batch, layoutOf(table))
     for each in batches:
         writer.add(each)
     return writer.close()

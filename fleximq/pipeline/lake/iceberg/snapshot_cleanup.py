@@ -67,15 +67,11 @@ def expiredSnapshots(metadata: TableMetadata, now: float) -> list[int]:
 def _old(table: str, before: float) -> Iterator[str]:
     """Yield the files of days and of metadata that are unchanged since then."""
     table = os.path.realpath(table)
-    for topic in os.scandir(table):
-        if not topic.is_dir(follow_symlinks=False):
-            continue
-        if topic.name == "metadata":
-            yield from _oldIn(topic.path, _METADATA, before)
-        elif topic.name.startswith("topic="):
-            for day in os.scandir(topic.path):
-                if day.is_dir(follow_symlinks=False) and day.name.startswith("date="):
-                    yield from _oldIn(day.path, (".parquet",), before)
+    yield from _oldIn(f"{table}/metadata", _METADATA, before)
+    for folder, folders, _ in os.walk(table):
+        folders[:] = [name for name in folders if "=" in name]
+        if os.path.basename(folder).startswith("date="):
+            yield from _oldIn(folder, (".parquet",), before)
 
 
 def _oldIn(folder: str, endings: tuple[str, ...], before: float) -> Iterator[str]:

@@ -25,8 +25,8 @@ from pyiceberg.table import Table
 
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.table.columns import requiredColumns
-from fleximq.pipeline.lake.table.file_names import dateOf
-from fleximq.pipeline.lake.table.format import formatOf
+from fleximq.pipeline.lake.table.file_names import DATE, dateOf
+from fleximq.pipeline.lake.table.format import formatOf, layoutOf
 from fleximq.pipeline.lake.table.table_log import logErrors
 
 #: The namespace of the tables, and the file of the lake's own catalog.
@@ -72,7 +72,8 @@ def _create(catalog: Catalog, table: str, schema: Any) -> Table:
         catalog.create_namespace(NAMESPACE)
     created = catalog.create_table((NAMESPACE, os.path.basename(table)), schema, location=f"file://{table}")
     with created.update_spec() as update:
-        update.add_identity("topic")
+        if layoutOf(table) != DATE:
+            update.add_identity("topic")
         update.add_field("timestamp", "day", "date")
     return created
 
@@ -82,7 +83,7 @@ TRIES = 5
 
 
 class LiveFile(NamedTuple):
-    """A file of the current snapshot: its path, topic and day (``YYYY-MM-DD``)."""
+    """A file of the current snapshot: its path, its topic, empty in a layout by day, and its day (``YYYY-MM-DD``)."""
 
     path: str
     topic: str
@@ -133,8 +134,8 @@ def liveOf(found: Table) -> list[LiveFile]:
             file = entry.data_file
             fields = found.specs()[file.spec_id].fields
             values = {field.name: file.partition[place] for place, field in enumerate(fields)}
-            topic, date = values.get("topic"), values.get("date")
-            if len(values) != 2 or not isinstance(topic, str) or not isinstance(date, int):
+            date, topic = values.pop("date", None), values.pop("topic", "")
+            if values or not isinstance(topic, str) or not isinstance(date, int):
                 raise LakeRefused(f"{file.file_path} belongs to no topic and day: who wrote it has to look after it")
             live.append(LiveFile(localPath(file.file_path), topic, dateOf(date), file))
     return live

@@ -1,35 +1,48 @@
-"""Merges small files of a partition into large ones, with rows ordered by journal and offset.
+"""Merges small files of a partition into large ones, with rows ordered by offset; those of a layout by day are ordered
+by topic first.
 
-Files of one journal never overlap, so their row groups are copied one file after the other.
+Files of one topic and journal never overlap, so their row groups are copied one file after the other. Sorted files are
+read side by side.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fleximq.pipeline.lake.table.parquet_writer import (
     GROUP_BYTES,
+    TOPIC,
     Span,
     fileMetadata,
     grouped,
     parquetOptions,
+    sortedByTopic,
     spansOf,
     synced,
+    writeSorted,
 )
 
 _MAGIC = b"PAR1"
+#: The size of files, as a multiple of that of the merged one.
+_SHRINKS = 1.15
+#: About the bytes of rows in memory while sorted files are merged.
+_MERGED_BYTES = 256 << 20
 
 
 class MergePart(NamedTuple):
-    """A file of a partition: its name, its index in the listing of the folder, its size, topic and spans."""
+    """A file of a partition: its name, its index in the listing of the folder, its size, the time of its last change in
+    seconds since 1970, its topic and spans.
+    """
 
     name: str
     place: int
     bytes: int
     inode: int
+    changed: float
     topic: str
     spans: tuple[Span, ...]
 
@@ -50,11 +63,13 @@ def partOf(path: str, place: int) -> MergePart:
     """Return a file with its metadata and its index in the listing; raises as :func:`partsOf`."""
     state = os.stat(path)
     topic, spans = spansOf(pq.read_metadata(path).metadata or {})
-    return MergePart(os.path.basename(path), place, state.st_size, state.st_ino, topic, tuple(spans))
+    return MergePart(os.path.basename(path), place, state.st_size, state.st_ino, state.st_mtime, topic, tuple(spans))
 
 
 def groupsOf(parts: Sequence[MergePart], target: int) -> list[list[MergePart]]:
-    """Return files to merge: of one journal, each under half of ``target`` bytes, together about ``target``."""
+    """Return files to merge: of one journal, each under half of ``target`` bytes, together a bit more than ``target``
+    where there are so many, since merged files are smaller.
+    """
     small: dict[str, list[MergePart]] = {}
     for part in parts:
         if part.bytes * 2 < target and len({span.journal for span in part.spans}) == 1:
@@ -63,7 +78,7 @@ def groupsOf(parts: Sequence[MergePart], target: int) -> list[list[MergePart]]:
     for found in small.values():
         group: list[MergePart] = []
         for part in sorted(found, key=lambda part: part.spans[0].first):
-            if group and sum(each.bytes for each in group) + part.bytes > target:
+            if sum(each.bytes for each in group) >= target * _SHRINKS:
                 groups.append(group)
                 group = []
             group.append(part)
@@ -104,12 +119,61 @@ def merge(folder: str, group: Sequence[MergePart], path: str, schema: pa.Schema 
 
 
 def _write(files: Sequence[pq.ParquetFile], schema: pa.Schema, path: str, metadata: dict[bytes, bytes]) -> None:
-    groups = (aligned(file.read_row_group(each), schema) for file in files for each in range(file.num_row_groups))
-    with pq.ParquetWriter(path, schema, **parquetOptions(schema)) as writer:
-        for tables in grouped(groups, GROUP_BYTES):
+    isSorted = not metadata[TOPIC]
+    with pq.ParquetWriter(path, schema, **parquetOptions(schema, isSorted)) as writer:
+        for tables in grouped(_sorted(files, schema) if isSorted else _copied(files, schema), GROUP_BYTES):
             table = pa.concat_tables(tables)
-            writer.write_table(table, row_group_size=max(1, table.num_rows))
+            if isSorted:
+                writeSorted(writer, table)
+            else:
+                writer.write_table(table, row_group_size=max(1, table.num_rows))
         writer.add_key_value_metadata(metadata)
+
+
+def _copied(files: Sequence[pq.ParquetFile], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yield the rows of files, one file after the other."""
+    for file in files:
+        for number in range(file.num_row_groups):
+            yield aligned(file.read_row_group(number), schema)
+
+
+def _sorted(files: Sequence[pq.ParquetFile], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yield the rows of sorted files, ordered by topic and offset."""
+    heads = [each for file in files if (each := _Head(file, schema, _MERGED_BYTES // len(files))).rows.num_rows]
+    while heads:
+        # No file has a row before this one that is not in memory.
+        bound = min(head.last for head in heads)
+        yield sortedByTopic(pa.concat_tables([head.upTo(bound) for head in heads]))
+        heads = [head for head in heads if head.rows.num_rows]
+
+
+class _Head:
+    """The next rows of a sorted file."""
+
+    def __init__(self, file: pq.ParquetFile, schema: pa.Schema, bytes: int) -> None:
+        self._schema = schema
+        size = sum(file.metadata.row_group(each).total_byte_size for each in range(file.num_row_groups))
+        self._batches = file.iter_batches(max(1, bytes * file.metadata.num_rows // max(1, size)))
+        self._read()
+
+    def _read(self) -> None:
+        batch = next(self._batches, None)
+        self.rows = self._schema.empty_table() if batch is None else aligned(pa.table(batch), self._schema)
+
+    @property
+    def last(self) -> tuple[str, int]:
+        """The topic and offset of the last one of the rows."""
+        return tuple(self.rows.column(name)[-1].as_py() for name in ("topic", "offset"))
+
+    def upTo(self, bound: tuple[str, int]) -> pa.Table:
+        """Take the rows up to this topic and offset, inclusive."""
+        topics, offsets = self.rows.column("topic"), self.rows.column("offset")
+        within = pc.and_(pc.equal(topics, bound[0]), pc.less_equal(offsets, bound[1]))
+        number = pc.sum(pc.or_(pc.less(topics, bound[0]), within)).as_py()
+        taken, self.rows = self.rows.slice(0, number), self.rows.slice(number)
+        if not self.rows.num_rows:
+            self._read()
+        return taken
 
 
 def aligned(table: pa.Table, schema: pa.Schema) -> pa.Table:

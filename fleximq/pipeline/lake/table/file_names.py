@@ -1,8 +1,10 @@
-"""The paths of a table's files: ``topic=<name>/date=<day>/<journal>-<batch>-<part>.parquet``; and the tables of a lake.
+"""The paths of a table's files, and the tables of a lake. A path has the folders of the table's layout, and the file's
+name, ``<journal>-<batch>-<part>.parquet``.
 
 Readers of Parquet derive columns from such paths. Spark decodes ``%XX``, but infers a column's type from the encoded
 names: topics named ``2024`` and ``007`` would become numbers. So the first character of a name that looks like a number
-is written as ``%XX``.
+is written as ``%XX``. Java does not find names that are not ASCII under the locale ``C``, and Spark decodes ``%XX`` as
+single characters, not as UTF-8. So the folder of a topic is not the column ``topic``, which each file has.
 """
 
 import os
@@ -16,6 +18,12 @@ from fleximq.pipeline.errors import LakeRefused, OptionRefused
 
 #: The folder of a table's own files; readers of Parquet ignore names with this first character.
 OWN = "_fleximq"
+#: A layout with files for each day, sorted by topic; one with files for each topic and day; and the latter as it was
+#: before layouts were recorded, with topics in the names of folders.
+DATE, TOPIC, NAMED = "date", "topic", "named"
+LAYOUTS = (DATE, TOPIC)
+#: The column that readers derive from the folder of a topic.
+KEY = "fleximq_topic"
 #: The file with the schema of the whole table, which Spark reads first.
 COMMON = "_common_metadata"
 
@@ -23,6 +31,7 @@ COMMON = "_common_metadata"
 MAX_NAME_BYTES = 200
 _HASH_BYTES = 10
 _FIRST_DAY = date(1970, 1, 1)
+_DATE = re.compile(r"(?:^|/)date=([0-9]{4}-[0-9]{2}-[0-9]{2})(?:/|$)")
 #: Hive's name for null.
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _TO_ESCAPE = re.compile(r"[\x00-\x7f](?<![A-Za-z0-9._~$-])")
@@ -30,14 +39,17 @@ _TO_ESCAPE = re.compile(r"[\x00-\x7f](?<![A-Za-z0-9._~$-])")
 _LIKE_NUMBER = re.compile(r"[0-9+.NI-]")
 
 
-def escaped(topic: str) -> str:
-    """Return a topic's name for a path; a name of more than 200 bytes is truncated and ends with ``~`` and a hash. Each
-    file has the full name in its metadata.
+def escaped(topic: str, ascii: bool = False) -> str:
+    """Return a topic's name for a path; one of more than 200 bytes is truncated and ends with ``~`` and a hash. If it
+    has to be ``ascii``, one with other characters has ``_`` for each of them, and the hash. Each file has the full name
+    in its metadata.
     """
     text = _TO_ESCAPE.sub(lambda found: f"%{ord(found[0]):02X}", topic)
     if _LIKE_NUMBER.match(text) or text == _NULL:
         text = f"%{ord(text[0]):02X}{text[1:]}"
-    if len(text.encode()) <= MAX_NAME_BYTES:
+    isWhole = topic.isascii() or not ascii
+    text = text if isWhole else re.sub(r"[^\x00-\x7f]", "_", text)
+    if isWhole and len(text.encode()) <= MAX_NAME_BYTES:
         return text
     digest = blake2b(topic.encode(), digest_size=_HASH_BYTES).hexdigest()
     kept = text.encode()[: MAX_NAME_BYTES - len(digest) - 1].decode("utf-8", "ignore")
@@ -52,9 +64,20 @@ def dateOf(day: int) -> str:
     return (_FIRST_DAY + timedelta(days=min(max(day, low), high))).isoformat()
 
 
-def partitionOf(topic: str, date: str) -> str:
-    """Return the folder for a topic and a day (``YYYY-MM-DD``, UTC), relative to the table."""
-    return f"topic={escaped(topic)}/date={date}"
+def partitionOf(topic: str, date: str, layout: str) -> str:
+    """Return the folder for a topic and a day (``YYYY-MM-DD``, UTC) in a layout, relative to the table."""
+    if layout == DATE:
+        return f"date={date}"
+    folder = f"{KEY}={escaped(topic, ascii=True)}" if layout == TOPIC else f"topic={escaped(topic)}"
+    return f"{folder}/date={date}"
+
+
+def dateIn(path: str) -> str:
+    """Return the day of a partition's folder or of a file in it; raises LakeRefused if the path has none."""
+    found = _DATE.search(path)
+    if found is None:
+        raise LakeRefused(f"{path} is of another origin: it is in no folder of a day")
+    return found[1]
 
 
 def fileOf(journal: str, batch: int, part: int) -> str:

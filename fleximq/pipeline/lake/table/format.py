@@ -1,15 +1,19 @@
-"""The format of a table: plain Parquet files, or files that a log of Delta Lake or Iceberg names."""
+"""The format of a table: plain Parquet files, or files that a log of Delta Lake or Iceberg names; and the layout of its
+files in folders (:func:`fleximq.pipeline.lake.table.file_names.partitionOf`).
+"""
 
 import json
+import os
 from typing import Any
 
 from fleximq.journal.files.file_system import Files, readFile, replaceFile
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.table.file_names import OWN
+from fleximq.pipeline.lake.table.file_names import DATE, LAYOUTS, NAMED, OWN, TOPIC
 
 PARQUET, DELTA, ICEBERG = "parquet", "delta", "iceberg"
 FORMATS = (PARQUET, DELTA, ICEBERG)
 _NAME = "format"
+_LAYOUT = "layout"
 
 
 def formatOf(table: str, files: Files | None = None) -> dict[str, Any]:
@@ -23,15 +27,39 @@ def formatOf(table: str, files: Files | None = None) -> dict[str, Any]:
         raise LakeRefused(f"{path} cannot be read: {error}") from error
     if not isinstance(found, dict) or found.get("format") not in FORMATS:
         raise LakeRefused(f"{path} names a format that this FlexiMQ does not know")
+    if found.get(_LAYOUT, TOPIC) not in LAYOUTS:
+        raise LakeRefused(f"{path} names a layout that this FlexiMQ does not know")
     return found
 
 
-def setFormat(table: str, wanted: dict[str, Any], files: Files | None = None) -> None:
-    """Record the format of a new table, or check that an existing one has it. Raises LakeRefused, and OSError."""
+def layoutOf(table: str, files: Files | None = None) -> str:
+    """Return a table's layout; raises LakeRefused."""
+    found: str = formatOf(table, files).get(_LAYOUT, NAMED)
+    return found
+
+
+def setLayout(table: str, layout: str, files: Files | None = None) -> None:
+    """Record another layout, for the files that follow; raises LakeRefused, and OSError."""
     files = files or Files()
-    if files.exists(f"{table}/{OWN}/{_NAME}") or files.exists(f"{table}/{OWN}/ledger"):
-        had = formatOf(table, files)
-        if had != wanted:
-            raise LakeRefused(f"the table {table} is of format {had['format']} and cannot become {wanted['format']}")
+    changed = {**formatOf(table, files), _LAYOUT: layout}
+    replaceFile(files, f"{table}/{OWN}", _NAME, json.dumps(changed).encode())
+
+
+def setFormat(table: str, wanted: dict[str, Any], layout: str | None = None, files: Files | None = None) -> None:
+    """Record the format and the layout of a new table, or check that an existing one has them; for None, a table keeps
+    its layout, and a new one has that by day. Raises LakeRefused, and OSError.
+    """
+    files = files or Files()
+    if not (files.exists(f"{table}/{OWN}/{_NAME}") or files.exists(f"{table}/{OWN}/ledger")):
+        replaceFile(files, f"{table}/{OWN}", _NAME, json.dumps({**wanted, _LAYOUT: layout or DATE}).encode())
         return
-    replaceFile(files, f"{table}/{OWN}", _NAME, json.dumps(wanted).encode())
+    had = formatOf(table, files)
+    has = had.pop(_LAYOUT, NAMED)
+    if had != wanted:
+        raise LakeRefused(f"the table {table} is of format {had['format']} and cannot become {wanted['format']}")
+    if layout is not None and (layout == DATE) != (has == DATE):
+        name = os.path.basename(table)
+        raise LakeRefused(
+            f"the table {table} has the layout {TOPIC if has == NAMED else has} and cannot change to {layout}; a new "
+            f"table with this layout can be filled by fleximq-pipeline backfill NEW --from {name}"
+        )

@@ -110,11 +110,12 @@ class Ledger:
         rows: Mapping[str, int],
         gaps: Mapping[str, Iterable[Gap]],
         dead: Mapping[str, int],
+        expired: Mapping[str, int] = MappingProxyType({}),
     ) -> "Ledger":
         """Return a ledger after one more change: ``first`` are lower first offsets, ``rows`` and ``dead`` the numbers
-        by which those of a journal change.
+        by which those of a journal change, ``expired`` those of removed rows.
         """
-        journals = dict(self.journals)
+        journals = dict(self.withExpired(expired).journals)
         for journal in {*first, *rows, *gaps, *dead}:
             had = journals[journal]
             journals[journal] = had._replace(

@@ -37,9 +37,11 @@ def writerLock(table: str, files: Files | None = None) -> AbstractContextManager
     return _locked(table, "writer", files or Files(), 0.0, time.sleep)
 
 
-def compactorLock(table: str, files: Files | None = None) -> AbstractContextManager[None]:
-    """Hold the lock of the one run that rewrites files of a table; raises LakeRefused if another holds it."""
-    return _locked(table, "compactor", files or Files(), 0.0, time.sleep)
+def compactorLock(table: str, files: Files | None = None, timeout: float = 0.0) -> AbstractContextManager[None]:
+    """Hold the lock of the one run that rewrites files of a table; raises LakeRefused if another holds it for longer
+    than ``timeout`` seconds.
+    """
+    return _locked(table, "compactor", files or Files(), timeout, time.sleep)
 
 
 def backfillLock(table: str, files: Files | None = None) -> AbstractContextManager[None]:

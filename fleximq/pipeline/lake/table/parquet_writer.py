@@ -1,7 +1,9 @@
-"""Writes rows to staged Parquet files, one or more for each topic and day.
+"""Writes rows to staged Parquet files, one or more for each topic and day, or for each day with rows sorted by topic.
 
 Rows are buffered in memory up to the size of a row group, or up to a total. Few files are open at once, so the numbers
-of topics and rows are unlimited. This file is hot: see docs/guides/pipeline-lake.rst, "How fast it is".
+of topics and rows are unlimited. A sorted file is written at once; its row groups are small and divided between topics
+where that is possible, so that readers of one topic skip most of them by their statistics. This file is hot: see
+docs/guides/pipeline-lake.rst, "How fast it is".
 """
 
 import json
@@ -14,9 +16,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fleximq.pipeline.lake.table.file_names import dateOf
+from fleximq.pipeline.lake.table.file_names import DATE, dateOf
 from fleximq.pipeline.lake.table.table_log import TableFile
 
 #: The metadata keys of each file: its topic's full name; and, as JSON, for each journal the journal's id, the first and
@@ -26,6 +29,8 @@ TOPIC, SPANS = b"fleximq.topic", b"fleximq.spans"
 MAX_BUFFERED_BYTES, MAX_OPEN_FILES = 128 << 20, 32
 #: Approximate size of a row group in bytes, before compression.
 GROUP_BYTES = 64 << 20
+#: The same for sorted files, and the size of their pages, which readers skip by their index.
+SORTED_GROUP_BYTES, SORTED_PAGE_BYTES = 8 << 20, 64 << 10
 _Part = TypeVar("_Part", pa.Table, pa.RecordBatch)
 _DAY = 86_400_000_000
 _DICTIONARIES = ("journal", "topic", "publisher", "dialect", "content", "reason")
@@ -51,9 +56,16 @@ def spansOf(metadata: Any) -> tuple[str, list[Span]]:
     return metadata[TOPIC].decode(), [Span(*span) for span in json.loads(metadata[SPANS])]
 
 
-def parquetOptions(schema: pa.Schema) -> dict[str, Any]:
+def parquetOptions(schema: pa.Schema, isSorted: bool) -> dict[str, Any]:
     """Return how columns are encoded, for :class:`pyarrow.parquet.ParquetWriter`."""
+    order = [(name, "ascending") for name in ("topic", "offset")]
+    sorting = {
+        "sorting_columns": pq.SortingColumn.from_ordering(schema, order),
+        "write_page_index": True,
+        "data_page_size": SORTED_PAGE_BYTES,
+    }
     return {
+        **(sorting if isSorted else {}),
         "compression": "zstd",
         "compression_level": 1,
         "version": "2.6",
@@ -63,8 +75,27 @@ def parquetOptions(schema: pa.Schema) -> dict[str, Any]:
     }
 
 
+def sortedByTopic(rows: pa.Table) -> pa.Table:
+    """Return rows ordered by topic and offset."""
+    encoded = rows.column("topic").combine_chunks().dictionary_encode()
+    rank = np.argsort(np.argsort(encoded.dictionary.to_numpy(zero_copy_only=False)))
+    order = np.lexsort((rows.column("offset").to_numpy(), rank[encoded.indices.to_numpy()]))
+    return rows.take(pa.array(order))
+
+
+def writeSorted(writer: pq.ParquetWriter, rows: pa.Table) -> None:
+    """Write rows, ordered by topic, in row groups of about 8 MiB, divided between topics where that is possible."""
+    size = max(1, rows.num_rows * SORTED_GROUP_BYTES // max(1, rows.nbytes))
+    ends = pc.run_end_encode(rows.column("topic").combine_chunks()).run_ends.to_numpy()
+    start = 0
+    while start < rows.num_rows:
+        end = ends[np.searchsorted(ends, min(start + size, rows.num_rows))]
+        writer.write_table(rows.slice(start, end - start), row_group_size=size * 2)
+        start = end
+
+
 class _Rows:
-    """The rows of one topic and day: those buffered, and those in the open file."""
+    """The rows of one topic and day, or of one day: those buffered, and those in the open file."""
 
     def __init__(self) -> None:
         self.waiting: list[pa.RecordBatch] = []
@@ -77,10 +108,11 @@ class _Rows:
 class StagingWriter:
     """Stages the rows of one journal that one attempt of a task reads, in a local or shared folder."""
 
-    def __init__(self, folder: str, schema: pa.Schema, journal: str, batch: int) -> None:
+    def __init__(self, folder: str, schema: pa.Schema, journal: str, batch: int, layout: str) -> None:
         self._folder = folder
         self._schema = schema
-        self._options = parquetOptions(schema)
+        self._isSorted = layout == DATE
+        self._options = parquetOptions(schema, self._isSorted)
         self._journal = journal
         self._batch = batch
         self._attempt = uuid.uuid4().hex
@@ -91,8 +123,8 @@ class StagingWriter:
         self._bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add rows, ordered by offset; raises OSError if they cannot be written."""
-        for key, rows in _divided(batch):
+        """Add rows, ordered by offset in a file of one topic; raises OSError if they cannot be written."""
+        for key, rows in _divided(batch, not self._isSorted):
             found = self._rows.get(key)
             if found is None:
                 found = self._rows[key] = _Rows()
@@ -110,7 +142,8 @@ class StagingWriter:
         while self._rows:
             key = next(iter(self._rows))
             self._flush(key)
-            self._end(key)
+            if key in self._rows:
+                self._end(key)
         return self._staged
 
     def abandon(self) -> None:
@@ -120,20 +153,25 @@ class StagingWriter:
                 os.unlink(f"{self._folder}/{name}")
 
     def _flush(self, key: tuple[str, int]) -> None:
-        """Write the buffered rows of a topic and day as a row group."""
+        """Write the buffered rows of a topic and day as a row group, or those of a day as a sorted file."""
         rows = self._rows[key]
         if not rows.waiting:
             return
         table = pa.Table.from_batches(rows.waiting, self._schema)
         if rows.writer is None:
             self._begin(key, rows)
-        rows.writer.write_table(table, row_group_size=max(1, table.num_rows))
-        offsets = table.column("offset")
-        rows.first = min(rows.first, offsets[0].as_py())
-        rows.last = max(rows.last, offsets[-1].as_py())
+        if self._isSorted:
+            writeSorted(rows.writer, sortedByTopic(table))
+        else:
+            rows.writer.write_table(table, row_group_size=max(1, table.num_rows))
+        offsets = pc.min_max(table.column("offset")).as_py()
+        rows.first = min(rows.first, offsets["min"])
+        rows.last = max(rows.last, offsets["max"])
         rows.number += table.num_rows
         self._bytes -= rows.bytes
         rows.waiting, rows.bytes = [], 0
+        if self._isSorted:
+            self._end(key)
 
     def _begin(self, key: tuple[str, int], rows: _Rows) -> None:
         """Open a file; if too many are open, first complete the oldest."""
@@ -164,6 +202,13 @@ class StagingWriter:
             later.waiting, later.bytes = rows.waiting, rows.bytes
 
 
+def spansIn(path: str) -> list[Span]:
+    """Return the spans of a file whose metadata do not have them."""
+    found = pq.ParquetFile(path).read(["journal", "offset"]).group_by("journal")
+    totals = found.aggregate([("offset", "min"), ("offset", "max"), ("offset", "count")]).to_pylist()
+    return [Span(each["journal"], each["offset_min"], each["offset_max"], each["offset_count"], 0) for each in totals]
+
+
 def rowsByJournal(paths: Iterable[str]) -> dict[str, int]:
     """Return the number of rows of each journal in some files."""
     rows: Counter[str] = Counter()
@@ -171,6 +216,14 @@ def rowsByJournal(paths: Iterable[str]) -> dict[str, int]:
         for each in pq.ParquetFile(path).read(["journal"]).column("journal").value_counts().to_pylist():
             rows[each["values"]] += each["counts"]
     return dict(rows)
+
+
+def topicRange(path: str) -> tuple[str, str]:
+    """Return the first and the last topic of a sorted file."""
+    found = pq.read_metadata(path)
+    place = found.schema.to_arrow_schema().get_field_index("topic")
+    groups = [found.row_group(number).column(place).statistics for number in range(found.num_row_groups)]
+    return min(each.min for each in groups), max(each.max for each in groups)
 
 
 def grouped(parts: Iterable[_Part], size: int) -> Iterator[list[_Part]]:
@@ -197,11 +250,11 @@ def synced(path: str) -> int:
         os.close(descriptor)
 
 
-def _divided(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], pa.RecordBatch]]:
-    """Yield the rows of each topic and day (since 1970, UTC), in their order."""
+def _divided(batch: pa.RecordBatch, byTopic: bool) -> Iterator[tuple[tuple[str, int], pa.RecordBatch]]:
+    """Yield the rows of each topic and day (since 1970, UTC), in their order; or of each day, with ``""`` as topic."""
     if not batch.num_rows:
         return
-    encoded = batch.column("topic").dictionary_encode()
+    encoded = (batch.column("topic") if byTopic else pa.repeat("", batch.num_rows)).dictionary_encode()
     topics = encoded.dictionary.to_pylist()
     codes = encoded.indices.to_numpy()
     days = batch.column("timestamp").cast(pa.int64()).to_numpy() // _DAY

@@ -19,8 +19,8 @@ Exclusive = Callable[[], AbstractContextManager[None]]
 
 
 class TableFile(NamedTuple):
-    """A file with rows of one topic, day and journal; ``path`` is its name while staged, then its path within the
-    table.
+    """A file with rows of one day and journal, and of one topic, or of several if ``topic`` is empty; ``path`` is its
+    name while staged, then its path within the table.
     """
 
     path: str
@@ -106,11 +106,13 @@ class TableLog(ABC):
 
     @abstractmethod
     def files(self) -> list[tuple[str, str]]:
-        """Return the paths within the table of the files that readers see, each with its topic."""
+        """Return the paths within the table of the files that readers see, each with its topic, empty in a layout by
+        day. Raises LakeRefused also if another engine has deleted single rows of them.
+        """
 
     @abstractmethod
     def days(self) -> list[tuple[str, str]]:
-        """Return the topics and days (``YYYY-MM-DD``) of the table; none before its first batch."""
+        """Return the topics and days (``YYYY-MM-DD``) of a table by topic; none before its first batch."""
 
     @abstractmethod
     def rows(self, days: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], Mapping[str, int]]:
@@ -122,14 +124,14 @@ class TableLog(ABC):
         holds the table's lock.
         """
 
-    @abstractmethod
     def compact(
         self, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
-    ) -> Iterator[Compacted]:
-        """Merge small files; yield the result for each partition that changed. Only this run uses the folder ``aside``;
-        ``now`` is in seconds since 1970.
+    ) -> Iterator[Compacted] | None:
+        """Merge small files in the log's own way, None if it has none; yield the result for each partition that
+        changed. Only this run uses the folder ``aside``; ``now`` is in seconds since 1970.
         """
+        return None
 
     @abstractmethod
     def cleanUp(self, now: float, files: Files, exclusive: Exclusive) -> None:
-        """Delete files that the table has not needed for a week."""
+        """Delete files that the table has not needed for a week; ``now`` is in seconds since 1970."""

@@ -9,8 +9,13 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.pipeline.installed import missing as skip
 
 if not skip:
+    from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.lake.table.file_names import (
+        DATE,
         MAX_NAME_BYTES,
+        NAMED,
+        TOPIC,
+        dateIn,
         escaped,
         fileOf,
         isTableName,
@@ -72,13 +77,31 @@ class EscapingTests(SynchronousTestCase):
                 self.assertLessEqual(len(path.encode()), MAX_NAME_BYTES)
                 self.assertEqual(unquote(path).rsplit("~", 1)[0].strip("a").strip(sign), "")
 
+    def test_ascii(self) -> None:
+        """A name in ASCII differs from all others, also where characters are left out."""
+        names = ("größe", "gräße", "gr__e", "ж" * 300, "ж" * 301, "2é", "a/é", "plain.name", "x" * 201)
+        found = [escaped(name, ascii=True) for name in names]
+        self.assertEqual(len(set(found)), len(names))
+        for name, each in zip(names, found, strict=True):
+            self.assertTrue(each.isascii() and len(each) <= MAX_NAME_BYTES and "/" not in each, each)
+            if name.isascii():
+                self.assertEqual(each, escaped(name))
+        self.assertTrue(found[0].startswith("gr__e~"))
+
 
 class PathTests(SynchronousTestCase):
     """Folders and files."""
 
     def test_names(self) -> None:
-        """Topic, day, journal, batch and part tell where a file is."""
-        self.assertEqual(partitionOf("a/b", "2026-01-31"), "topic=a%2Fb/date=2026-01-31")
+        """Topic, day, journal, batch and part tell where a file is; the layout tells which of them are folders."""
+        for layout, folder in (
+            (DATE, "date=2026-01-31"),
+            (TOPIC, "fleximq_topic=a%2Fb/date=2026-01-31"),
+            (NAMED, "topic=a%2Fb/date=2026-01-31"),
+        ):
+            self.assertEqual(partitionOf("a/b", "2026-01-31", layout), folder)
+            self.assertEqual(dateIn(folder), dateIn(f"{folder}/x.parquet"), "2026-01-31")
+        self.assertIn("it is in no folder of a day", str(self.assertRaises(LakeRefused, dateIn, "topic=a/update=1/x")))
         self.assertEqual(fileOf("ab" * 16, 7, 12), f"{'ab' * 16}-0000000007-00012.parquet")
 
     def test_tables(self) -> None:

@@ -14,13 +14,16 @@ if not skip:
 
     from fleximq.pipeline.lake.table import parquet_writer
     from fleximq.pipeline.lake.table.columns import BASE
-    from fleximq.pipeline.lake.table.parquet_writer import Span, StagingWriter, spansOf
+    from fleximq.pipeline.lake.table.file_names import DATE, TOPIC
+    from fleximq.pipeline.lake.table.parquet_writer import Span, StagingWriter, spansOf, topicRange
     from fleximq.pipeline.lake.table.table_log import TableFile
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, rows
 
 
-class WriterTests(SynchronousTestCase):
-    """What one attempt of a task stages."""
+class WriterCase(SynchronousTestCase):
+    """A writer of one attempt of a task."""
+
+    layout = "topic"
 
     def setUp(self) -> None:
         self.folder = Path(self.mktemp()).absolute()
@@ -28,7 +31,7 @@ class WriterTests(SynchronousTestCase):
 
     def write(self, *batches: Any) -> "list[TableFile]":
         """Write batches and return the files, in order of topic, day and offset."""
-        writer = StagingWriter(str(self.folder), BASE, JOURNAL, 3)
+        writer = StagingWriter(str(self.folder), BASE, JOURNAL, 3, self.layout)
         for batch in batches:
             writer.add(batch)
         return sorted(writer.close(), key=lambda each: (each.topic, each.date, each.first))
@@ -37,6 +40,10 @@ class WriterTests(SynchronousTestCase):
         """Return the offsets in a file."""
         found: list[int] = pq.read_table(self.folder / staged.path).column("offset").to_pylist()
         return found
+
+
+class WriterTests(WriterCase):
+    """What one attempt of a task stages."""
 
     def test_divided(self) -> None:
         """There is a file for each topic and day, in UTC, and each row is in the right one, in order."""
@@ -134,9 +141,56 @@ class WriterTests(SynchronousTestCase):
         """A writer that is given up takes what it has written along."""
         self.patch(parquet_writer, "GROUP_BYTES", 1)
         self.patch(parquet_writer, "MAX_OPEN_FILES", 1)
-        writer = StagingWriter(str(self.folder), BASE, JOURNAL, 0)
+        writer = StagingWriter(str(self.folder), BASE, JOURNAL, 0, TOPIC)
         writer.add(rows([1], "a"))
         writer.add(rows([2], "b"))
         self.assertEqual(len(list(self.folder.iterdir())), 2)
         writer.abandon()
         self.assertEqual(list(self.folder.iterdir()), [])
+
+
+class SortedTests(WriterCase):
+    """Files with the topics of a day."""
+
+    layout = DATE if not skip else ""
+
+    def test_sorted(self) -> None:
+        """A day has one file, ordered by topic and offset."""
+        found = self.write(
+            rows([1, 2], "b"), rows([3], "é"), rows([4], "a"), rows([5], "b"), rows([6], "a", TIME + DAY)
+        )
+        self.assertEqual(
+            [(each.topic, each.date, each.first, each.last, each.rows) for each in found],
+            [("", "2023-11-14", 1, 5, 5), ("", "2023-11-15", 6, 6, 1)],
+        )
+        self.assertEqual([self.read(each) for each in found], [[4, 1, 2, 5, 3], [6]])
+
+    def test_skipped(self) -> None:
+        """Row groups end between topics where they can, so that a reader of one topic reads few of them."""
+        self.patch(parquet_writer, "SORTED_GROUP_BYTES", 4000)
+        offsets = iter(range(1, 3000))
+        (file,) = self.write(
+            *(rows([next(offsets) for _ in range(10)], f"t{turn % 20:02}") for turn in range(100)),
+            rows([next(offsets) for _ in range(500)], "z"),
+        )
+        found = pq.ParquetFile(self.folder / file.path)
+        columns = [found.metadata.row_group(each) for each in range(found.num_row_groups)]
+        ranges = [each.column(found.schema_arrow.get_field_index("topic")).statistics for each in columns]
+        self.assertGreater(len(ranges), 15)
+        for topic in ("t00", "t07", "t19"):
+            self.assertEqual(len([each for each in ranges if each.min <= topic <= each.max]), 1, topic)
+        self.assertGreater(len([each for each in ranges if each.max == "z"]), 3)
+        self.assertEqual(topicRange(str(self.folder / file.path)), ("t00", "z"))
+
+    def test_flushed(self) -> None:
+        """A day that is too large for the memory has several files, each of them ordered."""
+        self.patch(parquet_writer, "GROUP_BYTES", 20_000)
+        found = self.write(*(rows(range(turn * 50 + 1, turn * 50 + 51), f"t{9 - turn % 10}") for turn in range(30)))
+        self.assertGreater(len(found), 3)
+        seen: list[int] = []
+        for each in found:
+            read = pq.read_table(self.folder / each.path, columns=["topic", "offset"]).to_pylist()
+            order = [(row["topic"], row["offset"]) for row in read]
+            self.assertEqual(order, sorted(order))
+            seen += [offset for _, offset in order]
+        self.assertEqual(sorted(seen), list(range(1, 1501)))

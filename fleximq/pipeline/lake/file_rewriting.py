@@ -1,0 +1,123 @@
+"""Replaces files of a table by others with the same or fewer rows, many of them in one change.
+
+The new files are staged while the ingest continues. When they are committed, only those count whose old files are still
+there and unchanged. So a run that was killed loses no row and repeats none.
+"""
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.lake.batch_commit import exclusive, writing
+from fleximq.pipeline.lake.live_files import liveFiles
+from fleximq.pipeline.lake.table.file_names import OWN
+from fleximq.pipeline.lake.table.format import layoutOf
+from fleximq.pipeline.lake.table.lock import compactorLock
+from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
+from fleximq.pipeline.lake.table.table_log import TableFile
+from fleximq.pipeline.lake.table_change import TableChange, commitChange
+
+#: About the bytes of new files in one change, and the greatest number of replaced files.
+CHANGE_BYTES, CHANGE_FILES = 256 << 20, 1000
+
+
+class Replacement(NamedTuple):
+    """New files in place of those of ``gone``, inodes by path within the table; by how many the dead letters of each
+    journal change, and how many of its rows have expired.
+    """
+
+    gone: dict[str, int]
+    made: list[TableFile]
+    dead: Counter[str] = Counter()
+    expired: Counter[str] = Counter()
+
+
+class FileRewriting:
+    """The rewriting of one table; made by :func:`rewriting`. ``replaced`` files were replaced so far."""
+
+    def __init__(self, table: str, aside: str, files: Files) -> None:
+        self.table = table
+        self._aside = aside
+        self._files = files
+        self._waiting: list[Replacement] = []
+        self.replaced = 0
+
+    @property
+    def folder(self) -> str:
+        """The folder of staged files."""
+        return f"{self.table}/{OWN}/{self._aside}"
+
+    def inode(self, path: str) -> int:
+        """Return the inode of a file of the table; raises FileNotFoundError if it has left."""
+        return os.stat(f"{self.table}/{path}").st_ino
+
+    def stage(self, parts: Iterable[pa.RecordBatch], schema: pa.Schema) -> list[TableFile]:
+        """Stage rows, ordered as the table's files have them, and return the files; raises OSError."""
+        writers: dict[str, StagingWriter] = {}
+        layout = layoutOf(self.table, self._files)
+        try:
+            for rows in parts:
+                for journal in pc.unique(rows.column("journal")).to_pylist():
+                    if journal not in writers:
+                        writers[journal] = StagingWriter(self.folder, schema, journal, 0, layout)
+                    writers[journal].add(rows.filter(pc.equal(rows.column("journal"), journal)))
+            return [each for writer in writers.values() for each in writer.close()]
+        except BaseException:
+            for writer in writers.values():
+                writer.abandon()
+            raise
+
+    def replace(self, found: Replacement) -> None:
+        """Replace files together with others, at once if they are many."""
+        self._waiting.append(found)
+        many = sum(len(each.gone) for each in self._waiting) >= CHANGE_FILES
+        if many or sum(file.bytes for each in self._waiting for file in each.made) >= CHANGE_BYTES:
+            self.commit()
+
+    def commit(self) -> None:
+        """Make all waiting replacements visible whose files are still there; the others are dropped."""
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return
+        with exclusive(self.table, self._files):
+            live = {path for path, _ in liveFiles(self.table)}
+            fit = [each for each in waiting if live.issuperset(each.gone) and self._isUnchanged(each)]
+            gone = [path for each in fit for path in each.gone]
+            made = [file for each in fit for file in each.made]
+            dead: Counter[str] = Counter()
+            expired: Counter[str] = Counter()
+            for each in fit:
+                dead.update(each.dead)
+                expired.update(each.expired)
+            if fit:
+                commitChange(self.table, TableChange(self._aside, made, gone, dead=dead, expired=expired), self._files)
+        self.replaced += len(gone)
+
+    def _isUnchanged(self, found: Replacement) -> bool:
+        return all(self.inode(path) == inode for path, inode in found.gone.items())
+
+
+@contextmanager
+def rewriting(table: str, aside: str, files: Files | None = None, wait: float = 0.0) -> Iterator[FileRewriting]:
+    """Rewrite files of a table within a ``with`` block, and commit them at its end. Raises LakeRefused if the table
+    cannot be written, is damaged, or another run rewrites its files for longer than ``wait`` seconds.
+
+    :param aside: the name of a folder of the table's own for staged files.
+    """
+    files = files or Files()
+    found = FileRewriting(table, aside, files)
+    with compactorLock(table, files, wait), writing(table):
+        with exclusive(table, files):
+            # A change that was interrupted is complete now, and needs none of these.
+            shutil.rmtree(found.folder, ignore_errors=True)
+        files.makeFolder(found.folder)
+        yield found
+        found.commit()
+        shutil.rmtree(found.folder)

@@ -1,0 +1,91 @@
+"""Gives the folders of a table names in ASCII, which every reader finds under every locale.
+
+A plain table becomes another folder, with links to the same files, which is exchanged with the old one in one step
+(``renameat2``, Linux only): a reader sees either of them. If the process ends, the other folder is rubbish. The files
+of a table with a log are written again, and replaced in the log.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+
+from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.lake.batch_commit import exclusive, writing
+from fleximq.pipeline.lake.compaction import exchange
+from fleximq.pipeline.lake.completeness import dataFiles
+from fleximq.pipeline.lake.file_rewriting import Replacement, rewriting
+from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
+from fleximq.pipeline.lake.table.columns import requiredColumns
+from fleximq.pipeline.lake.table.file_merge import aligned
+from fleximq.pipeline.lake.table.file_names import NAMED, TOPIC, dateIn, partitionOf
+from fleximq.pipeline.lake.table.format import layoutOf, setLayout
+from fleximq.pipeline.lake.table.lock import backfillLock, compactorLock, writerLock
+from fleximq.pipeline.lake.table_logs import logOf
+
+_ASIDE = "renaming"
+
+
+def rename(table: str, files: Files | None = None) -> int:
+    """Give the folders of topics names in ASCII; return the number of files in them, 0 if that is not needed. Raises
+    LakeRefused if the table is damaged, cannot be written, or is in use, and OSError if the file system cannot exchange
+    folders.
+    """
+    files = files or Files()
+    with writerLock(table, files), backfillLock(table, files), writing(table):
+        if logOf(table, files) is not None:
+            return _renamedInLog(table, files)
+        with compactorLock(table, files), exclusive(table, files):
+            return _renamed(table, files) if layoutOf(table, files) == NAMED else 0
+
+
+def _renamed(table: str, files: Files) -> int:
+    lake, name = os.path.split(table)
+    # No table of the lake has such a name.
+    aside = f"{lake}/.{name}.{_ASIDE}"
+    shutil.rmtree(aside, ignore_errors=True)
+    number = 0
+    try:
+        for file in dataFiles(table):
+            _link(f"{table}/{file.path}", f"{aside}/{partitionOf(file.topic, dateIn(file.path), TOPIC)}")
+            number += 1
+        for entry in _others(table):
+            # The very locks, among others: who waits for one gets it after this process.
+            _link(entry, os.path.dirname(f"{aside}/{os.path.relpath(entry, table)}"))
+        setLayout(aside, TOPIC, files)
+        os.sync()
+        exchange(aside, table)
+        files.syncFolder(lake)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return number
+
+
+def _others(table: str) -> Iterator[str]:
+    """Yield the table's own files, and those that are no data."""
+    for folder, folders, names in os.walk(table):
+        folders[:] = [each for each in folders if "=" not in each]
+        yield from (f"{folder}/{each}" for each in names)
+
+
+def _link(path: str, folder: str) -> None:
+    os.makedirs(folder, exist_ok=True)
+    os.link(path, f"{folder}/{os.path.basename(path)}")
+
+
+def _renamedInLog(table: str, files: Files) -> int:
+    with rewriting(table, _ASIDE, files) as rewritten:
+        if layoutOf(table, files) == NAMED:
+            setLayout(table, TOPIC, files)
+        schema = requiredColumns(table, files).schema
+        for path, topic in liveFiles(table):
+            if not path.startswith("topic="):
+                continue
+            with suppress(FileNotFoundError):  # it has expired in the meantime
+                inode = rewritten.inode(path)
+                groups = (aligned(rows, schema) for rows in rowGroups(table, path, topic))
+                made = rewritten.stage(
+                    (batch for rows in groups for batch in rows.combine_chunks().to_batches()), schema
+                )
+                rewritten.replace(Replacement({path: inode}, made))
+    return rewritten.replaced

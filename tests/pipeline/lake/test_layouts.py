@@ -1,0 +1,254 @@
+"""Tables of each format with files for each day, and folders whose names get ASCII: every row stays there once."""
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.pipeline.installed import missing as skip
+
+if not skip:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from fleximq.pipeline import lake
+    from fleximq.pipeline.errors import LakeRefused
+    from fleximq.pipeline.lake import renaming
+    from fleximq.pipeline.lake.batch_commit import BatchCommit
+    from fleximq.pipeline.lake.compaction import compact
+    from fleximq.pipeline.lake.expiration import expireDays, topicsOf
+    from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
+    from fleximq.pipeline.lake.renaming import rename
+    from fleximq.pipeline.lake.table import file_merge
+    from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
+    from fleximq.pipeline.lake.table.format import layoutOf, setFormat
+    from fleximq.pipeline.lake.table.lock import writerLock
+    from fleximq.pipeline.lake.table.table_log import BatchRange, CompactionGoal
+    from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Broken, Failing, rows, stage
+
+    _AT_ONCE = CompactionGoal(1 << 20, -1e9, 2)
+    #: Ten days after the first day of the rows, in seconds since 1970.
+    _LATER = 1_700_006_400 + 10 * 86_400.0
+_TOPICS = ("größe", "a/c", "z", "a.b")
+
+
+class LayoutCase(SynchronousTestCase):
+    """``table`` has four batches of 20 rows of four topics, the last one of the next day."""
+
+    format = "parquet"
+    layout: str | None = None
+
+    def setUp(self) -> None:
+        self.table = str(Path(self.mktemp()).absolute() / "messages")
+        publishing = BatchCommit(self.table)
+        publishing.makeFolders()
+        self.record()
+        writeColumns(self.table, TableColumns("raw", pa.schema([])))
+        publishing.prepare()
+        for number in range(4):
+            self.publish(number)
+
+    def record(self) -> None:
+        """Record the layout."""
+        setFormat(self.table, {"format": self.format}, self.layout)
+
+    def publish(self, number: int) -> None:
+        """Publish a batch."""
+        time = TIME if number < 3 else TIME + DAY
+        start = number * 20 + 1
+        parts = [rows([start + each], _TOPICS[each % 4], time) for each in range(20)]
+        batch = BatchRange(number, {JOURNAL: start}, {JOURNAL: start + 20})
+        BatchCommit(self.table).publish(batch, stage(self.table, *parts, batch=number), {})
+
+    def rows(self) -> list[tuple[str, int]]:
+        """Return topics and offsets that readers see, in the order of files."""
+        found = []
+        for path, topic in sorted(liveFiles(self.table)):
+            for group in rowGroups(self.table, path, topic):
+                found += [(row["topic"], row["offset"]) for row in group.select(["topic", "offset"]).to_pylist()]
+        return found
+
+    def whole(self, batches: int = 4) -> None:
+        """See that every row is there once, with its topic."""
+        self.assertEqual(
+            sorted(self.rows(), key=lambda row: row[1]), [(_TOPICS[each % 4], each + 1) for each in range(20 * batches)]
+        )
+        self.assertEqual(lake.audit(self.table), [])
+
+
+class DayTests(LayoutCase):
+    """Files for each day."""
+
+    def test_files(self) -> None:
+        """A batch has one file of a day, ordered by topic, and their folders say the day alone."""
+        self.assertEqual(layoutOf(self.table), "date")
+        found = liveFiles(self.table)
+        self.assertEqual(len(found), 4)
+        self.assertEqual({path.split("/")[0] for path, _ in found}, {"date=2023-11-14", "date=2023-11-15"})
+        for path, topic in found:
+            self.assertEqual(topic, "")
+            topics = pq.ParquetFile(f"{self.table}/{path}").read().column("topic").to_pylist()
+            self.assertEqual(topics, sorted(topics))
+        self.whole()
+        self.assertEqual(topicsOf(self.table), set(_TOPICS))
+
+    def test_compacted(self) -> None:
+        """Files of a day are merged in order, whatever fits into memory at once; batches follow."""
+        self.patch(file_merge, "_MERGED_BYTES", 1)
+        self.assertEqual([each[1:] for each in compact(self.table, _AT_ONCE)], [(3, 1)])
+        self.whole()
+        (first, second) = sorted(liveFiles(self.table))
+        found = pq.ParquetFile(f"{self.table}/{first[0]}").read(["topic", "offset"]).to_pylist()
+        order = [(row["topic"], row["offset"]) for row in found]
+        self.assertEqual((len(order), order), (60, sorted(order)))
+        self.publish(4)
+        self.assertEqual([each[1:] for each in compact(self.table, _AT_ONCE)], [(2, 1)])
+        self.whole(5)
+
+    def test_expired(self) -> None:
+        """The rows of topics that are old enough leave files, or take whole files along; they stay counted."""
+        rules = [("a.b", 86_400.0), ("z", 9.5 * 86_400)]
+        gone = expireDays(self.table, rules, _LATER)
+        self.assertEqual(
+            sorted((each.partition, dict(each.rows)) for each in gone),
+            [("date=2023-11-14", {JOURNAL: 30}), ("date=2023-11-15", {JOURNAL: 5})],
+        )
+        left = [(_TOPICS[each % 4], each + 1) for each in range(80) if each % 4 < 2 or (each % 4 == 2 and each >= 60)]
+        self.assertEqual(sorted(self.rows(), key=lambda row: row[1]), left)
+        self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 81, 45, (), 35))
+        self.assertEqual(lake.audit(self.table), [])
+        self.assertEqual(expireDays(self.table, rules, _LATER), [])
+        expireDays(self.table, [(None, 9.5 * 86_400)], _LATER)
+        self.assertEqual({path.split("/")[0] for path, _ in liveFiles(self.table)}, {"date=2023-11-15"})
+        self.assertEqual(lake.audit(self.table), [])
+
+    def test_crash(self) -> None:
+        """Wherever the expiry of a topic ends, the next one completes it."""
+        for step in range(40):
+            self.setUp()
+            failing = Failing(step)
+            try:
+                expireDays(self.table, [("z", 86_400.0)], _LATER, failing)
+            except (Broken, LakeRefused):
+                expireDays(self.table, [("z", 86_400.0)], _LATER)
+                self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 81, 60, (), 20), step)
+                self.assertEqual(len(self.rows()), 60, step)
+                self.assertEqual(lake.audit(self.table), [], step)
+            else:
+                break
+        self.assertGreater(step, 5)
+        self.assertLess(step, 39)
+
+    def test_kept(self) -> None:
+        """A table keeps its layout: another one is refused, and none needs to be given."""
+        setFormat(self.table, {"format": self.format})
+        error = self.assertRaises(LakeRefused, setFormat, self.table, {"format": self.format}, "topic")
+        self.assertIn("has the layout date and cannot change to topic; a new table", str(error))
+        self.assertIn("backfill NEW --from messages", str(error))
+
+
+class DayDeltaTests(DayTests):
+    """The same of a Delta table."""
+
+    format = "delta"
+    if find_spec("deltalake") is None:
+        skip = "deltalake is not installed: pip install fleximq[delta]"
+
+    def test_skipped(self) -> None:
+        """Readers find in the log which files may have a topic; the table is divided by day only."""
+        from deltalake import DeltaTable
+
+        table = DeltaTable(self.table)
+        self.assertEqual(table.metadata().partition_columns, ["date"])
+        found = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        self.assertEqual({(each["min.topic"], each["max.topic"]) for each in found}, {("a.b", "z")})
+        self.assertEqual(table.to_pyarrow_table().num_rows, 80)
+
+
+class DayIcebergTests(DayTests):
+    """The same of an Iceberg table."""
+
+    format = "iceberg"
+    if find_spec("pyiceberg") is None or find_spec("sqlalchemy") is None:
+        skip = "pyiceberg[sql-sqlite] is not installed"
+
+    def test_skipped(self) -> None:
+        """The table is divided by day only, and its metadata have the range of topics of a file."""
+        from fleximq.pipeline.lake.iceberg import catalogOf
+
+        table = catalogOf(str(Path(self.table).parent), None).load_table(("lake", "messages"))
+        self.assertEqual([field.name for field in table.spec().fields], ["date"])
+        for row_filter, files in (("topic = 'z'", 4), ("topic = 'zz'", 0)):
+            self.assertEqual(len(list(table.scan(row_filter).plan_files())), files)
+        self.assertEqual(table.scan().to_arrow().num_rows, 80)
+
+
+class RenameTests(LayoutCase):
+    """A table of the version before, with names of topics as folders."""
+
+    def record(self) -> None:
+        """The version before recorded no layout."""
+        Path(self.table, "_fleximq", "format").write_text(f'{{"format": "{self.format}"}}')
+
+    def test_renamed(self) -> None:
+        """All folders get names in ASCII, rows stay as they are, and batches follow; once is enough."""
+        (sentence,) = lake.audit(self.table)
+        self.assertIn("1 topics, such as 'größe', are in folders whose names are not ASCII", sentence)
+        self.assertIn("their 20 rows under the locale C; fleximq-pipeline rename", sentence)
+        self.assertEqual(rename(self.table), 16)
+        self.whole()
+        folders = {path.split("/")[0] for path, _ in liveFiles(self.table)}
+        self.assertEqual(len(folders), 4)
+        for folder in folders:
+            self.assertTrue(folder.isascii() and folder.startswith("fleximq_topic="), folder)
+        self.assertEqual(rename(self.table), 0)
+        setFormat(self.table, {"format": self.format}, "topic")
+        self.publish(4)
+        self.whole(5)
+        self.assertEqual({path.split("/")[0] for path, _ in liveFiles(self.table)}, folders)
+        self.assertEqual([name for name in os.listdir(Path(self.table).parent) if name.startswith(".")], [])
+
+    def test_inUse(self) -> None:
+        """An ingest would go on in the old folders, so it must not run."""
+        with writerLock(self.table):
+            error = self.assertRaises(LakeRefused, rename, self.table)
+        self.assertIn("is in use: another ingest feeds it", str(error))
+
+    def test_before(self) -> None:
+        """A table goes on as it was until it is renamed."""
+        setFormat(self.table, {"format": self.format}, "topic")
+        self.publish(4)
+        self.assertEqual(len({path.split("/")[0] for path, _ in liveFiles(self.table)}), 4)
+        self.assertEqual(len(self.rows()), 100)
+
+    def test_crash(self) -> None:
+        """If it ends before the folders are exchanged, the table is as it was, and the next run completes it."""
+
+        def broken(*_: object) -> None:
+            raise Broken("it ends here")
+
+        if self.format != "parquet":
+            return
+        patched = self.patch(renaming, "exchange", broken)
+        self.assertRaises(LakeRefused, rename, self.table)
+        patched.restore()
+        self.assertEqual(len(self.rows()), 80)
+        self.assertEqual(rename(self.table), 16)
+        self.whole()
+
+
+class RenameDeltaTests(RenameTests):
+    """The same of a Delta table."""
+
+    format = "delta"
+    if find_spec("deltalake") is None:
+        skip = "deltalake is not installed: pip install fleximq[delta]"
+
+
+class RenameIcebergTests(RenameTests):
+    """The same of an Iceberg table."""
+
+    format = "iceberg"
+    if find_spec("pyiceberg") is None or find_spec("sqlalchemy") is None:
+        skip = "pyiceberg[sql-sqlite] is not installed"
