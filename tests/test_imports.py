@@ -10,6 +10,7 @@ from tests import import_rules
 from tests.import_rules import (
     MAY_IMPORT,
     breachesOfLadder,
+    breachesOfNats,
     breachesOfPurity,
     breachesOfReactor,
     breachesOfSpark,
@@ -67,6 +68,10 @@ class SourcesTests(SynchronousTestCase):
     def test_spark(self) -> None:
         """Only the pipeline knows Spark, and it knows no Twisted."""
         self.assertEqual([breach for source in sources() for breach in breachesOfSpark(*source)], [])
+
+    def test_nats(self) -> None:
+        """Only the cluster's wing for NATS knows nats-py, so a single broker never loads it."""
+        self.assertEqual([breach for source in sources() for breach in breachesOfNats(*source)], [])
 
     def test_docstrings(self) -> None:
         """Whatever is public says what it does."""
@@ -274,6 +279,17 @@ class SparkRuleTests(SynchronousTestCase):
         self.assertEqual(breachesOfSpark("fleximq.pipeline.x", "import pyspark, pyarrow, numpy, msgpack, json"), [])
         for source in ["import twisted.internet", "import pandas"]:
             self.assertEqual(len(breachesOfSpark("fleximq.pipeline.x", source)), 1, source)
+
+
+class NatsRuleTests(SynchronousTestCase):
+    """Who may import nats-py."""
+
+    def test_breaches(self) -> None:
+        """Neither nats-py nor the wing that knows it, but the wing itself may both."""
+        for source in ["import nats", "from nats.js import api", "from fleximq.cluster.nats.store import NatsCluster"]:
+            self.assertEqual(len(breachesOfNats("fleximq.cluster.copy", source)), 1, source)
+            self.assertEqual(breachesOfNats("fleximq.cluster.nats.feed", source), [])
+        self.assertEqual(breachesOfNats("fleximq.cluster.copy", "import natsort"), [])
 
 
 class ReactorRuleTests(SynchronousTestCase):

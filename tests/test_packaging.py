@@ -18,6 +18,8 @@ from tests.import_rules import SPARK, importsOf
 ROOT = Path(__file__).parents[1]
 #: What only the extra ``otel`` brings.
 OTEL = frozenset({"opentelemetry"})
+#: What only the extra ``cluster`` brings.
+NATS = frozenset({"nats"})
 #: The extras of the pipeline.
 #: What is used where it is installed.
 FASTER = frozenset({"zlib_ng"})
@@ -71,7 +73,9 @@ class MetadataTests(SynchronousTestCase):
         What only the pipeline or tracing imports is an extra, and so is what makes faster where it is there.
         """
         required = {_name(line) for line in _lines(self.setup["options"]["install_requires"])}
-        self.assertEqual(required, _foreignPackages() - SPARK - OTEL - FASTER | {"pyopenssl", "service-identity"})
+        self.assertEqual(
+            required, _foreignPackages() - SPARK - OTEL - NATS - FASTER | {"pyopenssl", "service-identity"}
+        )
 
     def test_spark(self) -> None:
         """The extras have what the pipeline imports; ``spark`` what all of it needs."""

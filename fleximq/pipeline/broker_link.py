@@ -1,10 +1,12 @@
 """The connections of the pipeline's processes to a broker: each task has its own, and reconnects when it is lost.
 
 A :class:`Place` is small and can be pickled; a process makes a :class:`BrokerLink` of it. Requests can be repeated
-without harm, so a task waits for a broker that restarts instead of failing.
+without harm, so a task waits for a broker that restarts instead of failing. A wait of seconds is logged as a warning,
+which goes to standard error unless the program has configured its log. That costs 0.1 ms for each request.
 """
 
 import json
+import logging
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -23,10 +25,12 @@ from fleximq.pipeline.errors import (
     PayloadTooLarge,
     PipelineError,
 )
+from fleximq.pipeline.wait_notice import waitNotice
 from fleximq.status import Status
 from fleximq.values.urls import Url
 from fleximq.wire.large_value import unpackLarge
 
+_log = logging.getLogger("fleximq.pipeline")
 #: Seconds to wait for a broker that is unreachable or temporarily unavailable.
 TIMEOUT = 30.0
 #: Seconds until the next attempt: at first, and at most.
@@ -140,6 +144,7 @@ class BrokerLink:
         self._sleep = sleep
         self._now = now
         self._client: Client | None = None
+        self._why = ""
 
     def __enter__(self) -> "BrokerLink":
         return self
@@ -170,6 +175,14 @@ class BrokerLink:
         return unpackLarge(self._again(lambda client: client.ask_packed(path, arguments)))
 
     def _again(self, use: Callable[[Client], T]) -> T:
+        self._why = "it does not answer"
+        with waitNotice(
+            lambda: f"waiting for the broker at {self.place.url}, for {self.place.timeout:g} s at most: {self._why}",
+            _log.warning,
+        ):
+            return self._repeated(use)
+
+    def _repeated(self, use: Callable[[Client], T]) -> T:
         deadline, pause = self._now() + self.place.timeout, _FIRST_PAUSE
         while True:
             try:
@@ -183,6 +196,7 @@ class BrokerLink:
                     self.close()
                 if self._now() + pause > deadline:
                     raise self._refused(error) from error
+                self._why = str(error)
             self._sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 

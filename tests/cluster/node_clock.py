@@ -5,7 +5,6 @@ from random import Random
 from typing import Any
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
-from twisted.internet.task import Clock
 from zope.interface import implementer
 
 
@@ -16,7 +15,7 @@ class NodeClock:
     :param base: the time of everybody.
     """
 
-    def __init__(self, base: Clock) -> None:
+    def __init__(self, base: IReactorTime) -> None:
         self._base = base
         self._overdue: list[Callable[[], Any]] = []
         self.paused = self.ended = False

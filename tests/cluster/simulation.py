@@ -2,14 +2,15 @@
 
 ``python -m tests.cluster.simulation SEED`` runs one seed and says what happened in it. A seed is some time in which
 nodes are cut off, paused, killed (with or without the power), requests land late, answers get lost, reads are old and
-the store is unavailable; then all of that ends, and :meth:`Simulation.check` compares the stream with what every node
+the store is unavailable; then all of that ends, and :func:`check` compares the stream with what every node
 was told, and with every copy.
 """
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -44,10 +45,28 @@ class Broken(Exception):
     """A promise was not kept; the text says which."""
 
 
+class World(Protocol):
+    """The surroundings of nodes; ``told`` has the offset of each confirmed payload, 0 for a refused one."""
+
+    random: Random
+    counts: Counter[str]
+    told: dict[bytes, int]
+    clock: Any
+
+    def connect(self, name: str, clock: NodeClock) -> Any:
+        """Return a connection to the store."""
+
+    def disconnect(self, cluster: Any) -> None:
+        """End a connection, as the end of its process does."""
+
+    def failed(self, error: BaseException) -> None:
+        """Note an error of a callback."""
+
+
 class Node:
     """One node, from its start to its end, and again: ``disk`` stays."""
 
-    def __init__(self, simulation: "Simulation", name: str) -> None:
+    def __init__(self, simulation: World, name: str) -> None:
         self.simulation = simulation
         self.name = name
         self.disk = Recorder()
@@ -63,7 +82,7 @@ class Node:
         self.alive = True
         self.group: GroupCommit | None = None
         self.clock = NodeClock(simulation.clock)
-        self.cluster = MemoryCluster(simulation.servers, self.name, self.clock)
+        self.cluster = simulation.connect(self.name, self.clock)
         self.copy = Copy(self.disk, FOLDER, SHARD)
         self.copy.open()
         self.ownership = Ownership(
@@ -163,9 +182,7 @@ class Node:
         """End the process at once, and perhaps the power."""
         self.alive = False
         self.clock.ended = True
-        # A dead process hears nothing, but its late requests land.
-        for feed in [each for each in self.simulation.servers.feeds if each.cluster is self.cluster]:
-            feed.stop()
+        self.simulation.disconnect(self.cluster)
         state = self.disk.now()
         if power:
             crash = Crash(self.disk)
@@ -176,7 +193,7 @@ class Node:
 
 
 class Simulation:
-    """Three nodes for one seed; ``told`` has the offset of each confirmed payload, 0 for a refused one."""
+    """Three nodes for one seed."""
 
     def __init__(self, seed: int) -> None:
         self.random = random = Random(seed)
@@ -191,8 +208,16 @@ class Simulation:
             node.start()
 
     def failed(self, error: BaseException) -> None:
-        """Note an error of a callback."""
+        """See :class:`World`; so with the next two."""
         self.errors.append(error)
+
+    def connect(self, name: str, clock: NodeClock) -> MemoryCluster:
+        return MemoryCluster(self.servers, name, clock)
+
+    def disconnect(self, cluster: MemoryCluster) -> None:
+        # A dead process hears nothing, but its late requests land.
+        for feed in [each for each in self.servers.feeds if each.cluster is cluster]:
+            feed.stop()
 
     def run(self, seconds: float = 50.0) -> None:
         """Let things go wrong for some time, then end all faults and check."""
@@ -214,7 +239,7 @@ class Simulation:
             self.pass_(0.5)
             if self.settled():
                 break
-        self.check()
+        check(self, self.nodes, b"".join(piece.data for piece in self.servers.stream(SHARD).pieces))
 
     def pass_(self, seconds: float) -> None:
         """Let time pass, event by event."""
@@ -301,70 +326,71 @@ class Simulation:
         last = len(self.servers.stream(SHARD).pieces)
         return all(node.alive and node.copy.usable and node.copy.sequence == last for node in self.nodes)
 
-    # -- checks ------------------------------------------------------------------------------------
 
-    def check(self) -> None:
-        """Compare the stream with what was told, and with every copy.
+def check(world: World, nodes: Sequence[Node], stream: bytes) -> None:
+    """Compare all bytes of the stream with what was told, and with every copy.
 
-        :raises Broken: a promise was not kept.
-        """
-        stream = b"".join(piece.data for piece in self.servers.stream(SHARD).pieces)
-        found = self._records(stream)
-        for payload, offset in self.told.items():
-            if offset and found.get(payload) != offset:
-                raise Broken(f"{payload[:10]!r} was confirmed with offset {offset}, but has {found.get(payload)}")
-            if not offset and payload in found:
-                raise Broken(f"{payload[:10]!r} was refused, but has offset {found[payload]}")
-        numbers = [int(payload.split()[0]) for payload in found]
-        if numbers != sorted(numbers):
-            raise Broken("the order of the stream is not that of publishing")
-        for node in self.nodes:
-            self._compare(node, stream)
-        confirmed = sum(map(bool, self.told.values()))
-        self.counts["confirmed"] += confirmed
-        self.counts["refused"] += len(self.told) - confirmed
-        self.counts["unconfirmed"] += len(found) - confirmed
+    :raises Broken: a promise was not kept.
+    """
+    found = recordsOf(stream)
+    for payload, offset in world.told.items():
+        if offset and found.get(payload) != offset:
+            raise Broken(f"{payload[:10]!r} was confirmed with offset {offset}, but has {found.get(payload)}")
+        if not offset and payload in found:
+            raise Broken(f"{payload[:10]!r} was refused, but has offset {found[payload]}")
+    numbers = [int(payload.split()[0]) for payload in found]
+    if numbers != sorted(numbers):
+        raise Broken("the order of the stream is not that of publishing")
+    for node in nodes:
+        compare(node, stream)
+        world.counts["aside"] += any(name.endswith(ASIDE) for name in node.disk.names(FOLDER))
+    confirmed = sum(map(bool, world.told.values()))
+    world.counts["confirmed"] += confirmed
+    world.counts["refused"] += len(world.told) - confirmed
+    world.counts["unconfirmed"] += len(found) - confirmed
 
-    def _records(self, stream: bytes) -> dict[bytes, int]:
-        """Return the offset of each payload; check the chain of frames, offsets, times and terms."""
-        found: dict[bytes, int] = {}
-        position, offset, time, last, previous = 0, 1, 0, 0, 0
-        segment = None
-        while position < len(stream):
-            header, frame = completeFrame(stream, position)
-            if header.kind == FrameKind.SEGMENT:
-                term = readBody(header, frame, FrameKind.SEGMENT)["term"]
-                if term < last or header.segment == segment:
-                    raise Broken(f"term {term} comes behind {last}")
-                last, segment, previous = term, header.segment, 0
-            if (header.position, header.previous, header.segment, header.flags) != (position, previous, segment, 0):
-                raise Broken(f"the frame at {position} is not chained")
-            if header.baseOffset != offset:
-                raise Broken(f"the frame at {position} has offset {header.baseOffset}, not {offset}")
-            if header.kind == FrameKind.RECORDS:
-                if header.firstTime < time:
-                    raise Broken(f"the frame at {position} is older than the one before")
-                time = header.lastTime
-                for payload in decodeRecords(header, frame).payloads:
-                    if bytes(payload) in found:
-                        raise Broken(f"{bytes(payload[:10])!r} is there twice")
-                    found[bytes(payload)] = offset
-                    offset += 1
-            previous, position = header.crc, position + header.length
-        return found
 
-    def _compare(self, node: Node, stream: bytes) -> None:
-        names = [name for name in node.disk.names(FOLDER) if name.endswith(".fxj")]
-        content = b""
-        for name in names:
-            if name != segmentName(int(names[0][:20]) + len(content)):
-                raise Broken(f"{node.name} has {names}")
-            descriptor = node.disk.open(f"{FOLDER}/{name}")
-            content += node.disk.read(descriptor, node.disk.size(descriptor), 0)
-            node.disk.close(descriptor)
-        if content != stream[int(names[0][:20]) :]:
-            raise Broken(f"the copy of {node.name} differs from the stream")
-        self.counts["aside"] += any(name.endswith(ASIDE) for name in node.disk.names(FOLDER))
+def recordsOf(stream: bytes) -> dict[bytes, int]:
+    """Return the offset of each payload; check the chain of frames, offsets, times and terms."""
+    found: dict[bytes, int] = {}
+    position, offset, time, last, previous = 0, 1, 0, 0, 0
+    segment = None
+    while position < len(stream):
+        header, frame = completeFrame(stream, position)
+        if header.kind == FrameKind.SEGMENT:
+            term = readBody(header, frame, FrameKind.SEGMENT)["term"]
+            if term < last or header.segment == segment:
+                raise Broken(f"term {term} comes behind {last}")
+            last, segment, previous = term, header.segment, 0
+        if (header.position, header.previous, header.segment, header.flags) != (position, previous, segment, 0):
+            raise Broken(f"the frame at {position} is not chained")
+        if header.baseOffset != offset:
+            raise Broken(f"the frame at {position} has offset {header.baseOffset}, not {offset}")
+        if header.kind == FrameKind.RECORDS:
+            if header.firstTime < time:
+                raise Broken(f"the frame at {position} is older than the one before")
+            time = header.lastTime
+            for payload in decodeRecords(header, frame).payloads:
+                if bytes(payload) in found:
+                    raise Broken(f"{bytes(payload[:10])!r} is there twice")
+                found[bytes(payload)] = offset
+                offset += 1
+        previous, position = header.crc, position + header.length
+    return found
+
+
+def compare(node: Node, stream: bytes) -> None:
+    """Compare a copy with the stream."""
+    names = [name for name in node.disk.names(FOLDER) if name.endswith(".fxj")]
+    content = b""
+    for name in names:
+        if name != segmentName(int(names[0][:20]) + len(content)):
+            raise Broken(f"{node.name} has {names}")
+        descriptor = node.disk.open(f"{FOLDER}/{name}")
+        content += node.disk.read(descriptor, node.disk.size(descriptor), 0)
+        node.disk.close(descriptor)
+    if content != stream[int(names[0][:20]) :]:
+        raise Broken(f"the copy of {node.name} differs from the stream")
 
 
 def main(arguments: list[str]) -> None:

@@ -115,6 +115,7 @@ class CopyTests(CopyCase):
         opened = Recorder(state)
         copy = self.openCopy(opened)
         self.assertEqual(copy.end, self.pieces[-2].end)
+        self.assertEqual(contentOf(opened), (0, self.bytes[: copy.end]))
         for _, _, again in crashes(opened, Random(3)):
             disk = Recorder(again)
             self.fill(self.openCopy(disk))
@@ -137,6 +138,7 @@ class CopyTests(CopyCase):
         """A message that does not continue the copy changes nothing: missing, damaged, twice, of another journal."""
         third = self.pieces[2]
         [foreign] = chained([encodeSegment(SegmentStart("0" * 32, TIME), 5)], third.end)
+        [within] = chained([encodeSegment(SegmentStart(JOURNAL, TIME), 9)], self.pieces[3].end)
         for sequence, data in (
             (5, self.pieces[4].data),
             (4, self.pieces[3].data[:-1] + b"x"),
@@ -145,6 +147,7 @@ class CopyTests(CopyCase):
             (4, self.pieces[5].data),
             (4, self.pieces[3].data * 2),
             (4, foreign),
+            (4, self.pieces[3].data + within),
         ):
             disk = emptyDisk()
             copy = self.openCopy(disk)
@@ -190,6 +193,33 @@ class CopyTests(CopyCase):
         state.files[number] = state.files[number].replace(b"stream 1 0 ", b"stream 1 1 ")
         self.assertEqual(self.openCopy(state).join(self.bounds()), 1)
         self.assertRaises(JournalError, Copy(Recorder(disk.now()), FOLDER, 1).open)
+
+    def test_sealedSegmentCut(self) -> None:
+        """If a segment lacks bytes that DIR/stream says are on disk, all is read again."""
+        disk = emptyDisk()
+        copy = self.openCopy(disk)
+        self.fill(copy)
+        copy.close()
+        state = disk.now()
+        last = state.names[f"{FOLDER}/{self.bases[-1]:020d}.fxj"]
+        state.files[last] = state.files[last][:-8]
+        copy = self.openCopy(state)
+        self.assertEqual(copy.join(self.bounds()), 1)
+        self.fill(copy)
+        self.assertTrue(copy.usable)
+
+    def test_powerLossOfTrimming(self) -> None:
+        """A loss of power while segments are removed leaves those without a gap that reach to the end."""
+        disk = emptyDisk()
+        self.fill(self.openCopy(disk))
+        copy = self.openCopy(trimmed := Recorder(disk.now()))
+        copy.trim(self.bases[2])
+        found = set()
+        for _, _, state in crashes(trimmed, Random(3)):
+            start, content = contentOf(Recorder(state))
+            self.assertEqual(content, self.bytes[start:])
+            found.add(start)
+        self.assertEqual(found, set(self.bases))
 
     def test_trim(self) -> None:
         """Whole segments before a position are removed."""

@@ -1,6 +1,6 @@
 """fleximq.cluster.ownership: who claims a shard, when, and how long an owner serves."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 
 from twisted.internet.defer import Deferred
@@ -129,6 +129,23 @@ class OwnershipTests(SynchronousTestCase):
         self.servers.heal()
         self.pass_(30)
         self.assertEqual((second.log, self.servers.owners[0].node), ([], "a"))
+
+    def test_watcherLosesBeats(self) -> None:
+        """Beats of its own that are not confirmed do not count: four must be, while the other is silent."""
+        first, second = self.pair()
+        first.clock.ended = True
+        cluster = second.ownership._cluster
+        beat, number = cluster.beat, 0
+
+        def every(node: str, applied: Mapping[int, int]) -> Deferred[None]:
+            nonlocal number
+            number += 1
+            return Deferred() if number % 2 else beat(node, applied)
+
+        self.patch(cluster, "beat", every)
+        self.pass_(6)
+        self.assertEqual(second.log, [])
+        self.until(lambda: second.ownership.serving)
 
     def test_watcherPaused(self) -> None:
         """A node that was paused counts from the beginning, even if the news of others arrive late."""

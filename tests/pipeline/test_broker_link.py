@@ -1,11 +1,13 @@
 """Reaching a broker: options, patience and words."""
 
 import pickle
+from threading import Event
 from typing import Any, cast
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import ConnectionLost, JoinRefused, RequestFailed
+from fleximq.pipeline import broker_link, wait_notice
 from fleximq.pipeline.broker_link import BrokerLink, Place
 from fleximq.pipeline.errors import BrokerGone, BrokerRefused, NotJournalled, OptionRefused
 from tests.broker_process import BrokerProcess
@@ -139,6 +141,23 @@ class LinkTests(SynchronousTestCase):
         error = self.assertRaises(BrokerGone, link.ask, "/a")
         self.assertEqual(str(error), f"the broker at {URL} is away: nobody listens")
         self.assertTrue(9 < self.time <= 10)
+
+    def test_notice(self) -> None:
+        """After some seconds of silence the log names the broker, the longest wait and the last reason."""
+        self.patch(wait_notice, "SILENCE", 0.0)
+        link = self.link(["answer"], [ConnectionLost("nobody listens"), None])
+        noticed = Event()
+        said: list[str] = []
+
+        def warn(words: str) -> None:
+            said.append(words)
+            noticed.set()
+
+        self.patch(broker_link._log, "warning", warn)
+        self.patch(link, "_sleep", lambda seconds: noticed.wait(60))
+        self.assertEqual(link.ask("/a"), "answer")
+        [words] = said
+        self.assertIn(f"waiting for the broker at {URL}, for 10 s at most: ", words)
 
     def test_full(self) -> None:
         """So it does where the journal keeps nothing."""

@@ -15,7 +15,7 @@ from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
 
 if not skip:
-    from fleximq.pipeline.lag.query_listener import sourceOffsets
+    from fleximq.pipeline.lag.query_listener import offsetsBehind, sourceOffsets
     from tests.pipeline.session import sharedSession
 
 ONE, OTHER = "1" * 32, "2" * 32
@@ -93,3 +93,15 @@ class TogetherTests(SynchronousTestCase):
         """Sources of another kind have other offsets."""
         for end in (None, "", "5", "null", '{"topic": {"0": 5}}', f'{{"{ONE}": "5"}}', f'{{"{ONE}": true}}', "{", [5]):
             self.assertEqual(sourceOffsets([end]), {})
+
+    def test_behind(self) -> None:
+        """How far a query is behind; of the same journal the larger number counts, and other sources do not."""
+        kafka = {"endOffset": {"topic": {"0": 5}}, "latestOffset": {"topic": {"0": 9}}}
+        first = {"endOffset": f'{{"{ONE}": 5}}', "latestOffset": f'{{"{ONE}": 9, "{OTHER}": 4}}'}
+        later = {"endOffset": {ONE: 3, OTHER: 7}, "latestOffset": {ONE: 9, OTHER: 6}}
+        for sources, behind in (
+            ([first], {ONE: 4}),
+            ([first, kafka, later], {ONE: 6, OTHER: 0}),
+            ([kafka, {"endOffset": None, "latestOffset": None}], {}),
+        ):
+            self.assertEqual(offsetsBehind({"sources": sources}), behind)

@@ -136,7 +136,7 @@ class MistakeTests(SynchronousTestCase):
             (
                 1,
                 "fleximq-pipeline: Spark needs Java 17, 21 or 25, and there is none in JAVA_HOME, in PATH or installed "
-                "with the extra 'java': pip install 'fleximq[java]' installs one\n",
+                "with the extra 'java': pip install '.[java]' in a clone of FlexiMQ installs one\n",
             ),
         )
 

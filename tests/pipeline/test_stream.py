@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.pipeline.written import TIME, Written
 if not skip:
     from pyspark.errors import StreamingQueryException
 
+    from fleximq.pipeline.lag import offsetsBehind
     from tests.pipeline.session import sharedSession
 
 
@@ -96,6 +98,18 @@ class OnceTests(StreamCase):
         query.processAllAvailable()
         self.assertEqual(self.offsets, [4, 5, 6, 7])
         self.assertEqual(json.loads(query.lastProgress["sources"][0]["latestOffset"]), {self.written.id: 8})
+
+    def test_noEmptyBatch(self) -> None:
+        """Other topics start no micro-batch, and too few records neither."""
+        self.written.time = time.time_ns() // 1000
+        query = self.start(trigger={"processingTime": "0 seconds"}, subscribe="t", minOffsetsPerTrigger="3")
+        query.processAllAvailable()
+        for topic, records in (("u", 9), ("t", 2), ("u", 9), ("t", 1)):
+            self.written.kept(topic, *[b"x"] * records)
+            query.processAllAvailable()
+        self.assertEqual([len(batch) for batch in self.batches if batch], [3])
+        self.assertEqual(query.lastProgress["batchId"], 1)
+        self.assertEqual(offsetsBehind(query.lastProgress), {self.written.id: 0})
 
     def test_time(self) -> None:
         """It may begin at a time; topics and columns are chosen as in a batch."""

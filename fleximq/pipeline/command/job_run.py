@@ -140,7 +140,7 @@ class JobRun:
                 from fleximq.pipeline.command.spark_session import SparkLauncher
             except ImportError as error:
                 raise PipelineError(
-                    f"Spark is not installed ({error.msg}): pip install 'fleximq[spark]' installs it"
+                    f"Spark is not installed ({error.msg}): pip install '.[spark]' in a clone of FlexiMQ installs it"
                 ) from error
             arguments = self._chosen
             self._session = SparkLauncher(

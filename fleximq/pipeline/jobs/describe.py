@@ -36,7 +36,9 @@ def _run(arguments: Namespace, run: JobRun) -> None:
         import pyarrow  # noqa: F401
         import pyspark  # noqa: F401
     except ImportError as error:
-        raise PipelineError(f"{error.name} is not installed: pip install 'fleximq[spark]' installs it") from error
+        raise PipelineError(
+            f"{error.name} is not installed: pip install '.[spark]' in a clone of FlexiMQ installs it"
+        ) from error
     facts: Facts = {}
     if arguments.lake is None or arguments.journal or arguments.url:
         facts |= _journals(sourceOptions(arguments), run)

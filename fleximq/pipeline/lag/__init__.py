@@ -1,6 +1,7 @@
-"""Progress of consumer groups: reported to brokers, and read from them.
+"""Progress of consumer groups: reported to brokers, and read from them; and the lag in a query's progress.
 
-:func:`report` needs Spark and is imported at its first use; the other names work without Spark.
+:func:`report` and :func:`offsetsBehind` need Spark and are imported at their first use; the other names work without
+Spark.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -8,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from fleximq.pipeline.lag.reporter import Group, Reporter, forget, groups
 
 if TYPE_CHECKING:
-    from fleximq.pipeline.lag.query_listener import report
+    from fleximq.pipeline.lag.query_listener import offsetsBehind, report
 
-__all__ = ["Group", "Reporter", "forget", "groups", "report"]
+__all__ = ["Group", "Reporter", "forget", "groups", "offsetsBehind", "report"]
 
 
 def __getattr__(name: str) -> Any:
-    if name != "report":
+    if name not in ("offsetsBehind", "report"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from fleximq.pipeline.lag.query_listener import report
+    from fleximq.pipeline.lag import query_listener
 
-    return report
+    return getattr(query_listener, name)

@@ -102,6 +102,23 @@ def sourceOffsets(ends: Sequence[Any]) -> dict[str, int]:
     return found
 
 
+def offsetsBehind(progress: Any) -> dict[str, int]:
+    """Return how many offsets a streaming query is behind, by journal; the larger number of a journal that is read
+    twice. Empty for a query without sources ``fleximq``.
+
+    Spark's progress of a Python source has no ``metrics``. This is computed from its offsets, so it is as old as the
+    last micro-batch. Offsets count the messages of all topics, and skip a billion after an unclean stop of the broker.
+
+    :param progress: ``query.lastProgress``, or ``event.progress`` in a ``StreamingQueryListener``.
+    """
+    found: dict[str, int] = {}
+    for source in progress["sources"]:
+        end, latest = _offsets(source["endOffset"]), _offsets(source["latestOffset"])
+        for journal in end.keys() & latest.keys():
+            found[journal] = max(latest[journal] - end[journal], found.get(journal, 0))
+    return found
+
+
 def _offsets(end: Any) -> dict[str, int]:
     try:
         offsets = json.loads(end) if isinstance(end, str) else end

@@ -8,7 +8,6 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -23,7 +22,7 @@ from fleximq.pipeline.errors import DeadLettersFound, LakeRefused
 from fleximq.pipeline.files.schema import ALL_COLUMNS
 from fleximq.pipeline.files.selection import Slice
 from fleximq.pipeline.files.slice_reader import Missing
-from fleximq.pipeline.lag import Reporter
+from fleximq.pipeline.lag import Reporter, offsetsBehind
 from fleximq.pipeline.lake.ingest_driver import TableIngest, TaskReports, checkpointOffsets, syncOffsets
 from fleximq.pipeline.lake.ingest_task import stage
 from fleximq.pipeline.lake.table.ledger import DeadLetters, readLedger
@@ -68,6 +67,9 @@ class IngestSource(DataSource):
 
 class IngestReader(StreamReader):
     """Plans batches as a stream of the journals does, and stages them."""
+
+    # Each table's ledger, and the reports to the consumer group, follow all offsets.
+    leavesOutEmpty = False
 
     def __init__(self, options: SourceOptions, lake: str, specs: Sequence[TableSpec]) -> None:
         super().__init__(options, ALL_COLUMNS)
@@ -198,7 +200,7 @@ class Ingest:
             if progress is not None and progress["timestamp"] != last:
                 last = progress["timestamp"]
                 done = self._rows
-                self._run.progress("ingested", done, done + _waiting(progress), "rows")
+                self._run.progress("ingested", done, done + sum(offsetsBehind(progress).values()), "rows")
             if self._dead and self._strict and not self._endsAlone:
                 break
         if self._dead and self._strict and not self._endsAlone:
@@ -225,16 +227,3 @@ def _strictly(dead: int) -> str:
         f"{dead} messages became dead letters, which --strict does not allow: fleximq-pipeline redecode brings them "
         "back after the schema was mended"
     )
-
-
-def _waiting(progress: Any) -> int:
-    """Return the approximate number of messages after a batch."""
-    waiting = 0
-    for source in progress["sources"]:
-        latest, end = source["latestOffset"], source["endOffset"]
-        try:
-            latest, end = (json.loads(each) if isinstance(each, str) else each for each in (latest, end))
-            waiting += sum(max(0, next - end.get(journal, next)) for journal, next in latest.items())
-        except (ValueError, AttributeError):
-            continue
-    return waiting

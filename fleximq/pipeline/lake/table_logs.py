@@ -20,6 +20,4 @@ def logOf(table: str, files: Files | None = None) -> TableLog | None:
 
         return IcebergLog(table)
     except ImportError as error:
-        raise LakeRefused(
-            f"the table {table} needs the extra {format}: pip install 'fleximq[{format}]' ({error})"
-        ) from error
+        raise LakeRefused(f"the table {table} needs the extra {format}: pip install '.[{format}]' ({error})") from error

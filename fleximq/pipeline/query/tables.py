@@ -151,7 +151,7 @@ def lakeTable(spark: SparkSession, table: str) -> DataFrame:
         files = _deltaFiles(table) if form["format"] == DELTA else _icebergFiles(table, form.get("catalog"))
     except ImportError as error:
         raise OptionRefused(
-            f"{error.name} is not installed: pip install 'fleximq[{form['format']}]' installs it"
+            f"{error.name} is not installed: pip install '.[{form['format']}]' in a clone of FlexiMQ installs it"
         ) from error
     if not files:
         raise OptionRefused(f"the table {table} has no files yet")

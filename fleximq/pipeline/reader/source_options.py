@@ -27,11 +27,17 @@ _KNOWN = {
     *("path", "paths", "subscribe", "subscribePattern", "topics", "columns", "includeHeaders"),
     *("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp"),
     *("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"),
-    *("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minPartitions", "partitionBytes"),
+    *("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
+    *("minPartitions", "partitionBytes"),
     *("failOnDataLoss", "pushFilters", "consumerGroup", "lagUrl"),
 }
 _CANONICAL = {name.lower(): name for name in _KNOWN}
 _TRUTH = {"true": True, "false": False}
+#: Seconds of the units of time that Spark knows.
+_TIME_UNITS = {"us": 1e-6, "": 1e-3, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_TIME = re.compile(r"([0-9]{1,15}) *([a-z]*)", re.ASCII)
+#: Default of ``maxTriggerDelay`` in seconds.
+MAX_DELAY = 900.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,8 @@ class SourceOptions:
 
     Either ``paths``, folders or globs of folders, or ``brokers``, to read journals through, is set. ``start`` and
     ``end`` are None by default: then a stream begins with the next record, a batch reads all. A stream with a ``group``
-    reports its progress to the brokers in ``told``. ``decoding`` is None if payloads stay as they are.
+    reports its progress to the brokers in ``told``. ``decoding`` is None if payloads stay as they are. A stream waits
+    for ``minRecords`` new records, at most ``maxDelay`` seconds from one micro-batch to the next.
     """
 
     paths: tuple[str, ...]
@@ -50,6 +57,8 @@ class SourceOptions:
     end: Points | None = None
     maxRecords: int | None = None
     maxBytes: int | None = None
+    minRecords: int = 1
+    maxDelay: float = MAX_DELAY
     minPartitions: int = 1
     partitionBytes: int = SLICE_BYTES
     failOnDataLoss: bool = True
@@ -84,6 +93,7 @@ class SourceOptions:
             end,
             _number(options, "maxOffsetsPerTrigger", option_values.count, None),
             _number(options, "maxBytesPerTrigger", option_values.size, None),
+            *_minimum(options),
             _number(options, "minPartitions", option_values.count, 1) or 1,
             _number(options, "partitionBytes", option_values.size, SLICE_BYTES) or SLICE_BYTES,
             _flag(options, "failOnDataLoss", True),
@@ -194,6 +204,25 @@ def _number(
     if number < 1:
         raise OptionRefused(f"the option {name} is {number}, but must be at least 1")
     return number
+
+
+def _minimum(options: Mapping[str, str]) -> tuple[int, float]:
+    """Return the number of new records to wait for, and the maximum delay in seconds."""
+    records = _number(options, "minOffsetsPerTrigger", option_values.count, 1) or 1
+    most = _number(options, "maxOffsetsPerTrigger", option_values.count, None)
+    if most is not None and records > most:
+        raise OptionRefused(
+            f"the option minOffsetsPerTrigger is {records}, but must be at most maxOffsetsPerTrigger, which is {most}"
+        )
+    written = options.get("maxTriggerDelay")
+    if written is None:
+        return records, MAX_DELAY
+    if "minOffsetsPerTrigger" not in options:
+        raise OptionRefused("the option 'maxTriggerDelay' belongs to 'minOffsetsPerTrigger', which is missing")
+    found = _TIME.fullmatch(written.strip().lower())
+    if found is None or found[2] not in _TIME_UNITS:
+        raise OptionRefused(f"the option 'maxTriggerDelay' is {written!r}, but must be a time, e.g. 15m, 30s or 500ms")
+    return records, int(found[1]) * _TIME_UNITS[found[2]]
 
 
 def _flag(options: Mapping[str, str], name: str, otherwise: bool) -> bool:

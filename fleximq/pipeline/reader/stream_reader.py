@@ -1,10 +1,11 @@
 """Streams records from journals: ``spark.readStream.format("fleximq")``.
 
 The offsets of the stream are the next offset of each journal. A journal that appears later, where ``path`` is a glob,
-is read from its first record on.
+is read from its first record on. A stream of some topics stays at its offsets while only other topics get messages.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,12 +15,14 @@ from pyspark.sql.streaming.datasource import (
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
 from fleximq.pipeline.files.selection import Selection
 from fleximq.pipeline.lag.reporter import StreamProgress
-from fleximq.pipeline.reader.journals import Journals, SlicePartition, read
+from fleximq.pipeline.reader.journals import Journal, Journals, SlicePartition, read
+from fleximq.pipeline.reader.new_records import NewRecords
 from fleximq.pipeline.reader.offsets import LATEST, Offsets, Points, batchEnd, checked, ordered, reportLoss, startOf
 from fleximq.pipeline.reader.source_options import SourceOptions
 
@@ -27,16 +30,30 @@ from fleximq.pipeline.reader.source_options import SourceOptions
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Lives in a process of the driver for the whole query, and in each task for its slice."""
 
-    def __init__(self, options: SourceOptions, columns: Sequence[str]) -> None:
+    #: Whether a micro-batch may be left out if it would have no rows.
+    leavesOutEmpty = True
+
+    def __init__(self, options: SourceOptions, columns: Sequence[str], now: Callable[[], float] = time.time) -> None:
+        self._now = now
         self._options = options
         self._columns = tuple(columns)
         self._selection = Selection(options.topics)
-        self._journals = Journals(options)
         self._target: Offsets | None = None
         self._progress: StreamProgress | None = None
+        self._open()
+
+    def _open(self) -> None:
+        self._journals = Journals(self._options)
+        self._new = NewRecords(self._journals, self._options, self._now)
+        self._lastBatch: float | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_journals": Journals(self._options), "_target": None, "_progress": None}
+        """Return what a task needs."""
+        return {name: self.__dict__[name] for name in self.__dict__ if name not in ("_journals", "_new", "_progress")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _target=None, _progress=None)
+        self._open()
 
     def initialOffset(self) -> Offsets:
         """Return the start of a new query; raises RecordsMissing if a named offset was removed by retention."""
@@ -54,14 +71,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(self._options.maxRecords)
         if self._options.maxBytes is not None:
             return ReadMaxBytes(self._options.maxBytes)
+        if self._options.minRecords > 1:
+            return ReadMinRows(self._options.minRecords)
         return ReadAllAvailable()
 
     def reportLatestOffset(self) -> Offsets:
-        return self._ends()
+        """Return the ends of the journals, less the newest records that the stream does not want."""
+        return {journal: self._new.latest(journal, end) for journal, end in self._ends().items()}
 
     def latestOffset(self, start: Mapping[str, int], limit: ReadLimit) -> Offsets:
-        """Return the end of the next micro-batch; raises RecordsMissing if a journal of the stream is gone."""
-        self._reportProgress(start)
+        """Return the end of the next micro-batch, or ``start`` if it is not due; raises RecordsMissing if a journal of
+        the stream is gone.
+        """
+        self._reportProgress({journal: self._new.begin(journal, offset) for journal, offset in start.items()})
         journals = self._journals.find()
         begin = {journal: start.get(journal, -1) for journal in {*start, *journals}}
         for journal, offset in begin.items():
@@ -73,14 +95,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for journal in begin:
             if journal not in journals:
                 reportLoss(f"journal {journal} was read before and is not there any more", self._options.failOnDataLoss)
+        end = {journal: end.get(journal, offset) for journal, offset in begin.items()}
+        if not self._isDue(journals, begin, end, limit):
+            return ordered(start)
+        begin = {journal: self._new.begin(journal, offset) for journal, offset in begin.items()}
         records, size = self._limits(limit)
-        return batchEnd(
-            begin,
-            {journal: end.get(journal, offset) for journal, offset in begin.items()},
-            records,
-            size,
-            lambda journal, *span: journals[journal].advance(*span),
-        )
+        return batchEnd(begin, end, records, size, lambda journal, *span: journals[journal].advance(*span))
+
+    def _isDue(
+        self, journals: Mapping[str, Journal], begin: Mapping[str, int], end: Mapping[str, int], limit: ReadLimit
+    ) -> bool:
+        """Tell whether there are enough new records for a micro-batch, or it is time for one."""
+        isAll = self._target is not None or isinstance(limit, ReadAllAvailable)
+        enough = 1 if isAll else self._options.minRecords
+        if enough == 1 and (self._options.topics.all or not self.leavesOutEmpty):
+            return True
+        found, now = self._new.count(journals, begin, end, enough), self._now()
+        isLate = self._lastBatch is None or now - self._lastBatch >= self._options.maxDelay
+        isDue = found >= enough or (found > 0 and isLate) or (found == 0 and self._new.isOverdue(journals))
+        if isDue or self._lastBatch is None:
+            self._lastBatch = now
+        return isDue
 
     def _reportProgress(self, start: Mapping[str, int]) -> None:
         """Report the group's progress: Spark asks for the next batch when all before is processed."""
@@ -114,9 +149,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 reportLoss(gone, self._options.failOnDataLoss)
                 continue
             if id in start:
-                begin = checked(id, begin, journal.bounds(), self._options.failOnDataLoss)
+                wanted = min(self._new.begin(id, begin), until)
+                begin = checked(id, wanted, journal.bounds(), self._options.failOnDataLoss)
                 if self._progress is not None:
-                    self._progress.countLost(id, start[id], begin)
+                    self._progress.countLost(id, wanted, begin)
             found += self._journals.partitions(journal, begin, until, self._options, self._selection)
         return found
 

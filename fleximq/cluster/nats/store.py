@@ -1,0 +1,308 @@
+"""The store on NATS: a stream for each shard and one bucket of keys (/explanation/cluster, Store).
+
+The servers have to run with ``sync_interval: always``, or a loss of power takes confirmed messages; a client cannot see
+that. The name of the cluster begins the name of each stream, subject and bucket.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error
+from nats.js import JetStreamContext
+from nats.js.api import ConsumerConfig, DeliverPolicy, DiscardPolicy, StorageType, StreamConfig
+from nats.js.errors import APIError, KeyWrongLastSequenceError, NotFoundError
+from nats.js.kv import KeyValue
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from fleximq.cluster.interfaces import (
+    ClusterError,
+    ICluster,
+    IWatcher,
+    Piece,
+    Refused,
+    ShardOwner,
+    StreamBounds,
+    Unknown,
+)
+from fleximq.cluster.nats.event_loop import EventLoop
+from fleximq.cluster.nats.feed import feed
+
+_log = Logger()
+
+#: Seconds until a request without an answer fails.
+TIMEOUT = 2.0
+#: The error of a stream without room.
+_FULL = 10077
+#: Our headers: end, next and left of a :class:`Piece`.
+_PLACE = "Fx-Place"
+_EXPECTED = "Nats-Expected-Last-Sequence"
+_NODE, _SHARD = "node.", "shard."
+
+T = TypeVar("T")
+
+
+@implementer(ICluster)
+class NatsCluster:
+    """The connection of one node. It connects again for as long as it takes.
+
+    :param urls: the servers.
+    :param name: the name of the cluster: letters, digits and hyphens.
+    :param callFromThread: runs a function on the reactor's thread.
+    :param room: the largest number of bytes in each stream; a full disk would end JetStream on that server.
+    :param options: further arguments of ``nats.connect``, such as credentials.
+    """
+
+    maxPayload = 0
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        name: str,
+        callFromThread: Callable[..., object],
+        *,
+        room: int,
+        replicas: int = 3,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._urls = list(urls)
+        self._name = name
+        self._room = room
+        self._replicas = replicas
+        self._options = dict(options or {})
+        self._loop = EventLoop(callFromThread)
+        self._client = Client()
+        self._context: JetStreamContext = self._client.jetstream(timeout=TIMEOUT)
+        self._keys: KeyValue | None = None
+
+    # -- connecting --------------------------------------------------------------------------------
+
+    def start(self, shards: int = 1) -> "Deferred[None]":
+        """Connect, and create the bucket and streams that are missing, for as long as it takes."""
+        self._loop.start()
+        return self._loop.ask(self._start(shards))
+
+    async def _start(self, shards: int) -> None:
+        while True:
+            try:
+                await _answered(self._connect(shards), 5 * TIMEOUT)
+                return
+            except ClusterError as error:
+                _log.warn("the cluster's servers do not answer: {error}", error=error)
+                await asyncio.sleep(1)
+
+    async def _connect(self, shards: int) -> None:
+        if not self._client.is_connected:
+            self._client = Client()
+            self._context = self._client.jetstream(timeout=TIMEOUT)
+            await self._client.connect(
+                self._urls,
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=1,
+                error_cb=self._failed,
+                **self._options,
+            )
+            self.maxPayload = self._client.max_payload
+        context = self._context
+        for shard in range(shards):
+            try:
+                await context.stream_info(self._stream(shard))
+            except NotFoundError:
+                await context.add_stream(self._configuration(shard))
+        try:
+            self._keys = await context.key_value(self._name)
+        except NotFoundError:
+            self._keys = await context.create_key_value(bucket=self._name, replicas=self._replicas)
+
+    def _configuration(self, shard: int) -> StreamConfig:
+        return StreamConfig(
+            name=self._stream(shard),
+            subjects=[self._subject(shard)],
+            num_replicas=self._replicas,
+            storage=StorageType.FILE,
+            discard=DiscardPolicy.NEW,
+            max_bytes=self._room,
+            allow_atomic=True,
+        )
+
+    async def _failed(self, error: Exception) -> None:
+        _log.warn("the connection to the cluster's servers: {error!r}", error=error)
+
+    def stop(self) -> "Deferred[None]":
+        """Disconnect, and end the thread."""
+        return self._loop.ask(_answered(self._client.close(), TIMEOUT)).addBoth(lambda _: self._loop.stop())
+
+    def _stream(self, shard: int) -> str:
+        return f"{self._name}-{shard}"
+
+    def _subject(self, shard: int) -> str:
+        return f"{self._name}.frames.{shard}"
+
+    def _ask(self, work: Coroutine[Any, Any, T]) -> "Deferred[T]":
+        return self._loop.ask(_answered(work, TIMEOUT))
+
+    # -- streams -----------------------------------------------------------------------------------
+
+    def append(self, shard: int, expected: int, pieces: Sequence[Piece]) -> "Deferred[int]":
+        """See :class:`ICluster`; so with all below."""
+        return self._ask(self._append(shard, expected, pieces))
+
+    async def _append(self, shard: int, expected: int, pieces: Sequence[Piece]) -> int:
+        subject, batch = self._subject(shard), uuid4().hex
+        for number, piece in enumerate(pieces, 1):
+            headers = {_PLACE: f"{piece.end} {piece.next} {piece.left}"}
+            if number == 1:
+                headers[_EXPECTED] = str(expected)
+            if len(pieces) > 1:
+                headers |= {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
+            if number < len(pieces):
+                await self._client.publish(subject, piece.data, headers=headers)
+        if len(pieces) > 1:
+            headers["Nats-Batch-Commit"] = "1"
+        answer = await self._context.publish(subject, pieces[-1].data, headers=headers, timeout=TIMEOUT)
+        return answer.seq
+
+    def slot(self, shard: int, sequence: int) -> "Deferred[Piece | None]":
+        return self._ask(self._slot(shard, sequence))
+
+    async def _slot(self, shard: int, sequence: int) -> Piece | None:
+        try:
+            found = await self._context.get_msg(self._stream(shard), sequence)
+        except NotFoundError:
+            return None
+        return _piece(found.data, found.headers)
+
+    def bounds(self, shard: int) -> "Deferred[StreamBounds]":
+        return self._ask(self._bounds(shard))
+
+    async def _bounds(self, shard: int) -> StreamBounds:
+        found = await self._context.stream_info(self._stream(shard))
+        created = int(found.created.timestamp() * 1_000_000) if found.created else 0
+        return StreamBounds(created, max(1, found.state.first_seq), found.state.last_seq)
+
+    def purge(self, shard: int, first: int) -> "Deferred[None]":
+        async def purge() -> None:
+            await self._context.purge_stream(self._stream(shard), seq=first)
+
+        return self._ask(purge())
+
+    def follow(self, shard: int, sequence: int, received: Callable[[int, Piece], None]) -> Callable[[], None]:
+        stream, next, stopped = self._stream(shard), sequence, False
+
+        async def take(messages: Sequence[Msg]) -> bool:
+            nonlocal next
+            taken = []
+            for message in messages:
+                number = message.metadata.sequence.stream
+                if number > next and (await self._context.stream_info(stream)).state.first_seq < number:
+                    break  # the connection has lost some
+                if number >= next:
+                    taken.append((number, _piece(message.data, message.headers)))
+                    next = number + 1
+            await self._loop.onReactor(lambda: hand(taken))
+            return not taken or taken[-1][0] == messages[-1].metadata.sequence.stream
+
+        def hand(taken: Sequence[tuple[int, Piece]]) -> None:
+            for number, piece in taken:
+                if not stopped:
+                    received(number, piece)
+
+        def begin() -> ConsumerConfig:
+            return ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=next)
+
+        run = self._loop.run(feed(self._context, stream, self._subject(shard), begin, take))
+
+        def stop() -> None:
+            nonlocal stopped
+            stopped = True
+            run.cancel()
+
+        return stop
+
+    # -- keys --------------------------------------------------------------------------------------
+
+    def beat(self, node: str, applied: Mapping[int, int]) -> "Deferred[None]":
+        async def put() -> None:
+            await self._bucket.put(_NODE + node, json.dumps(dict(applied)).encode())
+
+        return self._ask(put())
+
+    def claim(self, shard: int, owner: ShardOwner) -> "Deferred[None]":
+        async def update() -> None:
+            try:
+                record = json.dumps({"node": owner.node, "term": owner.term}).encode()
+                await self._bucket.update(f"{_SHARD}{shard}", record, last=owner.revision)
+            except KeyWrongLastSequenceError as error:
+                raise Refused("the owner has changed") from error
+
+        return self._ask(update())
+
+    def watch(self, watcher: IWatcher) -> Callable[[], None]:
+        prefix = f"$KV.{self._name}."
+        seen: dict[str, int] = {}
+        stopped = False
+
+        async def take(messages: Sequence[Msg]) -> bool:
+            await self._loop.onReactor(lambda: hand(messages))
+            return True
+
+        def hand(messages: Sequence[Msg]) -> None:
+            for message in messages:
+                key, revision = message.subject.removeprefix(prefix), message.metadata.sequence.stream
+                # A new consumer delivers all keys again, which are no signs of life.
+                if not stopped and message.data and revision > seen.get(key, 0):
+                    seen[key] = revision
+                    _tell(watcher, key, json.loads(message.data), revision)
+
+        def begin() -> ConsumerConfig:
+            return ConsumerConfig(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT)
+
+        run = self._loop.run(feed(self._context, f"KV_{self._name}", f"{prefix}>", begin, take))
+
+        def stop() -> None:
+            nonlocal stopped
+            stopped = True
+            run.cancel()
+
+        return stop
+
+    @property
+    def _bucket(self) -> KeyValue:
+        if self._keys is None:
+            raise Unknown("the cluster's servers were never reached")
+        return self._keys
+
+
+async def _answered(work: Awaitable[T], seconds: float) -> T:
+    """Return the answer to a request; only a stream without room is known to have refused it."""
+    try:
+        return await asyncio.wait_for(work, seconds)
+    except APIError as error:
+        if error.err_code == _FULL:
+            raise Refused("the stream is full") from error
+        raise Unknown(str(error)) from error
+    except (TimeoutError, Error, OSError) as error:
+        raise Unknown(str(error) or type(error).__name__) from error
+
+
+def _piece(data: bytes | None, headers: Mapping[str, str] | None) -> Piece:
+    """Return a message of a stream; a foreign one gets places that no copy accepts."""
+    try:
+        end, next, left = map(int, (headers or {})[_PLACE].split())
+    except (KeyError, ValueError):
+        end = next = left = 0
+    return Piece(data or b"", end, next, left)
+
+
+def _tell(watcher: IWatcher, key: str, value: Any, revision: int) -> None:
+    if key.startswith(_NODE):
+        watcher.nodeChanged(key.removeprefix(_NODE), {int(shard): applied for shard, applied in value.items()})
+    elif key.startswith(_SHARD):
+        owner = ShardOwner(value["node"], value["term"], revision)
+        watcher.ownerChanged(int(key.removeprefix(_SHARD)), owner)

@@ -1,0 +1,1 @@
+"""Tests of fleximq.cluster.nats, on real servers."""

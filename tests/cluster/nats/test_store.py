@@ -1,0 +1,196 @@
+"""fleximq.cluster.nats on one real server; three of them and their faults are in a nightly campaign."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+from twisted.trial.unittest import TestCase
+from zope.interface import implementer
+from zope.interface.verify import verifyObject
+
+from fleximq.cluster.interfaces import HEADROOM, ICluster, IWatcher, Piece, Refused, ShardOwner, StreamBounds, Unknown
+from tests.cluster.nats.servers import MISSING, Servers
+from tests.nightly import NIGHTLY, REASON
+
+if not MISSING:
+    from fleximq.cluster.nats.store import NatsCluster
+    from tests.cluster.nats.campaign import Campaign
+
+
+@implementer(IWatcher)
+class Watcher:
+    """Keeps everything that it learns."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def nodeChanged(self, node: str, applied: Mapping[int, int]) -> None:
+        """See :class:`IWatcher`."""
+        self.seen.append((node, applied))
+
+    def ownerChanged(self, shard: int, owner: ShardOwner) -> None:
+        """See :class:`IWatcher`."""
+        self.seen.append((shard, owner))
+
+
+def frame(data: bytes, left: int = 0) -> Piece:
+    """Return a message."""
+    return Piece(data, 8, 1, left)
+
+
+class NatsClusterTests(TestCase):
+    """NatsCluster, on a server that all tests share; each has a cluster of its own."""
+
+    skip = MISSING or None
+    timeout = 60
+    servers: "Servers | None" = None
+    _number = 0
+
+    async def setUp(self) -> None:  # type: ignore[override]  # trial waits for coroutines too
+        from twisted.internet import reactor
+
+        self.reactor: Any = reactor
+        if NatsClusterTests.servers is None:
+            NatsClusterTests.servers = servers = Servers(self.mktemp())
+            servers.wait()
+            reactor.addSystemEventTrigger("after", "shutdown", servers.end)
+        NatsClusterTests._number += 1
+        self.cluster = await self.connected()
+
+    async def connected(self, room: int = 1 << 20) -> "NatsCluster":
+        """Return a connection."""
+        assert self.servers is not None
+        name = f"test-{self._number}"
+        cluster = NatsCluster(self.servers.urls, name, self.reactor.callFromThread, room=room, replicas=1)
+        self.addCleanup(cluster.stop)
+        await cluster.start()
+        return cluster
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        """Wait until something holds."""
+        while not holds():
+            await deferLater(self.reactor, 0.01)
+
+    async def test_append(self) -> None:
+        """Appends need the last sequence; a wrong one leaves the outcome unknown."""
+        verifyObject(ICluster, self.cluster)
+        self.assertEqual(await self.cluster.append(0, 0, [frame(b"one")]), 1)
+        await self.assertFailure(self.cluster.append(0, 0, [frame(b"two")]), Unknown)
+        self.assertEqual(await self.cluster.append(0, 1, [Piece(b"two", 16, 9)]), 2)
+        self.assertEqual(await self.cluster.slot(0, 2), Piece(b"two", 16, 9))
+        self.assertIsNone(await self.cluster.slot(0, 3))
+        bounds = await self.cluster.bounds(0)
+        self.assertEqual(bounds[1:], (1, 2))
+        self.assertGreater(bounds.created, 1_700_000_000_000_000)
+
+    async def test_pieces(self) -> None:
+        """Pieces are stored together or not at all."""
+        pieces = [frame(b"a", 2), frame(b"b", 1), frame(b"c")]
+        self.assertEqual(await self.cluster.append(0, 0, pieces), 3)
+        await self.assertFailure(self.cluster.append(0, 0, pieces), Unknown)
+        self.assertEqual([await self.cluster.slot(0, each) for each in (1, 2, 3, 4)], [*pieces, None])
+
+    async def test_largest(self) -> None:
+        """A message may have the size that the store names, less what is left for its headers."""
+        data = bytes(self.cluster.maxPayload - HEADROOM)
+        self.assertEqual(await (await self.connected()).append(0, 0, [frame(data, 1), frame(b"rest")]), 2)
+
+    async def test_full(self) -> None:
+        """A stream without room refuses."""
+        size = self.cluster.maxPayload - HEADROOM
+        await self.cluster.append(0, 0, [frame(bytes(size))])
+        await self.assertFailure(self.cluster.append(0, 1, [frame(bytes(size))]), Refused)
+
+    async def test_follow(self) -> None:
+        """All messages from a sequence on arrive in order, also new ones, until the end; removed ones do not."""
+        for number in range(5):
+            await self.cluster.append(0, number, [frame(b"%d" % number)])
+        received: list[tuple[int, bytes]] = []
+        stop = self.cluster.follow(0, 2, lambda sequence, piece: received.append((sequence, piece.data)))
+        await self.until(lambda: len(received) == 4)
+        await self.cluster.append(0, 5, [frame(b"5")])
+        await self.until(lambda: len(received) == 5)
+        self.assertEqual(received, [(number + 1, b"%d" % number) for number in range(1, 6)])
+        stop()
+        await self.cluster.purge(0, 5)
+        self.assertEqual((await self.cluster.bounds(0))[1:], (5, 6))
+        received.clear()
+        self.cluster.follow(0, 2, lambda sequence, piece: received.append((sequence, piece.data)))
+        await self.until(lambda: len(received) == 2)
+        self.assertEqual(received, [(5, b"4"), (6, b"5")])
+
+    async def test_keys(self) -> None:
+        """A watcher learns of beats and owners, present and later ones; a record needs its revision."""
+        watcher = Watcher()
+        await self.cluster.beat("east-1", {0: 17})
+        stop = self.cluster.watch(watcher)
+        await self.until(lambda: watcher.seen == [("east-1", {0: 17})])
+        await self.cluster.claim(0, ShardOwner("east-1", 1))
+        await self.assertFailure(self.cluster.claim(0, ShardOwner("west", 1)), Refused)
+        await self.until(lambda: len(watcher.seen) == 2)
+        shard, owner = watcher.seen[1]
+        self.assertEqual((shard, owner[:2]), (0, ("east-1", 1)))
+        await self.cluster.claim(0, owner._replace(node="west", term=2))
+        await self.until(lambda: len(watcher.seen) == 3)
+        self.assertEqual(watcher.seen[2][1][:2], ("west", 2))
+        stop()
+
+    async def test_unanswered(self) -> None:
+        """Without an answer in time a request is unknown."""
+        self.patch(sys.modules[NatsCluster.__module__], "TIMEOUT", 0.05)
+        self.patch(self.cluster._context, "publish", lambda *ignored, **also: asyncio.sleep(9))
+        await self.assertFailure(self.cluster.append(0, 0, [frame(b"one")]), Unknown)
+
+    async def test_again(self) -> None:
+        """Another connection finds what the first has made."""
+        await self.cluster.append(0, 0, [frame(b"one")])
+        other = await self.connected(room=5)
+        self.assertEqual(await other.bounds(0), await self.cluster.bounds(0))
+
+
+class ConnectingTests(TestCase):
+    """NatsCluster without servers."""
+
+    skip = MISSING or None
+
+    async def test_later(self) -> None:
+        """Until the servers answer, it tries again."""
+        from twisted.internet import reactor
+
+        servers = Servers(self.mktemp())
+        self.addCleanup(servers.end)
+        servers.kill(0)
+        cluster = NatsCluster(servers.urls, "test", reactor.callFromThread, room=1 << 20, replicas=1)  # type: ignore[attr-defined]
+        self.addCleanup(cluster.stop)
+        started = cluster.start()
+        await self.assertFailure(Deferred.fromCoroutine(_keysOf(cluster)), Unknown)
+        servers.restart(0)
+        await started
+        self.assertEqual((await cluster.bounds(0))[1:], StreamBounds(0, 1, 0)[1:])
+
+
+async def _keysOf(cluster: "NatsCluster") -> None:
+    await cluster.beat("a", {})
+
+
+class CampaignTests(TestCase):
+    """Three servers and three nodes."""
+
+    skip = MISSING or (None if NIGHTLY else REASON)
+    timeout = 900
+
+    async def test_campaign(self) -> None:
+        """Servers and nodes are killed and stopped for ten minutes, and no promise is broken."""
+        from twisted.internet import reactor
+
+        servers = Servers(self.mktemp(), 3)
+        self.addCleanup(servers.end)
+        servers.wait()
+        campaign = Campaign(reactor, servers)
+        self.addCleanup(lambda: Deferred.fromCoroutine(campaign.end()))
+        await campaign.run(600)
+        self.assertGreater(campaign.counts["confirmed"], 1000)
+        self.assertGreater(campaign.counts["takeover"], 5)
