@@ -8,6 +8,7 @@ from fleximq.cluster.interfaces import Piece, StreamBounds
 from fleximq.cluster.trim import trimCopy, trimStream
 from fleximq.errors import JournalError
 from fleximq.journal.files.frame_scan import CompleteFrame
+from fleximq.journal.files.survey import Finding, FolderSurvey
 from fleximq.journal.format.control_frames import SegmentStart, encodeSegment
 from fleximq.journal.recovery.recovery import recover
 from fleximq.journal.writing.commit import SegmentOpening, Snapshot
@@ -61,6 +62,7 @@ class CopyTests(CopyCase):
         self.assertEqual(contentOf(disk), (0, self.bytes))
         self.assertEqual(contentOf(self.own._files), (0, self.bytes))  # type: ignore[arg-type]
         self.assertEqual((copy.end, copy.next, copy.time), (self.own.end, self.own.next, self.own.time))
+        self.assertEqual([each for each in FolderSurvey(disk, FOLDER).check() if isinstance(each, Finding)], [])
         found = recover(disk, FOLDER, JOURNAL)
         self.assertEqual((found.records, found.lost, found.torn, found.end), (12, [], [], copy.end))
         self.assertEqual([segment.base for segment in found.segments.all], self.bases)

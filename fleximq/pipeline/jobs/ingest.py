@@ -18,6 +18,7 @@ from fleximq.pipeline.command.job import (
     addStart,
     addStream,
     checkSource,
+    duration,
     flag,
     interval,
     option,
@@ -76,6 +77,8 @@ def _addPace(group: Any) -> None:
     flag(
         group, "--strict", "end with exit code 3 if messages become dead letters: with --once at the end, else at once"
     )
+    words = "merge the small files of the tables so often, as the job compact does; never by default"
+    option(group, "--compact-every", "TIME", words, duration)
     option(group, "--consumer-group", "NAME", "report progress to the brokers as group NAME")
     option(group, "--lag-url", "URL", "the broker to report to, if its journal is read as a folder", place)
 
@@ -100,8 +103,10 @@ def run(arguments: Namespace, run: JobRun) -> None:
     """Ingest until stopped, or all is ingested; raises OptionRefused or LakeRefused."""
     if not arguments.lake:
         raise OptionRefused("--lake FOLDER is needed: it says where the tables go")
+    from fleximq.pipeline.lake.ingest_compaction import IngestCompaction
     from fleximq.pipeline.lake.ingest_driver import TableIngest
     from fleximq.pipeline.lake.ingest_stream import Ingest
+    from fleximq.pipeline.lake.table.table_log import CompactionGoal
 
     lake = abspath(expanduser(arguments.lake))
     specs = _tables(arguments)
@@ -113,6 +118,9 @@ def run(arguments: Namespace, run: JobRun) -> None:
         checkpoint = arguments.checkpoint or held.enter_context(_ownCheckpoint(lake))
         form = {"format": arguments.format}
         tables = held.enter_context(TableIngest(lake, specs, form, arguments.allow_data_loss, layout=arguments.layout))
+        if arguments.compact_every is not None:
+            folders = [f"{lake}/{spec.name}" for spec in specs]
+            held.enter_context(IngestCompaction(folders, arguments.compact_every / 1_000_000, run, CompactionGoal()))
         ingest = Ingest(tables, checkpoint, run, _reporter(arguments, options), arguments.strict)
         try:
             ingest.start(options, None if arguments.once else interval(arguments.trigger))

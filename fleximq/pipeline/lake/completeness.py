@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import exclusive
 from fleximq.pipeline.lake.table.file_names import OWN
+from fleximq.pipeline.lake.table.format import DELTA, formatOf
 from fleximq.pipeline.lake.table.ledger import Covered, readLedger
 from fleximq.pipeline.lake.table.parquet_writer import SPANS, Span, spansIn, spansOf
 from fleximq.pipeline.lake.table_logs import logOf
@@ -95,9 +96,10 @@ def audit(table: str) -> list[str]:
         if number != known:
             sentences.append(f"there are {number} rows of journal {journal}, but the ledger has {known}")
     if hidden:
+        isDelta = formatOf(table)["format"] == DELTA
         sentences.append(
             f"{len(hidden)} topics, such as {min(hidden)!r}, are in folders whose names are not ASCII: Spark does not "
-            f"find their {sum(hidden.values())} rows under the locale C; fleximq-pipeline rename gives these folders "
-            "names in ASCII"
+            f"find their {sum(hidden.values())} rows under the locale C; fleximq-pipeline "
+            + ("backfill fills a new table without them" if isDelta else "rename gives these folders names in ASCII")
         )
     return sentences

@@ -2,7 +2,7 @@
 
 A plain table becomes another folder, with links to the same files, which is exchanged with the old one in one step
 (``renameat2``, Linux only): a reader sees either of them. If the process ends, the other folder is rubbish. The files
-of a table with a log are written again, and replaced in the log.
+of an Iceberg table are written again, and replaced in its log.
 """
 
 import os
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
 from fleximq.pipeline.lake.compaction import exchange
 from fleximq.pipeline.lake.completeness import dataFiles
@@ -19,7 +20,7 @@ from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_merge import aligned
 from fleximq.pipeline.lake.table.file_names import NAMED, TOPIC, dateIn, partitionOf
-from fleximq.pipeline.lake.table.format import layoutOf, setLayout
+from fleximq.pipeline.lake.table.format import DELTA, formatOf, layoutOf, setLayout
 from fleximq.pipeline.lake.table.lock import backfillLock, compactorLock, writerLock
 from fleximq.pipeline.lake.table_logs import logOf
 
@@ -33,6 +34,11 @@ def rename(table: str, files: Files | None = None) -> int:
     """
     files = files or Files()
     with writerLock(table, files), backfillLock(table, files), writing(table):
+        if formatOf(table, files)["format"] == DELTA:
+            raise LakeRefused(
+                f"the table {table} is of format delta, whose readers expect the names of topics as folders; "
+                f"fleximq-pipeline backfill NEW --from {os.path.basename(table)} fills a new table without them"
+            )
         if logOf(table, files) is not None:
             return _renamedInLog(table, files)
         with compactorLock(table, files), exclusive(table, files):

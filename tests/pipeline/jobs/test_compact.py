@@ -44,7 +44,7 @@ class LakeCase(SynchronousTestCase):
         self.table = f"{self.lake}/messages"
         self.publishing = BatchCommit(self.table)
         self.publishing.makeFolders()
-        setFormat(self.table, {"format": format}, "topic")
+        setFormat(self.table, {"format": format}, None if format == "delta" else "topic")
         self.publishing.prepare()
         writeColumns(self.table, TableColumns("raw", pa.schema([])))
         self.batches = 0

@@ -30,8 +30,8 @@ SEED = int(os.environ.get("FLEXIMQ_LAKE_SEED", "7"))
 _SMALL = """
 import sys
 from fleximq.pipeline import main
-from fleximq.pipeline.lake import backfill_sources, redecoding
-backfill_sources.PIECE_BYTES, backfill_sources.PIECE_ROWS, redecoding.CHANGE_FILES = 20_000, 500, 2
+from fleximq.pipeline.lake import backfill_sources, file_rewriting
+backfill_sources.PIECE_BYTES, backfill_sources.PIECE_ROWS, file_rewriting.CHANGE_FILES = 20_000, 500, 2
 sys.exit(main.main(sys.argv[1:]))
 """
 
@@ -41,8 +41,12 @@ class KillTests(SynchronousTestCase):
     """In each format; the ingest is killed twice, the other jobs until each has ended five times by a kill."""
 
     def test_parquet(self) -> None:
-        """Plain files."""
+        """Plain files by day."""
         self.campaign("parquet")
+
+    def test_parquetByTopic(self) -> None:
+        """Plain files by topic and day."""
+        self.campaign("parquet", "--layout", "topic")
 
     def test_delta(self) -> None:
         """With Delta Lake no column becomes wider, so redecode only brings a new one."""
@@ -52,7 +56,7 @@ class KillTests(SynchronousTestCase):
         """With the log of Iceberg."""
         self.campaign("iceberg")
 
-    def campaign(self, format: str) -> None:
+    def campaign(self, format: str, *more: str) -> None:
         """Publish, ingest, and kill."""
         self.chance = random.Random(SEED)
         self.folder = Path(self.mktemp()).absolute()
@@ -62,7 +66,7 @@ class KillTests(SynchronousTestCase):
             self.publish()
         schema = "a INT" if format != "delta" else "a BIGINT"
         common = ["--journal", self.written.folder, "--format", format, "--max-offsets", "500"]
-        common += ["--table", "early=#:messagepack"]
+        common += [*more, "--table", "early=#:messagepack"]
         self.ingest = Ingest(self.folder, *common, "--schema", schema, "--once")
         self.ingest.wait()
         words = (*common, "--table", "late=#:messagepack", "--trigger", "200ms")
@@ -94,8 +98,8 @@ class KillTests(SynchronousTestCase):
         self.ingest.wait()
         for job in (backfill, redecode):
             self.assertEqual(self.job(*job).wait(PATIENCE), 0)
-        self.look("early", format)
-        self.look("late", format)
+        self.look("early")
+        self.look("late")
 
     def batch(self) -> int:
         """Return the last batch of the table that was there first."""
@@ -136,7 +140,7 @@ class KillTests(SynchronousTestCase):
             process.send_signal(signal.SIGKILL)
             process.wait(PATIENCE)
 
-    def look(self, name: str, format: str) -> None:
+    def look(self, name: str) -> None:
         """Compare a table with what was published."""
         table = str(self.folder / "lake" / name)
         found = [
@@ -152,6 +156,5 @@ class KillTests(SynchronousTestCase):
         self.assertEqual(sorted(found), wanted)
         (covered,) = readLedger(table).journals.values()
         self.assertEqual((covered.first, covered.rows, covered.dead), (1, len(wanted), 0))
-        self.assertGreater(readLedger(table).changes, 2)
-        if format == "parquet":
-            self.assertEqual(audit(table), [])
+        self.assertGreater(readLedger(table).changes, 0)
+        self.assertEqual(audit(table), [])

@@ -222,14 +222,18 @@ class RenameTests(LayoutCase):
         self.assertEqual(len({path.split("/")[0] for path, _ in liveFiles(self.table)}), 4)
         self.assertEqual(len(self.rows()), 100)
 
+
+class RenamePlainTests(LayoutCase):
+    """A plain table of the version before, whose folders are exchanged."""
+
+    record = RenameTests.record
+
     def test_crash(self) -> None:
         """If it ends before the folders are exchanged, the table is as it was, and the next run completes it."""
 
         def broken(*_: object) -> None:
             raise Broken("it ends here")
 
-        if self.format != "parquet":
-            return
         patched = self.patch(renaming, "exchange", broken)
         self.assertRaises(LakeRefused, rename, self.table)
         patched.restore()
@@ -238,12 +242,21 @@ class RenameTests(LayoutCase):
         self.whole()
 
 
-class RenameDeltaTests(RenameTests):
-    """The same of a Delta table."""
+class RenameDeltaTests(LayoutCase):
+    """A Delta table of the version before, whose log has the names of topics."""
 
     format = "delta"
+    record = RenameTests.record
     if find_spec("deltalake") is None:
         skip = "deltalake is not installed: pip install fleximq[delta]"
+
+    def test_refused(self) -> None:
+        """It goes on as it was, with a sentence that says how to get another one."""
+        self.assertIn("backfill fills a new table without them", lake.audit(self.table)[0])
+        self.assertIn("backfill NEW --from messages", str(self.assertRaises(LakeRefused, rename, self.table)))
+        setFormat(self.table, {"format": "delta"}, "topic")
+        self.publish(4)
+        self.assertEqual(len(self.rows()), 100)
 
 
 class RenameIcebergTests(RenameTests):

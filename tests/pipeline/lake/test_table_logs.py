@@ -23,7 +23,6 @@ if not skip:
     from fleximq.pipeline.lake.compaction import compact
     from fleximq.pipeline.lake.expiration import expireDays
     from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
-    from fleximq.pipeline.lake.table.format import setFormat
     from fleximq.pipeline.lake.table.table_log import BatchRange, CompactionGoal
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, rows, stage
 
@@ -132,7 +131,7 @@ class DeltaTests(SynchronousTestCase):
         self.table = str(Path(self.mktemp()).absolute())
         publishing = BatchCommit(self.table)
         publishing.makeFolders()
-        setFormat(self.table, {"format": "delta"}, "topic")
+        Path(self.table, "_fleximq", "format").write_text('{"format": "delta"}')
         writeColumns(self.table, TableColumns("raw", pa.schema([])))
         publishing.prepare()
         for number in range(4):

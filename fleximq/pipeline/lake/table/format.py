@@ -51,6 +51,9 @@ def setFormat(table: str, wanted: dict[str, Any], layout: str | None = None, fil
     """
     files = files or Files()
     if not (files.exists(f"{table}/{OWN}/{_NAME}") or files.exists(f"{table}/{OWN}/ledger")):
+        if layout == TOPIC and wanted["format"] == DELTA:
+            # Some readers expect the log's partitions as folders, with the very values.
+            raise LakeRefused(f"the table {table} cannot have the layout {TOPIC}: Delta tables are laid out by {DATE}")
         replaceFile(files, f"{table}/{OWN}", _NAME, json.dumps({**wanted, _LAYOUT: layout or DATE}).encode())
         return
     had = formatOf(table, files)

@@ -54,6 +54,14 @@ class FormatTests(SynchronousTestCase):
         Path(self.table, "_fleximq", "format").write_text('{"format": "hudi"}')
         error = self.assertRaises(LakeRefused, formatOf, self.table)
         self.assertIn("names a format that this FlexiMQ does not know", str(error))
+        Path(self.table, "_fleximq", "format").write_text('{"format": "parquet", "layout": "hour"}')
+        error = self.assertRaises(LakeRefused, formatOf, self.table)
+        self.assertIn("names a layout that this FlexiMQ does not know", str(error))
+
+    def test_layout(self) -> None:
+        """Readers of Delta tables want the names of topics as folders, so there is no layout by topic for them."""
+        error = self.assertRaises(LakeRefused, setFormat, self.table, {"format": "delta"}, "topic")
+        self.assertIn("cannot have the layout topic: Delta tables are laid out by date", str(error))
 
     def test_notInstalled(self) -> None:
         """What is not installed is named with the extra that brings it."""

@@ -1,0 +1,62 @@
+"""The compaction beside an ingest."""
+
+import time
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.pipeline.installed import missing as skip
+
+if not skip:
+    from fleximq.pipeline import lake
+    from fleximq.pipeline.lake.batch_commit import BatchCommit
+    from fleximq.pipeline.lake.completeness import dataFiles
+    from fleximq.pipeline.lake.ingest_compaction import IngestCompaction
+    from fleximq.pipeline.lake.table.lock import compactorLock
+    from fleximq.pipeline.lake.table.table_log import BatchRange, CompactionGoal
+    from tests.pipeline.jobs.fake_run import FakeRun
+    from tests.pipeline.lake.tables import JOURNAL, rows, stage
+
+    _GOAL = CompactionGoal(olderThan=-1e9)
+_PATIENCE = 30.0
+
+
+class IngestCompactionTests(SynchronousTestCase):
+    """``table`` gets batches while it is compacted every 10 ms."""
+
+    def setUp(self) -> None:
+        self.table = str(Path(self.mktemp()).absolute() / "messages")
+        self.publishing = BatchCommit(self.table)
+        self.publishing.prepare()
+        self.watched = FakeRun()
+
+    def publish(self, number: int) -> None:
+        """Publish a batch of two rows."""
+        found = stage(self.table, rows([2 * number + 1, 2 * number + 2]), batch=number)
+        self.publishing.publish(BatchRange(number, {JOURNAL: 2 * number + 1}, {JOURNAL: 2 * number + 3}), found, {})
+
+    def until(self, word: str) -> None:
+        """Wait until a line with this word was said."""
+        limit = time.monotonic() + _PATIENCE
+        while not any(word in line for line in self.watched.said):
+            self.assertLess(time.monotonic(), limit, self.watched.said)
+            time.sleep(0.01)
+
+    def test_beside(self) -> None:
+        """Files are merged while batches follow, and every row stays there once."""
+        with IngestCompaction([self.table], 0.01, self.watched, _GOAL):
+            for number in range(10):
+                self.publish(number)
+            self.until("files became 1")
+        self.assertLess(len(list(dataFiles(self.table))), 10)
+        self.assertEqual(lake.audit(self.table), [])
+        self.assertEqual(lake.ranges(self.table)[JOURNAL].rows, 20)
+
+    def test_inUse(self) -> None:
+        """A compaction by hand is no reason to end; it is tried again."""
+        for number in range(2):
+            self.publish(number)
+        with IngestCompaction([self.table], 0.01, self.watched, _GOAL):
+            with compactorLock(self.table):
+                self.until("is not compacted this time")
+            self.until("2 files became 1")
