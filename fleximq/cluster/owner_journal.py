@@ -57,6 +57,11 @@ class OwnerJournal(DiskJournal):
         self._begin(log, worker, commit)
         return found
 
+    def probe(self) -> None:
+        """Make a commit, if none is pending: it shows whether this node still owns the shard."""
+        if self._runs and self._group.idle and self._group.readOnly is None:
+            self._group.roll()
+
     async def hand(self, clock: IReactorTime) -> None:
         """Write all pending runs and a last checkpoint, and refuse further ones; never ends if the store does not
         answer. Then :meth:`close` it.
