@@ -4,7 +4,7 @@ from random import Random
 
 from fleximq.cluster.copy import ASIDE, STREAM, Copy, CopyError, StreamBehind
 from fleximq.cluster.follower import Follower
-from fleximq.cluster.interfaces import Piece, StreamBounds
+from fleximq.cluster.interfaces import AHEAD, Piece, StreamBounds
 from fleximq.cluster.trim import trimCopy, trimStream
 from fleximq.errors import JournalError
 from fleximq.journal.files.frame_scan import CompleteFrame
@@ -261,7 +261,7 @@ class FollowerTests(CopyCase):
 
         self.followed = self.openCopy(disk)
         follower = Follower(self.cluster("b"), 0, self.followed, self.clock, heard=heard, applied=self.frames.extend)
-        self.assertFalse(follower.usable)
+        self.assertIsNone(follower.applied)
         follower.start()
         return follower
 
@@ -269,7 +269,7 @@ class FollowerTests(CopyCase):
         """It brings the copy up to date, and says what was added."""
         follower = self.follower()
         self.pass_(1)
-        self.assertTrue(follower.usable)
+        self.assertEqual(follower.applied, len(self.stream.pieces))
         self.assertEqual((self.followed.end, self.heard), (self.own.end, len(self.pieces)))
         self.assertEqual(b"".join(bytes(each.frame) for each in self.frames), self.bytes)
         follower.stop()
@@ -287,7 +287,7 @@ class FollowerTests(CopyCase):
         follower.start()
         self.servers.heal()
         self.pass_(4)
-        self.assertTrue(follower.usable)
+        self.assertEqual(follower.applied, len(self.stream.pieces))
         self.assertEqual(self.heard, len(self.pieces))
 
     def test_behind(self) -> None:
@@ -300,9 +300,24 @@ class FollowerTests(CopyCase):
         follower = self.follower(disk)
         self.pass_(3)
         self.assertIn("the stream ends with message", follower.reason)
+        self.assertEqual(follower.applied, AHEAD)
         self.stream.pieces.append(last)
         self.pass_(3)
-        self.assertTrue(follower.usable)
+        self.assertEqual(follower.applied, len(self.stream.pieces))
+
+    def test_ahead(self) -> None:
+        """It is the same if the copy was not closed, so that only its frames show what it has."""
+        disk = emptyDisk()
+        self.fill(self.openCopy(disk))
+        last = self.stream.pieces.pop()
+        follower = self.follower(disk)
+        self.assertIsNone(follower.applied)
+        self.pass_(3)
+        self.assertEqual((follower.reason, follower.applied), ("", AHEAD))
+        self.stream.pieces.append(last)
+        self.servers.wake()
+        self.pass_(1)
+        self.assertEqual(follower.applied, len(self.pieces))
 
     def test_fails(self) -> None:
         """After a message that does not continue the copy it stops, and says why."""
@@ -312,6 +327,6 @@ class FollowerTests(CopyCase):
         self.servers.wake()
         self.pass_(1)
         self.assertIn("does not continue", follower.reason)
-        self.assertFalse(follower.usable)
+        self.assertIsNone(follower.applied)
         self.assertEqual(self.followed.end, self.own.end)
         self.assertEqual(len(self.flushLoggedErrors()), 0)
