@@ -16,15 +16,17 @@ from typing import Any, NoReturn
 
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from fleximq.cluster.copy import Copy
 from fleximq.cluster.follower import Follower
-from fleximq.cluster.interfaces import ClusterError
+from fleximq.cluster.interfaces import AHEAD, ClusterError
 from fleximq.cluster.nats.store import NatsCluster
 from fleximq.cluster.owner_journal import OwnerJournal
 from fleximq.cluster.ownership import Ownership, State
+from fleximq.cluster.steady_clock import SteadyClock
 from fleximq.cluster.stream_log import StreamLog, StreamWorker
 from fleximq.cluster.trim import trimCopy, trimStream
 from fleximq.config.settings import Settings
@@ -107,7 +109,15 @@ class ClusterNode:
         )
         assert self.journal is not None  # it was made before the broker
         service = ClusterService(
-            self._reactor, cluster, str(settings.node), self.copy, self.journal, served, wakeup, restore, self.abort
+            SteadyClock(self._reactor),
+            cluster,
+            str(settings.node),
+            self.copy,
+            self.journal,
+            served,
+            wakeup,
+            restore,
+            self.abort,
         )
         self.trimmed = service.trim
         self.turn.serving = lambda: service.ownership.serving
@@ -127,7 +137,7 @@ class ClusterService(MultiService):
 
     def __init__(
         self,
-        reactor: Any,
+        clock: IReactorTime,
         cluster: Any,
         node: str,
         copy: Copy,
@@ -139,7 +149,7 @@ class ClusterService(MultiService):
         end: "Callable[[str], None] | None" = None,
     ) -> None:
         super().__init__()
-        self._reactor = reactor
+        self._clock = clock
         self._cluster = cluster
         self._node = node
         self._copy = copy
@@ -153,15 +163,15 @@ class ClusterService(MultiService):
             cluster,
             node,
             SHARD,
-            reactor,
-            applied=lambda: copy.sequence if self.follower.usable else None,
+            clock,
+            applied=lambda: self.follower.applied,
             takeOver=self._takeOver,
             lose=self._lost,
             probe=journal.probe,
         )
-        self.follower = Follower(cluster, SHARD, copy, reactor, heard=self.ownership.heard)
+        self.follower = Follower(cluster, SHARD, copy, clock, heard=self.ownership.heard)
         self._cleaning = LoopingCall(self._clean)
-        self._cleaning.clock = reactor
+        self._cleaning.clock = clock
         self._isStopping = False
 
     def startService(self) -> None:
@@ -193,12 +203,12 @@ class ClusterService(MultiService):
             node=self._node,
             term=term,
             journal=secrets.token_hex(16),
-            clock=self._reactor,
+            clock=self._clock,
             now=lambda: time.time_ns() // 1000,
             randomId=lambda: secrets.randbits(64),
             confirmed=self.ownership.confirmed,
         )
-        worker = StreamWorker(self._reactor, lambda error: self.ownership.deposed(str(error)))
+        worker = StreamWorker(self._clock, lambda error: self.ownership.deposed(str(error)))
         found = await self._journal.take(log, worker, self._restore)
         self._served.setServiceParent(self)
         _log.info("The journal is ready with {records} records", records=found.records)
@@ -210,7 +220,7 @@ class ClusterService(MultiService):
     def _clean(self) -> None:
         if self.ownership.state is State.OWNING:
             self._journal.clean()
-        elif self.ownership.state is State.FOLLOWING and self.follower.usable:
+        elif self.ownership.state is State.FOLLOWING and self.follower.applied not in (None, AHEAD):
             Deferred.fromCoroutine(trimCopy(self._cluster, SHARD, self._copy)).addErrback(_passOver)
 
     def trim(self, position: int) -> None:
@@ -230,8 +240,8 @@ class ClusterService(MultiService):
     async def _leave(self) -> None:
         self.follower.stop()
         if self.ownership.state is State.OWNING:
-            handed = Deferred.fromCoroutine(self._journal.hand(self._reactor))
-            handed.addTimeout(_LAST, self._reactor).addErrback(lambda _: None)
+            handed = Deferred.fromCoroutine(self._journal.hand(self._clock))
+            handed.addTimeout(_LAST, self._clock).addErrback(lambda _: None)
             await handed
             with suppress(ClusterError):
                 await self.ownership.move("")
@@ -250,6 +260,8 @@ def _passOver(failure: Any) -> None:
 def endNow(sentence: str, code: int = LOST) -> NoReturn:
     """End the process without another word to any client."""
     _log.critical("{sentence}", sentence=sentence)
+    with suppress(OSError, ValueError):
+        print(f"fleximq: {sentence}", file=sys.__stderr__)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
