@@ -80,7 +80,7 @@ class Copy:
             if files.exists(f"{folder}/{IDENTITY}"):
                 self.journal = readIdentity(files, folder)
             stems = [name.removesuffix(_SUFFIX) for name in files.names(folder) if name.endswith(_SUFFIX)]
-            self._bases = [int(stem) for stem in stems]
+            self._bases = [int(stem) for stem in stems if len(stem) == 20 and stem.isdigit()]
             while self._bases and not self._openLast(self._bases[-1]):
                 self._bases.pop()
             self._created, sequence, position = self._readStream()

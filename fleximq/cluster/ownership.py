@@ -81,6 +81,7 @@ class Ownership:
 
     ``owner`` is the last known record, ``state`` this node's own part.
 
+    :param clock: its seconds must not be those of a clock that can be set.
     :param applied: returns the last sequence in this node's copy, None while it cannot be used.
     :param takeOver: fences the stream for this term and opens the broker; the shard is served when it returns.
     :param lose: called once for each :meth:`takeOver` that began and is over, with the reason: from then on no client
@@ -165,9 +166,9 @@ class Ownership:
     def _beat(self) -> None:
         self._timer = self._clock.callLater(INTERVAL, self._beat)
         sent, applied = self._clock.seconds(), self._applied()
-        self._cluster.beat(self._node, {} if applied is None else {self._shard: applied}).addCallbacks(
-            lambda _: self._beaten(sent), lambda failure: None
-        )
+        beaten = self._cluster.beat(self._node, {} if applied is None else {self._shard: applied})
+        beaten.addCallback(lambda _: self._beaten(sent))
+        beaten.addErrback(lambda failure: failure.trap(ClusterError))
         if self.state is State.OWNING and self._until - sent < DEADLINE - _PROBE:
             self._probe()
 
