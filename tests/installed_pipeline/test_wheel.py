@@ -67,7 +67,7 @@ session.end()
 
 
 def told(stderr: str) -> list[str]:
-    """Return the lines of standard error, less notices of slow starts and the broken pipes of Spark's Python processes."""
+    """Return the lines of standard error, less notices of slow starts and broken pipes of Spark's own processes."""
     lines = re.sub(
         r"Traceback \(most recent call last\):\n(  File .*\n)+BrokenPipeError: .*\n", "", stderr
     ).splitlines()
