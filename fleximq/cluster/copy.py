@@ -80,7 +80,7 @@ class Copy:
             if files.exists(f"{folder}/{IDENTITY}"):
                 self.journal = readIdentity(files, folder)
             stems = [name.removesuffix(_SUFFIX) for name in files.names(folder) if name.endswith(_SUFFIX)]
-            self._bases = [int(stem) for stem in stems]
+            self._bases = [int(stem) for stem in stems if len(stem) == 20 and stem.isdigit()]
             while self._bases and not self._openLast(self._bases[-1]):
                 self._bases.pop()
             self._created, sequence, position = self._readStream()
@@ -156,6 +156,11 @@ class Copy:
     def usable(self) -> bool:
         """Whether this copy equals the stream up to ``sequence``, so that its node may own the shard."""
         return not self._broken and not self._pieces and self._reached == self.end
+
+    @property
+    def ahead(self) -> bool:
+        """Whether this copy has frames that were not read from the stream again since it was opened."""
+        return not self._broken and self._reached < self._known
 
     def receive(self, sequence: int, piece: Piece) -> Sequence[CompleteFrame]:
         """Take a message of the stream, the one after ``received``; return the frames that became complete by it.

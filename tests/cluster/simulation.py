@@ -22,6 +22,7 @@ from fleximq.cluster.memory import MemoryCluster, MemoryServers
 from fleximq.cluster.ownership import Ownership, State
 from fleximq.cluster.stream_log import StreamLog, StreamWorker
 from fleximq.cluster.trim import trimCopy, trimStream
+from fleximq.journal.files.file_system import readFile
 from fleximq.journal.files.segment_table import segmentName
 from fleximq.journal.format.body import readBody
 from fleximq.journal.format.frame import FrameKind, completeFrame
@@ -90,7 +91,7 @@ class Node:
             self.name,
             SHARD,
             self.clock,
-            applied=lambda: self.copy.sequence if self.follower.usable else None,
+            applied=lambda: self.follower.applied,
             takeOver=self.takeOver,
             lose=self.lose,
             probe=self.probe,
@@ -382,15 +383,16 @@ def recordsOf(stream: bytes) -> dict[bytes, int]:
 def compare(node: Node, stream: bytes) -> None:
     """Compare a copy with the stream."""
     names = [name for name in node.disk.names(FOLDER) if name.endswith(".fxj")]
-    content = b""
+    position = int(names[0][:20])
     for name in names:
-        if name != segmentName(int(names[0][:20]) + len(content)):
+        if name != segmentName(position):
             raise Broken(f"{node.name} has {names}")
-        descriptor = node.disk.open(f"{FOLDER}/{name}")
-        content += node.disk.read(descriptor, node.disk.size(descriptor), 0)
-        node.disk.close(descriptor)
-    if content != stream[int(names[0][:20]) :]:
-        raise Broken(f"the copy of {node.name} differs from the stream")
+        content = readFile(node.disk, f"{FOLDER}/{name}")
+        if content != stream[position : position + len(content)]:
+            raise Broken(f"{name} of {node.name} differs from the stream")
+        position += len(content)
+    if position != len(stream):
+        raise Broken(f"the copy of {node.name} ends at {position}, the stream at {len(stream)}")
 
 
 def main(arguments: list[str]) -> None:

@@ -38,6 +38,8 @@ _log = Logger()
 
 #: Seconds until a request without an answer fails.
 TIMEOUT = 2.0
+#: An append has time for so many bytes a second besides: a batch that is never stored within it would never be.
+_SLOWEST = 2_000_000
 #: The error of a stream without room.
 _FULL = 10077
 #: Our headers: end, next and left of a :class:`Piece`.
@@ -144,16 +146,17 @@ class NatsCluster:
     def _subject(self, shard: int) -> str:
         return f"{self._name}.frames.{shard}"
 
-    def _ask(self, work: Coroutine[Any, Any, T]) -> "Deferred[T]":
-        return self._loop.ask(_answered(work, TIMEOUT))
+    def _ask(self, work: Coroutine[Any, Any, T], seconds: float | None = None) -> "Deferred[T]":
+        return self._loop.ask(_answered(work, seconds or TIMEOUT))
 
     # -- streams -----------------------------------------------------------------------------------
 
     def append(self, shard: int, expected: int, pieces: Sequence[Piece]) -> "Deferred[int]":
         """See :class:`ICluster`; so with all below."""
-        return self._ask(self._append(shard, expected, pieces))
+        seconds = TIMEOUT + sum(len(piece.data) for piece in pieces) / _SLOWEST
+        return self._ask(self._append(shard, expected, pieces, seconds), seconds)
 
-    async def _append(self, shard: int, expected: int, pieces: Sequence[Piece]) -> int:
+    async def _append(self, shard: int, expected: int, pieces: Sequence[Piece], seconds: float) -> int:
         subject, batch = self._subject(shard), uuid4().hex
         for number, piece in enumerate(pieces, 1):
             headers = {_PLACE: f"{piece.end} {piece.next} {piece.left}"}
@@ -165,7 +168,7 @@ class NatsCluster:
                 await self._client.publish(subject, piece.data, headers=headers)
         if len(pieces) > 1:
             headers["Nats-Batch-Commit"] = "1"
-        answer = await self._context.publish(subject, pieces[-1].data, headers=headers, timeout=TIMEOUT)
+        answer = await self._context.publish(subject, pieces[-1].data, headers=headers, timeout=seconds)
         return answer.seq
 
     def slot(self, shard: int, sequence: int) -> "Deferred[Piece | None]":

@@ -17,6 +17,7 @@ from twisted.internet.task import deferLater
 from fleximq.cluster.interfaces import ClusterError, Piece
 from fleximq.cluster.nats.store import NatsCluster
 from fleximq.cluster.ownership import State
+from fleximq.cluster.steady_clock import SteadyClock
 from tests.cluster.nats.servers import Servers
 from tests.cluster.node_clock import NodeClock
 from tests.cluster.simulation import SHARD, Broken, Node, check
@@ -29,7 +30,8 @@ class Campaign:
         self.random = Random(seed)
         self.counts: Counter[str] = Counter()
         self.told: dict[bytes, int] = {}
-        self.clock = reactor
+        self.reactor = reactor
+        self.clock = SteadyClock(reactor)
         self.servers = servers
         self.nodes = [Node(self, name) for name in ("a", "b", "c")]
         self._clusters: dict[str, NatsCluster] = {}
@@ -51,7 +53,7 @@ class Campaign:
 
     async def start(self, node: Node) -> None:
         """Connect and start a node."""
-        cluster = NatsCluster(self.servers.urls, "test", self.clock.callFromThread, room=1 << 30)
+        cluster = NatsCluster(self.servers.urls, "test", self.reactor.callFromThread, room=1 << 30)
         await cluster.start()
         self._clusters[node.name] = cluster
         node.start()
@@ -142,7 +144,7 @@ class Campaign:
 
     async def _everything(self) -> bytes:
         """Return all bytes of the stream, read by a connection of its own."""
-        cluster = NatsCluster(self.servers.urls, "test", self.clock.callFromThread, room=1 << 30)
+        cluster = NatsCluster(self.servers.urls, "test", self.reactor.callFromThread, room=1 << 30)
         await cluster.start()
         last = (await cluster.bounds(SHARD)).last
         pieces: list[Piece] = []

@@ -58,6 +58,8 @@ class NatsClusterTests(TestCase):
             servers.wait()
             reactor.addSystemEventTrigger("after", "shutdown", servers.end)
         NatsClusterTests._number += 1
+        # The disk of a busy machine may be slow.
+        self.patch(sys.modules[NatsCluster.__module__], "TIMEOUT", 15.0)
         self.cluster = await self.connected()
 
     async def connected(self, room: int = 1 << 20) -> "NatsCluster":
@@ -92,6 +94,29 @@ class NatsClusterTests(TestCase):
         self.assertEqual(await self.cluster.append(0, 0, pieces), 3)
         await self.assertFailure(self.cluster.append(0, 0, pieces), Unknown)
         self.assertEqual([await self.cluster.slot(0, each) for each in (1, 2, 3, 4)], [*pieces, None])
+
+    async def test_betweenPieces(self) -> None:
+        """A message of another owner between the pieces of a commit refuses all of them."""
+        other = await self.connected()
+        client = self.cluster._client
+        publish = client.publish
+
+        async def between(*arguments: Any, **also: Any) -> None:
+            first.restore()
+            await publish(*arguments, **also)
+            await client.flush()
+            await asyncio.wrap_future(other._loop.run(other._append(0, 0, [frame(b"other")], 2)))
+
+        first = self.patch(client, "publish", between)
+        await self.assertFailure(self.cluster.append(0, 0, [frame(b"a", 1), frame(b"b")]), Unknown)
+        self.assertEqual((await self.cluster.bounds(0)).last, 1)
+        self.assertEqual(await self.cluster.slot(0, 1), frame(b"other"))
+
+    async def test_slow(self) -> None:
+        """A large commit has more time than a small one."""
+        self.patch(sys.modules[NatsCluster.__module__], "TIMEOUT", 0.001)
+        self.patch(sys.modules[NatsCluster.__module__], "_SLOWEST", 100)
+        self.assertEqual(await self.cluster.append(0, 0, [frame(bytes(1000))]), 1)
 
     async def test_largest(self) -> None:
         """A message may have the size that the store names, less what is left for its headers."""

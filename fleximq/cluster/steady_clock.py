@@ -1,0 +1,34 @@
+"""The time by which an owner counts the seconds that it may serve (/explanation/cluster, Ownership).
+
+The reactor's own seconds are those of the wall clock, which can be set. These go on evenly, also while the process is
+stopped or the machine suspended.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from zope.interface import implementer
+
+#: Linux counts the time of a suspended machine in this clock only.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+@implementer(IReactorTime)
+class SteadyClock:
+    """A reactor's timers with steady seconds."""
+
+    def __init__(self, reactor: IReactorTime) -> None:
+        self._reactor = reactor
+
+    def seconds(self) -> float:
+        """Return the seconds since the machine was started."""
+        return time.clock_gettime(_CLOCK)
+
+    def callLater(self, delay: float, callable: Callable[..., Any], *args: object, **kwargs: object) -> IDelayedCall:
+        """See :class:`IReactorTime`; so with the next."""
+        return self._reactor.callLater(delay, callable, *args, **kwargs)
+
+    def getDelayedCalls(self) -> Sequence[IDelayedCall]:
+        return self._reactor.getDelayedCalls()

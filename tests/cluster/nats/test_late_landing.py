@@ -1,0 +1,133 @@
+"""A proxy before a real server holds appends back, until the owner has repeated them or another node has taken over."""
+
+import sys
+import time
+from typing import Any, cast
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+from twisted.protocols.portforward import ProxyFactory, ProxyServer
+from twisted.trial.unittest import TestCase
+
+from fleximq.cluster.copy import Copy
+from fleximq.cluster.interfaces import Deposed, Piece
+from fleximq.cluster.stream_log import StreamLog
+from fleximq.journal.format.frame import FrameKind
+from fleximq.journal.writing.commit import Commit, RecordsPart
+from tests.cluster.nats.servers import MISSING, Servers
+from tests.cluster.store_case import FOLDER, emptyDisk, headersOf
+from tests.journal.frames import JOURNAL, appended
+
+if not MISSING:
+    from fleximq.cluster.nats.store import NatsCluster
+
+
+class Proxy(ProxyFactory):
+    """Forwards connections to a port; after :meth:`hold` the bytes of clients wait until :meth:`release`."""
+
+    noisy = False
+
+    def __init__(self, port: int) -> None:
+        super().__init__("127.0.0.1", port)
+        self._connections: list[Any] = []
+
+    def buildProtocol(self, address: Any) -> ProxyServer:
+        """Make the protocol of one connection."""
+        connection = super().buildProtocol(address)
+        assert isinstance(connection, ProxyServer)
+        self._connections.append(connection)
+        return connection
+
+    def hold(self) -> None:
+        """Read nothing more of clients."""
+        for connection in self._connections:
+            connection.transport.pauseProducing()
+
+    def release(self) -> None:
+        """Let everything go on."""
+        for connection in self._connections:
+            connection.transport.resumeProducing()
+
+
+class LateLandingTests(TestCase):
+    """Two owners on one server, the first through a proxy."""
+
+    skip = MISSING or None
+    timeout = 60
+
+    async def setUp(self) -> None:  # type: ignore[override]  # trial waits for coroutines too
+        from twisted.internet import reactor
+
+        self.reactor = cast(Any, reactor)
+        self.servers = Servers(self.mktemp())
+        self.addCleanup(self.servers.end)
+        self.servers.wait()
+        self.hurry = self.patch(sys.modules[NatsCluster.__module__], "TIMEOUT", 0.3)
+        self.proxy = Proxy(int(self.servers.urls[0].rpartition(":")[2]))
+        port = self.reactor.listenTCP(0, self.proxy, interface="127.0.0.1")
+        self.addCleanup(port.stopListening)
+        self.first = await self.owner(f"nats://127.0.0.1:{port.getHost().port}", 1)
+        await self.commit(self.first, b"one")
+
+    async def owner(self, url: str, term: int) -> StreamLog:
+        """Return the log of an owner that has fenced the stream."""
+        cluster = NatsCluster([url], "test", self.reactor.callFromThread, room=1 << 20, replicas=1)
+        self.addCleanup(cluster.stop)
+        await cluster.start()
+        self.copy = Copy(emptyDisk(), FOLDER, 0)
+        self.copy.open()
+        log = StreamLog(
+            cluster,
+            0,
+            self.copy,
+            node=f"n{term}",
+            term=term,
+            journal=JOURNAL,
+            clock=self.reactor,
+            now=lambda: round(time.time() * 1e6),
+            randomId=lambda: term,
+        )
+        await log.fence()
+        self.cluster = cluster
+        return log
+
+    def commit(self, log: StreamLog, payload: bytes) -> "Deferred[None]":
+        """Begin a commit of one record."""
+        offset = log._copy.next
+        made = Commit(last=1, next=offset + 1, time=1, parts=[RecordsPart(offset, [appended(payload)])])
+        return Deferred.fromCoroutine(log.carryOut(made))
+
+    async def kinds(self) -> list[int]:
+        """Return the kinds of all frames in the stream."""
+        self.hurry.restore()
+        last = (await self.cluster.bounds(0)).last
+        pieces: list[Piece | None] = [await self.cluster.slot(0, sequence) for sequence in range(1, last + 1)]
+        return [header.kind for header in headersOf([piece for piece in pieces if piece is not None])]
+
+    async def test_repeated(self) -> None:
+        """An append that arrives several times is stored once, and confirmed."""
+        self.proxy.hold()
+        late = self.commit(self.first, b"two")
+        await deferLater(self.reactor, 2.0)
+        self.assertNoResult(late)
+        self.proxy.release()
+        await late
+        await deferLater(self.reactor, 0.5)
+        self.assertEqual(await self.kinds(), [FrameKind.SEGMENT, FrameKind.RECORDS, FrameKind.RECORDS])
+
+    async def test_deposed(self) -> None:
+        """If another node has taken over, it is stored never, and its sender learns that."""
+        self.proxy.hold()
+        late = self.commit(self.first, b"two")
+        await deferLater(self.reactor, 1.0)
+        second = await self.owner(self.servers.urls[0], 2)
+        await self.commit(second, b"other")
+        self.proxy.release()
+        await self.assertFailure(late, Deposed)
+        await deferLater(self.reactor, 0.5)
+        segment, records = FrameKind.SEGMENT, FrameKind.RECORDS
+        self.assertEqual(await self.kinds(), [segment, records, segment, records])
+
+    def assertNoResult(self, deferred: "Deferred[Any]") -> None:
+        """Check that something has not ended."""
+        self.assertFalse(deferred.called)
