@@ -41,7 +41,10 @@ class QueueTests(CommandCase):
         while not rows("dead-letters"):
             pass
         self.assertEqual([row["topic"] for row in rows("dead-letters", "ls")], ["jobs"])
-        self.assertEqual([row["value"] for row in rows("dead-letters", "show", "jobs")], ["sweep"])
+        shown = rows("dead-letters", "show", "jobs")
+        self.assertEqual([(row["value"], "deliveries" in row) for row in shown], [("sweep", False)])
+        self.assertEqual(ran("dead-letters", "show", "jobs").lines[1].split(), ["value", "id", "bytes"])
+        self.assertEqual(ran("dead-letters").lines[1].split(), ["topic", "messages", "in", "flight", "memory", "kept"])
         returned = b"1 dead letters published to jobs again\n"
         self.assertEqual(ran("dead-letters", "return", "jobs", "--limit", "5"), (0, returned, ""))
         self.assertEqual(rows("dead-letters"), [{**rows("dead-letters")[0], "messages": 0}])
@@ -71,12 +74,14 @@ class QueueTests(CommandCase):
     def test_wrong(self) -> None:
         """Each mistake is one sentence with exit code 1."""
         for words, sentence in (
-            (("queues", "info", "none"), "there is no queue none"),
+            (("queues", "info", "none"), "there is no queue of 'none'"),
             (("queues", "purge", "none"), "404 not found: there is no queue of 'none'"),
             (("queues", "purge"), "queues purge needs the TOPIC"),
             (("queues", "ls", "jobs"), "queues ls takes no TOPIC"),
             (("queues", "purge", "jobs", "--limit", "1"), "queues purge takes no --limit"),
-            (("dead-letters", "show", "none"), "404 not found: there is no queue of '$dead/none'"),
+            (("dead-letters", "show", "none"), "404 not found: there are no dead letters of 'none'"),
+            (("dead-letters", "return", "none"), "404 not found: there are no dead letters of 'none'"),
+            (("queues", "purge", "$dead/none"), "404 not found: there are no dead letters of 'none'"),
             (("consume", "a.#", "--strict"), "'a.#' is an ordinary topic here: wildcards are for subscriptions only"),
             (("clients", "disconnect", "999"), "there is no client 999"),
             (("clients", "info", "999"), "there is no client 999"),

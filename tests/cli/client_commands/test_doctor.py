@@ -49,6 +49,8 @@ class DoctorTests(CommandCase):
         self.assertEqual(
             {name: result for name, (result, _) in found.items()}, {**dict.fromkeys(names, "ok"), "tls": "note"}
         )
+        refused = {name: result for name, (result, _) in self.found(*self.trusting).items()}
+        self.assertEqual(refused, {"address": "ok", "tls": "note", "credentials": "fault"})
         found = self.found("--token", "bob's")
         self.assertEqual([(name, result) for name, (result, _) in found.items()], [
             ("address", "ok"), ("credentials", "ok"), ("rights", "note"), ("admin", "note"),
