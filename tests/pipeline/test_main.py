@@ -127,11 +127,11 @@ class MistakeTests(SynchronousTestCase):
             PYTHONPATH=f"{folder}{os.pathsep}{SOURCE}",
         )  # fmt: skip
         self.assertEqual(
-            (ended.returncode, ended.stderr),
+            (ended.returncode, ended.stderr.splitlines()[-1]),
             (
                 1,
                 "fleximq-pipeline: Spark needs Java 17, 21 or 25, and there is none in JAVA_HOME, in PATH or installed "
-                "with the extra 'java': pip install '.[java]' in a clone of FlexiMQ installs one\n",
+                "with the extra 'java': pip install '.[java]' in a clone of FlexiMQ installs one",
             ),
         )
 
