@@ -4,6 +4,7 @@ import json
 import os
 from typing import Any
 
+from fleximq.cli.client_commands import work_queue
 from fleximq.cli.client_commands.broker_views import NOUNS
 from tests.cli.client_commands.commands import PATIENCE, CommandCase, ran
 
@@ -33,6 +34,22 @@ class QueueTests(CommandCase):
         self.assertEqual(ran("queues", "purge", "jobs"), (0, b"1 messages of jobs discarded\n", ""))
         over = "fleximq: the time of --for is over after 0 of 1 messages\n"
         self.assertEqual(ran("consume", "jobs", "--for", "0.1", "--count", "1"), (1, b"", over))
+
+    def test_waiting(self) -> None:
+        """An empty queue is told after a while, unless --for ends the command."""
+        said: list[str] = []
+        client = self.client()
+
+        def say(sentence: str) -> None:
+            said.append(sentence)
+            client.publish("jobs", b"sweep")
+
+        self.patch(work_queue, "_SILENCE", 0.1)
+        self.patch(work_queue, "say", say)
+        ran("consume", "jobs", "--for", "0.3")
+        self.assertEqual(said, [])
+        self.assertEqual(ran("consume", "jobs", "--count", "1"), (0, b"sweep\n", ""))
+        self.assertEqual(said, ["waiting for messages of jobs; --for SECONDS ends it"])
 
     def test_deadLetters(self) -> None:
         """A message that nobody acknowledges is shown, and goes back to its topic."""
