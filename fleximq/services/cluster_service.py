@@ -45,6 +45,8 @@ LOST = 75
 _CLEANING = 60.0
 #: Seconds between two looks at whether an owner serves again.
 _HELD = 0.05
+#: Seconds after which a copy should have joined the stream.
+_JOINED = 10.0
 #: Seconds for the last commit of an owner that stops.
 _LAST = 10.0
 
@@ -190,7 +192,14 @@ class ClusterService(MultiService):
         _log.info("node {node} follows shard {shard}", node=self._node, shard=SHARD)
         self.follower.start()
         self.ownership.start()
+        self._clock.callLater(_JOINED, self._tellUnusable)
         self._cleaning.start(_CLEANING, now=False).addErrback(lambda failure: _log.failure("cleaning ended", failure))
+
+    def _tellUnusable(self) -> None:
+        """Log why this node cannot own the shard, if so."""
+        if self.ownership.state is State.FOLLOWING and self.follower.applied in (None, AHEAD):
+            reason = self.follower.reason or "its folder does not equal the stream, or has more"
+            _log.warn("node {node} cannot own shard {shard}: {reason}", node=self._node, shard=SHARD, reason=reason)
 
     # -- owning ------------------------------------------------------------------------------------
 
@@ -218,6 +227,7 @@ class ClusterService(MultiService):
             self._end(f"this node does not own shard {SHARD} any more: {reason}")
 
     def _clean(self) -> None:
+        self._tellUnusable()
         if self.ownership.state is State.OWNING:
             self._journal.clean()
         elif self.ownership.state is State.FOLLOWING and self.follower.applied not in (None, AHEAD):

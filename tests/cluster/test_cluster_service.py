@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from twisted.application.service import MultiService, Service
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import Envelope, MessageSource
@@ -58,7 +59,7 @@ class Node:
     """A node with a broker; ``served`` are its services, ``ended`` why its process had to end."""
 
     def __init__(self, servers: MemoryServers, clock: Clock, name: str) -> None:
-        disk = Recorder()
+        self.disk = disk = Recorder()
         disk.makeFolder("/disk")
         disk.syncFolder("/")
         self.clock = NodeClock(clock)
@@ -177,6 +178,22 @@ class ClusterServiceTests(SynchronousTestCase):
         self.assertEqual((told, len(self.first.ended)), ([], 1))
         self.assertIn("does not own shard 0 any more", self.first.ended[0])
         self.assertEqual(self.second.consume(), [])
+
+    def test_unusable(self) -> None:
+        """A node whose folder has more than the stream says that it cannot own the shard, and no other node does."""
+        third = Node(MemoryServers(self.clock, Random(1)), self.clock, "c")
+        third.disk.makeFolder("/disk/journal")
+        for name in self.first.disk.names("/disk/journal"):
+            copied = self.first.disk.open(f"/disk/journal/{name}")
+            descriptor = third.disk.create(f"/disk/journal/{name}")
+            third.disk.write(descriptor, [self.first.disk.read(copied, 1 << 20, 0)], 0)
+        third.disk.remove("/disk/journal/lock")
+        with capturedLogs() as logged:
+            third.service.startService()
+            self.pass_(20)
+        self.assertFalse(third.inner.running)
+        said = [event["reason"] for event in logged if "cannot own" in (event.get("log_format") or "")]
+        self.assertEqual(said, ["the stream ends with message 0, but this copy has 1"])
 
     def test_unavailable(self) -> None:
         """While the store does not answer nothing is confirmed, and the owner goes on when it does."""

@@ -239,6 +239,9 @@ class TableTests(SynchronousTestCase):
             "fsync": "never",
             "retention": "a=7d",
             "message-ttl": "a=7",
+            "cluster": ("nats://a",),
+            "node": "a",
+            "cluster-name": "a",
         }
         for option in OPTIONS:
             value = written.get(option.name) or written[option.read]
