@@ -157,6 +157,11 @@ class Copy:
         """Whether this copy equals the stream up to ``sequence``, so that its node may own the shard."""
         return not self._broken and not self._pieces and self._reached == self.end
 
+    @property
+    def ahead(self) -> bool:
+        """Whether this copy has frames that were not read from the stream again since it was opened."""
+        return not self._broken and self._reached < self._known
+
     def receive(self, sequence: int, piece: Piece) -> Sequence[CompleteFrame]:
         """Take a message of the stream, the one after ``received``; return the frames that became complete by it.
 

@@ -8,7 +8,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from fleximq.cluster.copy import Copy, CopyError, StreamBehind
-from fleximq.cluster.interfaces import ClusterError, ICluster, Piece
+from fleximq.cluster.interfaces import AHEAD, ClusterError, ICluster, Piece
 from fleximq.journal.files.frame_scan import CompleteFrame
 
 _log = Logger()
@@ -20,7 +20,7 @@ RETRY = 1.0
 class Follower:
     """Follows a stream from :meth:`start` to :meth:`stop`.
 
-    ``reason`` says why the copy is not updated, "" while it is; without updates its node must not own the shard.
+    ``reason`` says why the copy is not updated, "" while it is.
 
     :param heard: called with each message.
     :param applied: called with frames that were added to the copy.
@@ -44,12 +44,17 @@ class Follower:
         self._heard = heard
         self._applied = applied
         self._stop: Callable[[], None] | None = None
+        self._isBehind = False
+        self._last = 0
         self._run = 0
 
     @property
-    def usable(self) -> bool:
-        """Whether the copy is updated and equals the stream up to ``copy.sequence``."""
-        return not self.reason and self._copy.usable
+    def applied(self) -> int | None:
+        """The last sequence in the copy, for the node's key; None if it is unusable, AHEAD if the stream has less."""
+        copy = self._copy
+        if self._isBehind or (not self.reason and copy.ahead and copy.sequence >= self._last):
+            return AHEAD
+        return copy.sequence if not self.reason and copy.usable else None
 
     def start(self) -> None:
         """Begin to follow, after the last commit in the copy."""
@@ -71,11 +76,11 @@ class Follower:
                 bounds = await self._cluster.bounds(self._shard)
                 if run == self._run:
                     first = self._copy.join(bounds)
-                    self.reason = ""
+                    self.reason, self._isBehind, self._last = "", False, bounds.last
                     self._stop = self._cluster.follow(self._shard, first, self._received)
                 return
             except StreamBehind as error:
-                self.reason = str(error)
+                self.reason, self._isBehind = str(error), True
             except ClusterError:
                 pass  # the store does not answer at present
             await deferLater(self._clock, RETRY)

@@ -15,6 +15,8 @@ from zope.interface import Attribute, Interface
 HEADROOM = 4096
 #: The largest number of pieces of one commit.
 MOST_PIECES = 1000
+#: Instead of a sequence in a node's key: its copy has more than the stream, so no node may claim the shard.
+AHEAD = -1
 
 
 class ClusterError(Exception):
@@ -72,7 +74,7 @@ class IWatcher(Interface):
     """Learns of the keys of a cluster."""
 
     def nodeChanged(node: str, applied: Mapping[int, int]) -> None:
-        """Learn that a node has written its key: by shard, the last sequence in its copy, if that can be used."""
+        """Learn that a node has written its key: by shard, the last sequence in its copy, if usable, or AHEAD."""
 
     def ownerChanged(shard: int, owner: ShardOwner) -> None:
         """Learn the present record of a shard's owner; older ones may be left out."""

@@ -19,7 +19,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from fleximq.cluster.interfaces import ClusterError, ICluster, IWatcher, ShardOwner
+from fleximq.cluster.interfaces import AHEAD, ClusterError, ICluster, IWatcher, ShardOwner
 from fleximq.values.transitions import Transitions
 
 _log = Logger()
@@ -82,7 +82,8 @@ class Ownership:
     ``owner`` is the last known record, ``state`` this node's own part.
 
     :param clock: its seconds must not be those of a clock that can be set.
-    :param applied: returns the last sequence in this node's copy, None while it cannot be used.
+    :param applied: returns the last sequence in this node's copy, None while it cannot be used, or AHEAD. While a node
+        says that its copy has more than the stream, an older stream was put in place, and no node claims the shard.
     :param takeOver: fences the stream for this term and opens the broker; the shard is served when it returns.
     :param lose: called once for each :meth:`takeOver` that began and is over, with the reason: from then on no client
         may be answered; the copy is to be followed again.
@@ -217,14 +218,21 @@ class Ownership:
     # -- claims ------------------------------------------------------------------------------------
 
     def _claimIfFree(self) -> None:
-        own = self._applied()
+        own = self._usable()
         if self.state is not State.FOLLOWING or own is None or not self._isFree():
             return
         if self._claiming is None or not self._claiming.active():
             self._claiming = self._clock.callLater(self._rank(own) * _RANK, self._claim, self.owner)
 
+    def _usable(self) -> int | None:
+        """Return the last sequence in this node's copy, None if it cannot be used."""
+        applied = self._applied()
+        return None if applied == AHEAD else applied
+
     def _isFree(self) -> bool:
         """Whether the shard's owner is silent, there is none, or it is this node in an earlier life."""
+        if any(seen.applied == AHEAD and not self._isSilent(node) for node, seen in self._nodes.items()):
+            return False
         return self.owner.node in ("", self._node) or self._isSilent(self.owner.node)
 
     def _rank(self, own: int) -> int:
@@ -236,14 +244,14 @@ class Ownership:
         )
 
     def _claim(self, free: ShardOwner) -> None:
-        if self.state is State.FOLLOWING and free == self.owner and self._isFree() and self._applied() is not None:
+        if self.state is State.FOLLOWING and free == self.owner and self._isFree() and self._usable() is not None:
             self._claimed = free.term + 1
             # Only the record shows the outcome: a claim without an answer may succeed later.
             _unlessRefused(self.move(self._node))
 
     def _begin(self, term: int) -> None:
         self._begun = term
-        if self._applied() is None:
+        if self._usable() is None:
             _unlessRefused(self.move(""))
             return
         self.state = _TRANSITIONS[self.state, Event.CLAIMED]

@@ -102,7 +102,7 @@ class StreamLog:
 
         When this returns, no request of an earlier owner can be accepted any more, and the copy has all commits.
 
-        :raises Deposed: :meth:`stop` was called.
+        :raises Deposed: :meth:`stop` was called; or the stream was trimmed beyond the end of the copy.
         :raises Refused: the stream has no room.
         :raises CopyError: the copy cannot be read on to the end of the stream.
         """
@@ -221,12 +221,19 @@ class StreamLog:
             await self._sleep()
 
     async def _slot(self, sequence: int) -> Piece | None:
-        """Return a message; None if it is not known whether there is one."""
+        """Return a message; None if it is not known whether there is one.
+
+        :raises Deposed: there was one, and it was removed since; or :meth:`stop` was called.
+        """
         self._checkStopped()
-        held = None
+        held, first = None, 0
         with suppress(Unknown, Refused):
             held = await self._cluster.slot(self._shard, sequence)
+            if held is None:
+                first = (await self._cluster.bounds(self._shard)).first
         self._checkStopped()
+        if first > sequence:
+            raise Deposed(f"message {sequence} was removed from the stream, which begins with {first}")
         return held
 
     async def _sleep(self) -> None:

@@ -91,7 +91,7 @@ class Node:
             self.name,
             SHARD,
             self.clock,
-            applied=lambda: self.copy.sequence if self.follower.usable else None,
+            applied=lambda: self.follower.applied,
             takeOver=self.takeOver,
             lose=self.lose,
             probe=self.probe,

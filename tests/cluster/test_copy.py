@@ -4,10 +4,11 @@ from random import Random
 
 from fleximq.cluster.copy import ASIDE, STREAM, Copy, CopyError, StreamBehind
 from fleximq.cluster.follower import Follower
-from fleximq.cluster.interfaces import Piece, StreamBounds
+from fleximq.cluster.interfaces import AHEAD, Piece, StreamBounds
 from fleximq.cluster.trim import trimCopy, trimStream
 from fleximq.errors import JournalError
 from fleximq.journal.files.frame_scan import CompleteFrame
+from fleximq.journal.files.survey import Finding, FolderSurvey
 from fleximq.journal.format.control_frames import SegmentStart, encodeSegment
 from fleximq.journal.recovery.recovery import recover
 from fleximq.journal.writing.commit import SegmentOpening, Snapshot
@@ -61,6 +62,7 @@ class CopyTests(CopyCase):
         self.assertEqual(contentOf(disk), (0, self.bytes))
         self.assertEqual(contentOf(self.own._files), (0, self.bytes))  # type: ignore[arg-type]
         self.assertEqual((copy.end, copy.next, copy.time), (self.own.end, self.own.next, self.own.time))
+        self.assertEqual([each for each in FolderSurvey(disk, FOLDER).check() if isinstance(each, Finding)], [])
         found = recover(disk, FOLDER, JOURNAL)
         self.assertEqual((found.records, found.lost, found.torn, found.end), (12, [], [], copy.end))
         self.assertEqual([segment.base for segment in found.segments.all], self.bases)
@@ -259,7 +261,7 @@ class FollowerTests(CopyCase):
 
         self.followed = self.openCopy(disk)
         follower = Follower(self.cluster("b"), 0, self.followed, self.clock, heard=heard, applied=self.frames.extend)
-        self.assertFalse(follower.usable)
+        self.assertIsNone(follower.applied)
         follower.start()
         return follower
 
@@ -267,7 +269,7 @@ class FollowerTests(CopyCase):
         """It brings the copy up to date, and says what was added."""
         follower = self.follower()
         self.pass_(1)
-        self.assertTrue(follower.usable)
+        self.assertEqual(follower.applied, len(self.stream.pieces))
         self.assertEqual((self.followed.end, self.heard), (self.own.end, len(self.pieces)))
         self.assertEqual(b"".join(bytes(each.frame) for each in self.frames), self.bytes)
         follower.stop()
@@ -285,7 +287,7 @@ class FollowerTests(CopyCase):
         follower.start()
         self.servers.heal()
         self.pass_(4)
-        self.assertTrue(follower.usable)
+        self.assertEqual(follower.applied, len(self.stream.pieces))
         self.assertEqual(self.heard, len(self.pieces))
 
     def test_behind(self) -> None:
@@ -298,9 +300,24 @@ class FollowerTests(CopyCase):
         follower = self.follower(disk)
         self.pass_(3)
         self.assertIn("the stream ends with message", follower.reason)
+        self.assertEqual(follower.applied, AHEAD)
         self.stream.pieces.append(last)
         self.pass_(3)
-        self.assertTrue(follower.usable)
+        self.assertEqual(follower.applied, len(self.stream.pieces))
+
+    def test_ahead(self) -> None:
+        """It is the same if the copy was not closed, so that only its frames show what it has."""
+        disk = emptyDisk()
+        self.fill(self.openCopy(disk))
+        last = self.stream.pieces.pop()
+        follower = self.follower(disk)
+        self.assertIsNone(follower.applied)
+        self.pass_(3)
+        self.assertEqual((follower.reason, follower.applied), ("", AHEAD))
+        self.stream.pieces.append(last)
+        self.servers.wake()
+        self.pass_(1)
+        self.assertEqual(follower.applied, len(self.pieces))
 
     def test_fails(self) -> None:
         """After a message that does not continue the copy it stops, and says why."""
@@ -310,6 +327,6 @@ class FollowerTests(CopyCase):
         self.servers.wake()
         self.pass_(1)
         self.assertIn("does not continue", follower.reason)
-        self.assertFalse(follower.usable)
+        self.assertIsNone(follower.applied)
         self.assertEqual(self.followed.end, self.own.end)
         self.assertEqual(len(self.flushLoggedErrors()), 0)

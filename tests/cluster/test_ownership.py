@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.cluster.interfaces import ClusterError, ShardOwner
+from fleximq.cluster.interfaces import AHEAD, ClusterError, ShardOwner
 from fleximq.cluster.memory import MemoryCluster, MemoryServers
 from fleximq.cluster.ownership import DEADLINE, Ownership, State
 from tests.cluster.node_clock import NodeClock
@@ -95,6 +95,14 @@ class OwnershipTests(SynchronousTestCase):
             nodes = [self.node(name, each) for name, each in zip("abc", applied, strict=True)]
             self.until(lambda nodes=nodes: any(each.ownership.serving for each in nodes))  # type: ignore[misc]
             self.assertEqual(self.servers.owners[0].node, winner)
+
+    def test_ahead(self) -> None:
+        """While a living node has more than the stream, no node claims the shard."""
+        old, new = self.node("a", AHEAD), self.node("b", 7)
+        self.pass_(20)
+        self.assertEqual(self.servers.owners, {})
+        old.applied = None
+        self.until(lambda: new.ownership.serving)
 
     def test_alive(self) -> None:
         """An owner that beats keeps the shard."""

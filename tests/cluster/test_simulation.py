@@ -4,12 +4,41 @@ from collections import Counter
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.cluster.simulation import Simulation
+from tests.cluster.simulation import SHARD, Node, Simulation, check
 from tests.nightly import repetitions
 
 
 class SimulationTests(SynchronousTestCase):
     """Seeds of the simulation."""
+
+    def test_oldStream(self) -> None:
+        """If the stream is restored from a backup, no node owns the shard, and no copy is cut; until it is whole again.
+
+        A new node with an empty folder would continue it otherwise.
+        """
+        simulation = Simulation(1)
+        simulation.pass_(8)
+        for _ in range(30):
+            simulation.publish()
+            simulation.pass_(0.1)
+        stream = simulation.servers.stream(SHARD)
+        before = contentsOf(simulation)
+        for node in simulation.nodes:
+            node.kill(False)
+        simulation.nodes.append(Node(simulation, "d"))
+        lost = stream.pieces[20:]
+        del stream.pieces[20:]
+        simulation.heal()
+        simulation.pass_(30)
+        self.assertEqual(len(stream.pieces), 20)
+        self.assertFalse(simulation.publish())
+        self.assertEqual(contentsOf(simulation), before)
+        stream.pieces += lost
+        simulation.servers.wake()
+        simulation.pass_(10)
+        self.assertTrue(simulation.publish())
+        simulation.pass_(5)
+        check(simulation, simulation.nodes, b"".join(piece.data for piece in stream.pieces))
 
     def test_seeds(self) -> None:
         """No seed breaks a promise, and together they have seen everything that they are for."""
@@ -23,3 +52,11 @@ class SimulationTests(SynchronousTestCase):
             counts += simulation.counts
         for what in ("confirmed", "takeover", "lost", "probe", "trimmed", "aside", "refused", "unconfirmed"):
             self.assertGreater(counts[what], 0, what)
+
+
+def contentsOf(simulation: Simulation) -> list[dict[str, bytes]]:
+    """Return the segments of the first three nodes."""
+    states = [node.disk.now() for node in simulation.nodes[:3]]
+    return [
+        {name: state.files[number] for name, number in state.names.items() if name.endswith(".fxj")} for state in states
+    ]

@@ -56,6 +56,16 @@ class FenceTests(StoreCase):
         self.successResultOf(fenced)
         self.assertEqual((copy.sequence, copy.next), (3, 2))
 
+    def test_removed(self) -> None:
+        """A copy that ends before the stream begins is not brought up to date by fencing, so this ends."""
+        first = self.owner("a", 1)
+        for number in range(3):
+            self.completed(first.carryOut(self.commit(b"%d" % number)))
+        self.stream.first = 3
+        fenced = self.begin(self.log(None, "b", 2).fence())
+        self.pass_(1.0)
+        self.assertIn("begins with 3", str(self.failureResultOf(fenced, Deposed).value))
+
     def test_incomplete(self) -> None:
         """A commit in pieces is read to its last one, though reads are old for some time."""
         first = self.owner("a", 1)

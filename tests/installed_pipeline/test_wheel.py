@@ -67,8 +67,11 @@ session.end()
 
 
 def told(stderr: str) -> list[str]:
-    """Return the lines of standard error without the broken pipes that Spark's own Python processes end with."""
-    return re.sub(r"Traceback \(most recent call last\):\n(  File .*\n)+BrokenPipeError: .*\n", "", stderr).splitlines()
+    """Return the lines of standard error, less notices of slow starts and broken pipes of Spark's own processes."""
+    lines = re.sub(
+        r"Traceback \(most recent call last\):\n(  File .*\n)+BrokenPipeError: .*\n", "", stderr
+    ).splitlines()
+    return [line for line in lines if not line.startswith(("starting Spark", "running the query"))]
 
 
 class Installation(NamedTuple):

@@ -94,12 +94,7 @@ class MistakeTests(SynchronousTestCase):
     def test_words(self) -> None:
         """No job, no such job, no such option."""
         self.mistaken("fleximq-pipeline: the following arguments are required: JOB; fleximq-pipeline --help says more")
-        known = ", ".join(map(repr, JOBS))
-        self.mistaken(
-            f"fleximq-pipeline: argument JOB: invalid choice: 'sqk' (choose from {known}); "
-            "fleximq-pipeline --help says more",
-            "sqk",
-        )
+        self.mistaken("fleximq-pipeline: JOB is 'sqk'; did you mean sql?", "sqk")
         self.mistaken(
             "fleximq-pipeline sql: unrecognized arguments: --jurnal; fleximq-pipeline sql --help says more",
             "sql", "select 1", "--jurnal",
@@ -132,11 +127,11 @@ class MistakeTests(SynchronousTestCase):
             PYTHONPATH=f"{folder}{os.pathsep}{SOURCE}",
         )  # fmt: skip
         self.assertEqual(
-            (ended.returncode, ended.stderr),
+            (ended.returncode, ended.stderr.splitlines()[-1]),
             (
                 1,
                 "fleximq-pipeline: Spark needs Java 17, 21 or 25, and there is none in JAVA_HOME, in PATH or installed "
-                "with the extra 'java': pip install '.[java]' in a clone of FlexiMQ installs one\n",
+                "with the extra 'java': pip install '.[java]' in a clone of FlexiMQ installs one",
             ),
         )
 

@@ -4,6 +4,7 @@ import socket
 import ssl
 import sys
 import time
+import warnings
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Any
 from fleximq.cli.client_commands.broker_options import Address, addOptions, addressOf
 from fleximq.cli.command import Command
 from fleximq.cli.output import say
-from fleximq.client.errors import ClientError, ConnectionLost, Untrusted
+from fleximq.client.errors import ClientError, ConnectionLost, TopicWarning, Untrusted
 from fleximq.errors import SettingError
 from fleximq.values.urls import Url
 
@@ -36,7 +37,8 @@ def runWith(work: Work, arguments: Namespace) -> int:
     address = None
     try:
         address = addressOf(arguments)
-        return work(arguments, address)
+        with warnings.catch_warnings(action="ignore", category=TopicWarning):  # commands report these themselves
+            return work(arguments, address)
     except (ClientError, SettingError, TimeoutError) as error:
         hint = None if address is None else hintFor(error, address.url)
         say(f"fleximq: {error}" + (f"; {hint}" if hint else ""))

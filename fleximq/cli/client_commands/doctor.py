@@ -48,6 +48,8 @@ def checks(address: Address) -> Iterator[Check]:
     except SettingError as error:
         yield Check("tls", BAD, str(error), "correct --tls-authority, --tls-certificate or --tls-key")
     except JoinRefused as error:
+        if url.isSecure:
+            yield _certificate(url, address)
         advice = "use --user, --token, --api-key, --private-key or --profile"
         if address.credentials is not None:
             advice = "correct these credentials"

@@ -6,11 +6,13 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from threading import Event, Lock
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from fleximq.pipeline.errors import PipelineError
+from fleximq.pipeline.wait_notice import waitNotice
 
 #: Seconds between two lines about the same progress, in a file and on a terminal.
 PAUSE, QUICK = 10.0, 0.2
@@ -136,24 +138,32 @@ class JobRun:
     def session(self) -> "SparkSession":
         """Return the session, made by the first call, for the whole run; raises PipelineError without Spark or Java."""
         if self._session is None:
-            try:
-                from fleximq.pipeline.command.spark_session import SparkLauncher
-            except ImportError as error:
-                raise PipelineError(
-                    f"Spark is not installed ({error.msg}): pip install '.[spark]' in a clone of FlexiMQ installs it"
-                ) from error
-            arguments = self._chosen
-            self._session = SparkLauncher(
-                arguments.master,
-                dict(each.split("=", 1) for each in arguments.conf or ()),
-                arguments.verbose,
-                not arguments.no_cache,
-                self._brief,
-            )
+            with self.notice("starting Spark: its first start on a machine may take a minute, later ones some seconds"):
+                self._session = self._launched()
             # Spark has replaced our handler.
             for number in _SIGNALS:
                 signal.signal(number, self._asked)
         return self._session.spark
+
+    def _launched(self) -> "SparkLauncher":
+        try:
+            from fleximq.pipeline.command.spark_session import SparkLauncher
+        except ImportError as error:
+            raise PipelineError(
+                f"Spark is not installed ({error.msg}): pip install '.[spark]' in a clone of FlexiMQ installs it"
+            ) from error
+        arguments = self._chosen
+        return SparkLauncher(
+            arguments.master,
+            dict(each.split("=", 1) for each in arguments.conf or ()),
+            arguments.verbose,
+            not arguments.no_cache,
+            self._brief,
+        )
+
+    def notice(self, text: str) -> AbstractContextManager[None]:
+        """Write a line about what a block does, once it has taken 3 seconds."""
+        return waitNotice(lambda: text, self.writeLine)
 
     def writeLine(self, text: str) -> None:
         """Write one line about the job's progress to standard error."""

@@ -72,7 +72,8 @@ def _run(arguments: Namespace, run: JobRun) -> None:
     finished = _cancelled(spark, run.stopping)
     try:
         answer = Tables(spark, options, _path(arguments.sealed), _path(arguments.lake)).ask(arguments.query)
-        rows = (answer if limit is None else answer.limit(limit + 1)).toArrow()
+        with run.notice("running the query"):
+            rows = (answer if limit is None else answer.limit(limit + 1)).toArrow()
     finally:
         finished.set()
     if not rows.num_columns:

@@ -62,7 +62,7 @@ class LateLandingTests(TestCase):
         self.servers = Servers(self.mktemp())
         self.addCleanup(self.servers.end)
         self.servers.wait()
-        self.patch(sys.modules[NatsCluster.__module__], "TIMEOUT", 0.3)
+        self.hurry = self.patch(sys.modules[NatsCluster.__module__], "TIMEOUT", 0.3)
         self.proxy = Proxy(int(self.servers.urls[0].rpartition(":")[2]))
         port = self.reactor.listenTCP(0, self.proxy, interface="127.0.0.1")
         self.addCleanup(port.stopListening)
@@ -99,6 +99,7 @@ class LateLandingTests(TestCase):
 
     async def kinds(self) -> list[int]:
         """Return the kinds of all frames in the stream."""
+        self.hurry.restore()
         last = (await self.cluster.bounds(0)).last
         pieces: list[Piece | None] = [await self.cluster.slot(0, sequence) for sequence in range(1, last + 1)]
         return [header.kind for header in headersOf([piece for piece in pieces if piece is not None])]

@@ -198,11 +198,14 @@ class ArchiveTests(SynchronousTestCase):
         archive = self.archive()
         options = archive.options(record=True).split()
         written = options[0].removeprefix("-XX:ArchiveClassesAtExit=")
+        self.assertIn("-XX:TieredStopAtLevel=1", options)
         self.assertNotEqual(written, str(archive.path))
         program = subprocess.Popen([sys.executable, "-c", f"open({written!r}, 'w').write('classes')"])
         self.assertTrue(archive.keep(program, []))
         self.assertEqual(archive.path.read_text(), "classes")
-        self.assertEqual(self.archive().options(record=True).split()[0], f"-XX:SharedArchiveFile={archive.path}")
+        options = self.archive().options(record=True).split()
+        self.assertEqual(options[0], f"-XX:SharedArchiveFile={archive.path}")
+        self.assertNotIn("-XX:TieredStopAtLevel=1", options)
         self.assertEqual(os.listdir(self.folder), [archive.path.name])
 
     def test_notWritten(self) -> None:

@@ -1,6 +1,8 @@
 """What Spark is started with; tests.installed_pipeline starts it."""
 
+from argparse import Namespace
 from pathlib import Path
+from threading import Event
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -8,7 +10,37 @@ from tests.pipeline.installed import missing as skip
 
 if not skip:
     from fleximq.limits import GIBIBYTE
+    from fleximq.pipeline import wait_notice
+    from fleximq.pipeline.command import spark_session
+    from fleximq.pipeline.command.job_run import JobRun
     from fleximq.pipeline.command.spark_session import driverMemory
+
+
+class NoticeTests(SynchronousTestCase):
+    """The start of Spark, which may take long."""
+
+    def test_start(self) -> None:
+        """A line says so after some seconds."""
+        self.patch(wait_notice, "SILENCE", 0.0)
+        said: list[str] = []
+        noticed = Event()
+        run = JobRun(Namespace(master=None, conf=None, verbose=False, no_cache=False), True)
+
+        def writeLine(line: str) -> None:
+            said.append(line)
+            noticed.set()
+
+        class Launcher:
+            def __init__(self, *arguments: object) -> None:
+                noticed.wait(60)
+                self.spark = "the session"
+
+        self.patch(run, "writeLine", writeLine)
+        self.patch(spark_session, "SparkLauncher", Launcher)
+        with run:
+            self.assertEqual(run.session(), "the session")
+            self.assertIn("starting Spark", said[0])
+            run._session = None
 
 
 class MemoryTests(SynchronousTestCase):

@@ -1,6 +1,7 @@
 """What a job is given while it runs, kept in memory for a test to look at."""
 
 import io
+from contextlib import AbstractContextManager, nullcontext
 from threading import Event
 from typing import TextIO
 
@@ -32,6 +33,10 @@ class FakeRun(JobRun):
     def session(self) -> SparkSession:
         """Return the shared session."""
         return sharedSession()
+
+    def notice(self, text: str) -> AbstractContextManager[None]:
+        """Say nothing, however long a block takes."""
+        return nullcontext()
 
     def writeLine(self, text: str) -> None:
         """Keep a line."""
