@@ -75,6 +75,19 @@ def speaksTls(url: Url) -> bool:
         return False
 
 
+@contextmanager
+def readingAnswers() -> Iterator[None]:
+    """Report an answer of the broker that has an unknown shape in one sentence.
+
+    :raises ClientError: the block failed because of a value.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        words = f"an answer of the broker cannot be read ({type(error).__name__}: {error})"
+        raise ClientError(f"{words}; is it FlexiMQ of this version?") from error
+
+
 class PublishRate:
     """Limits a rate per second; None: no limit."""
 
