@@ -151,7 +151,7 @@ class Settings:
         for name, value in (("node", self.node), ("cluster-name", self.clusterName)):
             if value is not None and not _NAME.fullmatch(value):
                 raise SettingError(f"{name} is {value!r}, but must be 1 to 64 letters, digits, - or _")
-        within("cluster-bytes", self.clusterBytes, 1 << 20, 1 << 50)
+        within("cluster-bytes", self.clusterBytes, 1 << 16, 1 << 50)
 
     def _checkJournal(self) -> None:
         if self.journal is not None and (not self.journal or "\0" in self.journal):
