@@ -55,7 +55,7 @@ def parser() -> CommandParser:
     for command in COMMANDS:
         own = commands.add_parser(command.name, help=command.words, description=command.words)
         command.prepare(own)
-        own.set_defaults(run=command.run, refuse=own.error)
+        own.set_defaults(run=command.run, refuse=own.refuse)
     return parser
 
 
@@ -84,6 +84,6 @@ def run(words: Sequence[str]) -> int:
         parser().error(f"options follow the command: fleximq {command} {option}")
     chosen, strange = parser().parse_known_args(words)
     if strange:
-        chosen.refuse(f"unrecognized arguments: {' '.join(strange)}")
+        chosen.refuse(strange)
     code: int = chosen.run(chosen)
     return code

@@ -1,6 +1,8 @@
 """An argparse parser that reports errors in one sentence."""
 
 import argparse
+import difflib
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 #: Arguments that consume all that follow, so that options cannot be placed between them.
@@ -25,6 +27,27 @@ class CommandParser(argparse.ArgumentParser):
         finally:
             self._isMixing = False
 
-    def error(self, message: str) -> NoReturn:
-        """Exit with this sentence; raises SystemExit always."""
-        raise SystemExit(f"{self.prog}: {message}; {self.prog} --help says more")
+    def error(self, message: str, hint: str | None = None) -> NoReturn:
+        """Exit with this sentence, and a hint in place of that to the help; raises SystemExit always."""
+        raise SystemExit(f"{self.prog}: {message}; {hint or f'{self.prog} --help says more'}")
+
+    def refuse(self, words: Sequence[str]) -> NoReturn:
+        """Exit with a sentence about unknown arguments: if there are options among them, about these."""
+        options = [word.partition("=")[0] for word in words if word.startswith("-")]
+        hints = (_nearest(option, self._option_string_actions) for option in options)
+        self.error(f"unrecognized arguments: {' '.join(options or words)}", next(filter(None, hints), None))
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Exit with the nearest choice if the word is not one of them."""
+        if action.choices is not None and value not in action.choices:
+            hint = _nearest(value, action.choices)
+            if hint is not None:
+                name = action.option_strings[-1] if action.option_strings else action.metavar
+                self.error(f"{name} is {value!r}", hint)
+        super()._check_value(action, value)
+
+
+def _nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return a question for the known word that resembles this one most; None without such a word."""
+    nearest = difflib.get_close_matches(word, list(known), 1)
+    return f"did you mean {nearest[0]}?" if nearest else None

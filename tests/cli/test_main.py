@@ -24,6 +24,12 @@ class MainTests(SynchronousTestCase):
         self.assertEqual(
             self.refused("pub", "rooms", "-q"), "fleximq pub: unrecognized arguments: -q; fleximq pub --help says more"
         )
+        for words, said in (
+            (("pub", "--cuont", "3", "a", "b"), "unrecognized arguments: --cuont; did you mean --count?"),
+            (("pub", "--cuont=3", "a", "b", "c"), "unrecognized arguments: --cuont; did you mean --count?"),
+            (("ping", "a", "b"), "unrecognized arguments: a b; fleximq ping --help says more"),
+        ):
+            self.assertEqual(self.refused(*words), f"fleximq {words[0]}: {said}")
 
     def test_optionInFront(self) -> None:
         """An option in front of the command is told where it belongs, whoever has it."""
@@ -39,8 +45,14 @@ class MainTests(SynchronousTestCase):
 
     def test_command(self) -> None:
         """A command that there is not is answered by the whole; without one the help is shown."""
-        said = self.refused("pubb")
+        said = self.refused("xyz")
         self.assertTrue(said.startswith("fleximq: ") and said.endswith("; fleximq --help says more"), said)
+        for words, sentence in (
+            (("queus",), "fleximq: COMMAND is 'queus'; did you mean queues?"),
+            (("queues", "peak", "jobs"), "fleximq queues: ACTION is 'peak'; did you mean peek?"),
+            (("pub", "a", "{}", "--as", "jsn"), "fleximq pub: --as is 'jsn'; did you mean json?"),
+        ):
+            self.assertEqual(self.refused(*words), sentence)
         with redirect_stdout(io.StringIO()) as shown:
             self.assertEqual(main(()), 0)
         self.assertTrue(shown.getvalue().startswith("usage: fleximq "))

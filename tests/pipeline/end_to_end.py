@@ -46,15 +46,17 @@ _BURSTS = 1500
 
 
 class Ingest:
-    """``fleximq-pipeline ingest`` as a process, in a session of its own, so that all that belong to it can be found."""
+    """``fleximq-pipeline ingest`` as a process, in a session of its own, so that all that belong to it can be found;
+    ``program``: Python's arguments.
+    """
 
-    def __init__(self, folder: Path, *words: str) -> None:
+    def __init__(self, folder: Path, *words: str, program: tuple[str, ...] = ("-m", "fleximq.pipeline")) -> None:
         self.said = folder / f"said-{time.monotonic_ns()}"
         command = ["ingest", "--lake", str(folder / "lake"), *words]
         own = ("--no-cache", "--master", "local[2]", "--conf", "spark.driver.memory=1g")
         with self.said.open("wb") as said:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "fleximq.pipeline", *command, *own],
+                [sys.executable, *program, *command, *own],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=said,

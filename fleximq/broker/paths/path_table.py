@@ -6,6 +6,7 @@ by default) entries ``after`` a key; ``next`` in the answer is the key after whi
 
 import time
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -27,6 +28,8 @@ from fleximq.values.printable import shortened
 
 #: Maximum bytes of the arguments of most paths.
 ARGUMENT_BYTES = 64 * KIBIBYTE
+#: Unknown paths of more characters are not compared with the known ones.
+_HINTED = 64
 
 
 def about(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -> dict[str, Any]:
@@ -98,10 +101,20 @@ def find(client: ConnectedClient, path: str) -> Path:
     """
     tell = PATHS.get(path)
     if tell is None:
-        raise NotFound(f"the broker has no path {shortened(path)!r}")
+        raise NotFound(f"the broker has no path {shortened(path)!r}{_hint(client, path)}")
     if tell is not lag:  # it needs ``progress`` for each group
-        permitPath(client, Action.ADMIN if path in CHANGING else Action.READ, path)
+        permitPath(client, _needed(path), path)
     return tell
+
+
+def _needed(path: str) -> Action:
+    return Action.ADMIN if path in CHANGING else Action.READ
+
+
+def _hint(client: ConnectedClient, path: str) -> str:
+    """Return a question for the path that resembles this one most, if the client may request it. About 0.1 ms."""
+    nearest = get_close_matches(path, PATHS, 1, 0.8) if len(path) <= _HINTED else ()
+    return f", did you mean {nearest[0]}?" if nearest and client.rights.may(_needed(nearest[0]), nearest[0]) else ""
 
 
 class PathTable:

@@ -86,7 +86,7 @@ def peek(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, ans
     permit(client, Action.CONSUME, name)
     found = broker.queues.get(name)
     if found is None:
-        raise NotFound(f"there is no queue of {name!r}")
+        raise _missing(name)
     queue = found.queue
 
     def look() -> None:
@@ -100,6 +100,11 @@ def peek(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, ans
         answer({"waiting": queue.depth, "messages": rows})
 
     queue.whenLoaded(look) if queue.loading else look()
+
+
+def _missing(name: str) -> NotFound:
+    kind = "are no dead letters" if name.startswith(DEAD) else "is no queue"
+    return NotFound(f"there {kind} of {name.removeprefix(DEAD)!r}")
 
 
 def _messageRow(message: Any, deliveries: int) -> dict[str, Any]:
@@ -130,7 +135,7 @@ def purge(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, an
         queue = next((each for each in broker.polledSubscriptions if each.id == id), None)
         name = "" if queue is None else queue.topic
     if queue is None or not sees(client, name):
-        raise NotFound("there is no such queue" if not name else f"there is no queue of {name!r}")
+        raise _missing(name) if name else NotFound("there is no such queue")
     broker.admin.purge(queue, lambda gone, reason: answer({"purged": gone, "reason": reason}))
 
 
@@ -139,7 +144,7 @@ def returnDeadLetters(broker: IBrokerView, client: ConnectedClient, arguments: A
     name = text(arguments, "topic", _NAME_BYTES).removeprefix(DEAD)
     most = number(arguments, "limit", LETTERS)
     if not sees(client, name) and not sees(client, DEAD + name):
-        raise NotFound(f"there are no dead letters of {name!r}")
+        raise _missing(DEAD + name)
     broker.admin.returnDeadLetters(name, most, lambda given, reason: answer({"returned": given, "reason": reason}))
 
 

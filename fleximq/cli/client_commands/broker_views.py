@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from fleximq.cli.client_commands.broker_command import brokerCommand
+from fleximq.cli.client_commands.broker_command import brokerCommand, readingAnswers
 from fleximq.cli.client_commands.broker_options import Address, count
 from fleximq.cli.client_commands.payload_text import asJson
 from fleximq.cli.output import addJsonOption, outJson, say, tell
@@ -69,17 +69,23 @@ def _message(row: Row) -> Row:
     return {"value": value, **{name: each for name, each in row.items() if name != "payload"}}
 
 
+def _letter(row: Row) -> Row:
+    """Return a dead letter as :func:`_message`, without the deliveries, which a dead letter does not record."""
+    return {name: each for name, each in _message(row).items() if name != "deliveries"}
+
+
 def _letters(row: Row) -> Row | None:
     return {**row, "topic": row["topic"].removeprefix(DEAD)} if row["dead_letters"] else None
 
 
-_LOAD = {"messages": "messages", "in flight": "in_flight", "bytes": "bytes", "kept": "kept"}
+_LOAD = {"messages": "messages", "in flight": "in_flight", "memory": "bytes", "kept": "kept"}
 _PEEKED = {"value": "value", "id": "message_id", "deliveries": "deliveries", "bytes": "bytes"}
+_LETTERS = {heading: name for heading, name in _PEEKED.items() if name != "deliveries"}
 _CLIENTS = {
     "name": "name", "as": "client_name", "id": "client_id", "dialect": "dialect", "principal": "principal",
     "from": "address", "seconds": "connected", "subs": "subscriptions",
 }  # fmt: skip
-_letter = partial(_topic, prefix=DEAD)
+_deadTopic = partial(_topic, prefix=DEAD)
 
 #: The commands, with their help, the name of their argument and their actions; the first one is the default.
 NOUNS: Mapping[str, tuple[str, str, Mapping[str, Action]]] = {
@@ -93,8 +99,8 @@ NOUNS: Mapping[str, tuple[str, str, Mapping[str, Action]]] = {
     }),
     "dead-letters": ("List, inspect and return dead letters.", "TOPIC", {
         "ls": Action("list the topics with any", "/broker/queues", "queues", {"topic": "topic", **_LOAD}, row=_letters),
-        "show": Action("show the oldest", "/broker/queues/peek", "messages", _PEEKED, _letter, True, _message),
-        "return": Action("publish them to their topic again", "/broker/dead-letters/return", "", {}, _letter, True,
+        "show": Action("show the oldest", "/broker/queues/peek", "messages", _LETTERS, _deadTopic, True, _letter),
+        "return": Action("publish them to their topic again", "/broker/dead-letters/return", "", {}, _deadTopic, True,
                        sentence="{returned} dead letters published to {name} again"),
     }),
     "clients": ("List, inspect and disconnect clients.", "ID", {
@@ -133,13 +139,13 @@ def _run(noun: str, arguments: Namespace, address: Address) -> int:
     asked: dict[str, Any] = dict(action.subject(name)) if action.subject and name is not None else {}
     if action.isLimited and arguments.limit is not None:
         asked["limit"] = arguments.limit
-    with address.connect() as client:
+    with readingAnswers(), address.connect() as client:
         if not action.rows:
             return _act(action, arguments, client.ask(action.path, asked, address.timeout))
         shown = list(filter(None, map(action.row, _rows(client, action, asked, address.timeout))))
-    if not action.columns and (not shown or str(shown[0].get("client_id", name)) != name):
-        raise SettingError(f"there is no {noun.removesuffix('s')} {name}")
-    _show(action, arguments, shown)
+        if not action.columns and (not shown or str(shown[0].get("client_id", name)) != name):
+            raise SettingError(f"there is no client {name}" if noun == "clients" else f"there is no queue of {name!r}")
+        _show(action, arguments, shown)
     return 0
 
 

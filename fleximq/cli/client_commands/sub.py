@@ -83,10 +83,10 @@ def _prepareSub(parser: ArgumentParser) -> None:
     addOutputOptions(parser)
 
 
-def addEndOptions(parser: ArgumentParser) -> None:
-    """Add the options that say when a command ends."""
+def addEndOptions(parser: ArgumentParser, waiting: str = "") -> None:
+    """Add the options that say when a command ends, with an addition to the help of ``--for``."""
     parser.add_argument("--count", metavar="N", type=count, help="end after this many messages")
-    parser.add_argument("--for", dest="for_", metavar="SECONDS", type=seconds, help="end after this time")
+    parser.add_argument("--for", dest="for_", metavar="SECONDS", type=seconds, help=f"end after this time{waiting}")
 
 
 def _runSub(arguments: Namespace, address: Address) -> int:

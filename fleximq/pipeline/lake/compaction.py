@@ -99,8 +99,9 @@ def compact(
 
 
 def _throughLog(table: str, log: TableLog, goal: CompactionGoal, files: Files, now: float) -> Iterator[Compacted]:
-    columns = readColumns(table, files)
     paths = sorted(path for path, _ in log.files())
+    # In this order: a file has no column that was not recorded before it.
+    columns = readColumns(table, files)
     with rewriting(table, _ASIDE, files) as rewritten:
         for partition, found in groupby(paths, os.path.dirname):
             folder = f"{table}/{partition}"

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 
 import pyarrow as pa
@@ -34,6 +34,7 @@ _DATE = "date="
 _ASIDE = "expiring"
 #: Seconds to wait for another run that rewrites files.
 _WAIT = 600.0
+_DAY = 86_400.0
 
 
 def expireDays(table: str, rules: Sequence[Rule], now: float, files: Files | None = None) -> list[RemovedDay]:
@@ -88,10 +89,12 @@ def _topicsIn(path: str) -> set[str]:
 
 
 def _expireRows(table: str, rules: Sequence[Rule], now: float, files: Files) -> list[RemovedDay]:
-    schema = requiredColumns(table, files).schema
     removed: dict[str, Counter[str]] = {}
     with rewriting(table, _ASIDE, files, _WAIT) as rewritten:
-        for path, _ in liveFiles(table):
+        live = liveFiles(table)
+        # In this order: a file has no column that was not recorded before it.
+        schema = requiredColumns(table, files).schema
+        for path, _ in live:
             age = _age(dateIn(path), now)
             if all(age < seconds for _, seconds in rules):
                 continue
@@ -138,7 +141,7 @@ def _expireInLog(table: str, log: TableLog, rules: Sequence[Rule], now: float, f
 def _age(day: str, now: float) -> float:
     """Return how many seconds ago a day (``YYYY-MM-DD``) ended; raises ValueError if the text is no day."""
     begun = datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC)
-    return now - (begun + timedelta(days=1)).timestamp()
+    return now - begun.timestamp() - _DAY
 
 
 def _expired(table: str, partition: str, rules: Sequence[Rule], now: float) -> RemovedDay | None:

@@ -8,21 +8,22 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
-from fleximq.pipeline.lake.live_files import liveFiles
 from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.lock import compactorLock
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
 from fleximq.pipeline.lake.table.table_log import TableFile
 from fleximq.pipeline.lake.table_change import TableChange, commitChange
+from fleximq.pipeline.lake.table_logs import logOf
 
 #: About the bytes of new files in one change, and the greatest number of replaced files.
 CHANGE_BYTES, CHANGE_FILES = 256 << 20, 1000
@@ -87,8 +88,10 @@ class FileRewriting:
         if not waiting:
             return
         with exclusive(self.table, self._files):
-            live = {path for path, _ in liveFiles(self.table)}
-            fit = [each for each in waiting if live.issuperset(each.gone) and self._isUnchanged(each)]
+            log = logOf(self.table, self._files)
+            # In a plain table, each file that is there is live.
+            live = None if log is None else {path for path, _ in log.files()}
+            fit = [each for each in waiting if (live is None or live.issuperset(each.gone)) and self._isUnchanged(each)]
             gone = [path for each in fit for path in each.gone]
             made = [file for each in fit for file in each.made]
             dead: Counter[str] = Counter()
@@ -101,7 +104,15 @@ class FileRewriting:
         self.replaced += len(gone)
 
     def _isUnchanged(self, found: Replacement) -> bool:
-        return all(self.inode(path) == inode for path, inode in found.gone.items())
+        try:
+            return all(self.inode(path) == inode for path, inode in found.gone.items())
+        except FileNotFoundError:
+            return False
+
+    def discard(self) -> None:
+        """Delete staged files, unless an interrupted change needs them and cannot be completed now."""
+        with suppress(LakeRefused, OSError), exclusive(self.table, self._files):
+            shutil.rmtree(self.folder)
 
 
 @contextmanager
@@ -118,6 +129,12 @@ def rewriting(table: str, aside: str, files: Files | None = None, wait: float = 
             # A change that was interrupted is complete now, and needs none of these.
             shutil.rmtree(found.folder, ignore_errors=True)
         files.makeFolder(found.folder)
-        yield found
-        found.commit()
-        shutil.rmtree(found.folder)
+        try:
+            yield found
+            found.commit()
+        except OSError:
+            # On a full disk, files that were replaced make room for the next run.
+            found.commit()
+            raise
+        finally:
+            found.discard()

@@ -41,9 +41,11 @@ def redecode(table: str, spec: TableSpec, files: Files | None = None) -> Iterato
     files = files or Files()
     seen = back = dead = 0
     with rewriting(table, STAGED, files) as rewritten:
-        decode, schema = RowDecoder(spec, columns := requiredColumns(table, files)), columns.schema
         # Other formats have no columns that could be mended.
-        for path, topic in liveFiles(table) if spec.decode in STRUCTURED else ():
+        live = liveFiles(table) if spec.decode in STRUCTURED else []
+        # In this order: a file has no column that was not recorded before it.
+        decode, schema = RowDecoder(spec, columns := requiredColumns(table, files)), columns.schema
+        for path, topic in live:
             try:
                 found, left = _decodedAgain(rewritten, path, topic, decode, schema)
             except FileNotFoundError:

@@ -42,7 +42,7 @@ def rename(table: str, files: Files | None = None) -> int:
         if logOf(table, files) is not None:
             return _renamedInLog(table, files)
         with compactorLock(table, files), exclusive(table, files):
-            return _renamed(table, files) if layoutOf(table, files) == NAMED else 0
+            return _renamed(table, files)
 
 
 def _renamed(table: str, files: Files) -> int:
@@ -50,6 +50,8 @@ def _renamed(table: str, files: Files) -> int:
     # No table of the lake has such a name.
     aside = f"{lake}/.{name}.{_ASIDE}"
     shutil.rmtree(aside, ignore_errors=True)
+    if layoutOf(table, files) != NAMED:
+        return 0
     number = 0
     try:
         for file in dataFiles(table):

@@ -26,6 +26,9 @@ from fleximq.pipeline.reader.new_records import NewRecords
 from fleximq.pipeline.reader.offsets import LATEST, Offsets, Points, batchEnd, checked, ordered, reportLoss, startOf
 from fleximq.pipeline.reader.source_options import SourceOptions
 
+#: Seconds between two reports to the consumer group without a micro-batch between them.
+_REPORT_PAUSE = 1.0
+
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Lives in a process of the driver for the whole query, and in each task for its slice."""
@@ -46,6 +49,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._journals = Journals(self._options)
         self._new = NewRecords(self._journals, self._options, self._now)
         self._lastBatch: float | None = None
+        self._reported: Mapping[str, int] | None = None
+        self._nextReport = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a task needs."""
@@ -83,7 +88,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the end of the next micro-batch, or ``start`` if it is not due; raises RecordsMissing if a journal of
         the stream is gone.
         """
-        self._reportProgress({journal: self._new.begin(journal, offset) for journal, offset in start.items()})
+        self._reportProgress(start)
         journals = self._journals.find()
         begin = {journal: start.get(journal, -1) for journal in {*start, *journals}}
         for journal, offset in begin.items():
@@ -118,11 +123,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return isDue
 
     def _reportProgress(self, start: Mapping[str, int]) -> None:
-        """Report the group's progress: Spark asks for the next batch when all before is processed."""
-        if self._options.group is not None:
-            if self._progress is None:
-                self._progress = StreamProgress(self._options.group, self._options.told)
-            self._progress.report(start)
+        """Report the group's progress: Spark asks for the next batch when all before is processed. Records of other
+        topics count as processed, but are reported once in a while only.
+        """
+        if self._options.group is None or (start == self._reported and self._now() < self._nextReport):
+            return
+        if self._progress is None:
+            self._progress = StreamProgress(self._options.group, self._options.told)
+        self._reported, self._nextReport = start, self._now() + _REPORT_PAUSE
+        self._progress.report({journal: self._new.begin(journal, offset) for journal, offset in start.items()})
 
     def _limits(self, limit: ReadLimit) -> tuple[int | None, int | None]:
         if isinstance(limit, ReadMaxRows):

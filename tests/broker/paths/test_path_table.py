@@ -50,6 +50,17 @@ class PathTests(SynchronousTestCase):
         error = self.assertRaises(NotFound, self.ask, "x" * 60_000)
         self.assertEqual(str(error), f"the broker has no path '{'x' * 197}...'")
 
+    def test_hint(self) -> None:
+        """The error for an unknown path names the nearest one, if the client may request it."""
+        hint = ", did you mean /broker/reload?"
+        for path, rights, end in (
+            ("/broker/relaod", EVERYTHING, hint), ("/broker/relaod", ALL_BUT_ADMIN, ""),
+            ("/broker/none-of-these", EVERYTHING, ""),
+        ):  # fmt: skip
+            client = self.broker.join("any", rights=rights)
+            error = self.assertRaises(NotFound, self.broker.ask, client, path, None, lambda answer: None)
+            self.assertEqual(str(error), f"the broker has no path {path!r}{end}")
+
     def test_reload(self) -> None:
         """What reads the settings again says what is answered, or refuses; where there is nothing to read, 501."""
         self.assertRaises(NotImplementedByBroker, self.ask, "/broker/reload")

@@ -4,6 +4,7 @@ import json
 import os
 from typing import Any
 
+from fleximq.cli.client_commands import work_queue
 from fleximq.cli.client_commands.broker_views import NOUNS
 from tests.cli.client_commands.commands import PATIENCE, CommandCase, ran
 
@@ -34,6 +35,22 @@ class QueueTests(CommandCase):
         over = "fleximq: the time of --for is over after 0 of 1 messages\n"
         self.assertEqual(ran("consume", "jobs", "--for", "0.1", "--count", "1"), (1, b"", over))
 
+    def test_waiting(self) -> None:
+        """An empty queue is told after a while, unless --for ends the command."""
+        said: list[str] = []
+        client = self.client()
+
+        def say(sentence: str) -> None:
+            said.append(sentence)
+            client.publish("jobs", b"sweep")
+
+        self.patch(work_queue, "_SILENCE", 0.1)
+        self.patch(work_queue, "say", say)
+        ran("consume", "jobs", "--for", "0.3")
+        self.assertEqual(said, [])
+        self.assertEqual(ran("consume", "jobs", "--count", "1"), (0, b"sweep\n", ""))
+        self.assertEqual(said, ["waiting for messages of jobs; --for SECONDS ends it"])
+
     def test_deadLetters(self) -> None:
         """A message that nobody acknowledges is shown, and goes back to its topic."""
         ran("produce", "jobs", "sweep", "--quiet")
@@ -41,7 +58,10 @@ class QueueTests(CommandCase):
         while not rows("dead-letters"):
             pass
         self.assertEqual([row["topic"] for row in rows("dead-letters", "ls")], ["jobs"])
-        self.assertEqual([row["value"] for row in rows("dead-letters", "show", "jobs")], ["sweep"])
+        shown = rows("dead-letters", "show", "jobs")
+        self.assertEqual([(row["value"], "deliveries" in row) for row in shown], [("sweep", False)])
+        self.assertEqual(ran("dead-letters", "show", "jobs").lines[1].split(), ["value", "id", "bytes"])
+        self.assertEqual(ran("dead-letters").lines[1].split(), ["topic", "messages", "in", "flight", "memory", "kept"])
         returned = b"1 dead letters published to jobs again\n"
         self.assertEqual(ran("dead-letters", "return", "jobs", "--limit", "5"), (0, returned, ""))
         self.assertEqual(rows("dead-letters"), [{**rows("dead-letters")[0], "messages": 0}])
@@ -71,12 +91,14 @@ class QueueTests(CommandCase):
     def test_wrong(self) -> None:
         """Each mistake is one sentence with exit code 1."""
         for words, sentence in (
-            (("queues", "info", "none"), "there is no queue none"),
+            (("queues", "info", "none"), "there is no queue of 'none'"),
             (("queues", "purge", "none"), "404 not found: there is no queue of 'none'"),
             (("queues", "purge"), "queues purge needs the TOPIC"),
             (("queues", "ls", "jobs"), "queues ls takes no TOPIC"),
             (("queues", "purge", "jobs", "--limit", "1"), "queues purge takes no --limit"),
-            (("dead-letters", "show", "none"), "404 not found: there is no queue of '$dead/none'"),
+            (("dead-letters", "show", "none"), "404 not found: there are no dead letters of 'none'"),
+            (("dead-letters", "return", "none"), "404 not found: there are no dead letters of 'none'"),
+            (("queues", "purge", "$dead/none"), "404 not found: there are no dead letters of 'none'"),
             (("consume", "a.#", "--strict"), "'a.#' is an ordinary topic here: wildcards are for subscriptions only"),
             (("clients", "disconnect", "999"), "there is no client 999"),
             (("clients", "info", "999"), "there is no client 999"),

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ class DoctorTests(CommandCase):
         self.assertEqual(
             {name: result for name, (result, _) in found.items()}, {**dict.fromkeys(names, "ok"), "tls": "note"}
         )
+        refused = {name: result for name, (result, _) in self.found(*self.trusting).items()}
+        self.assertEqual(refused, {"address": "ok", "tls": "note", "credentials": "fault"})
         found = self.found("--token", "bob's")
         self.assertEqual([(name, result) for name, (result, _) in found.items()], [
             ("address", "ok"), ("credentials", "ok"), ("rights", "note"), ("admin", "note"),
@@ -73,6 +76,13 @@ class DoctorTests(CommandCase):
         self.assertEqual((good.code, good.lines[0]), (0, f"ok    address     {self.url} accepts connections"))
         bad = ran("doctor", "--token", "wrong")
         self.assertEqual((bad.code, bad.lines[1][:18], bad.lines[2][:25]), (1, "fault credentials ", f"{'':18}correct"))
+
+    def test_queues(self) -> None:
+        """A broker with credentials refuses MiniMQ clients without a certificate; produce and consume explain it."""
+        wanted = "401 unauthorized: credentials are required here; MiniMQ has no credentials but a client certificate"
+        for words in (("produce", "jobs", "x"), ("consume", "jobs")):
+            found = ran(*words)
+            self.assertEqual((found.code, wanted in found.err), (1, True), found.err)
 
     def test_hints(self) -> None:
         """Other commands tell the same about TLS, and a host with a port is an address."""
@@ -102,6 +112,7 @@ class AboutTests(SynchronousTestCase):
             ({"time": 4000}, {}),
             ({"time": 6000}, {"clock": "fault"}),
             ({"time": -6000}, {"clock": "fault"}),
+            ({"time": nan}, {"clock": "fault"}),
             ({"version": "0.0.1"}, {"version": "note"}),
             ({"journal": {"state": "ok"}}, {"journal": "ok"}),
             ({"journal": {"state": "read-only", "reason": "full"}}, {"journal": "fault"}),

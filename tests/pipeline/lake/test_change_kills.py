@@ -26,19 +26,28 @@ if not skip:
 
 #: Another order of what happens is tried with this variable in the environment.
 SEED = int(os.environ.get("FLEXIMQ_LAKE_SEED", "7"))
-#: A job with small pieces and changes, so that kills meet many of them.
+#: A job with small pieces and changes, which compacts few files, so that kills meet many of them.
 _SMALL = """
 import sys
 from fleximq.pipeline import main
 from fleximq.pipeline.lake import backfill_sources, file_rewriting
+from fleximq.pipeline.lake.table.table_log import CompactionGoal
 backfill_sources.PIECE_BYTES, backfill_sources.PIECE_ROWS, file_rewriting.CHANGE_FILES = 20_000, 500, 2
+CompactionGoal.__new__.__defaults__ = 1 << 20, 0.0, 3
 sys.exit(main.main(sys.argv[1:]))
 """
 
 
+#: A topic of the first table that expires; dead letters keep their own rule.
+_EXPIRES = "t1.x"
+
+
 @nightly
 class KillTests(SynchronousTestCase):
-    """In each format; the ingest is killed twice, the other jobs until each has ended five times by a kill."""
+    """In each format; the ingest, which compacts every second, is killed twice, the other jobs five times each.
+
+    One topic of the first table expires.
+    """
 
     def test_parquet(self) -> None:
         """Plain files by day."""
@@ -69,8 +78,8 @@ class KillTests(SynchronousTestCase):
         common += [*more, "--table", "early=#:messagepack"]
         self.ingest = Ingest(self.folder, *common, "--schema", schema, "--once")
         self.ingest.wait()
-        words = (*common, "--table", "late=#:messagepack", "--trigger", "200ms")
-        self.ingest = Ingest(self.folder, *words)
+        words = (*common, "--table", "late=#:messagepack", "--trigger", "200ms", "--compact-every", "1s")
+        self.ingest = Ingest(self.folder, *words, program=("-c", _SMALL))
         ending = Event()
         publisher = Thread(target=self.keepPublishing, args=(ending,))
         publisher.start()
@@ -78,7 +87,8 @@ class KillTests(SynchronousTestCase):
             self.until(self.ingest.isIngesting)
             backfill = ("backfill", "late", "--journal", self.written.folder, "--from", "early")
             redecode = ("redecode", "--table", "early", "--schema", "a BIGINT, b BIGINT")
-            threads = [Thread(target=self.killing, args=job) for job in (backfill, redecode)]
+            expire = ("expire", "--table", "early", "--keep", f"{_EXPIRES}=1d")
+            threads = [Thread(target=self.killing, args=job) for job in (backfill, redecode, expire)]
             for thread in threads:
                 thread.start()
             for _ in range(2):
@@ -86,7 +96,7 @@ class KillTests(SynchronousTestCase):
                 self.until(lambda batch=batch: self.batch() > batch + 1)
                 time.sleep(self.chance.uniform(0, 1))
                 self.ingest.kill("all")
-                self.ingest = Ingest(self.folder, *words)
+                self.ingest = Ingest(self.folder, *words, program=("-c", _SMALL))
                 self.until(self.ingest.isIngesting)
             for thread in threads:
                 thread.join(10 * PATIENCE)
@@ -96,9 +106,9 @@ class KillTests(SynchronousTestCase):
             self.ingest.kill("all")
         self.ingest = Ingest(self.folder, *common, "--table", "late=#:messagepack", "--once")
         self.ingest.wait()
-        for job in (backfill, redecode):
+        for job in (backfill, redecode, expire):
             self.assertEqual(self.job(*job).wait(PATIENCE), 0)
-        self.look("early")
+        self.look("early", _EXPIRES)
         self.look("late")
 
     def batch(self) -> int:
@@ -109,7 +119,8 @@ class KillTests(SynchronousTestCase):
         """Publish 50 values, some of which are no INT."""
         first = self.written.next
         values = [{"a": each if each % 3 else each + 2**40, "b": each} for each in range(first, first + 50)]
-        self.written.kept(f"t{first % 2}", *map(msgspec.msgpack.encode, values))
+        self.written.time += 3 * 3_600_000_000
+        self.written.kept(f"t{self.chance.randrange(3)}.x", *map(msgspec.msgpack.encode, values))
 
     def keepPublishing(self, ending: Event) -> None:
         """Publish until the end."""
@@ -129,7 +140,7 @@ class KillTests(SynchronousTestCase):
         return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
 
     def killing(self, *words: str) -> None:
-        """Run a job until it was killed five times while it changed the table."""
+        """Run a job until it was killed five times while it changed the table, or has ended so often by itself."""
         table = str(self.folder / "lake" / ("late" if words[0] == "backfill" else "early"))
         for _ in range(5):
             process = self.job(*words)
@@ -140,8 +151,8 @@ class KillTests(SynchronousTestCase):
             process.send_signal(signal.SIGKILL)
             process.wait(PATIENCE)
 
-    def look(self, name: str) -> None:
-        """Compare a table with what was published."""
+    def look(self, name: str, expired: str | None = None) -> None:
+        """Compare a table with what was published, without the topic that has expired."""
         table = str(self.folder / "lake" / name)
         found = [
             (row["offset"], row["topic"], int(row["a"] if row["a"] is not None else -1), row["b"])
@@ -152,9 +163,12 @@ class KillTests(SynchronousTestCase):
         wanted = []
         for offset, (topic, _, payload) in sorted(self.written.rows.items()):
             value = msgspec.msgpack.decode(payload)
+            if topic == expired:
+                continue
             wanted.append((offset, topic, value["a"], value["b"]))
         self.assertEqual(sorted(found), wanted)
         (covered,) = readLedger(table).journals.values()
-        self.assertEqual((covered.first, covered.rows, covered.dead), (1, len(wanted), 0))
+        self.assertEqual((covered.first, covered.rows), (1, len(wanted)))
+        self.assertEqual(covered.rows + covered.expired, len(self.written.rows))
         self.assertGreater(readLedger(table).changes, 0)
         self.assertEqual(audit(table), [])

@@ -42,6 +42,13 @@ class AgingTests(SynchronousTestCase):
         self.assertEqual(offsetsIn(self.table), [7, 8, 9])
         self.assertEqual(sorted(name for name in os.listdir(self.table) if name[0] != "_"), ["topic=a.b"])
 
+    def test_lastDay(self) -> None:
+        """The last day that readers know does not end before its retention."""
+        found = stage(self.table, rows([10], "a.b", 253_402_300_799_000_000), batch=1)
+        self.publishing.publish(BatchRange(1, {JOURNAL: 10}, {JOURNAL: 11}), found, {})
+        self.age((None, _DAY))
+        self.assertEqual(offsetsIn(self.table), [10])
+
     def test_counted(self) -> None:
         """The ledger goes on to say what there was, and files and ledger agree."""
         self.age((None, 9.5 * _DAY))

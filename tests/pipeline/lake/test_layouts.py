@@ -1,6 +1,8 @@
 """Tables of each format with files for each day, and folders whose names get ASCII: every row stays there once."""
 
 import os
+import shutil
+from errno import ENOSPC
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,7 +16,7 @@ if not skip:
 
     from fleximq.pipeline import lake
     from fleximq.pipeline.errors import LakeRefused
-    from fleximq.pipeline.lake import renaming
+    from fleximq.pipeline.lake import expiration, renaming
     from fleximq.pipeline.lake.batch_commit import BatchCommit
     from fleximq.pipeline.lake.compaction import compact
     from fleximq.pipeline.lake.expiration import expireDays, topicsOf
@@ -22,9 +24,11 @@ if not skip:
     from fleximq.pipeline.lake.renaming import rename
     from fleximq.pipeline.lake.table import file_merge
     from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
+    from fleximq.pipeline.lake.table.file_names import tableNames
     from fleximq.pipeline.lake.table.format import layoutOf, setFormat
     from fleximq.pipeline.lake.table.lock import writerLock
-    from fleximq.pipeline.lake.table.table_log import BatchRange, CompactionGoal
+    from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
+    from fleximq.pipeline.lake.table.table_log import BatchRange, CompactionGoal, TableFile
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Broken, Failing, rows, stage
 
     _AT_ONCE = CompactionGoal(1 << 20, -1e9, 2)
@@ -96,7 +100,9 @@ class DayTests(LayoutCase):
     def test_compacted(self) -> None:
         """Files of a day are merged in order, whatever fits into memory at once; batches follow."""
         self.patch(file_merge, "_MERGED_BYTES", 1)
-        self.assertEqual([each[1:] for each in compact(self.table, _AT_ONCE)], [(3, 1)])
+        self.patch(file_merge, "MAX_MERGED", 2)
+        self.assertEqual([each[1:] for each in compact(self.table, _AT_ONCE)], [(2, 1)])
+        self.assertEqual([each[1:] for each in compact(self.table, _AT_ONCE)], [(2, 1)])
         self.whole()
         (first, second) = sorted(liveFiles(self.table))
         found = pq.ParquetFile(f"{self.table}/{first[0]}").read(["topic", "offset"]).to_pylist()
@@ -140,6 +146,50 @@ class DayTests(LayoutCase):
         self.assertGreater(step, 5)
         self.assertLess(step, 39)
 
+    def test_full(self) -> None:
+        """On a full disk the files that are complete are replaced, and none stays staged: there is more room then."""
+        close, left = StagingWriter.close, [2]
+
+        def closed(writer: StagingWriter) -> list[TableFile]:
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError(ENOSPC, "no space")
+            return close(writer)
+
+        patched = self.patch(StagingWriter, "close", closed)
+        error = self.assertRaises(LakeRefused, expireDays, self.table, [("z", 86_400.0)], _LATER)
+        self.assertIn("cannot be written: no space left on device", str(error))
+        patched.restore()
+        self.assertEqual(os.listdir(f"{self.table}/_fleximq/staged"), [])
+        self.assertNotIn("expiring", os.listdir(f"{self.table}/_fleximq"))
+        self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 81, 70, (), 10))
+        expireDays(self.table, [("z", 86_400.0)], _LATER)
+        self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 81, 60, (), 20))
+        self.assertEqual((len(self.rows()), lake.audit(self.table)), (60, []))
+
+    def grow(self) -> None:
+        """Publish a batch whose files have a further column."""
+        columns = TableColumns("raw", pa.schema([("more", pa.int64())]))
+        writeColumns(self.table, columns)
+        parts = [rows([each], _TOPICS[each % 4], schema=columns.schema, more=[each]) for each in range(81, 101)]
+        found = stage(self.table, *parts, batch=4, schema=columns.schema)
+        BatchCommit(self.table).publish(BatchRange(4, {JOURNAL: 81}, {JOURNAL: 101}), found, {})
+
+    def test_grown(self) -> None:
+        """A column that the ingest adds while files are listed stays in those that are written again."""
+
+        def listed(table: str) -> list[tuple[str, str]]:
+            self.grow()
+            return liveFiles(table)
+
+        self.patch(expiration, "liveFiles", listed)
+        expireDays(self.table, [("z", 86_400.0)], _LATER)
+        list(compact(self.table, _AT_ONCE))
+        groups = [each for path, topic in liveFiles(self.table) for each in rowGroups(self.table, path, topic)]
+        found = [row for rows in groups for row in rows.to_pylist()]
+        wanted = {each: each for each in range(81, 101) if _TOPICS[each % 4] != "z"}
+        self.assertEqual({row["offset"]: row["more"] for row in found if row["offset"] > 80}, wanted)
+
     def test_kept(self) -> None:
         """A table keeps its layout: another one is refused, and none needs to be given."""
         setFormat(self.table, {"format": self.format})
@@ -154,6 +204,22 @@ class DayDeltaTests(DayTests):
     format = "delta"
     if find_spec("deltalake") is None:
         skip = "deltalake is not installed: pip install fleximq[delta]"
+
+    def test_grownCompaction(self) -> None:
+        """A column that the ingest adds while a compaction lists files stays in the merged ones."""
+        from fleximq.pipeline.lake.delta_log import DeltaLog
+
+        files = DeltaLog.files
+
+        def listed(log: DeltaLog) -> list[tuple[str, str]]:
+            patched.restore()
+            self.grow()
+            return files(log)
+
+        patched = self.patch(DeltaLog, "files", listed)
+        list(compact(self.table, _AT_ONCE))
+        found = pq.read_table([f"{self.table}/{path}" for path, _ in liveFiles(self.table)])
+        self.assertEqual(found.column("more").null_count, 80)
 
     def test_skipped(self) -> None:
         """Readers find in the log which files may have a topic; the table is divided by day only."""
@@ -239,6 +305,17 @@ class RenamePlainTests(LayoutCase):
         patched.restore()
         self.assertEqual(len(self.rows()), 80)
         self.assertEqual(rename(self.table), 16)
+        self.whole()
+
+    def test_leftovers(self) -> None:
+        """The folder that a killed run left is no table of the lake, and the next run removes it."""
+        folder = Path(self.table).parent
+        shutil.copytree(self.table, folder / ".messages.renaming")
+        self.assertEqual(tableNames(str(folder)), ["messages"])
+        for _ in range(2):
+            rename(self.table)
+            self.assertEqual([name for name in os.listdir(folder) if name.startswith(".")], [])
+            shutil.copytree(self.table, folder / ".messages.renaming")
         self.whole()
 
 

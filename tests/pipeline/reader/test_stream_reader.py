@@ -1,5 +1,6 @@
 """When a stream starts its next micro-batch. Spark's part is played here."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -11,7 +12,8 @@ if not skip:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
 
     from fleximq.pipeline.files.schema import COLUMNS
-    from fleximq.pipeline.reader import new_records
+    from fleximq.pipeline.lag.reporter import StreamProgress
+    from fleximq.pipeline.reader import new_records, stream_reader
     from fleximq.pipeline.reader.new_records import PATIENCE
     from fleximq.pipeline.reader.source_options import SourceOptions
     from fleximq.pipeline.reader.stream_reader import StreamReader
@@ -80,6 +82,27 @@ class OtherTopicsTests(ReaderCase):
         self.assertEqual(self.reader.reportLatestOffset(), self.at)
         self.fill("t", 1)
         self.assertEqual(self.reader.reportLatestOffset(), {self.written.id: 3})
+
+    def test_group(self) -> None:
+        """A consumer group has processed them, which is reported once a second."""
+        reports: list[int] = []
+
+        class Progress(StreamProgress):
+            def report(self, offsets: Mapping[str, int]) -> None:
+                reports.extend(offsets.values())
+
+            def countLost(self, journal: str, start: int, begin: int) -> None:
+                """Nothing is lost here."""
+
+        self.patch(stream_reader, "StreamProgress", Progress)
+        self.open(subscribe="t", consumerGroup="g", lagUrl="tcp://localhost:1")
+        self.fill("t", 1)
+        self.next()
+        self.fill("u", 4)
+        for _ in range(5):
+            self.next()
+            self.time -= 0.7
+        self.assertEqual(reports, [1, 2, 6])
 
     def test_limited(self) -> None:
         """A limit counts from the first wanted record on, so each micro-batch has a row."""

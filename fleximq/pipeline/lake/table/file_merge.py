@@ -31,6 +31,8 @@ _MAGIC = b"PAR1"
 _SHRINKS = 1.15
 #: About the bytes of rows in memory while sorted files are merged.
 _MERGED_BYTES = 256 << 20
+#: The greatest number of files to merge at once: all of them are open then.
+MAX_MERGED = 250
 
 
 class MergePart(NamedTuple):
@@ -78,7 +80,7 @@ def groupsOf(parts: Sequence[MergePart], target: int) -> list[list[MergePart]]:
     for found in small.values():
         group: list[MergePart] = []
         for part in sorted(found, key=lambda part: part.spans[0].first):
-            if sum(each.bytes for each in group) >= target * _SHRINKS:
+            if len(group) >= MAX_MERGED or sum(each.bytes for each in group) >= target * _SHRINKS:
                 groups.append(group)
                 group = []
             group.append(part)

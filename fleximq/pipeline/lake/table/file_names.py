@@ -93,7 +93,8 @@ def isTableName(name: str) -> bool:
 def tableNames(lake: str) -> list[str]:
     """Return the names of all tables of a lake, sorted; raises LakeRefused if its folder cannot be read."""
     try:
-        return sorted(name for name in os.listdir(lake) if os.path.isdir(f"{lake}/{name}/{OWN}"))
+        # An interrupted rename leaves a hidden folder.
+        return sorted(name for name in os.listdir(lake) if name[0] != "." and os.path.isdir(f"{lake}/{name}/{OWN}"))
     except OSError as error:
         raise LakeRefused(f"the lake {lake} cannot be read: {errorText(error)}") from error
 
