@@ -18,6 +18,7 @@ from fleximq.cli.client_commands.serve import SERVE
 from fleximq.cli.client_commands.sub import SUB, TAIL
 from fleximq.cli.client_commands.top import TOP
 from fleximq.cli.client_commands.work_queue import CONSUME, PRODUCE
+from fleximq.cli.cluster import CLUSTER
 from fleximq.cli.command import Command
 from fleximq.cli.credential_files import APIKEY, KEYPAIR, PASSWD, TOKEN
 from fleximq.cli.journal import JOURNAL
@@ -62,7 +63,7 @@ def parser() -> CommandParser:
 #: All commands, in the order of the help.
 COMMANDS = (
     BROKER, DOCTOR, PUB, SUB, PRODUCE, CONSUME, REQ, SERVE, NOTIFY, TAIL, TOP, PING,
-    TOPICS, QUEUES, DEAD_LETTERS, CLIENTS, BAN, BENCH, CHECK_CONFIG, JOURNAL, PASSWD,
+    TOPICS, QUEUES, DEAD_LETTERS, CLIENTS, BAN, BENCH, CHECK_CONFIG, JOURNAL, CLUSTER, PASSWD,
     APIKEY, TOKEN, KEYPAIR, completion(parser),
 )  # fmt: skip
 #: Options that need no command.

