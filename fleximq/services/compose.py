@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from twisted.application.service import MultiService
 from twisted.internet.interfaces import IProtocolFactory
@@ -16,6 +16,7 @@ from fleximq.dialects.context import Context
 from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.registry import Registry, installed
 from fleximq.endpoints.listen import Listen, ListenDefaults, WebListen
+from fleximq.errors import SettingError
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.anonymous_access import AnonymousAccess
 from fleximq.services.audit_log import AuditLog
@@ -49,6 +50,9 @@ from fleximq.startup.configuration_check import configurationOf
 from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import UnadmittedBudget
 
+if TYPE_CHECKING:
+    from fleximq.services.cluster_service import ClusterNode
+
 #: The dialects of a listener for HTTP only.
 _NO_DIALECTS = ListenerDialects({}, {}, {}, ())
 
@@ -80,12 +84,21 @@ def compose(
     departure = StartupFailure({})
     abortStart = abortStart or departure
     abortRun = abortRun or departure.duringRun
-    turn = WriteTurn(reactor)
+    node = _node(reactor, settings)
+    turn = WriteTurn(reactor) if node is None else node.turn
     wakeup = Wakeup(reactor)
-    journal: Any = makeJournal(wakeup, settings, turn, lambda event, number: broker.observers.counted(event, number))
+    journal: Any = makeJournal(
+        wakeup,
+        settings,
+        turn,
+        lambda event, number: broker.observers.counted(event, number),
+        None if node is None else node.makeJournal,
+    )
     broker = makeBroker(reactor, settings, turn, journal, list(registry.dialects))
     whole = MultiService()
-    if journal.onDisk:
+    if node is not None:
+        abortStart = node.abort
+    elif journal.onDisk:
         whole = JournalService(reactor, journal, partial(restore, broker, journal), abortStart, wakeup)
     audit: AuditLog | None = None
     if settings.auditLog is not None:
@@ -160,7 +173,17 @@ def compose(
     ]
     broker.reload = reload.reloadForClient
     broker.operate = Operator(broker, rateLimits.bans)
-    return whole
+    return whole if node is None else node.serving(whole, wakeup, partial(restore, broker, journal))
+
+
+def _node(reactor: Any, settings: Settings) -> "ClusterNode | None":
+    if not settings.cluster:
+        return None
+    try:
+        from fleximq.services.cluster_service import ClusterNode  # not loaded by a broker of its own
+    except ImportError as error:
+        raise SettingError(f"cluster needs {error.name}: pip install 'fleximq[cluster]' installs it") from error
+    return ClusterNode(reactor, settings)
 
 
 def _beginReload(readiness: Readiness, audit: AuditLog | None) -> None:

@@ -39,16 +39,23 @@ _log = Logger()
 CLEANING_INTERVAL = 60.0
 
 
-def makeJournal(wakeup: Wakeup, settings: Settings, turn: WriteTurn, counted: Callable[[str, int], None]) -> IJournal:
+def makeJournal(
+    wakeup: Wakeup,
+    settings: Settings,
+    turn: WriteTurn,
+    counted: Callable[[str, int], None],
+    make: "Callable[..., DiskJournal] | None" = None,
+) -> IJournal:
     """Return the journal for these settings, on disk or in memory; it is not open yet.
 
     :param wakeup: calls functions on the reactor thread for the journal's threads.
+    :param make: makes a journal on disk of another kind.
     """
     if settings.journal is None:
         return MemoryJournal()
     from fleximq.journal.disk_journal import DiskJournal  # not loaded by a broker without a journal
 
-    return DiskJournal(
+    return (make or DiskJournal)(
         settings.journal,
         callFromThread=partial(wakeup.call, _inTurn, turn),
         now=_microseconds,

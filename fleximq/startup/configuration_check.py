@@ -107,6 +107,11 @@ def _faultsOfJournal(settings: Settings) -> Iterator[str]:
         ):
             if given:
                 yield f"{name} is set, but nothing is kept without a journal: set journal to a folder"
+    if settings.cluster:
+        if settings.node is None:
+            yield "cluster is set, but not node: each node of a cluster needs a name"
+        if settings.journal is None:
+            yield "cluster is set, but not journal: the folder of this node's copy of the messages"
     if 0 < settings.journalMaxBytes < 2 * settings.journalSegment:
         yield (
             f"journal-max-bytes is {settings.journalMaxBytes}, but must be 0 or at least "

@@ -8,6 +8,7 @@ import tempfile
 import textwrap
 import time
 import uuid
+import warnings
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any, ClassVar
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client import blocking
-from fleximq.client.errors import ConnectionLost, PublishFailed, RequestFailed, SubscribeFailed, Untrusted
+from fleximq.client.errors import ConnectionLost, PublishFailed, RequestFailed, SubscribeFailed, TopicWarning, Untrusted
 from fleximq.client.settings import Codec, State, Tls
 from fleximq.errors import SettingError
 from tests.broker_process import BrokerProcess
@@ -150,6 +151,23 @@ class Conversations(FormCase):
         self.assertEqual(self.assertRaises(SubscribeFailed, one.subscribe, self.topic, resume=True).status, 503)
         self.assertGreater(one.ping(), 0)
         self.assertEqual(self.assertRaises(PublishFailed, one.flush).status, 403)
+
+    def test_doubtful(self) -> None:
+        """A name that may not mean what was typed is used, with a warning."""
+        one = self.connected()
+        for call, name, more, words in (
+            ("subscribe", ".#.b", (), "# is a wildcard at the end only"),
+            ("subscribe", "*", (), "wildcards as levels of their own only"),
+            ("publish", ".*", (b"x",), "wildcards are for subscriptions only"),
+            ("publish_many", ".#", ([b"x"],), "wildcards are for subscriptions only"),
+            ("publish_many", ".a#", ([b"x"],), None),
+        ):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", TopicWarning)
+                getattr(one, call)(self.topic + name, *more)
+            told = [str(each.message) for each in caught if each.category is TopicWarning]
+            self.assertEqual([words in each for each in told if words], [True] if words else told)
+        one.flush()
 
     def test_named(self) -> None:
         """Requests to a name are shared by the clients that have it; a notification reaches all of them."""

@@ -33,7 +33,7 @@ NAMES = {
     "payloads": ("Packed",),
     "errors": (
         "Answered", "BufferFull", "ClientError", "ConnectionLost", "JoinRefused", "Overrun", "PublishFailed",
-        "RequestFailed", "SubscribeFailed", "Untrusted",
+        "RequestFailed", "SubscribeFailed", "TopicWarning", "Untrusted",
     ),
     "blipmq.blocking": ("connect", "BlipClient", "BlipDelivery", "BlipSubscription", "Nacked"),
     "blipmq.asyncio": ("connect", "BlipClient", "BlipDelivery", "BlipSubscription", "Nacked"),

@@ -244,6 +244,27 @@ class OwnershipTests(SynchronousTestCase):
         self.until(lambda: node.ownership.serving, 3)
         self.assertEqual(node.log, ["take over 1"])
 
+    def test_lateClaim(self) -> None:
+        """A claim that is carried out late returns the shard to its owner, if that is not silent any more."""
+        first, second = self.pair()
+        first.clock.paused = True
+        held: list[ShardOwner] = []
+
+        def hold(shard: int, owner: ShardOwner) -> Deferred[None]:
+            held.append(owner)
+            return Deferred()
+
+        self.patch(second.ownership._cluster, "claim", hold)
+        self.until(lambda: bool(held))
+        first.clock.resume(Random(1))
+        first.ownership.confirmed(self.clock.seconds())
+        self.pass_(4)
+        second.ownership._cluster = MemoryCluster(self.servers, "b", second.clock)
+        second.ownership._cluster.claim(0, held[0])
+        self.pass_(2)
+        self.assertEqual((second.log, self.servers.owners[0][:2]), ([], ("a", 3)))
+        self.assertTrue(first.ownership.serving)
+
     def test_claimTwice(self) -> None:
         """Of two claims at one moment one succeeds."""
         nodes = [self.node("a", 1), self.node("b", 1)]

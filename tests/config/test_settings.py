@@ -239,6 +239,9 @@ class TableTests(SynchronousTestCase):
             "fsync": "never",
             "retention": "a=7d",
             "message-ttl": "a=7",
+            "cluster": ("nats://a",),
+            "node": "a",
+            "cluster-name": "a",
         }
         for option in OPTIONS:
             value = written.get(option.name) or written[option.read]
@@ -250,5 +253,5 @@ class TableTests(SynchronousTestCase):
         """A name that is none is refused."""
         error = self.assertRaises(SettingError, Settings.of, {"keep-alive": 3})
         self.assertEqual(str(error), "there is no setting named keep-alive, did you mean keepalive?")
-        error = self.assertRaises(SettingError, Settings.of, {"colour": 3})
-        self.assertEqual(str(error), "there is no setting named colour")
+        error = self.assertRaises(SettingError, Settings.of, {"flavour": 3})
+        self.assertEqual(str(error), "there is no setting named flavour")

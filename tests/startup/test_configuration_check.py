@@ -66,6 +66,24 @@ class FaultsTests(SynchronousTestCase):
             ["journal-max-bytes is 2097151, but must be 0 or at least twice journal-segment, which is 2097152"],
         )
 
+    def test_cluster(self) -> None:
+        """A node of a cluster has a name and a folder; addresses, names and sizes are checked."""
+        urls = ["nats://a:4222", "tls://b"]
+        self.assertEqual(self.faults(cluster=urls, node="a-1", journal="j", cluster_bytes="1GiB"), [])
+        self.assertEqual(
+            self.faults(cluster=urls),
+            [
+                "cluster is set, but not node: each node of a cluster needs a name",
+                "cluster is set, but not journal: the folder of this node's copy of the messages",
+            ],
+        )
+        for name, value, sentence in (
+            ("cluster", ["http://a"], "cluster is 'http://a', but must be like nats://host:4222 or tls://host:4222"),
+            ("node", "a.b", "node is 'a.b', but must be 1 to 64 letters, digits, - or _"),
+            ("cluster_name", "", "cluster-name is '', but must be 1 to 64 letters, digits, - or _"),
+        ):
+            self.assertEqual(self.faults(**{name: value}), [sentence])
+
     def test_all(self) -> None:
         """Everything that is wrong is said, not only the first: names, types, values, listeners, extensions."""
         self.assertEqual(

@@ -4,6 +4,7 @@ import socket
 import ssl
 import sys
 import time
+import warnings
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Any
 from fleximq.cli.client_commands.broker_options import Address, addOptions, addressOf
 from fleximq.cli.command import Command
 from fleximq.cli.output import say
-from fleximq.client.errors import ClientError, ConnectionLost, Untrusted
+from fleximq.client.errors import ClientError, ConnectionLost, TopicWarning, Untrusted
 from fleximq.errors import SettingError
 from fleximq.values.urls import Url
 
@@ -36,7 +37,8 @@ def runWith(work: Work, arguments: Namespace) -> int:
     address = None
     try:
         address = addressOf(arguments)
-        return work(arguments, address)
+        with warnings.catch_warnings(action="ignore", category=TopicWarning):  # commands report these themselves
+            return work(arguments, address)
     except (ClientError, SettingError, TimeoutError) as error:
         hint = None if address is None else hintFor(error, address.url)
         say(f"fleximq: {error}" + (f"; {hint}" if hint else ""))
@@ -71,6 +73,19 @@ def speaksTls(url: Url) -> bool:
             return True
     except OSError:
         return False
+
+
+@contextmanager
+def readingAnswers() -> Iterator[None]:
+    """Report an answer of the broker that has an unknown shape in one sentence.
+
+    :raises ClientError: the block failed because of a value.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        words = f"an answer of the broker cannot be read ({type(error).__name__}: {error})"
+        raise ClientError(f"{words}; is it FlexiMQ of this version?") from error
 
 
 class PublishRate:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from fleximq.cli.client_commands.broker_command import brokerCommand
+from fleximq.cli.client_commands.broker_command import brokerCommand, readingAnswers
 from fleximq.cli.client_commands.broker_options import Address, count
 from fleximq.cli.client_commands.payload_text import asJson
 from fleximq.cli.output import addJsonOption, outJson, say, tell
@@ -139,13 +139,13 @@ def _run(noun: str, arguments: Namespace, address: Address) -> int:
     asked: dict[str, Any] = dict(action.subject(name)) if action.subject and name is not None else {}
     if action.isLimited and arguments.limit is not None:
         asked["limit"] = arguments.limit
-    with address.connect() as client:
+    with readingAnswers(), address.connect() as client:
         if not action.rows:
             return _act(action, arguments, client.ask(action.path, asked, address.timeout))
         shown = list(filter(None, map(action.row, _rows(client, action, asked, address.timeout))))
-    if not action.columns and (not shown or str(shown[0].get("client_id", name)) != name):
-        raise SettingError(f"there is no client {name}" if noun == "clients" else f"there is no queue of {name!r}")
-    _show(action, arguments, shown)
+        if not action.columns and (not shown or str(shown[0].get("client_id", name)) != name):
+            raise SettingError(f"there is no client {name}" if noun == "clients" else f"there is no queue of {name!r}")
+        _show(action, arguments, shown)
     return 0
 
 

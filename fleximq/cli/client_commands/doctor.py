@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from fleximq import __version__
-from fleximq.cli.client_commands.broker_command import brokerCommand, hintFor
+from fleximq.cli.client_commands.broker_command import brokerCommand, hintFor, readingAnswers
 from fleximq.cli.client_commands.broker_options import Address
 from fleximq.cli.output import addJsonOption, tell
 from fleximq.client.blocking import Client
@@ -63,7 +63,8 @@ def checks(address: Address) -> Iterator[Check]:
             if url.isSecure:
                 yield _certificate(url, address)
             yield Check("credentials", GOOD, f"admitted as client {client.id}")
-            yield from _rights(client, address.timeout)
+            with readingAnswers():
+                yield from _rights(client, address.timeout)
 
 
 def _address(url: Url, address: Address) -> Check:
@@ -123,7 +124,7 @@ def _about(about: Any, now: float) -> Iterator[Check]:
     apart = about["time"] / 1000 - now
     words = f"the broker's clock is {abs(apart):.1f} s {'ahead' if apart > 0 else 'behind'}"
     advice = "set both by NTP: tokens, bans and replays by time depend on them"
-    yield Check("clock", BAD, words, advice) if abs(apart) > _SECONDS else Check("clock", GOOD, words)
+    yield Check("clock", GOOD, words) if abs(apart) <= _SECONDS else Check("clock", BAD, words, advice)
     words = f"broker {about['version']} ({about['implementation']}), command {__version__}"
     isSame = about["version"] == __version__
     yield Check("version", GOOD, words) if isSame else Check("version", NOTE, words, "install the same version")

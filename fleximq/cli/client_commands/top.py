@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import repeat
 from typing import Any, NamedTuple
 
-from fleximq.cli.client_commands.broker_command import brokerCommand
+from fleximq.cli.client_commands.broker_command import brokerCommand, readingAnswers
 from fleximq.cli.client_commands.broker_options import Address, Outages, count, seconds
 from fleximq.cli.output import addJsonOption, outJson
 from fleximq.cli.tables import console, table
@@ -15,6 +15,7 @@ from fleximq.client.blocking import Client
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.settings import State
 from fleximq.errors import SettingError
+from fleximq.values.printable import printable
 
 #: Clients and topics in one request.
 _PAGE = 1000
@@ -91,7 +92,7 @@ def screen(found: Mapping[str, Any], url: str) -> Any:
     title = Text.assemble(
         (stale, "bold red"),
         ("FlexiMQ ", "bold"),
-        f"{found['version']} at {url}, up {f'{days} d ' if days else ''}{uptime}\n",
+        f"{printable(str(found['version']))} at {url}, up {f'{days} d ' if days else ''}{uptime}\n",
         (f"{found['rate']:,.0f}", "bold green"),
         f" messages/s, {found['clients']:,} clients, {found['topics']:,} topics",
     )
@@ -127,7 +128,7 @@ def _run(arguments: Namespace, address: Address) -> int:
         raise SettingError(f"rows is {arguments.rows}, but must be at most {_MAX_ROWS}")
     isLive = sys.stdout.isatty() and not arguments.json
     isSilent = isLive and sys.stderr.isatty()  # the picture itself says it
-    with address.connect(on_state=Outages(isSilent=isSilent)) as client:
+    with readingAnswers(), address.connect(on_state=Outages(isSilent=isSilent)) as client:
         found = _looks(client, arguments, address.timeout)
         if arguments.json:
             for each in found:

@@ -7,6 +7,7 @@ state returns; frames that the state sends on its own go through ``send``. Use i
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
+from secrets import token_urlsafe
 from typing import Any, NamedTuple
 
 from fleximq.client.errors import (
@@ -367,7 +368,8 @@ class ClientState:
         :raises ConnectionLost: the client is not connected.
         """
         self._checkJoined()
-        id = f"{self.conversation.id}-{next(self._numbers)}"
+        # A service is asked by its name, so any client may answer; others must not guess the id.
+        id = token_urlsafe(12)
         pending: Pending[Reply] = Pending()
         self._replies[id] = target, path, pending
         return self.conversation.request(target, path, payload, id), id, pending

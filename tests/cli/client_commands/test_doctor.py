@@ -2,6 +2,7 @@
 
 import json
 import socket
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,7 @@ class AboutTests(SynchronousTestCase):
             ({"time": 4000}, {}),
             ({"time": 6000}, {"clock": "fault"}),
             ({"time": -6000}, {"clock": "fault"}),
+            ({"time": nan}, {"clock": "fault"}),
             ({"version": "0.0.1"}, {"version": "note"}),
             ({"journal": {"state": "ok"}}, {"journal": "ok"}),
             ({"journal": {"state": "read-only", "reason": "full"}}, {"journal": "fault"}),

@@ -8,6 +8,7 @@ from rich.console import Console
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cli.client_commands.top import Snapshot, rates, screen
+from fleximq.client.blocking import Client
 from tests.cli.client_commands.commands import PATIENCE, CommandCase, ran
 
 
@@ -21,6 +22,15 @@ class TopTests(CommandCase):
         self.assertEqual((told["clients"], told["busiest"][0]["published"]), (1, 5))
         drawn = ran("top", "--count", "2", "--interval", "0.05").out.decode()
         self.assertEqual((drawn.count("messages/s, "), "busy" in drawn), (2, True))
+
+    def test_unreadable(self) -> None:
+        """Answers of another shape than a broker's are an error in one sentence, here and for other commands."""
+        for answer in (None, [1], {}, {"clients": [1], "next": None}):
+            self.patch(Client, "ask", lambda *_, answer=answer: answer)
+            for words in (("top", "--count", "1"), ("doctor",), ("clients",)):
+                found = ran(*words)
+                self.assertEqual((found.code, found.err.count("\n")), (1, 1), (words, answer))
+                self.assertIn("an answer of the broker cannot be read", found.err)
 
     def test_stale(self) -> None:
         """While the broker is away, pictures are marked, and the loss is told."""
@@ -43,13 +53,13 @@ class PictureTests(SynchronousTestCase):
     """Pictures and rates without a broker."""
 
     def test_narrow(self) -> None:
-        """In 80 columns no number is cut, only texts are; what is wider is used."""
+        """In 80 columns no number is cut, only texts are; what is wider is used. Control characters are escaped."""
         topic = {"topic": "t" * 99, "published": 123_456_789_012, "subscribers": 12, "queued": 3456, "rate": 98765.4}
         client = {
             "name": "n" * 99, "client_id": 4_000_000, "dialect": "fleximq", "principal": "p" * 99,
             "address": "[2001:db8::1]:50000", "connected": 7_654_321.0, "subscriptions": 1000,
         }  # fmt: skip
-        found = {"version": "1", "uptime": 1, "clients": 1, "topics": 1, "rate": 1.0, "stale": None,
+        found = {"version": "\x1b[2J", "uptime": 1, "clients": 1, "topics": 1, "rate": 1.0, "stale": None,
                  "busiest": [topic], "connected": [client]}  # fmt: skip
         for width in (80, 160):
             shown = io.StringIO()
@@ -57,6 +67,7 @@ class PictureTests(SynchronousTestCase):
             for number in ("123,456,789,012", " 12 ", " 3,456 ", "98,765", " 4000000 ", "7,654,321", "1,000"):
                 self.assertIn(number, shown.getvalue())
             self.assertEqual(max(map(len, shown.getvalue().splitlines())), width)
+            self.assertNotIn("\x1b", shown.getvalue())
 
     def test_rates(self) -> None:
         """Messages between two looks, by their time; a topic that was forgotten begins anew."""

@@ -124,6 +124,11 @@ class ConnectionTests(LedgerCase):
         self.assertRaises(ConnectionLost, reply.result)
         self.assertFalse(self.clientState.needsAnswers)
 
+    def test_ids(self) -> None:
+        """Another client that knows earlier ids of requests cannot guess the next one."""
+        first, second = (self.clientState.request("svc", "/p", b"")[1] for _ in range(2))
+        self.assertNotEqual(first[:5], second[:5])
+
     def test_ended(self) -> None:
         """The end is told once, to boxes and to those who wait for a connection."""
         box = self.subscribe("a")

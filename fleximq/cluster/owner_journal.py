@@ -1,0 +1,113 @@
+"""The journal of the node that owns a shard: its commits go to the stream, and from there to the copy in its folder
+(/explanation/cluster).
+
+It has the content, the reader and the retention of a journal of a single node. The lock of the folder and its active
+segment belong to the :class:`fleximq.cluster.copy.Copy`, which writes each commit that the stream has stored.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+
+from fleximq.cluster.copy import Copy
+from fleximq.cluster.interfaces import Refused
+from fleximq.cluster.stream_log import StreamLog, StreamWorker
+from fleximq.journal.disk_journal import TRANSITIONS, DiskJournal, Event
+from fleximq.journal.recovery.recovered_state import RecoveredJournal
+from fleximq.journal.retention.segment_removal import FreedSpace
+
+#: Seconds between two looks at whether the last commit is stored.
+_LOOK = 0.01
+
+
+class OwnerJournal(DiskJournal):
+    """The journal of one term. Order of use: :meth:`take` the shard, and :meth:`hand` it on, or end the process.
+
+    :param trimmed: called with the position of the first segment when earlier ones were removed, to trim the stream.
+    :param options: those of :class:`DiskJournal`.
+    """
+
+    def __init__(self, copy: Copy, directory: str, *, trimmed: Callable[[int], None], **options: Any) -> None:
+        super().__init__(directory, **options)
+        self._copy = copy
+        self._trimmed = trimmed
+
+    async def take(
+        self, log: StreamLog, worker: StreamWorker, restore: Callable[[RecoveredJournal], None]
+    ) -> RecoveredJournal:
+        """Fence the stream, read the copy, restore the broker from it, and accept runs after a first checkpoint.
+
+        :raises Deposed: another node owns the shard.
+        :raises Refused: the stream has no room.
+        :raises CopyError: the copy cannot be read on to the end of the stream, or cannot be written.
+        :raises JournalError: the copy cannot be read.
+        """
+        await log.fence()
+        self.id = self._copy.journal
+        # Reads search by time, so times must not go back where the clock of this node is behind.
+        self._now = log.now
+        found = self._recover()
+        restore(found)
+        commit = self._firstCommit()
+        await log.carryOut(commit)
+        if commit.reason is not None:
+            raise Refused(commit.reason)
+        self._begin(log, worker, commit)
+        return found
+
+    def probe(self) -> None:
+        """Make a commit, if none is pending: it shows whether this node still owns the shard."""
+        if self._runs and self._group.idle and self._group.readOnly is None:
+            self._group.roll()
+
+    async def hand(self, clock: IReactorTime) -> None:
+        """Write all pending runs and a last checkpoint, and refuse further ones; never ends if the store does not
+        answer. Then :meth:`close` it.
+        """
+        await self._stored(clock)
+        if self._group.readOnly is None:
+            self._group.closeWith(self._snapshot())
+            await self._stored(clock)
+        self._group.stop()
+
+    async def _stored(self, clock: IReactorTime) -> None:
+        self._group.handOver(stateRecords=True)
+        while not self._group.idle:
+            await deferLater(clock, _LOOK)
+            self._group.handOver(stateRecords=True)
+
+    def _content(self) -> RecoveredJournal:
+        """Return the content of the copy: the stream has nothing after it, so no offset is skipped."""
+        found = super()._content()
+        found.nextOffset = found.lastOffset
+        return found
+
+    def clean(self, done: Callable[[FreedSpace], None] = lambda freed: None) -> bool:
+        """See :class:`DiskJournal`."""
+
+        def cleaned(freed: FreedSpace) -> None:
+            self._trimmed(self._segments.all[0].base)
+            done(freed)
+
+        return super().clean(cleaned)
+
+    def look(self) -> None:
+        """The copy checks its files with each commit."""
+
+    def reopen(self, found: Callable[[str | None], None]) -> None:
+        """Refuse it: after a fault another node takes the shard."""
+        found("a node of a cluster hands its journal on after a fault")
+
+    def close(self) -> None:
+        """Close the files, at once; the folder's lock stays with the copy."""
+        began = hasattr(self, "_worker")
+        self._state = TRANSITIONS[self._state, Event.CLOSE]
+        if began:
+            self._group.stop()
+            self._worker.stop(0.0)
+            self._room.close()
+            self._reader.stop()
+        if hasattr(self, "_durableEnd"):
+            self._durableEnd.close()

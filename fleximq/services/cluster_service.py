@@ -1,0 +1,278 @@
+"""A node of a cluster as a service: it follows the owner's stream, and runs the broker while it owns the shard
+(/explanation/cluster, "A node").
+
+While another node is the owner, this one keeps a copy of its journal and opens no listener. A node that loses the shard
+ends its process at once, as a crash does, since clients must hear nothing more from it; its service manager starts it
+again as a standby.
+"""
+
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from twisted.application.service import MultiService
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from fleximq.cluster.copy import Copy
+from fleximq.cluster.follower import Follower
+from fleximq.cluster.interfaces import AHEAD, ClusterError
+from fleximq.cluster.nats.store import NatsCluster
+from fleximq.cluster.owner_journal import OwnerJournal
+from fleximq.cluster.ownership import Ownership, State
+from fleximq.cluster.steady_clock import SteadyClock
+from fleximq.cluster.stream_log import StreamLog, StreamWorker
+from fleximq.cluster.trim import trimCopy, trimStream
+from fleximq.config.settings import Settings
+from fleximq.dialects.connection.write_turn import WriteTurn
+from fleximq.errors import JournalError
+from fleximq.journal.files.file_system import Files
+from fleximq.journal.recovery.recovered_state import RecoveredJournal
+from fleximq.services.process.wakeup import Wakeup
+
+_log = Logger()
+
+SHARD = 0
+#: The exit code of a node that lost the shard.
+LOST = 75
+#: Seconds between two looks for expired records, of an owner, and for what the stream has no more, of a standby.
+_CLEANING = 60.0
+#: Seconds between two looks at whether an owner serves again.
+_HELD = 0.05
+#: Seconds after which a copy should have joined the stream.
+_JOINED = 10.0
+#: Seconds for the last commit of an owner that stops.
+_LAST = 10.0
+
+
+class OwnersTurn(WriteTurn):
+    """Writes nothing while ``serving`` says that this node may have lost the shard; what waits is written later."""
+
+    __slots__ = ("_isHeld", "serving")
+
+    def __init__(self, clock: Any) -> None:
+        super().__init__(clock)
+        self.serving: Callable[[], bool] = lambda: False
+        self._isHeld = False
+
+    def flush(self) -> None:
+        """See :class:`WriteTurn`."""
+        if self.serving():
+            super().flush()
+            return
+        self.open = False
+        self.reader = None
+        if not self._isHeld:
+            self._isHeld = True
+            self._clock.callLater(_HELD, self._again)
+
+    def _again(self) -> None:
+        self._isHeld = False
+        self.flush()
+
+
+class ClusterNode:
+    """The parts of a node that its broker is built with; :meth:`serving` makes the service of both."""
+
+    def __init__(self, reactor: Any, settings: Settings) -> None:
+        self._reactor = reactor
+        self._settings = settings
+        self.turn = OwnersTurn(reactor)
+        self.copy = Copy(Files(), str(settings.journal), SHARD)
+        self.trimmed: Callable[[int], None] = lambda position: None
+        self.journal: OwnerJournal | None = None
+
+    def makeJournal(self, folder: str, **options: Any) -> OwnerJournal:
+        """Return the journal of this node for the time in which it owns the shard."""
+        self.journal = OwnerJournal(self.copy, folder, trimmed=lambda position: self.trimmed(position), **options)
+        return self.journal
+
+    def abort(self, sentence: str) -> NoReturn:
+        """End the process with a sentence, exit code 1."""
+        endNow(sentence, 1)
+
+    def serving(
+        self, served: MultiService, wakeup: Wakeup, restore: Callable[[RecoveredJournal], None]
+    ) -> "ClusterService":
+        """Return the service of this node; ``served`` are the services of its broker."""
+        settings = self._settings
+        cluster = NatsCluster(
+            settings.cluster,
+            settings.clusterName,
+            wakeup.call,
+            room=settings.clusterBytes,
+            replicas=1 if len(settings.cluster) == 1 else 3,
+        )
+        assert self.journal is not None  # it was made before the broker
+        service = ClusterService(
+            SteadyClock(self._reactor),
+            cluster,
+            str(settings.node),
+            self.copy,
+            self.journal,
+            served,
+            wakeup,
+            restore,
+            self.abort,
+        )
+        self.trimmed = service.trim
+        self.turn.serving = lambda: service.ownership.serving
+        return service
+
+
+class ClusterService(MultiService):
+    """One node.
+
+    :param cluster: the connection to the store; its ``start`` and ``stop`` return Deferreds.
+    :param served: the services of the broker, which run while this node owns the shard.
+    :param wakeup: runs as long as this service.
+    :param restore: called with the recovered state, before the journal takes runs.
+    :param abort: called with a sentence if the copy cannot be opened; does not return.
+    :param end: ends the process at once.
+    """
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        cluster: Any,
+        node: str,
+        copy: Copy,
+        journal: OwnerJournal,
+        served: MultiService,
+        wakeup: Wakeup,
+        restore: Callable[[RecoveredJournal], None],
+        abort: Callable[[str], NoReturn],
+        end: "Callable[[str], None] | None" = None,
+    ) -> None:
+        super().__init__()
+        self._clock = clock
+        self._cluster = cluster
+        self._node = node
+        self._copy = copy
+        self._journal = journal
+        self._served = served
+        self._wakeup = wakeup
+        self._restore = restore
+        self._abort = abort
+        self._end = end or endNow
+        self.ownership = Ownership(
+            cluster,
+            node,
+            SHARD,
+            clock,
+            applied=lambda: self.follower.applied,
+            takeOver=self._takeOver,
+            lose=self._lost,
+            probe=journal.probe,
+        )
+        self.follower = Follower(cluster, SHARD, copy, clock, heard=self.ownership.heard)
+        self._cleaning = LoopingCall(self._clean)
+        self._cleaning.clock = clock
+        self._isStopping = False
+
+    def startService(self) -> None:
+        """Open the copy, and join the cluster when it answers."""
+        try:
+            self._copy.open()
+        except JournalError as error:
+            self._abort(str(error))
+        self._wakeup.start()
+        super().startService()
+        joined: Deferred[None] = self._cluster.start()
+        joined.addCallback(lambda _: self._join())
+        joined.addErrback(lambda failure: _log.failure("the cluster cannot be joined", failure))
+
+    def _join(self) -> None:
+        _log.info("node {node} follows shard {shard}", node=self._node, shard=SHARD)
+        self.follower.start()
+        self.ownership.start()
+        self._clock.callLater(_JOINED, self._tellUnusable)
+        self._cleaning.start(_CLEANING, now=False).addErrback(lambda failure: _log.failure("cleaning ended", failure))
+
+    def _tellUnusable(self) -> None:
+        """Log why this node cannot own the shard, if so."""
+        if self.ownership.state is State.FOLLOWING and self.follower.applied in (None, AHEAD):
+            reason = self.follower.reason or "its folder does not equal the stream, or has more"
+            _log.warn("node {node} cannot own shard {shard}: {reason}", node=self._node, shard=SHARD, reason=reason)
+
+    # -- owning ------------------------------------------------------------------------------------
+
+    async def _takeOver(self, term: int) -> None:
+        self.follower.stop()
+        log = StreamLog(
+            self._cluster,
+            SHARD,
+            self._copy,
+            node=self._node,
+            term=term,
+            journal=secrets.token_hex(16),
+            clock=self._clock,
+            now=lambda: time.time_ns() // 1000,
+            randomId=lambda: secrets.randbits(64),
+            confirmed=self.ownership.confirmed,
+        )
+        worker = StreamWorker(self._clock, lambda error: self.ownership.deposed(str(error)))
+        found = await self._journal.take(log, worker, self._restore)
+        self._served.setServiceParent(self)
+        _log.info("The journal is ready with {records} records", records=found.records)
+
+    def _lost(self, reason: str) -> None:
+        if not self._isStopping:
+            self._end(f"this node does not own shard {SHARD} any more: {reason}")
+
+    def _clean(self) -> None:
+        self._tellUnusable()
+        if self.ownership.state is State.OWNING:
+            self._journal.clean()
+        elif self.ownership.state is State.FOLLOWING and self.follower.applied not in (None, AHEAD):
+            Deferred.fromCoroutine(trimCopy(self._cluster, SHARD, self._copy)).addErrback(_passOver)
+
+    def trim(self, position: int) -> None:
+        """Remove what is before this position, which the owner has removed, from the stream too."""
+        Deferred.fromCoroutine(trimStream(self._cluster, SHARD, position)).addErrback(_passOver)
+
+    # -- stopping ----------------------------------------------------------------------------------
+
+    def stopService(self) -> "Deferred[Any]":
+        """Stop the broker, write a last checkpoint, hand the shard on, and leave the cluster."""
+        self._isStopping = True
+        if self._cleaning.running:
+            self._cleaning.stop()
+        stopped: Deferred[Any] = maybeDeferred(super().stopService)
+        return stopped.addBoth(lambda _: Deferred.fromCoroutine(self._leave()))
+
+    async def _leave(self) -> None:
+        self.follower.stop()
+        if self.ownership.state is State.OWNING:
+            handed = Deferred.fromCoroutine(self._journal.hand(self._clock))
+            handed.addTimeout(_LAST, self._clock).addErrback(lambda _: None)
+            await handed
+            with suppress(ClusterError):
+                await self.ownership.move("")
+            self._journal.close()
+        self.ownership.stop()
+        self._copy.close()
+        await self._cluster.stop()
+        self._wakeup.stop()
+
+
+def _passOver(failure: Any) -> None:
+    """Try again later."""
+    failure.trap(ClusterError, OSError)
+
+
+def endNow(sentence: str, code: int = LOST) -> NoReturn:
+    """End the process without another word to any client."""
+    _log.critical("{sentence}", sentence=sentence)
+    with suppress(OSError, ValueError):
+        print(f"fleximq: {sentence}", file=sys.__stderr__)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)

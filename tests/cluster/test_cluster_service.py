@@ -1,0 +1,300 @@
+"""fleximq.services.cluster_service: nodes as services, and two brokers on a real server, one of which is killed."""
+
+import signal
+import socket
+import tempfile
+import time
+from pathlib import Path
+from random import Random
+from typing import Any, NoReturn
+
+from twisted.application.service import MultiService, Service
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
+from twisted.logger import capturedLogs
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.broker.envelope import Envelope, MessageSource
+from fleximq.cluster.copy import Copy
+from fleximq.cluster.memory import MemoryCluster, MemoryServers
+from fleximq.cluster.owner_journal import OwnerJournal
+from fleximq.dialects.connection.write_turn import WriteTurn
+from fleximq.journal.reading.reader_thread import ReaderThread
+from fleximq.services.journal_service import restore
+from fleximq.values.message import Content, Message
+from tests.broker.parts import makeBroker
+from tests.broker_process import BrokerProcess
+from tests.cluster.nats.servers import MISSING, Servers
+from tests.cluster.node_clock import NodeClock
+from tests.journal.at_once import ReaderAtOnce, atOnce
+from tests.journal.recorder import Recorder
+
+if not MISSING:
+    from fleximq.services.cluster_service import ClusterService, OwnersTurn
+
+
+class MemoryStore(MemoryCluster):
+    """A connection that is there at once."""
+
+    def start(self) -> "Deferred[None]":
+        """Connect."""
+        return succeed(None)
+
+    def stop(self) -> "Deferred[None]":
+        """Disconnect."""
+        return succeed(None)
+
+
+class NoWakeup:
+    """Calls at once."""
+
+    def start(self) -> None:
+        """Do nothing; so with the next."""
+
+    def stop(self) -> None:
+        pass
+
+
+class Node:
+    """A node with a broker; ``served`` are its services, ``ended`` why its process had to end."""
+
+    def __init__(self, servers: MemoryServers, clock: Clock, name: str) -> None:
+        self.disk = disk = Recorder()
+        disk.makeFolder("/disk")
+        disk.syncFolder("/")
+        self.clock = NodeClock(clock)
+        copy = Copy(disk, "/disk/journal", 0)
+        self.journal = journal = OwnerJournal(
+            copy,
+            "/disk/journal",
+            trimmed=lambda position: self.service.trim(position),
+            callFromThread=atOnce,
+            now=lambda: round(clock.seconds() * 1e6) + 10**15,
+            files=disk,
+        )
+        self.broker = makeBroker(clock, journal, durable=("t", "q"))
+        self.served = MultiService()
+        self.inner = Service()
+        self.inner.setServiceParent(self.served)
+        self.ended: list[str] = []
+
+        def restored(found: Any) -> None:
+            journal._reader = ReaderAtOnce(
+                disk, "/disk/journal", journal._segments, atOnce, lost=lambda *_: None, log=print
+            )
+            restore(self.broker, journal, found)
+
+        self.service = ClusterService(
+            self.clock,
+            MemoryStore(servers, name, self.clock),
+            name,
+            copy,
+            journal,
+            self.served,
+            NoWakeup(),  # type: ignore[arg-type]
+            restored,
+            _abort,
+            self.end,
+        )
+
+    def end(self, sentence: str) -> None:
+        """End the process."""
+        self.ended.append(sentence)
+        self.clock.ended = True
+
+    def produce(self, name: str) -> list[str | None]:
+        """Publish a message that is kept; return a list that gets the result."""
+        told: list[str | None] = []
+        me = self.broker.join("minimq")
+        envelope = Envelope(self.broker.topicFor(me, "q"), me, MessageSource(), 1, durable=True)
+        body = [Message(name.encode(), Content.TEXT, 1, name)]
+        self.broker.produce(envelope, body, 1, lambda reason, indexes: told.append(reason))
+        return told
+
+    def consume(self) -> list[bytes]:
+        """Take all messages."""
+        return [each.message.payload for each in self.broker.consumeMany(self.broker.join("minimq"), "q", 100)]
+
+
+def _abort(sentence: str) -> NoReturn:
+    raise AssertionError(sentence)
+
+
+class ClusterServiceTests(SynchronousTestCase):
+    """Two nodes on a store in memory; the first one owns the shard."""
+
+    if MISSING:
+        skip = MISSING
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.servers = MemoryServers(self.clock, Random(1))
+        self.patch(ReaderThread, "begin", lambda reader: None)
+        self.first, self.second = (Node(self.servers, self.clock, name) for name in "ab")
+        self.first.service.startService()
+        self.pass_(3)
+        self.second.service.startService()
+        self.pass_(2)
+
+    def pass_(self, seconds: float) -> None:
+        """Let time pass."""
+        for _ in range(round(seconds * 100)):
+            self.clock.advance(0.01)
+
+    def test_serves(self) -> None:
+        """The owner's broker runs, that of the other node does not."""
+        self.assertTrue(self.first.inner.running)
+        self.assertFalse(self.second.inner.running)
+
+    def test_killed(self) -> None:
+        """The other node takes over, with all that was confirmed."""
+        told = self.first.produce("one")
+        self.pass_(1)
+        self.assertEqual(told, [None])
+        self.first.clock.ended = True
+        self.pass_(10)
+        self.assertTrue(self.second.inner.running)
+        self.assertEqual(self.second.consume(), [b"one"])
+
+    def test_stopped(self) -> None:
+        """A node that stops in order hands the shard on, so that the other one serves within a second."""
+        self.first.produce("one")
+        stopped = self.first.service.stopService()
+        self.pass_(2)
+        self.successResultOf(stopped)
+        self.assertEqual((self.first.ended, self.first.inner.running), ([], False))
+        self.assertTrue(self.second.inner.running)
+        self.assertEqual(self.second.consume(), [b"one"])
+
+    def test_lost(self) -> None:
+        """A node that was cut off ends its process when it learns that another one owns the shard."""
+        self.servers.cutOut.add("a")
+        self.servers.cutIn.add("a")
+        told = self.first.produce("one")
+        self.pass_(10)
+        self.assertTrue(self.second.inner.running)
+        self.servers.heal()
+        self.pass_(5)
+        self.assertEqual((told, len(self.first.ended)), ([], 1))
+        self.assertIn("does not own shard 0 any more", self.first.ended[0])
+        self.assertEqual(self.second.consume(), [])
+
+    def test_unusable(self) -> None:
+        """A node whose folder has more than the stream says that it cannot own the shard, and no other node does."""
+        third = Node(MemoryServers(self.clock, Random(1)), self.clock, "c")
+        third.disk.makeFolder("/disk/journal")
+        for name in self.first.disk.names("/disk/journal"):
+            copied = self.first.disk.open(f"/disk/journal/{name}")
+            descriptor = third.disk.create(f"/disk/journal/{name}")
+            third.disk.write(descriptor, [self.first.disk.read(copied, 1 << 20, 0)], 0)
+        third.disk.remove("/disk/journal/lock")
+        with capturedLogs() as logged:
+            third.service.startService()
+            self.pass_(20)
+        self.assertFalse(third.inner.running)
+        said = [event["reason"] for event in logged if "cannot own" in (event.get("log_format") or "")]
+        self.assertEqual(said, ["the stream ends with message 0, but this copy has 1"])
+
+    def test_unavailable(self) -> None:
+        """While the store does not answer nothing is confirmed, and the owner goes on when it does."""
+        self.servers.faults.unavailable = {"streams", "keys"}
+        told = self.first.produce("one")
+        self.pass_(20)
+        self.assertEqual((told, self.first.service.ownership.serving), ([], False))
+        self.servers.heal()
+        self.pass_(5)
+        self.assertEqual((told, self.first.ended), ([None], []))
+        self.assertTrue(self.first.service.ownership.serving)
+
+
+class OwnersTurnTests(SynchronousTestCase):
+    """What is written while it is not known who owns the shard."""
+
+    if MISSING:
+        skip = MISSING
+
+    def test_held(self) -> None:
+        """Nothing is written until the owner is sure again, then all of it, in order."""
+        clock = Clock()
+        turn: WriteTurn = OwnersTurn(clock)
+        serving, written = [False], []
+
+        class Outbox:
+            """One connection."""
+
+            def __init__(self, name: str) -> None:
+                self.name = name
+
+            def flush(self) -> None:
+                """Write."""
+                written.append(self.name)
+
+        turn.serving = lambda: serving[0]  # type: ignore[attr-defined]
+        turn.open = True
+        turn.add(Outbox("a"))
+        turn.flush()
+        self.assertEqual((written, turn.open), ([], False))
+        clock.advance(1)
+        turn.add(Outbox("b"))
+        clock.advance(1)
+        self.assertEqual(written, [])
+        serving[0] = True
+        clock.advance(1)
+        self.assertEqual(written, ["a", "b"])
+        self.assertEqual(clock.getDelayedCalls(), [])
+
+
+class KilledBrokerTests(SynchronousTestCase):
+    """Two brokers on one real server."""
+
+    if MISSING:
+        skip = MISSING
+
+    def test_killed(self) -> None:
+        """What was confirmed is there at the next owner after a kill, and after an orderly stop of that one."""
+        servers = Servers(self.mktemp())
+        self.addCleanup(servers.end)
+        servers.wait()
+        names = iter("abc")
+        brokers = [self.broker(servers, next(names)) for _ in range(2)]
+        for each in brokers:
+            each.start()
+            self.addCleanup(each.stop)
+        owner = self.owner(brokers)
+        self.assertEqual(say(owner, b"PRODUCE:m1:::q:::one\nPRODUCE:m2:::q:::two\n", 2), [b"m1", b"m2"])
+        owner.stop(signal.SIGKILL)
+        brokers.remove(owner)
+        brokers.append(self.broker(servers, "c"))
+        brokers[-1].start()
+        self.addCleanup(brokers[-1].stop)
+        owner = self.owner(brokers)
+        found = say(owner, b"CONSUME:q\nACK:m1\nCONSUME:q\n", 2)
+        self.assertEqual([line.split(b":")[0] for line in found], [b"m1", b"m2"])
+        owner.stop()
+        brokers.remove(owner)
+        owner = self.owner(brokers)
+        self.assertEqual(say(owner, b"PRODUCE:m3:::r:::three\nCONSUME:r\n", 2)[1].split(b":")[0], b"m3")
+
+    def broker(self, servers: Servers, name: str) -> BrokerProcess:
+        """Return a node that is not started yet."""
+        folder = Path(tempfile.mkdtemp(dir=".")).absolute()
+        words = ("--cluster", servers.urls[0], "--node", name, "--durable", "#", "--redelivery", "300")
+        return BrokerProcess(*words, "--journal", f"{folder}/journal")
+
+    def owner(self, brokers: list[BrokerProcess]) -> BrokerProcess:
+        """Return the broker that listens, when one does."""
+        limit = time.monotonic() + 60
+        while time.monotonic() < limit:
+            for each in brokers:
+                if each.listeners:
+                    return each
+            time.sleep(0.05)
+        raise AssertionError([each.output for each in brokers])
+
+
+def say(broker: BrokerProcess, data: bytes, lines: int) -> list[bytes]:
+    """Send MiniMQ lines to a broker and return so many that it sends."""
+    with socket.create_connection(broker.address, 30) as connection:
+        connection.sendall(data)
+        with connection.makefile("rb") as answers:
+            return [answers.readline().strip() for _ in range(lines)]

@@ -1,0 +1,187 @@
+"""fleximq.cluster.owner_journal: brokers that take the journal of a shard from each other, with queues and offsets."""
+
+from random import Random
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.broker.envelope import Envelope, MessageSource
+from fleximq.cluster.copy import Copy
+from fleximq.cluster.follower import Follower
+from fleximq.cluster.interfaces import Deposed
+from fleximq.cluster.memory import MemoryCluster, MemoryServers
+from fleximq.cluster.owner_journal import OwnerJournal
+from fleximq.cluster.stream_log import StreamLog, StreamWorker
+from fleximq.journal.recovery.recovery import recover
+from fleximq.services.journal_service import restore
+from fleximq.values.message import Content, Message
+from tests.broker.parts import makeBroker
+from tests.cluster.node_clock import NodeClock
+from tests.journal.at_once import ReaderAtOnce, atOnce
+from tests.journal.recorder import Recorder
+
+FOLDER = "/disk/journal"
+
+
+class Node:
+    """A node with a copy; ``broker`` works from :meth:`take` on. ``told`` has the result of each commit."""
+
+    def __init__(self, servers: MemoryServers, clock: Clock, name: str, term: int) -> None:
+        self.term = term
+        self.name = name
+        self.disk = Recorder()
+        self.disk.makeFolder("/disk")
+        self.disk.syncFolder("/")
+        self.clock = NodeClock(clock)
+        self.cluster = MemoryCluster(servers, name, self.clock)
+        self.copy = Copy(self.disk, FOLDER, 0)
+        self.copy.open()
+        self.follower = Follower(self.cluster, 0, self.copy, self.clock)
+        self.follower.start()
+        self.told: list[object] = []
+        self.ended: list[Exception] = []
+        self.trims: list[int] = []
+        self.journal = OwnerJournal(
+            self.copy,
+            FOLDER,
+            trimmed=self.trims.append,
+            callFromThread=atOnce,
+            now=self.now,
+            files=self.disk,
+            segmentBytes=2000,
+        )
+        self.broker = makeBroker(clock, self.journal, durable=("t", "q"))
+        self.me = self.broker.join("minimq")
+
+    def now(self) -> int:
+        """Return the time, which is behind on the second node."""
+        return round(self.clock.seconds() * 1e6) + 10**15 - self.term * 3_600_000_000
+
+    def take(self) -> "Deferred[Any]":
+        """Take the shard."""
+        self.follower.stop()
+        self.log = StreamLog(
+            self.cluster,
+            0,
+            self.copy,
+            node=self.name,
+            term=self.term,
+            journal="00112233445566778899aabbccddeeff",
+            clock=self.clock,
+            now=self.now,
+            randomId=lambda: self.term,
+        )
+        return Deferred.fromCoroutine(
+            self.journal.take(self.log, StreamWorker(self.clock, self.ended.append), self.restore)
+        )
+
+    def restore(self, found: Any) -> None:
+        """Restore the broker, with reads that are answered at once."""
+        journal = self.journal
+        journal._reader = ReaderAtOnce(self.disk, FOLDER, journal._segments, atOnce, lost=lambda *_: None, log=print)
+        restore(self.broker, journal, found)
+
+    def produce(self, topic: str, *names: str) -> None:
+        """Publish messages that are kept."""
+        envelope = Envelope(self.broker.topicFor(self.me, topic), self.me, MessageSource(), 1, durable=True)
+        body = [Message(name.encode(), Content.TEXT, 1, name) for name in names]
+        self.broker.produce(envelope, body, len(body), lambda reason, indexes: self.told.append(reason))
+
+    def consume(self, number: int) -> list[str]:
+        """Take messages from the queue ``q``."""
+        return [each.message.payload.decode() for each in self.broker.consumeMany(self.me, "q", number)]
+
+
+class OwnerJournalTests(SynchronousTestCase):
+    """Two nodes on one store."""
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.servers = MemoryServers(self.clock, Random(1))
+        self.first, self.second = Node(self.servers, self.clock, "a", 1), Node(self.servers, self.clock, "b", 2)
+        self.taken(self.first)
+
+    def pass_(self, seconds: float = 1.0) -> None:
+        """Let time pass."""
+        for _ in range(round(seconds * 200)):
+            self.clock.advance(0.005)
+
+    def taken(self, node: Node) -> None:
+        """Let a node take the shard."""
+        done = node.take()
+        self.pass_(3)
+        self.successResultOf(done)
+
+    def test_killed(self) -> None:
+        """What was answered is there at the next owner: messages, queues and what is in flight; offsets go on."""
+        self.first.produce("q", "one", "two", "three")
+        self.pass_()
+        self.assertEqual(self.first.told, [None])
+        end = self.first.journal.end
+        self.assertEqual(self.first.consume(1), ["one"])
+        self.pass_()
+        self.first.clock.ended = True
+        self.taken(self.second)
+        self.assertEqual(self.second.journal.end, end)
+        self.assertEqual(self.second.consume(5), ["two", "three"])
+        self.second.produce("q", "four")
+        self.pass_()
+        self.assertEqual(self.second.journal.end, end + 1)
+        self.assertEqual(self.second.consume(5), ["four"])
+        bounds = self.second.journal.bounds()["q"]
+        self.assertEqual((bounds.first, bounds.last), (1, 4))
+
+    def test_handedOn(self) -> None:
+        """An owner that stops in order writes all that waits, and a last checkpoint."""
+        self.first.produce("q", *(f"m{number}" for number in range(40)))
+        done = Deferred.fromCoroutine(self.first.journal.hand(self.first.clock))
+        self.pass_()
+        self.successResultOf(done)
+        self.assertEqual(self.first.told, [None])
+        self.first.journal.close()
+        self.assertTrue(recover(self.first.disk, FOLDER, self.first.copy.journal).clean)
+        self.taken(self.second)
+        self.assertEqual(len(self.second.consume(100)), 40)
+
+    def test_deposed(self) -> None:
+        """A node that was cut off while another took the shard answers nothing, and learns that its time is over."""
+        self.servers.cutOut.add("a")
+        self.first.produce("q", "late")
+        self.taken(self.second)
+        self.servers.heal()
+        self.pass_(5)
+        self.assertEqual(self.first.told, [])
+        self.assertIsInstance(self.first.ended[0], Deposed)
+        self.assertEqual(self.second.consume(5), [])
+
+    def test_times(self) -> None:
+        """Times do not go back at an owner whose clock is an hour behind."""
+        self.first.produce("t", "early")
+        self.pass_()
+        self.first.clock.ended = True
+        self.taken(self.second)
+        self.second.produce("t", "late")
+        self.pass_()
+        found: list[Any] = []
+        self.second.journal.read(1, lambda topic: True, 1 << 20, lambda batches, next: found.extend(batches))
+        times = [time for each in found for time in each.timestamps]
+        self.assertEqual(len(times), 2)
+        self.assertEqual(times, sorted(times))
+
+    def test_segments(self) -> None:
+        """Both folders have the same segments, as the owner divides them."""
+        for number in range(60):
+            self.first.produce("t", f"{number}" * 40)
+            self.pass_(0.1)
+        self.pass_()
+        names = [name for name in self.first.disk.names(FOLDER) if name.endswith(".fxj")]
+        self.assertGreater(len(names), 2)
+        self.assertEqual([name for name in self.second.disk.names(FOLDER) if name.endswith(".fxj")], names)
+
+    def test_faults(self) -> None:
+        """There is no reopening after a fault: another node takes the shard."""
+        found: list[str | None] = []
+        self.first.journal.reopen(found.append)
+        self.assertEqual(found, ["a node of a cluster hands its journal on after a fault"])
