@@ -29,8 +29,8 @@ from fleximq.pipeline.lake.table.parquet_writer import (
 _MAGIC = b"PAR1"
 #: The size of files, as a multiple of that of the merged one.
 _SHRINKS = 1.15
-#: About the bytes of rows in memory while sorted files are merged.
-_MERGED_BYTES = 256 << 20
+#: About the bytes of encoded rows in memory while sorted files are merged; decoded, they have several times as many.
+_MERGED_BYTES = 64 << 20
 #: The greatest number of files to merge at once: all of them are open then.
 MAX_MERGED = 250
 
