@@ -160,7 +160,10 @@ def compose(
         child = ChildService(reactor, line, context, environment, security.rightsOf)
         contexts.append(child.context)
         child.setServiceParent(whole)
-    readiness = _addReadiness(reactor, whole, journal, NotifySocket(environment), watchdogInterval(environment))
+    # A node of a cluster is ready when it follows, long before its listeners are open.
+    outer = whole if node is None else node.serving(whole, wakeup, partial(restore, broker, journal))
+    beat = journal.beat if journal.onDisk and node is None else None
+    readiness = _addReadiness(reactor, outer, beat, NotifySocket(environment), watchdogInterval(environment))
     reload.onBegin, reload.onEnd = partial(_beginReload, readiness, audit), readiness.reloaded
     reload.participants += [
         partial(prepareSecurity, security, broker, reactor),
@@ -173,7 +176,7 @@ def compose(
     ]
     broker.reload = reload.reloadForClient
     broker.operate = Operator(broker, rateLimits.bans)
-    return whole if node is None else node.serving(whole, wakeup, partial(restore, broker, journal))
+    return outer
 
 
 def _node(reactor: Any, settings: Settings) -> "ClusterNode | None":
@@ -193,12 +196,15 @@ def _beginReload(readiness: Readiness, audit: AuditLog | None) -> None:
 
 
 def _addReadiness(
-    reactor: Any, whole: MultiService, journal: Any, socket: NotifySocket, pause: float | None
+    reactor: Any,
+    whole: MultiService,
+    beat: Callable[[Callable[[], None]], None] | None,
+    socket: NotifySocket,
+    pause: float | None,
 ) -> Readiness:
     """Report to the service manager when all services so far have started, and feed its watchdog."""
     listeners = [each for each in whole if isinstance(each, ListenerService)]
     if socket.exists and pause is not None:
-        beat = journal.beat if journal.onDisk else None
         WatchdogService(reactor, pause, socket.alive, beat).setServiceParent(whole)
     readiness = Readiness(reactor, socket, listeners)
     readiness.setServiceParent(whole)

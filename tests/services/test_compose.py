@@ -5,7 +5,7 @@ from typing import Any
 from twisted.application.service import MultiService
 from twisted.internet.address import IPv4Address
 from twisted.internet.testing import MemoryReactorClock
-from twisted.trial.unittest import SynchronousTestCase
+from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from fleximq.config.settings import Settings
 from fleximq.errors import SettingError
@@ -13,6 +13,7 @@ from fleximq.security.anonymous_access import REFUSAL
 from fleximq.services.compose import compose
 from fleximq.services.network.listeners import ListenerService
 from fleximq.wire.fleximq_frame import encodeFrame
+from tests.cluster.nats.servers import MISSING
 from tests.dialects.conversations import Peer
 
 JOIN = encodeFrame(0, 0)
@@ -46,6 +47,21 @@ class ComposeTests(SynchronousTestCase):
         whole = self.whole(listen=("tcp:1", "minimq+tcp:2"))
         places = [str(each.listen) for each in whole if isinstance(each, ListenerService)]
         self.assertEqual(places, ["tcp:1", "minimq+tcp:2"])
+
+    def test_cluster(self) -> None:
+        """A node of a cluster is ready for its service manager without an open listener; it opens none by itself."""
+        if MISSING:
+            raise SkipTest(MISSING)
+        self.reactor = MemoryReactorClock()
+        folder = self.mktemp()
+        settings = Settings(cluster=("nats://127.0.0.1:1",), node="a", journal=folder)
+        whole = compose(self.reactor, settings)
+        kinds = [type(each).__name__ for each in whole]
+        self.assertEqual((type(whole).__name__, kinds), ("ClusterService", ["Readiness"]))
+        (readiness,) = whole
+        self.assertEqual(readiness.words, "taking part in the cluster")
+        whole.privilegedStartService()
+        self.assertEqual(self.reactor.tcpServers, [])
 
     def test_wrongListener(self) -> None:
         """A text that is none is refused before anything is made."""

@@ -83,8 +83,10 @@ class Readiness(Service):
 
     @property
     def words(self) -> str:
-        """The status text of a ready broker."""
+        """The status text of a ready broker; a node of a cluster opens its listeners later."""
         number = len(self._listeners)
+        if not number:
+            return "taking part in the cluster"
         return f"serving on {number} listener{'' if number == 1 else 's'}"
 
     def startService(self) -> None:
