@@ -21,14 +21,18 @@ class Relay:
 
     :param context: how to speak TLS to those who come; None: not at all.
     :param after: cut the first connection that has brought so many bytes to the client; None: none.
+    :param forGood: after that, no connection reaches the target any more.
     """
 
-    def __init__(self, target: int, context: ssl.SSLContext | None = None, after: int | None = None) -> None:
+    def __init__(
+        self, target: int, context: ssl.SSLContext | None = None, after: int | None = None, forGood: bool = False
+    ) -> None:
         self.target = target
         self.certificates: list[object] = []
         self.cuts = 0
         self._context = context
         self._after = after
+        self._forGood = forGood
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._open: list[socket.socket] = []
@@ -83,6 +87,8 @@ class Relay:
                     if self._after < 0:
                         self._after = None
                         self.cuts += 1
+                        # Nobody can listen on port 0.
+                        self.target = 0 if self._forGood else self.target
                         break
         for each in (source, sink):
             with contextlib.suppress(OSError):

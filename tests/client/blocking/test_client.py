@@ -19,6 +19,7 @@ from fleximq.client.errors import (
     SubscribeFailed,
 )
 from fleximq.client.events import Delivery
+from fleximq.client.protocol import client_state
 from fleximq.client.protocol.inbox import Inbox
 from fleximq.client.settings import State
 from fleximq.errors import SettingError
@@ -595,9 +596,10 @@ class RequestTests(ScriptedCase):
         """An answer that came before the connection ended is given, though not all of the request was sent."""
 
         def script(peer: Peer) -> None:
-            peer.refuse(413, "too much", "/p", f"{ID}-1")
+            peer.refuse(413, "too much", "/p", "guessed")
             peer.hangUp()
 
+        self.patch(client_state, "token_urlsafe", lambda length: "guessed")
         client = self.talk(script)
         error = self.assertRaises(RequestFailed, client.ask, "/p", bytes(50_000_000))
         self.assertEqual((error.status, error.words), (413, "too much"))
