@@ -6,7 +6,7 @@ the store never breaks is the expected sequence of :meth:`ICluster.append`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred
 from zope.interface import Attribute, Interface
@@ -70,11 +70,22 @@ class ShardOwner(NamedTuple):
     revision: int = 0
 
 
+class NodeRecord(NamedTuple):
+    """What a node writes into its key.
+
+    ``applied`` has, by shard, the last sequence in its copy, if usable, or AHEAD. ``about`` is a JSON object with what
+    else the others should know of it, such as the addresses of its listeners.
+    """
+
+    applied: Mapping[int, int]
+    about: Mapping[str, Any] = {}
+
+
 class IWatcher(Interface):
     """Learns of the keys of a cluster."""
 
-    def nodeChanged(node: str, applied: Mapping[int, int]) -> None:
-        """Learn that a node has written its key: by shard, the last sequence in its copy, if usable, or AHEAD."""
+    def nodeChanged(node: str, record: NodeRecord) -> None:
+        """Learn that a node has written its key."""
 
     def ownerChanged(shard: int, owner: ShardOwner) -> None:
         """Learn the present record of a shard's owner; older ones may be left out."""
@@ -107,8 +118,8 @@ class ICluster(Interface):
     def purge(shard: int, first: int) -> "Deferred[None]":
         """Remove all messages before this sequence."""
 
-    def beat(node: str, applied: Mapping[int, int]) -> "Deferred[None]":
-        """Write a node's key, see :meth:`IWatcher.nodeChanged`."""
+    def beat(node: str, record: NodeRecord) -> "Deferred[None]":
+        """Write a node's key."""
 
     def claim(shard: int, owner: ShardOwner) -> "Deferred[None]":
         """Write the record of a shard's owner if ``owner.revision`` is that of the present record, 0 for none.

@@ -5,7 +5,7 @@ sender that has died; answers may be lost; reads may show an earlier state; a no
 both; the streams or the keys may be unavailable for some time.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar
@@ -18,6 +18,7 @@ from fleximq.cluster.interfaces import (
     ClusterError,
     ICluster,
     IWatcher,
+    NodeRecord,
     Piece,
     Refused,
     ShardOwner,
@@ -78,7 +79,7 @@ class MemoryServers:
         self.room = room
         self.faults = Faults()
         self.streams: dict[int, MemoryStream] = {}
-        self.nodes: dict[str, tuple[int, Mapping[int, int]]] = {}
+        self.nodes: dict[str, tuple[int, NodeRecord]] = {}
         self.owners: dict[int, ShardOwner] = {}
         self.revision = 0
         self.cutOut: set[str] = set()
@@ -160,11 +161,11 @@ class MemoryCluster:
 
         return self._request("streams", land)
 
-    def beat(self, node: str, applied: Mapping[int, int]) -> Deferred[None]:
+    def beat(self, node: str, record: NodeRecord) -> Deferred[None]:
         def land() -> None:
             servers = self.servers
             servers.revision += 1
-            servers.nodes[node] = servers.revision, applied
+            servers.nodes[node] = servers.revision, record
             servers.wake()
 
         return self._request("keys", land)
@@ -202,9 +203,9 @@ class MemoryCluster:
             nonlocal told
             servers = self.servers
             later, told = told, servers.revision
-            for node, (revision, applied) in servers.nodes.items():
+            for node, (revision, record) in servers.nodes.items():
                 if revision > later:
-                    watcher.nodeChanged(node, applied)
+                    watcher.nodeChanged(node, record)
             for shard, owner in servers.owners.items():
                 if owner.revision > later:
                     watcher.ownerChanged(shard, owner)

@@ -13,13 +13,14 @@ append can tell.
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from fleximq.cluster.interfaces import AHEAD, ClusterError, ICluster, IWatcher, ShardOwner
+from fleximq.cluster.interfaces import AHEAD, ClusterError, ICluster, IWatcher, NodeRecord, ShardOwner
 from fleximq.values.transitions import Transitions
 
 _log = Logger()
@@ -68,22 +69,24 @@ _TRANSITIONS: Transitions[State, Event] = Transitions(
 
 @dataclass(slots=True)
 class _Sighting:
-    """A node's last sign of life: when, how many own beats were confirmed then, and the last sequence in its copy."""
+    """A node's last sign of life: when, and how many own beats were confirmed then; and its key."""
 
     at: float
     beats: int
-    applied: int | None
+    record: NodeRecord
 
 
 @implementer(IWatcher)
 class Ownership:
     """One node's part in the ownership of one shard.
 
-    ``owner`` is the last known record, ``state`` this node's own part.
+    ``owner`` is the last known record, ``state`` this node's own part. ``observers`` are called after each change of a
+    key.
 
     :param clock: its seconds must not be those of a clock that can be set.
     :param applied: returns the last sequence in this node's copy, None while it cannot be used, or AHEAD. While a node
         says that its copy has more than the stream, an older stream was put in place, and no node claims the shard.
+    :param about: returns what else this node's key has, see :class:`NodeRecord`.
     :param takeOver: fences the stream for this term and opens the broker; the shard is served when it returns.
     :param lose: called once for each :meth:`takeOver` that began and is over, with the reason: from then on no client
         may be answered; the copy is to be followed again.
@@ -101,9 +104,11 @@ class Ownership:
         takeOver: Callable[[int], Awaitable[None]],
         lose: Callable[[str], None],
         probe: Callable[[], None] = lambda: None,
+        about: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         self.owner = ShardOwner()
         self.state = State.FOLLOWING
+        self.observers: list[Callable[[], None]] = []
         self._cluster = cluster
         self._node = node
         self._shard = shard
@@ -112,6 +117,7 @@ class Ownership:
         self._takeOver = takeOver
         self._onLost = lose
         self._probe = probe
+        self._about = about
         self._nodes: dict[str, _Sighting] = {}
         self._beats = 0
         self._lastBeat = self._until = self._claimedAt = clock.seconds()
@@ -167,7 +173,8 @@ class Ownership:
     def _beat(self) -> None:
         self._timer = self._clock.callLater(INTERVAL, self._beat)
         sent, applied = self._clock.seconds(), self._applied()
-        beaten = self._cluster.beat(self._node, {} if applied is None else {self._shard: applied})
+        record = NodeRecord({} if applied is None else {self._shard: applied}, self._about())
+        beaten = self._cluster.beat(self._node, record)
         beaten.addCallback(lambda _: self._beaten(sent))
         beaten.addErrback(lambda failure: failure.trap(ClusterError))
         if self.state is State.OWNING and self._until - sent < DEADLINE - _PROBE:
@@ -187,10 +194,11 @@ class Ownership:
 
     # -- watching ----------------------------------------------------------------------------------
 
-    def nodeChanged(self, node: str, applied: Mapping[int, int]) -> None:
+    def nodeChanged(self, node: str, record: NodeRecord) -> None:
         """See :class:`IWatcher`."""
         self._sight(node)
-        self._nodes[node].applied = applied.get(self._shard)
+        self._nodes[node].record = record
+        self._tell()
 
     def ownerChanged(self, shard: int, owner: ShardOwner) -> None:
         """See :class:`IWatcher`."""
@@ -210,10 +218,19 @@ class Ownership:
                 _unlessRefused(self.move(former))
             else:
                 self._begin(owner.term)
+        self._tell()
+
+    def living(self) -> dict[str, NodeRecord]:
+        """Return the keys of all nodes that are not silent, this one included."""
+        return {node: seen.record for node, seen in self._nodes.items() if node and not self._isSilent(node)}
+
+    def _tell(self) -> None:
+        for observer in list(self.observers):
+            observer()
 
     def _sight(self, node: str) -> None:
         known = self._nodes.get(node)
-        self._nodes[node] = _Sighting(self._clock.seconds(), self._beats, known.applied if known else None)
+        self._nodes[node] = _Sighting(self._clock.seconds(), self._beats, known.record if known else NodeRecord({}))
 
     def _isSilent(self, node: str) -> bool:
         seen = self._nodes.get(node)
@@ -237,17 +254,18 @@ class Ownership:
 
     def _isFree(self) -> bool:
         """Whether the shard's owner is silent, there is none, or it is this node in an earlier life."""
-        if any(seen.applied == AHEAD and not self._isSilent(node) for node, seen in self._nodes.items()):
+        if any(self._appliedBy(seen) == AHEAD and not self._isSilent(node) for node, seen in self._nodes.items()):
             return False
         return self.owner.node in ("", self._node) or self._isSilent(self.owner.node)
 
     def _rank(self, own: int) -> int:
         """Return how many living nodes have more of the stream, or as much and a smaller name."""
-        return sum(
-            seen.applied is not None and (-seen.applied, node) < (-own, self._node) and not self._isSilent(node)
-            for node, seen in self._nodes.items()
-            if node not in (self._node, self.owner.node)
-        )
+        others = [node for node in self.living() if node not in (self._node, self.owner.node)]
+        copies = [(self._appliedBy(self._nodes[node]), node) for node in others]
+        return sum(applied is not None and (-applied, node) < (-own, self._node) for applied, node in copies)
+
+    def _appliedBy(self, seen: _Sighting) -> int | None:
+        return seen.record.applied.get(self._shard)
 
     def _claim(self, free: ShardOwner) -> None:
         if self.state is State.FOLLOWING and free == self.owner and self._isFree() and self._usable() is not None:

@@ -1,13 +1,13 @@
 """fleximq.cluster.ownership: who claims a shard, when, and how long an owner serves."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from random import Random
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.cluster.interfaces import AHEAD, ClusterError, ShardOwner
+from fleximq.cluster.interfaces import AHEAD, ClusterError, NodeRecord, ShardOwner
 from fleximq.cluster.memory import MemoryCluster, MemoryServers
 from fleximq.cluster.ownership import DEADLINE, Ownership, State
 from tests.cluster.node_clock import NodeClock
@@ -145,10 +145,10 @@ class OwnershipTests(SynchronousTestCase):
         cluster = second.ownership._cluster
         beat, number = cluster.beat, 0
 
-        def every(node: str, applied: Mapping[int, int]) -> Deferred[None]:
+        def every(node: str, record: NodeRecord) -> Deferred[None]:
             nonlocal number
             number += 1
-            return Deferred() if number % 2 else beat(node, applied)
+            return Deferred() if number % 2 else beat(node, record)
 
         self.patch(cluster, "beat", every)
         self.pass_(6)

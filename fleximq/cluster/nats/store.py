@@ -25,6 +25,7 @@ from fleximq.cluster.interfaces import (
     ClusterError,
     ICluster,
     IWatcher,
+    NodeRecord,
     Piece,
     Refused,
     ShardOwner,
@@ -230,9 +231,10 @@ class NatsCluster:
 
     # -- keys --------------------------------------------------------------------------------------
 
-    def beat(self, node: str, applied: Mapping[int, int]) -> "Deferred[None]":
+    def beat(self, node: str, record: NodeRecord) -> "Deferred[None]":
         async def put() -> None:
-            await self._bucket.put(_NODE + node, json.dumps(dict(applied)).encode())
+            value = {"applied": dict(record.applied), "about": dict(record.about)}
+            await self._bucket.put(_NODE + node, json.dumps(value).encode())
 
         return self._ask(put())
 
@@ -305,7 +307,8 @@ def _piece(data: bytes | None, headers: Mapping[str, str] | None) -> Piece:
 
 def _tell(watcher: IWatcher, key: str, value: Any, revision: int) -> None:
     if key.startswith(_NODE):
-        watcher.nodeChanged(key.removeprefix(_NODE), {int(shard): applied for shard, applied in value.items()})
+        applied = {int(shard): sequence for shard, sequence in value["applied"].items()}
+        watcher.nodeChanged(key.removeprefix(_NODE), NodeRecord(applied, value["about"]))
     elif key.startswith(_SHARD):
         owner = ShardOwner(value["node"], value["term"], revision)
         watcher.ownerChanged(int(key.removeprefix(_SHARD)), owner)

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -11,7 +11,17 @@ from twisted.trial.unittest import TestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from fleximq.cluster.interfaces import HEADROOM, ICluster, IWatcher, Piece, Refused, ShardOwner, StreamBounds, Unknown
+from fleximq.cluster.interfaces import (
+    HEADROOM,
+    ICluster,
+    IWatcher,
+    NodeRecord,
+    Piece,
+    Refused,
+    ShardOwner,
+    StreamBounds,
+    Unknown,
+)
 from tests.cluster.nats.servers import MISSING, Servers
 from tests.nightly import NIGHTLY, REASON
 
@@ -27,9 +37,9 @@ class Watcher:
     def __init__(self) -> None:
         self.seen: list[Any] = []
 
-    def nodeChanged(self, node: str, applied: Mapping[int, int]) -> None:
+    def nodeChanged(self, node: str, record: NodeRecord) -> None:
         """See :class:`IWatcher`."""
-        self.seen.append((node, applied))
+        self.seen.append((node, record))
 
     def ownerChanged(self, shard: int, owner: ShardOwner) -> None:
         """See :class:`IWatcher`."""
@@ -150,9 +160,10 @@ class NatsClusterTests(TestCase):
     async def test_keys(self) -> None:
         """A watcher learns of beats and owners, present and later ones; a record needs its revision."""
         watcher = Watcher()
-        await self.cluster.beat("east-1", {0: 17})
+        record = NodeRecord({0: 17}, {"port": 7890})
+        await self.cluster.beat("east-1", record)
         stop = self.cluster.watch(watcher)
-        await self.until(lambda: watcher.seen == [("east-1", {0: 17})])
+        await self.until(lambda: watcher.seen == [("east-1", record)])
         await self.cluster.claim(0, ShardOwner("east-1", 1))
         await self.assertFailure(self.cluster.claim(0, ShardOwner("west", 1)), Refused)
         await self.until(lambda: len(watcher.seen) == 2)
@@ -198,7 +209,7 @@ class ConnectingTests(TestCase):
 
 
 async def _keysOf(cluster: "NatsCluster") -> None:
-    await cluster.beat("a", {})
+    await cluster.beat("a", NodeRecord({}))
 
 
 class CampaignTests(TestCase):
