@@ -32,6 +32,8 @@ SILENCE = 4.0
 BEATS = 4
 #: Seconds for which an owner serves after it sent the last confirmed request.
 DEADLINE = 3.0
+#: An owner that had to stop serving so many seconds ago gives up, so that its clients look for another node.
+PATIENCE = 15.0
 #: An owner without a confirmation in so many seconds makes an empty commit.
 _PROBE = 1.5
 #: Candidates claim a shard one after the other, this many seconds apart.
@@ -179,6 +181,8 @@ class Ownership:
         beaten.addErrback(lambda failure: failure.trap(ClusterError))
         if self.state is State.OWNING and self._until - sent < DEADLINE - _PROBE:
             self._probe()
+            if sent - self._until > PATIENCE:
+                self._lose(f"the servers of the cluster have confirmed nothing for {DEADLINE + PATIENCE:.0f} seconds")
 
     def _beaten(self, sent: float) -> None:
         now = self._clock.seconds()

@@ -196,10 +196,10 @@ class ClusterServiceTests(SynchronousTestCase):
         self.assertEqual(said, ["the stream ends with message 0, but this copy has 1"])
 
     def test_unavailable(self) -> None:
-        """While the store does not answer nothing is confirmed, and the owner goes on when it does."""
+        """While the store does not answer nothing is confirmed, and the owner goes on when it does in time."""
         self.servers.faults.unavailable = {"streams", "keys"}
         told = self.first.produce("one")
-        self.pass_(20)
+        self.pass_(12)
         self.assertEqual((told, self.first.service.ownership.serving), ([], False))
         self.servers.heal()
         self.pass_(5)

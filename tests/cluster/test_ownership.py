@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cluster.interfaces import AHEAD, ClusterError, NodeRecord, ShardOwner
 from fleximq.cluster.memory import MemoryCluster, MemoryServers
-from fleximq.cluster.ownership import DEADLINE, Ownership, State
+from fleximq.cluster.ownership import DEADLINE, PATIENCE, Ownership, State
 from tests.cluster.node_clock import NodeClock
 
 
@@ -137,6 +137,18 @@ class OwnershipTests(SynchronousTestCase):
         self.servers.heal()
         self.pass_(30)
         self.assertEqual((second.log, self.servers.owners[0].node), ([], "a"))
+
+    def test_givesUp(self) -> None:
+        """An owner that the store does not answer for long gives up, and claims the shard when it does."""
+        first, second = self.pair()
+        self.servers.faults.unavailable |= {"keys", "streams"}
+        self.pass_(DEADLINE + PATIENCE - 1)
+        self.assertEqual((set(first.log), first.ownership.serving), ({"probe"}, False))
+        self.pass_(3)
+        self.assertEqual(first.log[-1], "lose: the servers of the cluster have confirmed nothing for 18 seconds")
+        self.servers.heal()
+        self.until(lambda: first.ownership.serving)
+        self.assertEqual(second.log, [])
 
     def test_watcherLosesBeats(self) -> None:
         """Beats of its own that are not confirmed do not count: four must be, while the other is silent."""
