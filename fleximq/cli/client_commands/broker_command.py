@@ -40,8 +40,8 @@ def runWith(work: Work, arguments: Namespace) -> int:
         with warnings.catch_warnings(action="ignore", category=TopicWarning):  # commands report these themselves
             return work(arguments, address)
     except (ClientError, SettingError, TimeoutError) as error:
-        hints = () if address is None else (hintFor(error, url) for url in addressesOf(address.url))
-        hint = next(filter(None, hints), None)
+        urls = addressesOf(address.url) if address is not None and isinstance(error, ConnectionLost) else ()
+        hint = next(filter(None, (hintFor(error, url) for url in urls)), None)
         say(f"fleximq: {error}" + (f"; {hint}" if hint else ""))
         return 1
 
