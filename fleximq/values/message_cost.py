@@ -16,30 +16,29 @@ def measure(messages: Iterable[Message], most: int = ANY) -> tuple[int, int]:
 
     A message costs its payload, its ids and :data:`OVERHEAD`.
     """
+    # By index: unpacking takes longer. Most messages have no id but their own.
     count = size = 0
-    for payload, _, _, id, correlation, replyTo, _, _, _ in messages:
+    for message in messages:
         if size >= most:
             break
         count += 1
-        size += len(payload) + OVERHEAD
-        if id is not None:
+        size += len(message[0]) + OVERHEAD
+        if (id := message[3]) is not None:
             size += len(id) if id.isascii() else 4 * len(id)
-        if correlation is not None:
-            size += _widest(correlation)
-        if replyTo is not None:
-            size += _widest(replyTo)
+        if message[4] is not None or message[5] is not None:
+            size += _widest(message[4]) + _widest(message[5])
     return count, size
 
 
 def cost(messages: Sequence[Message]) -> int:
     """Return the cost of these messages in a queue's bytes. 0.1 us a message, less than by :func:`measure`."""
-    if len(messages) == 1:
-        return costOf(messages[0])
-    size = OVERHEAD * len(messages) + sum([len(message[0]) for message in messages])
-    for ids in ([each[3] for each in messages], [each[4] for each in messages], [each[5] for each in messages]):
-        if any(ids):
-            joined = "".join(known := [id for id in ids if id])
-            size += len(joined) if joined.isascii() else sum(map(_widest, known))
+    size = OVERHEAD * len(messages)
+    for message in messages:
+        size += len(message[0])
+        if (id := message[3]) is not None:
+            size += len(id) if id.isascii() else 4 * len(id)
+        if message[4] is not None or message[5] is not None:
+            size += _widest(message[4]) + _widest(message[5])
     return size
 
 
@@ -49,18 +48,10 @@ def weigh(messages: Sequence[Message]) -> int:
 
 
 def costOf(message: Message) -> int:
-    """Return the cost of one message; twice as fast for it as :func:`measure`."""
-    payload, _, _, id, correlation, replyTo, _, _, _ = message
-    size = len(payload) + OVERHEAD
-    if id is not None:
-        size += len(id) if id.isascii() else 4 * len(id)
-    if correlation is not None:
-        size += _widest(correlation)
-    if replyTo is not None:
-        size += _widest(replyTo)
-    return size
+    """Return the cost of one message."""
+    return cost((message,))
 
 
-def _widest(id: str) -> int:
+def _widest(id: str | None) -> int:
     """Return the most bytes that a text takes in memory."""
-    return len(id) if id.isascii() else 4 * len(id)
+    return 0 if id is None else len(id) if id.isascii() else 4 * len(id)
