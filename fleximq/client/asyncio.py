@@ -6,7 +6,7 @@
         await client.publish("news", {"rain": True})
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ssl import SSLContext
 
 from fleximq.client.backoff import Backoff
@@ -24,7 +24,7 @@ from fleximq.client.settings import (
     Tls,
     Watcher,
 )
-from fleximq.values.urls import Url
+from fleximq.values.urls import addressesOf
 
 Client = LoopClient
 Subscription = LoopSubscription
@@ -33,7 +33,7 @@ __all__ = ["Client", "Connecting", "Subscription", "connect"]
 
 
 def connect(
-    url: str = "tcp://localhost:7890",
+    url: str | Sequence[str] = "tcp://localhost:7890",
     *,
     credentials: Mapping[str, str] | None = None,
     name: str | None = None,
@@ -52,7 +52,7 @@ def connect(
 
     :raises SettingError: the URL or a setting is invalid. The errors of :meth:`LoopClient.open` are raised on awaiting.
     """
-    address = Url.parse(url)
+    addresses = addressesOf(url)
     settings = ClientSettings(
         credentials=credentials,
         name=name,
@@ -65,4 +65,4 @@ def connect(
         codec=codec,
         on_state=on_state,
     )
-    return Connecting(address, settings, lambda loop: LoopClient(loop, address, settings))
+    return Connecting(addresses, settings, lambda loop: LoopClient(loop, addresses, settings))

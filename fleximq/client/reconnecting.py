@@ -1,7 +1,10 @@
 """The parts of reconnecting that threads and event loops share."""
 
+import random
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
+from dataclasses import replace
+from itertools import cycle
 from logging import Logger
 
 from fleximq.client.errors import ConnectionLost, JoinRefused, isTransient
@@ -12,6 +15,8 @@ from fleximq.values.urls import Url
 
 #: Most subscriptions to name in a log line.
 _NAMED = 5
+#: Limit in seconds for connecting and for joining at an address, while others have not been tried.
+_ADDRESS_SECONDS = 5.0
 
 
 class Reconnecting(ABC):
@@ -20,17 +25,23 @@ class Reconnecting(ABC):
     :raises SettingError: there are TLS settings for a URL without TLS.
     """
 
-    def __init__(self, url: Url, settings: ClientSettings, log: Logger) -> None:
-        checkTls(url, settings)
-        self._url = url
+    def __init__(self, urls: Sequence[Url], settings: ClientSettings, log: Logger) -> None:
+        checkTls(urls[0], settings)
+        #: In random order, so that clients spread over the addresses, also after the loss of one.
+        self._urls = random.sample(urls, len(urls))
+        self._nextUrls = cycle(self._urls)
+        #: The address of this connection or of the last attempt.
+        self._url = self._urls[0]
         self._settings = settings
+        #: The settings of this connection or of the last attempt.
+        self._attempt = settings
         self._log = log
         #: The program at the other end of standard input and output is started once.
-        self._reconnects = settings.reconnect is not None and url.scheme != "stdio"
+        self._reconnects = settings.reconnect is not None and self._url.scheme != "stdio"
 
     @property
     def url(self) -> str:
-        """The broker's URL without its query, which may contain a secret."""
+        """The URL of this connection, one of several, without its query, which may contain a secret."""
         return self._url.withoutQuery
 
     @property
@@ -55,7 +66,7 @@ class Reconnecting(ABC):
 
     @abstractmethod
     async def _join(self) -> None:
-        """Connect, and join."""
+        """Connect to ``_url``, and join."""
 
     @abstractmethod
     def _sleep(self, seconds: float) -> Awaitable[None]:
@@ -70,6 +81,27 @@ class Reconnecting(ABC):
         """Whether the client is being closed, although its state does not show it yet."""
         return False
 
+    async def _joinAny(self) -> None:
+        """Join at the first address that admits the client, beginning with the one after the last.
+
+        :raises ConnectionLost: or JoinRefused: none does; an error that may pass comes before others.
+        """
+        errors: list[ConnectionLost | JoinRefused] = []
+        for left in reversed(range(len(self._urls))):
+            self._url = next(self._nextUrls)
+            timeout = self._settings.timeout
+            self._attempt = replace(self._settings, timeout=min(timeout, _ADDRESS_SECONDS) if left else timeout)
+            try:
+                await self._join()
+                return
+            except (ConnectionLost, JoinRefused) as error:
+                if self.state is State.CLOSED:
+                    raise
+                errors.append(error)
+        if len(errors) > 1 and all(type(each) is ConnectionLost for each in errors):
+            raise ConnectionLost("; ".join(map(str, errors)))
+        raise next(filter(isTransient, errors), errors[-1])
+
     async def _reconnect(self, why: Exception) -> None:
         assert self._settings.reconnect is not None
         for pause in self._settings.reconnect.pauses():
@@ -77,7 +109,7 @@ class Reconnecting(ABC):
             if self.state is not State.AWAY:
                 return
             try:
-                await self._join()
+                await self._joinAny()
                 return
             except Exception as error:
                 if self._isEnding:

@@ -6,7 +6,7 @@
     await client.publish("news", {"rain": True})
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import update_wrapper
 from ssl import SSLContext
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -32,7 +32,7 @@ from fleximq.client.settings import (
     Watcher,
 )
 from fleximq.client.wrapper import called, wrapping
-from fleximq.values.urls import Url
+from fleximq.values.urls import addressesOf
 
 __all__ = ["Client", "Subscription", "connect"]
 
@@ -42,7 +42,7 @@ M = TypeVar("M", bound=Delivery | Notification)
 
 def connect(
     reactor: Any,
-    url: str = "tcp://localhost:7890",
+    url: str | Sequence[str] = "tcp://localhost:7890",
     *,
     credentials: Mapping[str, str] | None = None,
     name: str | None = None,
@@ -73,7 +73,7 @@ def connect(
             codec=codec,
             on_state=on_state,
         )
-        return Client(await LoopClient(ReactorLoop(reactor), Url.parse(url), settings).open())
+        return Client(await LoopClient(ReactorLoop(reactor), addressesOf(url), settings).open())
 
     return Deferred.fromCoroutine(opened())
 

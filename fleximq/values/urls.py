@@ -5,6 +5,7 @@
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fleximq.errors import SettingError
@@ -93,6 +94,32 @@ class Url:
     def socketPath(self, folder: str) -> str:
         """Return the path of an ``ipc://`` socket (document 6.3.1); ``folder`` is the base of relative ones."""
         return os.path.join(folder, self.path)
+
+
+def addressesOf(urls: str | Sequence[str]) -> tuple[Url, ...]:
+    """Return the addresses of one broker, or of the nodes of a cluster: ``tcp://a:7890,b:7890``, or a list of URLs.
+
+    A path follows the last address and is that of all.
+
+    :raises SettingError: as :class:`Url` does, and if schemes differ or an address is empty.
+    """
+    found = _split(urls) if isinstance(urls, str) else tuple(each for text in urls for each in _split(text))
+    schemes = sorted({each.scheme for each in found})
+    if len(schemes) != 1:
+        raise SettingError(f"the URLs of one broker must have the same scheme, not {' and '.join(schemes) or 'none'}")
+    return found
+
+
+def _split(text: str) -> tuple[Url, ...]:
+    scheme, separator, rest = text.partition("://")
+    place, slash, path = rest.partition("/")
+    if scheme.lower() not in _WITH_HOST or "," not in rest.partition("?")[0]:
+        return (Url.parse(text),)
+    if "," in path.partition("?")[0] or place.endswith(":"):
+        raise SettingError(f"several addresses are like {scheme}://HOST:PORT,HOST:PORT, with one scheme and path")
+    if not all(place.split(",")):
+        raise SettingError(f"an address before or after a comma is empty in {scheme}://{place}")
+    return tuple(Url.parse(f"{scheme}://{each}{slash}{path}") for each in place.split(","))
 
 
 def isUrl(text: str) -> bool:

@@ -40,7 +40,13 @@ class BadNetwork:
     @property
     def url(self) -> str:
         """Where a client finds it."""
-        return f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
+        return f"tcp://127.0.0.1:{self.port}"
+
+    @property
+    def port(self) -> int:
+        """Its port on loopback."""
+        port: int = self._listener.getsockname()[1]
+        return port
 
     def __enter__(self) -> "BadNetwork":
         threading.Thread(target=self._accept, daemon=True).start()

@@ -99,7 +99,7 @@ class Form:
 
     name: ClassVar[str]
 
-    def connect(self, url: str, **wishes: Any) -> Any:
+    def connect(self, url: str | list[str], **wishes: Any) -> Any:
         """Return a client."""
         raise NotImplementedError
 
@@ -120,7 +120,7 @@ class Blocking(Form):
 
     name = "blocking"
 
-    def connect(self, url: str, **wishes: Any) -> Any:
+    def connect(self, url: str | list[str], **wishes: Any) -> Any:
         return blocking.connect(url, **wishes)
 
     def call(self, function: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
@@ -190,7 +190,7 @@ class OnAsyncio(Looping):
     def submit(self, work: Any) -> "Future[Any]":
         return asyncio.run_coroutine_threadsafe(work(), self._loop)
 
-    def connect(self, url: str, **wishes: Any) -> Any:
+    def connect(self, url: str | list[str], **wishes: Any) -> Any:
         return self.call(onAsyncio.connect, url, **wishes)
 
     def user(self) -> User:
@@ -236,7 +236,7 @@ class OnTwisted(Looping):
         self._reactor.callFromThread(begin)
         return future
 
-    def connect(self, url: str, **wishes: Any) -> Any:
+    def connect(self, url: str | list[str], **wishes: Any) -> Any:
         return self.call(onTwisted.connect, self._reactor, url, **wishes)
 
     def user(self) -> User:

@@ -72,7 +72,7 @@ class FormCase(SynchronousTestCase):
         self.form = self.Form()
         self.addCleanup(self.form.end)
 
-    def connectedTo(self, url: str, **wishes: Any) -> Any:
+    def connectedTo(self, url: str | list[str], **wishes: Any) -> Any:
         """Return a client."""
         client = self.form.connect(url, **wishes)
         self.addCleanup(client.hang_up)
@@ -299,7 +299,11 @@ class Certificates(FormCase):
         """A certificate that nobody known has signed is not trusted, and one for another host is not either."""
         self.assertRaises(Untrusted, self.form.connect, f"tls://127.0.0.1:{_secure.broker.port()}")
         other = Tls(authority=str(_elsewhere.made.certificate))
-        self.assertRaises(Untrusted, self.form.connect, f"tls://localhost:{_elsewhere.broker.port()}", tls=other)
+        url = f"tls://localhost:{_elsewhere.broker.port()}"
+        self.assertRaises(Untrusted, self.form.connect, url, tls=other)
+        trusted = f"tls://localhost:{_secure.broker.port()}"
+        one = self.connectedTo([url, trusted], tls=Tls(authority=str(_secure.made.certificate)))
+        self.assertEqual(one.url, trusted)
 
     def test_shown(self) -> None:
         """A certificate of the client is shown, with its key in a file of its own or in the same one."""

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.client import blocking
+from fleximq.client import blocking, reconnecting
 from fleximq.client.backoff import Backoff
 from fleximq.client.errors import BufferFull, ConnectionLost, RequestFailed
 from fleximq.client.events import Gap
@@ -23,7 +23,7 @@ from fleximq.client.settings import State
 from tests.broker_process import BrokerProcess
 from tests.client.bad_network import BadNetwork
 from tests.client.forms import FORMS, Form, OnTwisted, User
-from tests.client.scripted import InThread
+from tests.client.scripted import InThread, Peer, Scripted
 from tests.client.test_with_broker import Place
 from tests.nightly import repetitions
 from tests.wire.flexi_frames import frame
@@ -249,6 +249,40 @@ class Networks(NetworkCase):
         time.sleep(0.5)
         one.flush()
         self.assertEqual(self.states, [State.JOINED])
+
+    def test_addresses(self) -> None:
+        """After a loss another address is tried first; one that refuses or stays silent is passed over."""
+        self.patch(reconnecting, "_ADDRESS_SECONDS", 0.1)
+        nodes = [self.network, *(BadNetwork(_broker.broker.address).__enter__() for _ in range(3))]
+        for each in nodes[1:]:
+            self.addCleanup(each.__exit__, None, None, None)
+        nodes[2].isDown = nodes[3].isSilent = True
+        url = "tcp://" + ",".join(f"127.0.0.1:{each.port}" for each in nodes)
+        one = self.connectedTo(url, on_state=lambda state, why: self.states.append(state))
+        subscription = one.subscribe(self.topic)
+        for n in range(3):
+            before = one.url
+            nodes[before == nodes[1].url].cut()
+            self.until(lambda: len(self.states) == 2 * n + 3 and one.state is State.JOINED)  # noqa: B023
+            self.assertEqual({one.url, before}, {each.url for each in nodes[:2]})
+            one.publish(self.topic, n)
+            one.flush()
+            self.assertEqual(self.values(subscription, 1), [n])
+
+    def test_noAddress(self) -> None:
+        """If no address admits the client, it hears of each; an error that may pass is told before another one."""
+        self.network.isDown = True
+        closed = socket.create_server(("127.0.0.1", 0))
+        urls = [self.network.url, f"tcp://127.0.0.1:{closed.getsockname()[1]}"]
+        closed.close()
+        self.assertIn(f"cannot connect to {urls[1]}", str(self.assertRaises(ConnectionLost, self.connectedTo, urls)))
+
+        def script(peer: Peer) -> None:
+            peer.hear("JOIN")
+            peer.refuse(401)
+
+        with Scripted(script) as refusing:
+            self.assertRaises(ConnectionLost, self.connectedTo, [refusing, urls[1]])
 
     def test_givenUp(self) -> None:
         """After so many attempts it is the end, for everybody who waits."""

@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 import fleximq
 from fleximq.errors import SettingError
-from fleximq.values.urls import Url, isUrl
+from fleximq.values.urls import Url, addressesOf, isUrl
 
 
 class UrlTests(SynchronousTestCase):
@@ -77,6 +77,34 @@ class UrlTests(SynchronousTestCase):
             "ipc://a\0b": "an ipc:// URL must name the path of a socket, e.g. ipc:///run/fleximq.sock",
         }.items():
             self.assertEqual(self.refused(text), sentence)
+
+    def test_severalAddresses(self) -> None:
+        """Addresses after commas have the scheme and the path of the URL; a list has a URL for each."""
+        for text, urls in {
+            "tcp://a:1,[::1]:2": (Url("tcp", "a", 1), Url("tcp", "::1", 2)),
+            "WS://a:1,b/c?d=e,f://g": (Url("ws", "a", 1, "/c?d=e,f://g"), Url("ws", "b", 80, "/c?d=e,f://g")),
+            "wss://a?b": None,
+            "ipc:///a,b": (Url("ipc", path="/a,b"),),
+            "ws://a/?b,c": (Url("ws", "a", 80, "/?b,c"),),
+        }.items():
+            if urls is None:
+                self.assertRaises(SettingError, addressesOf, text)
+            else:
+                self.assertEqual(addressesOf(text), urls)
+        self.assertEqual([each.host for each in addressesOf(["tls://a:1", "tls://b:1,c:1"])], ["a", "b", "c"])
+
+    def test_wrongAddresses(self) -> None:
+        """Different schemes, empty addresses and several paths are refused."""
+        for wrong, sentence in {
+            ("tcp://a:1", "tls://b:1"): "the URLs of one broker must have the same scheme, not tcp and tls",
+            (): "the URLs of one broker must have the same scheme, not none",
+            "tcp://a:1,tcp://b:1": "several addresses are like tcp://HOST:PORT,HOST:PORT, with one scheme and path",
+            "ws://a/x,b/y": "several addresses are like ws://HOST:PORT,HOST:PORT, with one scheme and path",
+            "tcp://a:1,": "an address before or after a comma is empty in tcp://a:1,",
+            "tcp://a:1,b": "the URL must name a port, e.g. tcp://localhost:7890",
+            "tcp://a:1,b:2/c": "a tcp:// URL has no path",
+        }.items():
+            self.assertEqual(str(self.assertRaises(SettingError, addressesOf, wrong)), sentence)
 
     def test_slash(self) -> None:
         """A slash behind the port is no path."""

@@ -8,22 +8,23 @@ import select
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
 
 from fleximq.cli.bench.plan import BenchClientFactory, Plan
+from fleximq.cli.client_commands.broker_options import Address
 from fleximq.client.blipmq import blocking as blipmq
 from fleximq.client.blocking import Subscription
 from fleximq.client.errors import ClientError, ConnectionLost
 from fleximq.client.events import Delivery
 from fleximq.client.minimq import blocking as minimq
 from fleximq.client.settings import Tls
-from fleximq.client.sockets import dial
+from fleximq.client.sockets import PipeSocket, dial
 from fleximq.errors import BrokerError, SettingError
 from fleximq.limits import MEBIBYTE
-from fleximq.values.urls import Url
+from fleximq.values.urls import Url, addressesOf
 from fleximq.wire.websocket_client import WebSocketClientStream
 
 _READ = 1 << 18
@@ -37,12 +38,11 @@ class IdentityBenchClient:
 
     def __init__(self, plan: Plan, subscribes: bool) -> None:
         address = plan.address
-        url = Url.parse(address.url)
+        urls = addressesOf(address.url)
         self._timeout = address.timeout
-        if url.scheme == "stdio":
+        if urls[0].scheme == "stdio":
             raise SettingError("WebSocket is not supported over stdio://")
-        context = (address.tls or Tls()).context() if url.isSecure else None
-        found = dial(url, address.timeout, context)
+        url, found = _dialled(urls, address)
         assert isinstance(found, socket.socket)
         self._socket = found
         self._socket.settimeout(0)
@@ -131,6 +131,15 @@ class IdentityBenchClient:
             raise ClientError(f"the broker refused: {text[6:].decode(errors='replace')}")
         else:
             self._answers.add(text)
+
+
+def _dialled(urls: Sequence[Url], address: Address) -> tuple[Url, socket.socket | PipeSocket]:
+    """Return a connected socket, and to which of the addresses."""
+    context = (address.tls or Tls()).context() if urls[0].isSecure else None
+    for url in urls[:-1]:
+        with suppress(ConnectionLost):
+            return url, dial(url, address.timeout, context)
+    return urls[-1], dial(urls[-1], address.timeout, context)
 
 
 def _path(url: Url, credentials: object) -> str:

@@ -15,7 +15,7 @@ from fleximq.cli.command import Command
 from fleximq.cli.output import say
 from fleximq.client.errors import ClientError, ConnectionLost, TopicWarning, Untrusted
 from fleximq.errors import SettingError
-from fleximq.values.urls import Url
+from fleximq.values.urls import Url, addressesOf
 
 Work = Callable[[Namespace, Address], int]
 #: Limit for a handshake that only finds out whether a port speaks TLS.
@@ -40,24 +40,24 @@ def runWith(work: Work, arguments: Namespace) -> int:
         with warnings.catch_warnings(action="ignore", category=TopicWarning):  # commands report these themselves
             return work(arguments, address)
     except (ClientError, SettingError, TimeoutError) as error:
-        hint = None if address is None else hintFor(error, address.url)
+        urls = addressesOf(address.url) if address is not None and isinstance(error, ConnectionLost) else ()
+        hint = next(filter(None, (hintFor(error, url) for url in urls)), None)
         say(f"fleximq: {error}" + (f"; {hint}" if hint else ""))
         return 1
 
 
-def hintFor(error: Exception, url: str) -> str | None:
+def hintFor(error: Exception, url: Url) -> str | None:
     """Return what to do about a connection that could not be made because of TLS; None if that is not the cause."""
     if not isinstance(error, ConnectionLost):
         return None
-    found = Url.parse(url)
     if isinstance(error, Untrusted) and "mismatch" in str(error):
-        return f"use a host for which the certificate is, or a certificate for {found.host}"
+        return f"use a host for which the certificate is, or a certificate for {url.host}"
     if isinstance(error, Untrusted):
         return "--tls-authority FILE names the certificate to trust, which must be for the host of the URL"
-    if found.isSecure and "does not use TLS" in str(error):
-        return f"without TLS the URL begins with {'ws' if found.isWebSocket else 'tcp'}://"
-    if found.scheme in ("tcp", "ws") and speaksTls(found):
-        return f"this port speaks TLS, so the URL begins with {'wss' if found.isWebSocket else 'tls'}://"
+    if url.isSecure and "does not use TLS" in str(error):
+        return f"without TLS the URL begins with {'ws' if url.isWebSocket else 'tcp'}://"
+    if url.scheme in ("tcp", "ws") and speaksTls(url):
+        return f"this port speaks TLS, so the URL begins with {'wss' if url.isWebSocket else 'tls'}://"
     return None
 
 

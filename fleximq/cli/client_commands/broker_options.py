@@ -129,7 +129,8 @@ def addOptions(parser: ArgumentParser) -> None:
     group.add_argument(
         "--url",
         metavar="URL",
-        help=f"its URL, e.g. tls://broker.example:7891, or HOST:PORT [FLEXIMQ_URL, else {DEFAULT_URL}]",
+        help="its URL, e.g. tls://broker.example:7891, or HOST:PORT; those of a cluster's nodes: "
+        f"HOST:PORT,HOST:PORT [FLEXIMQ_URL, else {DEFAULT_URL}]",
     )
     group.add_argument("--profile", metavar="NAME", help="use this profile of the file of profiles")
     group.add_argument(

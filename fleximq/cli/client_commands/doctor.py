@@ -16,7 +16,7 @@ from fleximq.client.errors import Answered, ClientError, JoinRefused
 from fleximq.client.settings import Tls
 from fleximq.errors import SettingError
 from fleximq.status import Status
-from fleximq.values.urls import Url
+from fleximq.values.urls import Url, addressesOf
 
 #: The clocks may differ by so many seconds, and a certificate should be valid for so many days.
 _SECONDS, _DAYS = 5.0, 14
@@ -33,9 +33,9 @@ class Check(NamedTuple):
     advice: str = ""
 
 
-def checks(address: Address) -> Iterator[Check]:
+def checks(url: Url, address: Address) -> Iterator[Check]:
     """Check a broker, until a fault makes the further checks impossible."""
-    url = Url.parse(address.url)
+    address = address._replace(url=str(url))
     if url.scheme != "stdio":
         reached = _address(url, address)
         yield reached
@@ -56,7 +56,7 @@ def checks(address: Address) -> Iterator[Check]:
         advice += "; the broker's log says what was wrong"
         yield Check("credentials", BAD, str(error), advice)
     except (ClientError, TimeoutError) as error:
-        hint = hintFor(error, address.url)
+        hint = hintFor(error, url)
         yield Check("tls" if hint else "broker", BAD, str(error), hint or "is this the port of a FlexiMQ broker?")
     else:
         with client:
@@ -138,10 +138,12 @@ def _about(about: Any, now: float) -> Iterator[Check]:
 
 def _run(arguments: Namespace, address: Address) -> int:
     faults = 0
-    for each in checks(address):
-        advice = f"\n{'':18}{each.advice}" if each.result != GOOD else ""
-        tell(arguments, f"{each.result:<6}{each.name:<12}{each.words}{advice}", **each._asdict())
-        faults += each.result == BAD
+    for url in addressesOf(address.url):
+        for each in checks(url, address):
+            advice = f"\n{'':18}{each.advice}" if each.result != GOOD else ""
+            words = f"{each.result:<6}{each.name:<12}{each.words}{advice}"
+            tell(arguments, words, url=url.withoutQuery, **each._asdict())
+            faults += each.result == BAD
     return 1 if faults else 0
 
 
@@ -150,5 +152,5 @@ def _prepare(parser: ArgumentParser) -> None:
 
 
 #: The command.
-DOCTOR = brokerCommand("doctor", "Check address, TLS, credentials, rights, clock and version of a broker.",
+DOCTOR = brokerCommand("doctor", "Check address, TLS, credentials, rights, clock and version of each address.",
                        _prepare, _run)  # fmt: skip

@@ -23,11 +23,11 @@ def _run(arguments: Namespace, address: Address) -> int:
                 time.sleep(arguments.interval)
             took.append(client.ping(address.timeout) * 1000)
             if not arguments.json:
-                out(f"{address.url} answered in {took[-1]:.3f} ms\n".encode())
+                out(f"{client.url} answered in {took[-1]:.3f} ms\n".encode())
     least, middle, most = min(took), statistics.median(took), max(took)
     if arguments.json:
         found = {"min": round(least, 3), "median": round(middle, 3), "max": round(most, 3)}
-        outJson({"url": address.url, "count": len(took), **found})
+        outJson({"url": client.url, "count": len(took), **found})
     elif len(took) > 1:
         out(f"{len(took)} answers: {least:.3f} / {middle:.3f} / {most:.3f} ms (min / median / max)\n".encode())
     return 0

@@ -134,7 +134,7 @@ def _run(arguments: Namespace, address: Address) -> int:
             for each in found:
                 outJson(each)
         else:
-            _draw(found, address.url)
+            _draw(found, client)
     return 0
 
 
@@ -154,18 +154,18 @@ def _looks(client: Client, arguments: Namespace, timeout: float) -> Iterator[dic
         yield summary(before, now, arguments.rows) | {"stale": stale}
 
 
-def _draw(found: Iterator[dict[str, Any]], url: str) -> None:
+def _draw(found: Iterator[dict[str, Any]], client: Client) -> None:
     """Redraw the table in place; without a terminal, print one after the other."""
     from rich.live import Live
 
     shown = console(isWide=False)
     if not shown.is_terminal:
         for each in found:
-            shown.print(screen(each, url))
+            shown.print(screen(each, client.url))
         return
     with Live(console=shown, screen=True, auto_refresh=False) as live:
         for each in found:
-            live.update(screen(each, url), refresh=True)
+            live.update(screen(each, client.url), refresh=True)
 
 
 #: The command.

@@ -6,6 +6,7 @@
         await client.publish("orders", b"two apples")
 """
 
+from collections.abc import Sequence
 from ssl import SSLContext
 
 from fleximq.client.backoff import Backoff
@@ -14,7 +15,7 @@ from fleximq.client.blipmq.loop_client import LoopBlipClient, LoopBlipSubscripti
 from fleximq.client.errors import Nacked
 from fleximq.client.loops.asyncio_loop import Connecting
 from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
-from fleximq.values.urls import Url
+from fleximq.values.urls import addressesOf
 
 BlipClient = LoopBlipClient
 BlipSubscription = LoopBlipSubscription
@@ -23,7 +24,7 @@ __all__ = ["BlipClient", "BlipDelivery", "BlipSubscription", "Nacked", "connect"
 
 
 def connect(
-    url: str = "tcp://localhost:7890",
+    url: str | Sequence[str] = "tcp://localhost:7890",
     key: str = "",
     *,
     timeout: float = TIMEOUT,
@@ -37,8 +38,8 @@ def connect(
 
     Parameters and errors as :func:`fleximq.client.blipmq.blocking.connect`; those of the broker are raised on awaiting.
     """
-    address = Url.parse(url)
+    addresses = addressesOf(url)
     settings = ClientSettings(
         timeout=timeout, tls=tls, reconnect=reconnect, buffer=buffer, keep_alive=keep_alive, on_state=on_state
     )
-    return Connecting(address, settings, lambda loop: LoopBlipClient(loop, address, settings, key))
+    return Connecting(addresses, settings, lambda loop: LoopBlipClient(loop, addresses, settings, key))

@@ -9,7 +9,7 @@ Threads may share a client. All of these clients in a process share one backgrou
 is called in that thread and must not wait for the client.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from ssl import SSLContext
 
 from fleximq.client.backoff import Backoff
@@ -19,13 +19,13 @@ from fleximq.client.errors import Nacked
 from fleximq.client.queues.blocking import BlockingPulled, BlockingQueueClient, loopThread
 from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
 from fleximq.client.wrapper import called, waiting, wrapping
-from fleximq.values.urls import Url
+from fleximq.values.urls import addressesOf
 
 __all__ = ["BlipClient", "BlipDelivery", "BlipSubscription", "Nacked", "connect"]
 
 
 def connect(
-    url: str = "tcp://localhost:7890",
+    url: str | Sequence[str] = "tcp://localhost:7890",
     key: str = "",
     *,
     timeout: float = TIMEOUT,
@@ -39,7 +39,8 @@ def connect(
 
     The other keyword arguments are described in :class:`~fleximq.client.settings.ClientSettings`.
 
-    :param url: ``tcp://``, ``tls://`` or ``ipc://``.
+    :param url: ``tcp://``, ``tls://`` or ``ipc://``; several addresses as in
+        :func:`fleximq.client.blocking.connect`.
     :param key: the API key; clients with the same key may resume this client's subscriptions.
     :raises SettingError: the URL or a setting is invalid.
     :raises ConnectionLost: no BlipMQ broker answers there.
@@ -50,7 +51,7 @@ def connect(
         timeout=timeout, tls=tls, reconnect=reconnect, buffer=buffer, keep_alive=keep_alive, on_state=on_state
     )
     thread = loopThread()
-    inner = LoopBlipClient(thread.loop, Url.parse(url), settings, key)
+    inner = LoopBlipClient(thread.loop, addressesOf(url), settings, key)
     thread.run(inner.open())
     return BlipClient(inner)
 

@@ -33,8 +33,8 @@ _UNKNOWN = 404
 class LoopBlipClient(ReconnectingLink):
     """A connection to a broker in the BlipMQ dialect; it reconnects by itself."""
 
-    def __init__(self, loop: Loop, url: Url, settings: ClientSettings, key: str = "") -> None:
-        super().__init__(loop, url, settings)
+    def __init__(self, loop: Loop, urls: Sequence[Url], settings: ClientSettings, key: str = "") -> None:
+        super().__init__(loop, urls, settings)
         self._key = key
         self._conversation = BlipConversation(self._nacked)
         self._number = 1
@@ -272,8 +272,8 @@ class LoopBlipClient(ReconnectingLink):
         data, hello, auth = self._conversation.hello(self._key)
         self._connection.send(data)
         try:
-            await self._loop.wait(hello, self._settings.timeout, "")
-            await self._loop.wait(auth, self._settings.timeout, "")
+            await self._loop.wait(hello, self._attempt.timeout, "")
+            await self._loop.wait(auth, self._attempt.timeout, "")
         except Answered as error:
             raise refusedJoin(error) from None
 

@@ -6,6 +6,7 @@
     await client.publish("orders", b"two apples")
 """
 
+from collections.abc import Sequence
 from ssl import SSLContext
 from typing import Any
 
@@ -21,14 +22,14 @@ from fleximq.client.loops.reactor import ReactorLoop
 from fleximq.client.queues.deferred import DeferredPulled
 from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
 from fleximq.client.wrapper import called, wrapping
-from fleximq.values.urls import Url
+from fleximq.values.urls import addressesOf
 
 __all__ = ["BlipClient", "BlipDelivery", "BlipSubscription", "Nacked", "connect"]
 
 
 def connect(
     reactor: Any,
-    url: str = "tcp://localhost:7890",
+    url: str | Sequence[str] = "tcp://localhost:7890",
     key: str = "",
     *,
     timeout: float = TIMEOUT,
@@ -47,7 +48,7 @@ def connect(
         settings = ClientSettings(
             timeout=timeout, tls=tls, reconnect=reconnect, buffer=buffer, keep_alive=keep_alive, on_state=on_state
         )
-        return BlipClient(await LoopBlipClient(ReactorLoop(reactor), Url.parse(url), settings, key).open())
+        return BlipClient(await LoopBlipClient(ReactorLoop(reactor), addressesOf(url), settings, key).open())
 
     return Deferred.fromCoroutine(opened())
 

@@ -8,7 +8,7 @@
 Threads may share a client.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ssl import SSLContext
 
 from fleximq.client.backoff import Backoff
@@ -28,13 +28,13 @@ from fleximq.client.settings import (
     Watcher,
 )
 from fleximq.client.wrapper import BlockingClient, called, returning, waiting
-from fleximq.values.urls import Url
+from fleximq.values.urls import addressesOf
 
 __all__ = ["Client", "Start", "Subscription", "connect"]
 
 
 def connect(
-    url: str = "tcp://localhost:7890",
+    url: str | Sequence[str] = "tcp://localhost:7890",
     *,
     credentials: Mapping[str, str] | None = None,
     name: str | None = None,
@@ -53,7 +53,8 @@ def connect(
     The keyword arguments are described in :class:`~fleximq.client.settings.ClientSettings`.
 
     :param url: ``tcp://``, ``tls://``, ``ipc://``, ``ws://``, ``wss://``, or ``stdio://`` in a program that the broker
-        has started.
+        has started. A cluster has several addresses, as ``tcp://a:7890,b:7890`` or a list of URLs: the client connects
+        to any of them, and to another one after a loss.
     :raises SettingError: the URL or a setting is invalid.
     :raises ConnectionLost: no FlexiMQ broker answers there.
     :raises Untrusted: one side does not trust the other's certificate.
@@ -72,7 +73,7 @@ def connect(
         on_state=on_state,
         threads=threads,
     )
-    return Client(ThreadClient(Url.parse(url), settings))
+    return Client(ThreadClient(addressesOf(url), settings))
 
 
 class Client(BlockingClient[ThreadClient]):

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -38,9 +38,9 @@ T = TypeVar("T")
 class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]]):
     """The operations for any thread: they wait by reading from the connection, or while another thread reads."""
 
-    def __init__(self, url: Url, settings: ClientSettings) -> None:
-        super().__init__(url, settings, _log)
-        self._context = settings.context() if url.isSecure else None
+    def __init__(self, urls: Sequence[Url], settings: ClientSettings) -> None:
+        super().__init__(urls, settings, _log)
+        self._context = settings.context() if self._url.isSecure else None
         self._clientState = ClientState(
             settings, self._sendLater, lambda: self._connection.wake(), self._stateChanged, self._requested
         )
@@ -59,7 +59,7 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
         self._alarm = threading.Event()
         self._closing = threading.Event()
         try:
-            completed(self._join())
+            completed(self._joinAny())
         except BaseException:
             self.hang_up()
             raise
@@ -139,7 +139,7 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
     # -- connections -------------------------------------------------------------------------------
 
     async def _join(self) -> None:
-        settings, connection = self._settings, self._connection
+        settings, connection = self._attempt, self._connection
         conversation = conversationOn(self._url, settings.codec.unpack)
         with connection.lock:
             joined = self._clientState.begin(conversation)

@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -160,14 +160,14 @@ class Connecting(Generic[L]):
     :raises SettingError: there are TLS settings for a URL without TLS.
     """
 
-    def __init__(self, url: Url, settings: ClientSettings, make: Callable[[Loop], L]) -> None:
-        checkTls(url, settings)
-        self._url = url
+    def __init__(self, urls: Sequence[Url], settings: ClientSettings, make: Callable[[Loop], L]) -> None:
+        checkTls(urls[0], settings)
+        self._urls = urls
         self._make = make
         self._client: L | None = None
 
     def __repr__(self) -> str:
-        return f"<Connecting to {self._url.withoutQuery}>"
+        return f"<Connecting to {', '.join(each.withoutQuery for each in self._urls)}>"
 
     def __await__(self) -> Generator[Any, Any, L]:
         return self._open().__await__()

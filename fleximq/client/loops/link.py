@@ -4,7 +4,7 @@ A link is used from the loop's own thread. Bytes sent in one turn of the loop ar
 """
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import suppress
 from logging import Logger
 from typing import ClassVar, Self
@@ -24,8 +24,8 @@ class LoopLink(Reconnecting):
     #: The dialect, in the error for other bytes.
     _dialect: ClassVar[str]
 
-    def __init__(self, loop: Loop, url: Url, settings: ClientSettings, log: Logger) -> None:
-        super().__init__(url, settings, log)
+    def __init__(self, loop: Loop, urls: Sequence[Url], settings: ClientSettings, log: Logger) -> None:
+        super().__init__(urls, settings, log)
         self._loop = loop
         self._connection = Connection(loop, Callbacks(self._connected, self._received, self._lose), self._framed)
         self._keepAliveTimer: Cancellable | None = None
@@ -39,7 +39,7 @@ class LoopLink(Reconnecting):
         :raises JoinRefused: the broker refused to admit the client.
         """
         try:
-            await self._join()
+            await self._joinAny()
         except BaseException as error:
             self._end(error if isinstance(error, Exception) else None)
             raise
@@ -91,11 +91,11 @@ class LoopLink(Reconnecting):
         isJoined = False
         self._begin()
         try:
-            await self._loop.dial(self._url, self._settings, self._connection.listen())
+            await self._loop.dial(self._url, self._attempt, self._connection.listen())
             await self._handshake()
             isJoined = True
         except TimeoutError:
-            raise ConnectionLost(f"the broker did not answer within {self._settings.timeout:g} seconds") from None
+            raise ConnectionLost(f"the broker did not answer within {self._attempt.timeout:g} seconds") from None
         finally:
             if not isJoined:
                 self._connection.drop()

@@ -5,7 +5,7 @@ A client is used from the loop's own thread. Everything published in one turn of
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -42,8 +42,8 @@ class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscri
 
     _dialect = "FlexiMQ"
 
-    def __init__(self, loop: Loop, url: Url, settings: ClientSettings) -> None:
-        super().__init__(loop, url, settings, _log)
+    def __init__(self, loop: Loop, urls: Sequence[Url], settings: ClientSettings) -> None:
+        super().__init__(loop, urls, settings, _log)
         holder = ContextAccounts(loop.currentTask)
         self._clientState = ClientState(
             settings, self._connection.send, self._relieved, self._report, self._requested, holder
@@ -92,7 +92,7 @@ class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscri
         self._joining = self._clientState.begin(conversationOn(self._url, self._settings.codec.unpack))
 
     async def _handshake(self) -> None:
-        await self._loop.wait(self._joining, self._settings.timeout, "")
+        await self._loop.wait(self._joining, self._attempt.timeout, "")
 
     def _tick(self) -> bool:
         return self._clientState.tick(self._paused)

@@ -80,7 +80,7 @@ class ReactorLoop(Loop):
             return
         try:
             await self._endpoint(url, settings.timeout).connect(self._factory(url, settings, stream))
-        except (ConnectError, DNSLookupError, OSError, ValueError, CancelledError) as error:
+        except (ConnectError, DNSLookupError, OSError, ValueError) as error:
             raise ConnectionLost(f"cannot connect to {url}: {str(error) or type(error).__name__}") from error
 
     def _endpoint(self, url: Url, timeout: float) -> Any:

@@ -8,6 +8,7 @@
             print(job.content)
 """
 
+from collections.abc import Sequence
 from ssl import SSLContext
 
 from fleximq.client.backoff import Backoff
@@ -15,7 +16,7 @@ from fleximq.client.errors import ConsumeFailed, ProduceFailed
 from fleximq.client.loops.asyncio_loop import Connecting
 from fleximq.client.minimq.loop_client import LoopConsumer, LoopMiniClient, Message
 from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
-from fleximq.values.urls import Url
+from fleximq.values.urls import addressesOf
 
 Consumer = LoopConsumer
 MiniClient = LoopMiniClient
@@ -24,7 +25,7 @@ __all__ = ["ConsumeFailed", "Consumer", "Message", "MiniClient", "ProduceFailed"
 
 
 def connect(
-    url: str = "tcp://localhost:7890",
+    url: str | Sequence[str] = "tcp://localhost:7890",
     *,
     timeout: float = TIMEOUT,
     tls: Tls | SSLContext | None = None,
@@ -37,8 +38,8 @@ def connect(
 
     Parameters and errors as :func:`fleximq.client.minimq.blocking.connect`; those of the broker are raised on awaiting.
     """
-    address = Url.parse(url)
+    addresses = addressesOf(url)
     settings = ClientSettings(
         timeout=timeout, tls=tls, reconnect=reconnect, buffer=buffer, keep_alive=keep_alive, on_state=on_state
     )
-    return Connecting(address, settings, lambda loop: LoopMiniClient(loop, address, settings))
+    return Connecting(addresses, settings, lambda loop: LoopMiniClient(loop, addresses, settings))

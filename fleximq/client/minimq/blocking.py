@@ -11,7 +11,7 @@ Threads may share a client. All of these clients in a process share one backgrou
 is called in that thread and must not wait for the client.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from ssl import SSLContext
 
@@ -21,13 +21,13 @@ from fleximq.client.minimq.loop_client import ConsumerWrapper, LoopConsumer, Loo
 from fleximq.client.queues.blocking import BlockingPulled, BlockingQueueClient, inThread, loopThread
 from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
 from fleximq.client.wrapper import called, waiting, wrapping
-from fleximq.values.urls import Url
+from fleximq.values.urls import addressesOf
 
 __all__ = ["ConsumeFailed", "Consumer", "Message", "MiniClient", "ProduceFailed", "connect"]
 
 
 def connect(
-    url: str = "tcp://localhost:7890",
+    url: str | Sequence[str] = "tcp://localhost:7890",
     *,
     timeout: float = TIMEOUT,
     tls: Tls | SSLContext | None = None,
@@ -40,7 +40,8 @@ def connect(
 
     The other keyword arguments are described in :class:`~fleximq.client.settings.ClientSettings`.
 
-    :param url: ``tcp://``, ``tls://`` or ``ipc://``.
+    :param url: ``tcp://``, ``tls://`` or ``ipc://``; several addresses as in
+        :func:`fleximq.client.blocking.connect`.
     :param buffer: accepted as by the other clients; this one buffers no messages.
     :raises SettingError: the URL or a setting is invalid.
     :raises ConnectionLost: no MiniMQ broker answers there.
@@ -50,7 +51,7 @@ def connect(
         timeout=timeout, tls=tls, reconnect=reconnect, buffer=buffer, keep_alive=keep_alive, on_state=on_state
     )
     thread = loopThread()
-    inner = LoopMiniClient(thread.loop, Url.parse(url), settings)
+    inner = LoopMiniClient(thread.loop, addressesOf(url), settings)
     thread.run(inner.open())
     return MiniClient(inner)
 

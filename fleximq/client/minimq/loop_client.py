@@ -34,8 +34,8 @@ Function = Callable[[Message], str | None | Awaitable[str | None]]
 class LoopMiniClient(ReconnectingLink):
     """A connection to a broker in the MiniMQ dialect; it reconnects by itself."""
 
-    def __init__(self, loop: Loop, url: Url, settings: ClientSettings) -> None:
-        super().__init__(loop, url, settings)
+    def __init__(self, loop: Loop, urls: Sequence[Url], settings: ClientSettings) -> None:
+        super().__init__(loop, urls, settings)
         self._conversation = MiniConversation()
         self._isUnacknowledged = False
         self._unsentAcks: list[str] = []
@@ -297,7 +297,7 @@ class LoopMiniClient(ReconnectingLink):
         self._conversation = MiniConversation()
         data, pending = self._conversation.ping()
         self._connection.send(data)
-        await self._loop.wait(pending, self._settings.timeout, "")
+        await self._loop.wait(pending, self._attempt.timeout, "")
 
     def _onJoined(self) -> None:
         ids, self._unsentAcks = self._unsentAcks, []

@@ -6,6 +6,7 @@
     await client.produce("jobs", "sweep the yard")
 """
 
+from collections.abc import Sequence
 from ssl import SSLContext
 from typing import Any
 
@@ -20,14 +21,14 @@ from fleximq.client.minimq.loop_client import ConsumerWrapper, LoopConsumer, Loo
 from fleximq.client.queues.deferred import DeferredPulled
 from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
 from fleximq.client.wrapper import called, wrapping
-from fleximq.values.urls import Url
+from fleximq.values.urls import addressesOf
 
 __all__ = ["ConsumeFailed", "Consumer", "Message", "MiniClient", "ProduceFailed", "connect"]
 
 
 def connect(
     reactor: Any,
-    url: str = "tcp://localhost:7890",
+    url: str | Sequence[str] = "tcp://localhost:7890",
     *,
     timeout: float = TIMEOUT,
     tls: Tls | SSLContext | IOpenSSLClientConnectionCreator | None = None,
@@ -45,7 +46,7 @@ def connect(
         settings = ClientSettings(
             timeout=timeout, tls=tls, reconnect=reconnect, buffer=buffer, keep_alive=keep_alive, on_state=on_state
         )
-        return MiniClient(await LoopMiniClient(ReactorLoop(reactor), Url.parse(url), settings).open())
+        return MiniClient(await LoopMiniClient(ReactorLoop(reactor), addressesOf(url), settings).open())
 
     return Deferred.fromCoroutine(opened())
 

@@ -42,8 +42,8 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
     #: Held until the SUB or UNSUB for a changed list of subscriptions is sent, so that they are sent in order.
     _subscribing: AbstractContextManager[Any] = nullcontext()
 
-    def __init__(self, url: Url, settings: ClientSettings, log: Logger) -> None:
-        super().__init__(url, settings, log)
+    def __init__(self, urls: Sequence[Url], settings: ClientSettings, log: Logger) -> None:
+        super().__init__(urls, settings, log)
         self._functions: dict[str, Callable[[Request], Any]] = {}
 
     def __repr__(self) -> str:

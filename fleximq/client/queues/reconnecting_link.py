@@ -2,6 +2,7 @@
 
 import logging
 from abc import abstractmethod
+from collections.abc import Sequence
 from contextlib import suppress
 
 from fleximq.client.backoff import Backoff
@@ -29,10 +30,10 @@ class ReconnectingLink(LoopLink):
 
     _dialect = "of this dialect"
 
-    def __init__(self, loop: Loop, url: Url, settings: ClientSettings) -> None:
-        if url.scheme not in _SCHEMES:
-            raise SettingError(f"the URL is {url}, but this dialect supports only tcp://, tls:// and ipc://")
-        super().__init__(loop, url, settings, _log)
+    def __init__(self, loop: Loop, urls: Sequence[Url], settings: ClientSettings) -> None:
+        if urls[0].scheme not in _SCHEMES:
+            raise SettingError(f"the URL is {urls[0]}, but this dialect supports only tcp://, tls:// and ipc://")
+        super().__init__(loop, urls, settings, _log)
         self._state: State | None = None
         self._why: Exception | None = None
         self._joinWaiters: list[Pending[None]] = []

@@ -13,6 +13,7 @@ from fleximq.cli.client_commands import broker_command
 from fleximq.cli.client_commands.doctor import _about
 from fleximq.cli.credential_files import setSecret
 from fleximq.client.errors import Untrusted
+from fleximq.values.urls import Url
 from tests.certificates import makeCertificate
 from tests.cli.client_commands.commands import CommandCase, ran
 
@@ -90,9 +91,21 @@ class DoctorTests(CommandCase):
         self.assertIn("this port speaks TLS, so the URL begins with tls://", ran("ping", "--url", place).err)
         self.assertIn("--tls-authority FILE names", ran("ping", "--url", self.secure).err)
         other = Untrusted("Hostname mismatch, certificate is not valid for 'there'.")
-        self.assertIn("a host for which the certificate is", broker_command.hintFor(other, "tls://there:7891") or "")
+        hint = broker_command.hintFor(other, Url.parse("tls://there:7891"))
+        self.assertIn("a host for which the certificate is", hint or "")
         found = ran("ping", "--url", f"127.0.0.1:{self.broker.port()}", "--count", "1", "--token", "bob's")
         self.assertEqual(found.code, 0, found.err)
+
+    def test_addresses(self) -> None:
+        """The doctor checks each address of a cluster; other commands use the one that answers, and name it."""
+        with socket.create_server(("127.0.0.1", 0)) as closed:
+            places = [f"127.0.0.1:{port}" for port in (closed.getsockname()[1], self.broker.port())]
+        token = ("--url", ",".join(places), "--token", "bob's")
+        checked = ran("doctor", "--json", *token)
+        found = [(each["url"], each["result"]) for each in map(json.loads, checked.lines) if each["name"] == "address"]
+        self.assertEqual((checked.code, found), (1, [(f"tcp://{places[0]}", "fault"), (f"tcp://{places[1]}", "ok")]))
+        for _ in range(3):  # the order is random
+            self.assertIn(f"tcp://{places[1]} answered in", ran("ping", "--count", "1", *token).lines[0])
 
     def test_otherServer(self) -> None:
         """What listens there is no broker."""

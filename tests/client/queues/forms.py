@@ -40,7 +40,7 @@ class Blocking:
     def __init__(self, dialect: str) -> None:
         self._module: Any = importlib.import_module(f"fleximq.client.{dialect}.blocking")
 
-    def connect(self, url: str, **wishes: Any) -> Any:
+    def connect(self, url: str | list[str], **wishes: Any) -> Any:
         """Return a client."""
         return self._module.connect(url, **wishes)
 
@@ -55,7 +55,7 @@ class Reacting(OnTwisted):
         self._module: Any = importlib.import_module(f"fleximq.client.{dialect}.twisted")
         super().__init__()
 
-    def connect(self, url: str, **wishes: Any) -> Any:
+    def connect(self, url: str | list[str], **wishes: Any) -> Any:
         return self.call(self._module.connect, self._reactor, url, **wishes)
 
 
@@ -66,7 +66,7 @@ class Awaiting(OnAsyncio):
         self._module: Any = importlib.import_module(f"fleximq.client.{dialect}.asyncio")
         super().__init__()
 
-    def connect(self, url: str, **wishes: Any) -> Any:
+    def connect(self, url: str | list[str], **wishes: Any) -> Any:
         return self.call(self._module.connect, url, **wishes)
 
 

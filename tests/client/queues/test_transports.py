@@ -1,12 +1,14 @@
 """Both dialects in every form over TLS and UNIX sockets."""
 
+import socket
 from typing import ClassVar
 
+from fleximq.client import reconnecting
 from fleximq.client.errors import Untrusted
 from fleximq.client.settings import Tls
 from fleximq.errors import SettingError
 from tests.broker_process import BrokerProcess
-from tests.client.queues.forms import SOON, QueueCase, everyForm
+from tests.client.queues.forms import PLACE, SOON, QueueCase, everyForm
 from tests.client.test_with_broker import Secure
 
 _SECURE = Secure("--listen", "tls://127.0.0.1:0", "--tls-certificate", "{0.certificate}", "--tls-key", "{0.key}")
@@ -24,6 +26,16 @@ class _Ways(QueueCase):
             client.produce(self.topic, "hello")
             self.assertEqual(client.consumer(self.topic).next(SOON).content, "hello")
         client.close()
+
+    def test_addresses(self) -> None:
+        """Addresses that refuse or stay silent are passed over."""
+        self.patch(reconnecting, "_ADDRESS_SECONDS", 0.1)
+        self.network.isSilent = True
+        closed = socket.create_server(("127.0.0.1", 0))
+        ports = closed.getsockname()[1], PLACE.broker.port()
+        closed.close()
+        for _ in range(3):  # the order is random
+            self.exchange(f"{self.network.url},127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}")
 
     def test_tls(self) -> None:
         """Inside TLS, whose certificate has to be trusted."""
