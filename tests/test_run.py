@@ -156,6 +156,12 @@ class MainTests(SynchronousTestCase):
         self.assertEqual((ended.returncode, lines[-1]), (1, "1 passed, 1 failed"))
         self.assertIn("0 passed, 1 failed", lines)
 
+    def test_meanwhile(self) -> None:
+        """A command that runs beside the tests is one failure unless it succeeds."""
+        for command, totals in (("true", "1 passed, 0 failed"), ("sh -c 'exit 3'", "1 passed, 1 failed")):
+            code, last, _ = self.run_("--meanwhile", command, "tests.test_run.TotalsTests.test_text")
+            self.assertEqual((code, last), (int(command != "true"), totals))
+
     def test_unknownName(self) -> None:
         """A name that cannot be loaded is a failure, not an empty run."""
         code, last, _ = self.run_("tests.there_is_no_such_module")
