@@ -11,11 +11,13 @@ if something passed and nothing failed.
 """
 
 import argparse
+import atexit
 import gc
 import os
 import pkgutil
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,6 +36,8 @@ from twisted.trial.runner import TestLoader, TrialRunner
 ALL = "tests"
 #: How much the first group, which should be the longest, goes before the others; the unit is that of ``nice``.
 COURTESY = 2
+#: The tests run in this folder, which is in memory, if it has so many bytes: many would wait for a disk.
+MEMORY, ROOMY = Path("/dev/shm"), 4 << 30
 
 
 #: Matches the line of totals.
@@ -130,6 +134,15 @@ def running(
     totals.append(count(process.returncode, printed))
 
 
+def temporaryFolder() -> str:
+    """Make the folder of all temporary files, which is removed with the process, and return one for trial in it."""
+    isRoomy = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOMY
+    folder = tempfile.mkdtemp(prefix="fleximq-tests-", dir=MEMORY if isRoomy else None)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    return f"{folder}/trial"
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run what the command line names, print the totals and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.run", description="Run the tests with trial.")
@@ -141,8 +154,9 @@ def main(arguments: Sequence[str]) -> int:
         "--meanwhile", action="append", default=[], type=shlex.split, help="a command that runs in another process"
     )
     parser.add_argument("--totals", type=Path, help="a file that the totals are written to as well")
-    parser.add_argument("--temp-directory", default="_trial_temp", help="where the tests run")
+    parser.add_argument("--temp-directory", help="where the tests run; default: a new folder, in memory if it is roomy")
     options = parser.parse_args(arguments)
+    options.temp_directory = options.temp_directory or temporaryFolder()
     # A background job of a shell starts with SIGINT ignored, and so would all programs that the tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # The processor may be busy with other things: how long an example takes shows nothing.
