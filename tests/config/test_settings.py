@@ -240,6 +240,7 @@ class TableTests(SynchronousTestCase):
             "retention": "a=7d",
             "message-ttl": "a=7",
             "cluster": ("nats://a",),
+            "cluster-auth": "token:a",
             "node": "a",
             "cluster-name": "a",
         }

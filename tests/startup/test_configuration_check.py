@@ -77,7 +77,12 @@ class FaultsTests(SynchronousTestCase):
                 "cluster is set, but not journal: the folder of this node's copy of the messages",
             ],
         )
+        self.assertEqual(
+            self.faults(cluster_key="k"),
+            ["cluster-key is set, but not cluster-certificate: the certificate that it belongs to"],
+        )
         for name, value, sentence in (
+            ("cluster_auth", "hidden", "cluster-auth must be password:FILE, token:FILE or creds:FILE"),
             ("cluster", ["http://a"], "cluster is 'http://a', but must be like nats://host:4222 or tls://host:4222"),
             ("node", "a.b", "node is 'a.b', but must be 1 to 64 letters, digits, - or _"),
             ("cluster_name", "", "cluster-name is '', but must be 1 to 64 letters, digits, - or _"),

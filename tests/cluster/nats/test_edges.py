@@ -1,0 +1,166 @@
+"""Two brokers on three real servers: an owner that is stopped while it is asked, large records and checkpoints, a dead
+letter while an owner is killed."""
+
+import contextlib
+import os
+import signal
+import socket
+import time
+from collections import Counter
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.reader import JournalError, bounds
+from tests.broker_process import BrokerProcess
+from tests.cluster.nats.servers import MISSING, Servers
+from tests.dialects.blipmq.case import auth, hello, poll, publish, subscribe
+from tests.nightly import nightly
+
+#: Remembered ids of 40 bytes: their checkpoint has more than 40 MB.
+_IDS = 800_000
+
+
+@nightly
+class EdgesTests(SynchronousTestCase):
+    """Two nodes; the one that serves is ``owner``."""
+
+    if MISSING:
+        skip = MISSING
+
+    def setUp(self) -> None:
+        self.servers = Servers(self.mktemp(), 3)
+        self.addCleanup(self.servers.end)
+        self.servers.wait()
+        self.folders: list[Path] = []
+
+    def nodes(self, *words: str) -> None:
+        """Start two nodes."""
+        urls = [word for url in self.servers.urls for word in ("--cluster", url)]
+        self.brokers: list[BrokerProcess] = []
+        for name in "ab":
+            folder = Path(self.mktemp()).absolute()
+            self.folders.append(folder)
+            broker = BrokerProcess(*urls, "--node", name, "--durable", "#", "--journal", str(folder), *words)
+            broker.start()
+            self.addCleanup(broker.stop, signal.SIGKILL)
+            self.brokers.append(broker)
+
+    def owner(self, *but: BrokerProcess) -> BrokerProcess:
+        """Return the broker that serves, when one does."""
+        limit = time.monotonic() + 90
+        while time.monotonic() < limit:
+            for each in self.brokers:
+                if each not in but and "this node owns shard" in each.output and each.listeners:
+                    return each
+            time.sleep(0.05)
+        raise AssertionError([each.output for each in self.brokers])
+
+    def connection(self, broker: BrokerProcess) -> socket.socket:
+        """Connect."""
+        connection = socket.create_connection(broker.address, 120)
+        self.addCleanup(connection.close)
+        return connection
+
+    def say(self, broker: BrokerProcess, data: bytes, lines: int) -> list[bytes]:
+        """Send MiniMQ lines to a broker and return so many that it sends."""
+        connection = self.connection(broker)
+        connection.sendall(data)
+        with connection.makefile("rb") as answers:
+            return [answers.readline().strip() for _ in range(lines)]
+
+    def test_stopped(self) -> None:
+        """An owner that was stopped while it was asked hands out nothing, and confirms nothing, when it goes on."""
+        self.nodes("--redelivery", "300")
+        owner = self.owner()
+        self.assertEqual(self.say(owner, b"PRODUCE:m1:::q:::one\n", 1), [b"m1"])
+        mini, blip = self.connection(owner), self.connection(owner)
+        mini.sendall(b"CONSUME:other\n")
+        self.assertEqual(mini.recv(99), b"NO_MSG\n")
+        blip.sendall(hello() + auth() + subscribe("t") + publish("t", b"one"))
+        said = b""
+        while len(said) < 3 * 21:
+            said += blip.recv(999)
+        subscription = int.from_bytes(said[-8:], "big")
+        os.kill(owner.pid, signal.SIGSTOP)
+        mini.sendall(b"CONSUME:q\nPRODUCE:m2:::q:::two\n")
+        blip.sendall(poll(subscription))
+        other = self.owner(owner)
+        time.sleep(10)
+        os.kill(owner.pid, signal.SIGCONT)
+        self.assertEqual((_rest(mini), _rest(blip)), (b"", b""))
+        self.assertEqual(owner.wait(), 75)
+        lines = self.say(other, b"CONSUME:q\nCONSUME:q\n", 2)
+        self.assertEqual([line.split(b":")[0] for line in lines], [b"m1", b"NO_MSG"])
+
+    def test_large(self) -> None:
+        """A record of 15 MiB, and a checkpoint of 40 MB, are there at the next owner."""
+        self.nodes("--minimq-idempotent", "--idempotence-window", "3600", "--redelivery", "300")
+        owner = self.owner()
+        large = b"x" * (15 << 20)
+        self.assertEqual(self.say(owner, b"PRODUCE:large:::big:::" + large + b"\n", 1), [b"large"])
+        names = [b"%040d" % number for number in range(_IDS)]
+        connection = self.connection(owner)
+        answers = connection.makefile("rb")
+        for start in range(0, _IDS, 5000):
+            some = names[start : start + 5000]
+            connection.sendall(b"".join(b"PRODUCE:%b:::q:::%b\n" % (name, name) for name in some))
+            self.assertEqual([answers.readline().strip() for _ in some], some)
+        owner.stop(signal.SIGKILL)
+        next = self.owner(owner)
+        self.assertEqual(self.say(next, b"PRODUCE:%b:::q:::again\n" % names[0], 1), [names[0]])
+        found = self.say(next, b"CONSUME:big\n", 1)[0]
+        self.assertEqual((found[:14], len(found)), (b"large:::big:::", 14 + len(large) + 6))
+        self.again(owner)
+        self._equal()
+
+    def again(self, broker: BrokerProcess) -> None:
+        """Start a broker that was killed."""
+        self.brokers.remove(broker)
+        self.brokers.append(BrokerProcess(*broker.arguments))
+        self.brokers[-1].start()
+        self.addCleanup(self.brokers[-1].stop, signal.SIGKILL)
+
+    def _equal(self) -> None:
+        """Wait until both folders end with the same record."""
+        limit = time.monotonic() + 60
+        while time.monotonic() < limit:
+            with contextlib.suppress(JournalError):
+                ends = {bounds(folder).next for folder in self.folders}
+                if len(ends) == 1:
+                    self.assertGreater(ends.pop(), _IDS)
+                    return
+            time.sleep(0.2)
+        raise AssertionError(f"the folders do not become equal: {[bounds(folder) for folder in self.folders]}")
+
+    def test_deadLetters(self) -> None:
+        """Dead letters are there once, or the message still is, if an owner dies while it moves them."""
+        self.nodes("--redelivery", "0.2", "--max-deliveries", "2")
+        ids = [b"d%d" % number for number in range(40)]
+        produces = b"".join(b"PRODUCE:%b:::q:::%b\n" % (id, id) for id in ids)
+        self.assertEqual(self.say(self.owner(), produces, len(ids)), ids)
+        for _ in range(4):
+            owner = self.owner()
+            self.say(owner, b"CONSUME:q\n" * 15, 15)
+            time.sleep(0.3)
+            owner.stop(signal.SIGKILL)
+            self.again(owner)
+        owner = self.owner()
+        found: Counter[bytes] = Counter()
+        limit = time.monotonic() + 60
+        while found.keys() != set(ids) and time.monotonic() < limit:
+            lines = self.say(owner, b"CONSUME:q\n" * 40 + b"CONSUME:$dead/q\n" * 40, 80)
+            got = [line.split(b":")[0] for line in lines if line != b"NO_MSG"]
+            found.update(got)
+            self.say(owner, b"".join(b"ACK:%b\n" % id for id in got) + b"CONSUME:none\n", 1)
+            time.sleep(0.2)
+        self.assertEqual(found, Counter(ids))
+
+
+def _rest(connection: socket.socket) -> bytes:
+    """Return all that arrives until the connection ends."""
+    said = b""
+    with contextlib.suppress(ConnectionResetError):
+        while more := connection.recv(4096):
+            said += more
+    return said
