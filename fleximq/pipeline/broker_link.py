@@ -50,10 +50,9 @@ def _unchecked(answer: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The address of a broker, or those of a cluster, and the credentials for it: the map of the FlexiMQ document,
-    section 5.2. ``authority``,
-    ``certificate`` and ``key`` name PEM files, which must exist where the tasks run. ``timeout`` is in seconds. Raises
-    OptionRefused if the URL is invalid.
+    """The address of a broker, or those of a cluster's nodes, and the credentials: the map of the FlexiMQ document,
+    section 5.2. ``authority``, ``certificate`` and ``key`` name PEM files, which must exist where the tasks run.
+    ``timeout`` is in seconds. Raises OptionRefused if the URL is invalid.
     """
 
     url: str

@@ -26,7 +26,7 @@ from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files, errorText
 from fleximq.journal.files.folder_files import readIdentity
 from fleximq.pipeline.broker_link import TIMEOUT, Place
-from fleximq.pipeline.errors import OptionRefused
+from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.pipeline.files.journal_files import JournalFiles, readSlice
 from fleximq.pipeline.files.selection import FOREVER, Selection, Slice
 from fleximq.pipeline.files.slice_reader import Missing
@@ -110,8 +110,8 @@ class Journals:
         return {id: self._best(found[id], *ranges.get(id, (FOREVER, FOREVER))) for id in sorted(found)}
 
     def covering(self, ranges: Ranges) -> dict[str, Journal]:
-        """Return the journals; wait up to 30 seconds for copies that lag to have these ranges of offsets. Raises as
-        :meth:`find`.
+        """Return the journals; wait for copies that lag to have these ranges of offsets. Raises PipelineError if they
+        do not within 30 seconds, and as :meth:`find`.
         """
         deadline = self._now() + TIMEOUT
         with waitNotice(lambda: f"waiting for copies that lag, for {TIMEOUT:g} s at most", _log.warning):
@@ -122,8 +122,12 @@ class Journals:
                     for id, (_, end) in ranges.items()
                     if id in found and self._mayLag(found[id]) and found[id].end().offset < end
                 ]
-                if not behind or self._now() >= deadline:
+                if not behind:
                     return found
+                if self._now() >= deadline:
+                    id = behind[0]
+                    place, next = found[id].path, found[id].end().offset
+                    raise PipelineError(f"the copy in {place} lags: its next offset is {next}, not {ranges[id][1]} yet")
                 self._sleep(_PAUSE)
 
     def having(self, points: Points | None) -> dict[str, Journal]:

@@ -12,7 +12,7 @@ from tests.pipeline.reader.test_stream_reader import ReaderCase
 
 if not skip:
     from fleximq.pipeline.broker_link import TIMEOUT
-    from fleximq.pipeline.errors import OptionRefused
+    from fleximq.pipeline.errors import OptionRefused, PipelineError
     from fleximq.pipeline.reader.journals import Journals
     from fleximq.pipeline.reader.offsets import RecordsMissing
     from fleximq.pipeline.reader.source_options import SourceOptions
@@ -103,7 +103,8 @@ class CopiesTests(ReaderCase):
         journals = Journals(self.options("two"), sleep, clock.seconds)
         self.assertEqual(journals.covering(wanted)[self.written.id].end().offset, 11)
         self.assertEqual(len(pauses), 3)
-        journals.covering({self.written.id: (1, 100)})
+        error = self.assertRaises(PipelineError, journals.covering, {self.written.id: (1, 100)})
+        self.assertIn("two lags: its next offset is 11, not 100 yet", str(error))
         self.assertTrue(TIMEOUT <= clock.seconds() < TIMEOUT + 1)
         alone = Journals(self.options("one"), lambda seconds: self.fail("it waits"), clock.seconds)
         alone.covering({self.written.id: (1, 99)})
