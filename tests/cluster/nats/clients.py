@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -140,7 +141,7 @@ class Clients:
         for name, port in zip("abc", ports, strict=True):
             self.brokers.append(Broker(folder, name, port, servers.urls))
             held.callback(self.brokers[-1].end)
-        self._until(lambda: any(each.term for each in self.brokers), "an owner")
+        self.until(lambda: any(each.term for each in self.brokers), "an owner")
         self.publishers: list[Publisher] = []
         self.subscribers: dict[str, Subscriber] = {}
         forms: list[tuple[str, Any]] = [(f"fleximq-{form.name}", form()) for form in FORMS]
@@ -149,7 +150,7 @@ class Clients:
         more = {"reconnect": Backoff(first=0.05, most=1.0), "keep_alive": 1.0, "timeout": 20.0}
         for topic, form in forms:
             held.callback(form.end)
-            self._until(lambda: self._connect(topic, form, more), f"a client {topic}")  # noqa: B023
+            self.until(lambda: self._connect(topic, form, more), f"a client {topic}")  # noqa: B023
 
     def _connect(self, topic: str, form: Any, more: dict[str, Any]) -> bool:
         try:
@@ -161,8 +162,9 @@ class Clients:
             self.subscribers[topic] = Subscriber(form.connect(self.url, **more).subscribe(topic, resume=True))
         return True
 
-    def _until(self, holds: Any, what: str) -> None:
-        deadline = time.monotonic() + PATIENCE
+    def until(self, holds: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
+        """Wait until something holds."""
+        deadline = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < deadline, f"{what} did not come"
             time.sleep(0.1)
@@ -192,7 +194,7 @@ class Clients:
         """Return what is wrong with the journal and the subscribers."""
         faults: list[str] = []
         wanted = {each.topic: each.confirmed for each in self.publishers}
-        self._until(
+        self.until(
             lambda: all(len(each.got) >= wanted[topic] for topic, each in self.subscribers.items()), "a delivery"
         )
         for subscriber in self.subscribers.values():
@@ -252,15 +254,17 @@ def _running(campaign: Clients, seconds: float) -> list[str]:
 def _ingesting(campaign: Clients, folder: Path, seconds: float) -> list[str]:
     import pyarrow.dataset as ds
 
+    from tests.pipeline import end_to_end
     from tests.pipeline.end_to_end import Ingest
 
+    end_to_end.PATIENCE = 500.0  # two drivers, and all the rest, on one machine
     lakes = campaign.lakes(folder)
     for lake in lakes:
         lake.mkdir()
     running = [Ingest(lake, *source, "--trigger", "1s") for lake, source in lakes.items()]
     try:
         for each in running:
-            campaign._until(each.isIngesting, "an ingest")
+            campaign.until(each.isIngesting, "an ingest", end_to_end.PATIENCE)
         faults = _running(campaign, seconds)
         for each in running:
             each.stop()
