@@ -26,7 +26,7 @@ from fleximq.cluster.interfaces import AHEAD, ClusterError
 from fleximq.cluster.nats.access import connectOptions
 from fleximq.cluster.nats.store import NatsCluster
 from fleximq.cluster.owner_journal import OwnerJournal
-from fleximq.cluster.ownership import Ownership, State
+from fleximq.cluster.ownership import INTERVAL, Ownership, State
 from fleximq.cluster.steady_clock import SteadyClock
 from fleximq.cluster.stream_log import StreamLog, StreamWorker
 from fleximq.cluster.trim import trimCopy, trimStream
@@ -208,6 +208,9 @@ class ClusterService(MultiService):
         self._operator.begin(self.ownership, self.follower)
         self._cleaning = LoopingCall(self._clean)
         self._cleaning.clock = clock
+        self._log: StreamLog | None = None
+        self._measuring = LoopingCall(self._measure)
+        self._measuring.clock = clock
         self._isStopping = False
 
     def startService(self) -> None:
@@ -228,7 +231,8 @@ class ClusterService(MultiService):
         self.ownership.start()
         self._cluster.answer(self._node, self._operator.asked)
         self._clock.callLater(_JOINED, self._tellUnusable)
-        self._cleaning.start(_CLEANING, now=False).addErrback(lambda failure: _log.failure("cleaning ended", failure))
+        for work, seconds in ((self._cleaning, _CLEANING), (self._measuring, INTERVAL)):
+            work.start(seconds, now=False).addErrback(lambda failure: _log.failure("looking after the copy", failure))
 
     def _tellUnusable(self) -> None:
         """Log why this node cannot own the shard, if so."""
@@ -240,7 +244,7 @@ class ClusterService(MultiService):
 
     async def _takeOver(self, term: int) -> None:
         self.follower.stop()
-        log = StreamLog(
+        self._log = log = StreamLog(
             self._cluster,
             SHARD,
             self._copy,
@@ -268,6 +272,11 @@ class ClusterService(MultiService):
         elif self.ownership.state is State.FOLLOWING and self.follower.applied not in (None, AHEAD):
             Deferred.fromCoroutine(trimCopy(self._cluster, SHARD, self._copy)).addErrback(_passOver)
 
+    def _measure(self) -> "Deferred[None] | None":
+        """Let the owner know how much room the stream has."""
+        isOwner = self._log is not None and self.ownership.state is State.OWNING
+        return Deferred.fromCoroutine(self._log.look()) if isOwner else None
+
     def trim(self, position: int) -> None:
         """Remove what is before this position, which the owner has removed, from the stream too."""
         Deferred.fromCoroutine(trimStream(self._cluster, SHARD, position)).addErrback(_passOver)
@@ -283,8 +292,9 @@ class ClusterService(MultiService):
     def stopService(self) -> "Deferred[Any]":
         """Stop the broker, write a last checkpoint, hand the shard on, and leave the cluster."""
         self._isStopping = True
-        if self._cleaning.running:
-            self._cleaning.stop()
+        for work in (self._cleaning, self._measuring):
+            if work.running:
+                work.stop()
         stopped: Deferred[Any] = maybeDeferred(super().stopService)
         return stopped.addBoth(lambda _: Deferred.fromCoroutine(self._leave()))
 
