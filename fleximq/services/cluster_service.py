@@ -274,8 +274,9 @@ class ClusterService(MultiService):
 
     def _measure(self) -> "Deferred[None] | None":
         """Let the owner know how much room the stream has."""
-        isOwner = self._log is not None and self.ownership.state is State.OWNING
-        return Deferred.fromCoroutine(self._log.look()) if isOwner else None
+        if self._log is None or self.ownership.state is not State.OWNING:
+            return None
+        return Deferred.fromCoroutine(self._log.look())
 
     def trim(self, position: int) -> None:
         """Remove what is before this position, which the owner has removed, from the stream too."""
