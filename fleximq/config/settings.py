@@ -25,6 +25,7 @@ MAX_HISTORY = 10_000
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+", re.IGNORECASE | re.ASCII)
 
 _NATS = re.compile(r"(?:nats|tls)://[^/?#@\s,]+", re.IGNORECASE | re.ASCII)
+_AUTH = re.compile(r"(?:password|token|creds):[^\0]+", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PLACE = re.compile(r"(?:\[[\dA-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", re.ASCII)
 
@@ -52,10 +53,12 @@ class Settings:
     repeat is not stored again; ``minimqIdempotent``: for MiniMQ too. ``durableGrace``: how long a durable BlipMQ
     subscription outlives its last use. ``history``: the number of past messages for a new Identity subscriber.
 
-    ``cluster``: the URLs of the NATS servers that hold the journal of a cluster; empty: a broker of its own. ``node``:
-    the name of this node in it; ``clusterName``: begins the names of its streams; ``clusterBytes``: the most bytes of
-    its journal there; ``clusterWait``: how long a client waits for an owner; ``nodeAddress``: ``HOST:PORT`` by which
-    other nodes reach this one (None: chosen by the system).
+    ``cluster``: the URLs of the NATS servers that hold the journal of a cluster; empty: a broker of its own.
+    ``clusterAuth``: ``password:FILE``, ``token:FILE`` or ``creds:FILE``, for these servers; ``clusterCa``,
+    ``clusterCertificate`` and ``clusterKey``: the PEM files of TLS to them. ``node``: the name of this node in the
+    cluster; ``clusterName``: begins the names of its streams; ``clusterBytes``: the most bytes of its journal there;
+    ``clusterWait``: how long a client waits for an owner; ``nodeAddress``: ``HOST:PORT`` by which other nodes reach
+    this one (None: chosen by the system).
 
     ``messageRate``, ``byteRate`` and ``subscribeRate`` limit a client, ``principal...Rate`` all clients of one
     principal together; ``overRate`` is the action over these rates. ``connectRate`` and ``joinRate`` limit one address.
@@ -97,6 +100,10 @@ class Settings:
     durable: tuple[str, ...] = ()
     fsync: str = "always"
     cluster: tuple[str, ...] = ()
+    clusterAuth: str | None = None
+    clusterCa: str | None = None
+    clusterCertificate: str | None = None
+    clusterKey: str | None = None
     node: str | None = None
     clusterName: str = "fleximq"
     clusterBytes: int = 16 << 30
@@ -153,6 +160,9 @@ class Settings:
         for url in self.cluster:
             if not _NATS.fullmatch(url):
                 raise SettingError(f"cluster is {url!r}, but must be like nats://host:4222 or tls://host:4222")
+        if self.clusterAuth is not None and not _AUTH.fullmatch(self.clusterAuth):
+            # It is not repeated here, since it may be a password.
+            raise SettingError("cluster-auth must be password:FILE, token:FILE or creds:FILE")
         for name, value in (("node", self.node), ("cluster-name", self.clusterName)):
             if value is not None and not _NAME.fullmatch(value):
                 raise SettingError(f"{name} is {value!r}, but must be 1 to 64 letters, digits, - or _")

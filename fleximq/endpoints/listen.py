@@ -183,7 +183,7 @@ class Listen:
     @property
     def isSocket(self) -> bool:
         """Whether it accepts connections on a TCP or UNIX socket."""
-        return self.url is not None or self._kinds[-1] in ("tcp", "ssl", "unix", _SYSTEMD)
+        return self.url is not None or self._kinds[-1] in ("tcp", "tcp6", "ssl", "unix", _SYSTEMD)
 
     @property
     def proxied(self) -> bool:

@@ -10,7 +10,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -24,6 +24,7 @@ from twisted.logger import Logger
 from fleximq.cluster.copy import Copy
 from fleximq.cluster.follower import Follower
 from fleximq.cluster.interfaces import AHEAD, ClusterError
+from fleximq.cluster.nats.access import connectOptions
 from fleximq.cluster.nats.store import NatsCluster
 from fleximq.cluster.owner_journal import OwnerJournal
 from fleximq.cluster.ownership import Ownership, State
@@ -51,6 +52,16 @@ _HELD = 0.05
 _JOINED = 10.0
 #: Seconds for the last commit of an owner that stops.
 _LAST = 10.0
+
+
+def optionsFor(settings: Settings) -> Mapping[str, Any]:
+    """Return the credentials and certificates for the NATS servers.
+
+    :raises SettingError: a file cannot be used.
+    """
+    return connectOptions(
+        settings.cluster, settings.clusterAuth, settings.clusterCa, settings.clusterCertificate, settings.clusterKey
+    )
 
 
 class OwnersTurn(WriteTurn):
@@ -111,6 +122,7 @@ class ClusterNode:
             wakeup.call,
             room=settings.clusterBytes,
             replicas=1 if len(settings.cluster) == 1 else 3,
+            options=optionsFor(settings),
         )
         assert self.journal is not None  # it was made before the broker
         service = ClusterService(

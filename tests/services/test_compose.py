@@ -79,10 +79,10 @@ class ComposeTests(SynchronousTestCase):
         self.assertEqual(len(ports.forwarding.waiting), 0)
         layers = [type(each.buildProtocol(REMOTE)).__name__ for each in factories]
         self.assertEqual(
-            layers, ["SniffingProtocol", "TLSMemoryBIOProtocol", "HAProxyProtocolWrapper", "SniffingProtocol"]
+            layers, ["SniffingProtocol", "BufferingTLSTransport", "HAProxyProtocolWrapper", "SniffingProtocol"]
         )
         with self.assertRaisesRegex(SettingError, "needs a TCP or UNIX socket"):
-            compose(self.reactor, Settings(listen=("fd:1",), **cluster))
+            compose(self.reactor, Settings(listen=(r"autobahn:tcp\:1:url=ws\://localhost\:1",), **cluster))
 
     def test_wrongListener(self) -> None:
         """A text that is none is refused before anything is made."""

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error
 from nats.js import JetStreamContext
@@ -32,6 +31,7 @@ from fleximq.cluster.interfaces import (
     StreamBounds,
     Unknown,
 )
+from fleximq.cluster.nats.access import SafeClient
 from fleximq.cluster.nats.event_loop import EventLoop
 from fleximq.cluster.nats.feed import feed
 
@@ -81,9 +81,11 @@ class NatsCluster:
         self._replicas = replicas
         self._options = dict(options or {})
         self._loop = EventLoop(callFromThread)
-        self._client = Client()
+        self._client = SafeClient()
         self._context: JetStreamContext = self._client.jetstream(timeout=TIMEOUT)
         self._keys: KeyValue | None = None
+        #: Why the connection failed last.
+        self.reason = "they do not answer"
 
     # -- connecting --------------------------------------------------------------------------------
 
@@ -98,12 +100,12 @@ class NatsCluster:
                 await _answered(self._connect(shards), 5 * TIMEOUT)
                 return
             except ClusterError as error:
-                _log.warn("the cluster's servers do not answer: {error}", error=error)
+                _log.warn("the cluster's servers do not answer: {error}; {reason}", error=error, reason=self.reason)
                 await asyncio.sleep(1)
 
     async def _connect(self, shards: int) -> None:
         if not self._client.is_connected:
-            self._client = Client()
+            self._client = SafeClient()
             self._context = self._client.jetstream(timeout=TIMEOUT)
             await self._client.connect(
                 self._urls,
@@ -137,7 +139,8 @@ class NatsCluster:
         )
 
     async def _failed(self, error: Exception) -> None:
-        _log.warn("the connection to the cluster's servers: {error!r}", error=error)
+        self.reason = str(error) or type(error).__name__
+        _log.warn("the connection to the cluster's servers: {error}", error=self.reason)
 
     def stop(self) -> "Deferred[None]":
         """Disconnect, and end the thread."""

@@ -27,9 +27,12 @@ cluster {{ name: test, listen: "127.0.0.1:{port}", routes: [{routes}] }}
 
 
 class Servers:
-    """Some servers; ``urls`` are theirs."""
+    """Some servers; ``urls`` are theirs.
 
-    def __init__(self, folder: str, number: int = 1) -> None:
+    :param settings: further ones, in their words.
+    """
+
+    def __init__(self, folder: str, number: int = 1, settings: str = "") -> None:
         self._folder = Path(folder).absolute()
         self._folder.mkdir(parents=True)
         ports = _freePorts(2 * number)
@@ -37,7 +40,7 @@ class Servers:
         self.urls = [f"nats://127.0.0.1:{port}" for port in clients]
         self.processes: list[subprocess.Popen[bytes]] = []
         for index, port in enumerate(clients):
-            text = _CONFIG.format(name=f"s{index}", port=port, folder=self._folder / f"s{index}")
+            text = _CONFIG.format(name=f"s{index}", port=port, folder=self._folder / f"s{index}") + settings
             if number > 1:
                 others = ", ".join(f'"nats://127.0.0.1:{route}"' for route in routes)
                 text += _CLUSTER.format(port=routes[index], routes=others)

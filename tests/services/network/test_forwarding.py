@@ -22,6 +22,7 @@ ABOUT = {"host": "10.0.0.1", "port": 7800, "secret": "s", "kinds": ["+tcp"]}
 class Transport(StringTransportWithDisconnection):
     """A connection whose output can be ended alone; ``lingers`` as long as its peer takes no output."""
 
+    protocol: Any
     lingers = writeEnded = False
     bufferSize = 0
 

@@ -26,7 +26,7 @@ class Served(Factory[Protocol]):
         """Return a protocol."""
         self.clients.append(addr)
         protocol = Protocol()
-        protocol.dataReceived = self.said.append  # type: ignore[method-assign]
+        protocol.dataReceived = self.said.append  # type: ignore[method-assign, assignment]
         return protocol
 
 
