@@ -36,6 +36,7 @@ from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.recovery.recovered_state import RecoveredJournal
+from fleximq.services.cluster_operator import ClusterOperator, settingsThatLast
 from fleximq.services.network.node_ports import NodePorts
 from fleximq.services.process.wakeup import Wakeup
 
@@ -52,6 +53,8 @@ _HELD = 0.05
 _JOINED = 10.0
 #: Seconds for the last commit of an owner that stops.
 _LAST = 10.0
+#: Seconds that clients have to end when an operator moves the shard.
+_MOVING = 0.5
 
 
 def optionsFor(settings: Settings) -> Mapping[str, Any]:
@@ -101,6 +104,12 @@ class ClusterNode:
         self.trimmed: Callable[[int], None] = lambda position: None
         self.journal: OwnerJournal | None = None
         self.ports = NodePorts(reactor, str(settings.node), settings.clusterWait, settings.nodeAddress)
+        self.service: ClusterService | None = None
+
+    def drainTimeout(self, seconds: float) -> float:
+        """Return the seconds that connections have to end; few before another node serves them."""
+        isMoving = self.service is not None and self.service.successor
+        return min(seconds, _MOVING) if isMoving else seconds
 
     def makeJournal(self, folder: str, **options: Any) -> OwnerJournal:
         """Return the journal of this node for the time in which it owns the shard."""
@@ -136,7 +145,10 @@ class ClusterNode:
             wakeup,
             restore,
             self.abort,
+            settings=settingsThatLast(settings),
+            stop=self._reactor.stop,
         )
+        self.service = service
         self.trimmed = service.trim
         self.turn.serving = lambda: service.ownership.serving
         return service
@@ -152,6 +164,8 @@ class ClusterService(MultiService):
     :param restore: called with the recovered state, before the journal takes runs.
     :param abort: called with a sentence if the copy cannot be opened; does not return.
     :param end: ends the process at once.
+    :param settings: check sums of the settings that a takeover must not change.
+    :param stop: stops the process in order, which stops this service.
     """
 
     def __init__(
@@ -167,6 +181,8 @@ class ClusterService(MultiService):
         restore: Callable[[RecoveredJournal], None],
         abort: Callable[[str], NoReturn],
         end: "Callable[[str], None] | None" = None,
+        settings: Mapping[str, str] = {},
+        stop: Callable[[], object] = lambda: None,
     ) -> None:
         super().__init__()
         self._clock = clock
@@ -180,6 +196,10 @@ class ClusterService(MultiService):
         self._restore = restore
         self._abort = abort
         self._end = end or endNow
+        self._stop = stop
+        #: The node that an operator wants to own the shard after this one.
+        self.successor = ""
+        self._operator = ClusterOperator(clock, node, SHARD, copy, settings, self._moveTo)
         self.ownership = Ownership(
             cluster,
             node,
@@ -189,9 +209,10 @@ class ClusterService(MultiService):
             takeOver=self._takeOver,
             lose=self._lost,
             probe=journal.probe,
-            about=lambda: ports.about,
+            about=lambda: {**self._operator.about(), **ports.about},
         )
         self.follower = Follower(cluster, SHARD, copy, clock, heard=self.ownership.heard)
+        self._operator.begin(self.ownership, self.follower)
         self.ownership.observers.append(lambda: ports.aim(self.ownership.owner, self.ownership.living()))
         ports.setServiceParent(self)
         self._cleaning = LoopingCall(self._clean)
@@ -218,6 +239,7 @@ class ClusterService(MultiService):
         _log.info("node {node} follows shard {shard}", node=self._node, shard=SHARD)
         self.follower.start()
         self.ownership.start()
+        self._cluster.answer(self._node, self._operator.asked)
         self._clock.callLater(_JOINED, self._tellUnusable)
         self._cleaning.start(_CLEANING, now=False).addErrback(lambda failure: _log.failure("cleaning ended", failure))
 
@@ -266,6 +288,12 @@ class ClusterService(MultiService):
 
     # -- stopping ----------------------------------------------------------------------------------
 
+    def _moveTo(self, node: str) -> None:
+        """Stop this process in order, and hand the shard to this node."""
+        if not self.successor:
+            self.successor = node
+            self._clock.callLater(0, self._stop)  # after the answer to the command
+
     def stopService(self) -> "Deferred[Any]":
         """Stop the broker, write a last checkpoint, hand the shard on, and leave the cluster."""
         self._isStopping = True
@@ -280,7 +308,7 @@ class ClusterService(MultiService):
             handed = Deferred.fromCoroutine(self._journal.hand(self._clock))
             handed.addTimeout(_LAST, self._clock).addErrback(lambda _: None)
             await handed
-            moved = Deferred.fromCoroutine(self.ownership.move(""))
+            moved = Deferred.fromCoroutine(self.ownership.move(self.successor))
             self.ownership.stop()  # at once, or this node would claim the shard again
             with suppress(ClusterError):
                 await moved
@@ -290,6 +318,8 @@ class ClusterService(MultiService):
         self._copy.close()
         await self._cluster.stop()
         self._wakeup.stop()
+        if self.successor:
+            self._end(f"shard {SHARD} was handed to {self.successor}")
 
 
 def _passOver(failure: Any) -> None:

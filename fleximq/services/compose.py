@@ -123,7 +123,8 @@ def compose(
     security = AccessPolicy.of(settings, reactor, counted)
     logLimits, unadmitted = LogLimits(), UnadmittedBudget(settings.limits.unadmittedBytes)
     contextFor = partial(_context, broker, settings, reactor, turn, security, policy, rateLimits, logLimits, unadmitted)
-    brokerService = BrokerService(broker, connections, lambda: reload.settings.drainTimeout)
+    timeout = (lambda seconds: seconds) if node is None else node.drainTimeout
+    brokerService = BrokerService(broker, connections, lambda: timeout(reload.settings.drainTimeout))
     brokerService.setServiceParent(whole)
     lag = LagService(reactor)
     lag.setServiceParent(brokerService)

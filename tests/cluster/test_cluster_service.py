@@ -1,10 +1,13 @@
 """fleximq.services.cluster_service: nodes as services, and two brokers on a real server, one of which is killed."""
 
+import io
+import json
 import signal
 import socket
 import ssl
 import tempfile
 import time
+from contextlib import redirect_stdout
 from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
@@ -17,8 +20,10 @@ from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import Envelope, MessageSource
+from fleximq.cli.main import main
 from fleximq.cluster.copy import Copy
 from fleximq.cluster.memory import MemoryCluster, MemoryServers
+from fleximq.cluster.node_state import NodeState
 from fleximq.cluster.owner_journal import OwnerJournal
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.journal.reading.reader_thread import ReaderThread
@@ -66,6 +71,8 @@ class NoWakeup:
 class Node:
     """A node with a broker; ``served`` are its services, ``ended`` why its process had to end."""
 
+    durable = "t q"
+
     def __init__(self, servers: MemoryServers, clock: Clock, name: str) -> None:
         self.disk = disk = Recorder()
         disk.makeFolder("/disk")
@@ -105,6 +112,8 @@ class Node:
             restored,
             _abort,
             self.end,
+            settings={"durable": self.durable},
+            stop=lambda: self.service.stopService(),
         )
 
     def end(self, sentence: str) -> None:
@@ -186,6 +195,43 @@ class ClusterServiceTests(SynchronousTestCase):
         self.assertEqual((self.first.ended, self.first.inner.running), ([], False))
         self.assertTrue(self.second.inner.running)
         self.assertEqual(self.second.consume(), [b"one"])
+
+    def ask(self, do: str, to: str, late: float = 0.0) -> Any:
+        """Give the owner a command; return the answer."""
+        question = {"do": do, "to": to, "at": NodeState.of(self.servers.nodes["a"][1]).at - late}
+        answer = self.second.service._cluster.ask("a", question)
+        self.pass_(0.1)
+        return self.successResultOf(answer)["error"]
+
+    def test_moved(self) -> None:
+        """A command moves the shard within a second; the process of the former owner ends."""
+        told = self.first.produce("one")
+        self.assertEqual(self.ask("move", "b"), "")
+        self.pass_(1)
+        self.assertEqual((told, self.second.inner.running), ([None], True))
+        self.assertEqual(self.first.ended, ["shard 0 was handed to b"])
+        self.assertEqual(self.second.consume(), [b"one"])
+
+    def test_notMoved(self) -> None:
+        """A command that is old, unknown, or for a node that cannot own the shard, changes nothing."""
+        self.assertEqual(self.ask("move", "b", 6), "the command is older than 5 seconds")
+        self.assertEqual(self.ask("move", "c"), "there is no living node named c; these are: a, b")
+        self.assertEqual(self.ask("drop", "b"), "a does not know the command drop")
+        self.second.service.follower.reason = "it is damaged"
+        self.pass_(1.5)
+        self.assertEqual(self.ask("move", "b"), "the copy of b cannot be used: it is damaged")
+        self.pass_(3)
+        self.assertEqual((self.first.inner.running, self.second.inner.running), (True, False))
+
+    def test_differs(self) -> None:
+        """A node with other settings than the owner is logged once, by each node."""
+        self.patch(Node, "durable", "t")
+        third = Node(self.servers, self.clock, "c")
+        with capturedLogs() as logged:
+            third.service.startService()
+            self.pass_(3)
+        said = [event["names"] for event in logged if "other settings" in (event.get("log_format") or "")]
+        self.assertEqual(said, ["durable"] * 3)
 
     def test_lost(self) -> None:
         """A node that was cut off ends its process when it learns that another one owns the shard."""
@@ -281,9 +327,9 @@ class KilledBrokerTests(SynchronousTestCase):
         servers.wait()
         made = makeCertificate(Path(tempfile.mkdtemp(dir=".")).absolute())
         brokers = [self.broker(servers, name, made) for name in "abc"]
-        self.addCleanup(lambda: [each.stop() for each in brokers])
         for each in brokers:
             each.start()
+            self.addCleanup(each.stop)
         owner = self.owner(brokers)
         third = next(each for each in reversed(brokers) if each is not owner)
         third.waitFor(lambda: len(third.listeners) == 2, "its listeners")
@@ -295,7 +341,14 @@ class KilledBrokerTests(SynchronousTestCase):
         self.assertEqual([line.split(b":")[0] for line in found], [b"m1", b"m2"])
         owner = self.owner(brokers)
         (other,) = (each for each in brokers if each is not owner)
-        owner.stop()
+        url = ("--cluster", servers.urls[0])
+        with redirect_stdout(io.StringIO()) as written:
+            # One of the nodes was killed, which is worth a warning.
+            self.assertEqual(main(["cluster", "status", "--json", *url]), 2)
+            self.assertEqual(main(["cluster", "move", "0", other.arguments[3], *url]), 0)
+        status, moved = written.getvalue().splitlines()
+        self.assertEqual(json.loads(status)["shards"][0]["owner"], owner.arguments[3])
+        self.assertIn(f"{other.arguments[3]} owns shard 0 in term 3", moved)
         brokers.remove(owner)
         self.assertEqual(say(other, b"PRODUCE:m3:::r:::three\nCONSUME:r\n", 2)[1].split(b":")[0], b"m3")
 

@@ -81,7 +81,7 @@ class ComposeTests(SynchronousTestCase):
         self.assertEqual(
             layers, ["SniffingProtocol", "BufferingTLSTransport", "HAProxyProtocolWrapper", "SniffingProtocol"]
         )
-        with self.assertRaisesRegex(SettingError, "needs a TCP or UNIX socket"):
+        with self.assertRaisesRegex(SettingError, "TCP or UNIX sockets only"):
             compose(self.reactor, Settings(listen=(r"autobahn:tcp\:1:url=ws\://localhost\:1",), **cluster))
 
     def test_wrongListener(self) -> None:
