@@ -1,9 +1,9 @@
 """A node of a cluster as a service: it follows the owner's stream, and runs the broker while it owns the shard
 (/explanation/cluster, "A node").
 
-While another node is the owner, this one keeps a copy of its journal and opens no listener. A node that loses the shard
-ends its process at once, as a crash does, since clients must hear nothing more from it; its service manager starts it
-again as a standby.
+While another node is the owner, this one keeps a copy of its journal and forwards its clients. A node that loses the
+shard ends its process at once, as a crash does, since clients must hear nothing more from it; its service manager
+starts it again as a standby.
 """
 
 import os
@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
@@ -36,6 +37,7 @@ from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.recovery.recovered_state import RecoveredJournal
 from fleximq.services.cluster_operator import ClusterOperator, settingsThatLast
+from fleximq.services.network.node_ports import NodePorts
 from fleximq.services.process.wakeup import Wakeup
 
 _log = Logger()
@@ -101,6 +103,7 @@ class ClusterNode:
         self.copy = Copy(Files(), str(settings.journal), SHARD)
         self.trimmed: Callable[[int], None] = lambda position: None
         self.journal: OwnerJournal | None = None
+        self.ports = NodePorts(reactor, str(settings.node), settings.clusterWait, settings.nodeAddress)
         self.service: ClusterService | None = None
 
     def drainTimeout(self, seconds: float) -> float:
@@ -137,6 +140,7 @@ class ClusterNode:
             str(settings.node),
             self.copy,
             self.journal,
+            self.ports,
             served,
             wakeup,
             restore,
@@ -154,6 +158,7 @@ class ClusterService(MultiService):
     """One node.
 
     :param cluster: the connection to the store; its ``start`` and ``stop`` return Deferreds.
+    :param ports: the listeners.
     :param served: the services of the broker, which run while this node owns the shard.
     :param wakeup: runs as long as this service.
     :param restore: called with the recovered state, before the journal takes runs.
@@ -170,6 +175,7 @@ class ClusterService(MultiService):
         node: str,
         copy: Copy,
         journal: OwnerJournal,
+        ports: NodePorts,
         served: MultiService,
         wakeup: Wakeup,
         restore: Callable[[RecoveredJournal], None],
@@ -184,6 +190,7 @@ class ClusterService(MultiService):
         self._node = node
         self._copy = copy
         self._journal = journal
+        self._ports = ports
         self._served = served
         self._wakeup = wakeup
         self._restore = restore
@@ -202,10 +209,12 @@ class ClusterService(MultiService):
             takeOver=self._takeOver,
             lose=self._lost,
             probe=journal.probe,
-            about=self._operator.about,
+            about=lambda: {**self._operator.about(), **ports.about},
         )
         self.follower = Follower(cluster, SHARD, copy, clock, heard=self.ownership.heard)
         self._operator.begin(self.ownership, self.follower)
+        self.ownership.observers.append(lambda: ports.aim(self.ownership.owner, self.ownership.living()))
+        ports.setServiceParent(self)
         self._cleaning = LoopingCall(self._clean)
         self._cleaning.clock = clock
         self._log: StreamLog | None = None
@@ -226,6 +235,10 @@ class ClusterService(MultiService):
         joined.addErrback(lambda failure: _log.failure("the cluster cannot be joined", failure))
 
     def _join(self) -> None:
+        try:
+            self._ports.open(self._cluster.host)
+        except CannotListenError as error:
+            self._abort(f"this node's address cannot be used: {error}")
         _log.info("node {node} follows shard {shard}", node=self._node, shard=SHARD)
         self.follower.start()
         self.ownership.start()
@@ -260,6 +273,7 @@ class ClusterService(MultiService):
         found = await self._journal.take(log, worker, self._restore)
         self._served.setServiceParent(self)
         _log.info("The journal is ready with {records} records", records=found.records)
+        self._ports.serve()
 
     def _lost(self, reason: str) -> None:
         if not self._isStopping:
