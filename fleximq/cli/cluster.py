@@ -115,11 +115,11 @@ def _try(arguments: Namespace) -> int:
         urls = ending.enter_context(_servers(program, folder, arguments.nodes))
         for index in range(arguments.nodes):
             name, port = f"node-{index + 1}", arguments.port + index
-            words = ["--node", name, "--journal", str(folder / name), "--durable", "#", "--listen"]
+            words = ["--node", name, "--journal", str(folder / name), "--durable", "#", "--allow-anonymous", "--listen"]
             words += [f"tcp:{port}:interface=127.0.0.1", *(word for url in urls for word in ("--cluster", url))]
             ending.callback(Broker(name, words).end)
             print(f"{name} is tcp://127.0.0.1:{port}, in {folder / name}", flush=True)
-        print("the node that owns the journal listens; Control-C ends all of them", flush=True)
+        print("clients may connect to any of them; Control-C ends all", flush=True)
         ended.wait()
     return 0
 

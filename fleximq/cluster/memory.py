@@ -120,6 +120,7 @@ class MemoryCluster:
         self.node = node
         self.clock = clock
         self.maxPayload = servers.maxPayload
+        self.host = "127.0.0.1"
 
     def append(self, shard: int, expected: int, pieces: Sequence[Piece]) -> Deferred[int]:
         """See :class:`ICluster`; so with all below."""

@@ -4,6 +4,7 @@ import io
 import json
 import signal
 import socket
+import ssl
 import tempfile
 import time
 from contextlib import redirect_stdout
@@ -14,6 +15,7 @@ from typing import Any, NoReturn
 from twisted.application.service import MultiService, Service
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
+from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -26,9 +28,12 @@ from fleximq.cluster.owner_journal import OwnerJournal
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.journal.reading.reader_thread import ReaderThread
 from fleximq.services.journal_service import restore
+from fleximq.services.network.forwarding import Place
+from fleximq.services.network.node_ports import NodePorts
 from fleximq.values.message import Content, Message
 from tests.broker.parts import makeBroker
 from tests.broker_process import BrokerProcess
+from tests.certificates import Made, makeCertificate
 from tests.cluster.nats.servers import MISSING, Servers
 from tests.cluster.node_clock import NodeClock
 from tests.journal.at_once import ReaderAtOnce, atOnce
@@ -36,6 +41,9 @@ from tests.journal.recorder import Recorder
 
 if not MISSING:
     from fleximq.services.cluster_service import ClusterService, OwnersTurn
+
+#: In the log of an owner.
+OWNS = "this node owns shard 0"
 
 
 class MemoryStore(MemoryCluster):
@@ -84,6 +92,7 @@ class Node:
         self.inner = Service()
         self.inner.setServiceParent(self.served)
         self.ended: list[str] = []
+        self.ports = NodePorts(MemoryReactorClock(), name, 10)
 
         def restored(found: Any) -> None:
             journal._reader = ReaderAtOnce(
@@ -97,6 +106,7 @@ class Node:
             name,
             copy,
             journal,
+            self.ports,
             self.served,
             NoWakeup(),  # type: ignore[arg-type]
             restored,
@@ -154,6 +164,17 @@ class ClusterServiceTests(SynchronousTestCase):
         """The owner's broker runs, that of the other node does not."""
         self.assertTrue(self.first.inner.running)
         self.assertFalse(self.second.inner.running)
+
+    def test_forwards(self) -> None:
+        """The other node learns from the owner's key where to forward, and serves itself when it takes over."""
+        own = self.first.ports.about["forward"]
+        self.assertEqual(self.second.ports.forwarding.place, Place(**own))
+        self.assertEqual((own["host"], len(own["secret"])), ("127.0.0.1", 32))
+        self.assertIsNone(self.first.ports.forwarding.place)
+        self.first.clock.ended = True
+        self.pass_(10)
+        self.assertIsNone(self.second.ports.forwarding.place)
+        self.assertEqual([each.ports.isServing for each in (self.first, self.second)], [True, True])
 
     def test_killed(self) -> None:
         """The other node takes over, with all that was confirmed."""
@@ -297,69 +318,66 @@ class KilledBrokerTests(SynchronousTestCase):
         skip = MISSING
 
     def test_killed(self) -> None:
-        """What was confirmed is there at the next owner after a kill, and after an orderly stop of that one."""
+        """What was confirmed is there at the next owner after a kill, and after an orderly stop of that one.
+
+        All clients connect to the third node, at first as a standby that forwards, and over TLS.
+        """
         servers = Servers(self.mktemp())
         self.addCleanup(servers.end)
         servers.wait()
-        names = iter("abc")
-        brokers = [self.broker(servers, next(names)) for _ in range(2)]
+        made = makeCertificate(Path(tempfile.mkdtemp(dir=".")).absolute())
+        brokers = [self.broker(servers, name, made) for name in "abc"]
         for each in brokers:
             each.start()
             self.addCleanup(each.stop)
         owner = self.owner(brokers)
-        self.assertEqual(say(owner, b"PRODUCE:m1:::q:::one\nPRODUCE:m2:::q:::two\n", 2), [b"m1", b"m2"])
+        third = next(each for each in reversed(brokers) if each is not owner)
+        third.waitFor(lambda: len(third.listeners) == 2, "its listeners")
+        self.assertEqual(say(third, b"PRODUCE:m1:::q:::one\nPRODUCE:m2:::q:::two\n", 2, made), [b"m1", b"m2"])
+        self.assertNotIn(OWNS, third.output)
         owner.stop(signal.SIGKILL)
         brokers.remove(owner)
-        brokers.append(self.broker(servers, "c"))
-        brokers[-1].start()
-        self.addCleanup(brokers[-1].stop)
-        owner = self.owner(brokers)
-        found = say(owner, b"CONSUME:q\nACK:m1\nCONSUME:q\n", 2)
+        found = say(third, b"CONSUME:q\nACK:m1\nCONSUME:q\n", 2, made)
         self.assertEqual([line.split(b":")[0] for line in found], [b"m1", b"m2"])
-        other = brokers[1 - brokers.index(owner)]
+        owner = self.owner(brokers)
+        (other,) = (each for each in brokers if each is not owner)
         url = ("--cluster", servers.urls[0])
         with redirect_stdout(io.StringIO()) as written:
             # One of the nodes was killed, which is worth a warning.
             self.assertEqual(main(["cluster", "status", "--json", *url]), 2)
-            self.assertEqual(main(["cluster", "move", "0", other.arguments[5], *url]), 0)
+            self.assertEqual(main(["cluster", "move", "0", other.arguments[3], *url]), 0)
         status, moved = written.getvalue().splitlines()
-        self.assertEqual(json.loads(status)["shards"][0]["owner"], owner.arguments[5])
-        self.assertIn(f"{other.arguments[5]} owns shard 0 in term 3", moved)
+        self.assertEqual(json.loads(status)["shards"][0]["owner"], owner.arguments[3])
+        self.assertIn(f"{other.arguments[3]} owns shard 0 in term 3", moved)
         brokers.remove(owner)
-        owner = self.owner(brokers)
-        self.assertEqual(say(owner, b"PRODUCE:m3:::r:::three\nCONSUME:r\n", 2)[1].split(b":")[0], b"m3")
+        self.assertEqual(say(other, b"PRODUCE:m3:::r:::three\nCONSUME:r\n", 2)[1].split(b":")[0], b"m3")
 
-    def broker(self, servers: Servers, name: str) -> BrokerProcess:
+    def broker(self, servers: Servers, name: str, made: Made) -> BrokerProcess:
         """Return a node that is not started yet."""
         folder = Path(tempfile.mkdtemp(dir=".")).absolute()
-        words = (
-            "--cluster",
-            servers.urls[0],
-            "--node",
-            name,
-            "--durable",
-            "#",
-            "--redelivery",
-            "300",
-            "--cluster-bytes",
-            "1GiB",
-        )
+        words = ["--cluster", servers.urls[0], "--node", name, "--durable", "#", "--redelivery", "300"]
+        words += ["--cluster-bytes", "64MiB"]
+        words += ["--listen", "tcp:0:interface=127.0.0.1", "--listen", "tls://127.0.0.1:0", "--allow-anonymous"]
+        words += ["--tls-certificate", str(made.certificate), "--tls-key", str(made.key), "--cluster-wait", "60"]
         return BrokerProcess(*words, "--journal", f"{folder}/journal")
 
     def owner(self, brokers: list[BrokerProcess]) -> BrokerProcess:
-        """Return the broker that listens, when one does."""
+        """Return the broker that owns the shard, when one does."""
         limit = time.monotonic() + 60
         while time.monotonic() < limit:
             for each in brokers:
-                if each.listeners:
+                if OWNS in each.output:
                     return each
             time.sleep(0.05)
         raise AssertionError([each.output for each in brokers])
 
 
-def say(broker: BrokerProcess, data: bytes, lines: int) -> list[bytes]:
-    """Send MiniMQ lines to a broker and return so many that it sends."""
-    with socket.create_connection(broker.address, 30) as connection:
+def say(broker: BrokerProcess, data: bytes, lines: int, made: Made | None = None) -> list[bytes]:
+    """Send MiniMQ lines to a broker, with a certificate over TLS, and return so many that it sends."""
+    with socket.create_connection(("127.0.0.1", broker.port(made is not None)), 60) as connection:
+        if made is not None:
+            context = ssl.create_default_context(cafile=str(made.certificate))
+            connection = context.wrap_socket(connection, server_hostname="localhost")
         connection.sendall(data)
         with connection.makefile("rb") as answers:
             return [answers.readline().strip() for _ in range(lines)]

@@ -63,6 +63,7 @@ class NatsCluster:
     """
 
     maxPayload = 0
+    host = ""
 
     def __init__(
         self,
@@ -119,6 +120,7 @@ class NatsCluster:
             options: dict[str, Any] = {"max_reconnect_attempts": -1, "reconnect_time_wait": 1, "error_cb": self._failed}
             await self._client.connect(self._urls, **(options | self._options))
             self.maxPayload = self._client.max_payload
+            self.host = await _ownAddress(self._client.connected_url)
         context = self._context
         for shard in range(shards):
             try:
@@ -326,6 +328,15 @@ async def _answered(work: Awaitable[T], seconds: float) -> T:
         raise Unknown(str(error)) from error
     except (TimeoutError, Error, OSError) as error:
         raise Unknown(str(error) or type(error).__name__) from error
+
+
+async def _ownAddress(server: Any) -> str:
+    """Return the address from which this machine reaches a server; nothing is sent."""
+    loop, place = asyncio.get_running_loop(), (server.hostname, server.port)
+    transport, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, remote_addr=place)
+    host: str = transport.get_extra_info("sockname")[0]
+    transport.close()
+    return host
 
 
 def _piece(data: bytes | None, headers: Mapping[str, str] | None) -> Piece:
