@@ -25,7 +25,9 @@ MAX_HISTORY = 10_000
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+", re.IGNORECASE | re.ASCII)
 
 _NATS = re.compile(r"(?:nats|tls)://[^/?#@\s,]+", re.IGNORECASE | re.ASCII)
+_AUTH = re.compile(r"(?:password|token|creds):[^\0]+", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_PLACE = re.compile(r"(?:\[[\dA-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +73,15 @@ class Settings:
     durable: tuple[str, ...] = ()
     fsync: str = "always"
     cluster: tuple[str, ...] = ()
+    clusterAuth: str | None = None
+    clusterCa: str | None = None
+    clusterCertificate: str | None = None
+    clusterKey: str | None = None
     node: str | None = None
     clusterName: str = "fleximq"
     clusterBytes: int = 16 << 30
+    clusterWait: float = 10.0
+    nodeAddress: str | None = None
     retain: tuple[str, ...] = ()
     retention: tuple[str, ...] = ()
     messageTtl: tuple[str, ...] = ()
@@ -105,6 +113,7 @@ class Settings:
             _checkTime(name, getattr(self, name), mayBeZero=False)
         for name in (
             "requestTimeout", "subscriptionGrace", "consumeWait", "drainTimeout", "idempotenceWindow", "flappingWait",
+            "clusterWait",
         ):  # fmt: skip
             _checkTime(name, getattr(self, name), mayBeZero=True)
         within("max-deliveries", self.maxDeliveries, 1, 1 << 31)
@@ -124,9 +133,15 @@ class Settings:
         for url in self.cluster:
             if not _NATS.fullmatch(url):
                 raise SettingError(f"cluster is {url!r}, but must be like nats://host:4222 or tls://host:4222")
+        if self.clusterAuth is not None and not _AUTH.fullmatch(self.clusterAuth):
+            # It is not repeated here, since it may be a password.
+            raise SettingError("cluster-auth must be password:FILE, token:FILE or creds:FILE")
         for name, value in (("node", self.node), ("cluster-name", self.clusterName)):
             if value is not None and not _NAME.fullmatch(value):
                 raise SettingError(f"{name} is {value!r}, but must be 1 to 64 letters, digits, - or _")
+        place = _PLACE.fullmatch(self.nodeAddress or "host:1")
+        if place is None or not 0 < int(place[1]) < 1 << 16:
+            raise SettingError(f"node-address is {self.nodeAddress!r}, but must be like 10.0.0.1:7800")
         within("cluster-bytes", self.clusterBytes, 1 << 16, 1 << 50)
 
     def _checkJournal(self) -> None:
