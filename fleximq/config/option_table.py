@@ -100,6 +100,8 @@ OPTIONS = (
     _option("node", text, "The name of this node in the cluster."),
     _option("cluster-name", text, "The name of the cluster, which begins the names of its streams."),
     _option("cluster-bytes", size, "The most bytes of the cluster's journal on each NATS server."),
+    _option("cluster-wait", seconds, "Seconds that a client waits while no node owns the cluster's journal."),
+    _option("node-address", text, "The HOST:PORT by which other nodes reach this one; by default the system chooses."),
     _option("retain", texts, "Give new subscribers of topics that match this pattern the latest message."),
     _option("retention", texts, "How long messages are stored, as PATTERN=AGE[,SIZE], e.g. orders.#=7d,10GiB."),
     _option("history", count, "Past messages that a new Identity subscriber of a channel receives."),

@@ -27,6 +27,7 @@ _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+", re.IGNORECASE | re.ASCII
 _NATS = re.compile(r"(?:nats|tls)://[^/?#@\s,]+", re.IGNORECASE | re.ASCII)
 _AUTH = re.compile(r"(?:password|token|creds):[^\0]+", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_PLACE = re.compile(r"(?:\[[\dA-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,9 @@ class Settings:
     ``cluster``: the URLs of the NATS servers that hold the journal of a cluster; empty: a broker of its own.
     ``clusterAuth``: ``password:FILE``, ``token:FILE`` or ``creds:FILE``, for these servers; ``clusterCa``,
     ``clusterCertificate`` and ``clusterKey``: the PEM files of TLS to them. ``node``: the name of this node in the
-    cluster; ``clusterName``: begins the names of its streams; ``clusterBytes``: the most bytes of its journal there.
+    cluster; ``clusterName``: begins the names of its streams; ``clusterBytes``: the most bytes of its journal there;
+    ``clusterWait``: how long a client waits for an owner; ``nodeAddress``: ``HOST:PORT`` by which other nodes reach
+    this one (None: chosen by the system).
 
     ``messageRate``, ``byteRate`` and ``subscribeRate`` limit a client, ``principal...Rate`` all clients of one
     principal together; ``overRate`` is the action over these rates. ``connectRate`` and ``joinRate`` limit one address.
@@ -104,6 +107,8 @@ class Settings:
     node: str | None = None
     clusterName: str = "fleximq"
     clusterBytes: int = 16 << 30
+    clusterWait: float = 10.0
+    nodeAddress: str | None = None
     retain: tuple[str, ...] = ()
     retention: tuple[str, ...] = ()
     messageTtl: tuple[str, ...] = ()
@@ -135,6 +140,7 @@ class Settings:
             _checkTime(name, getattr(self, name), mayBeZero=False)
         for name in (
             "requestTimeout", "subscriptionGrace", "consumeWait", "drainTimeout", "idempotenceWindow", "flappingWait",
+            "clusterWait",
         ):  # fmt: skip
             _checkTime(name, getattr(self, name), mayBeZero=True)
         within("max-deliveries", self.maxDeliveries, 1, 1 << 31)
@@ -160,6 +166,9 @@ class Settings:
         for name, value in (("node", self.node), ("cluster-name", self.clusterName)):
             if value is not None and not _NAME.fullmatch(value):
                 raise SettingError(f"{name} is {value!r}, but must be 1 to 64 letters, digits, - or _")
+        place = _PLACE.fullmatch(self.nodeAddress or "host:1")
+        if place is None or not 0 < int(place[1]) < 1 << 16:
+            raise SettingError(f"node-address is {self.nodeAddress!r}, but must be like 10.0.0.1:7800")
         within("cluster-bytes", self.clusterBytes, 1 << 16, 1 << 50)
 
     def _checkJournal(self) -> None:

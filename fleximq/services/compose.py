@@ -1,7 +1,7 @@
 """Builds the complete broker from its settings, as one service; the only module that knows every room."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -113,7 +113,7 @@ def compose(
     connectionLimit = ConnectionLimit(
         reactor,
         settings.limits,
-        lambda: len(broker.clients),
+        lambda: len(broker.clients) + (0 if node is None else len(node.ports.forwarding.joined)),
         counted,
         rateLimits.connects,
         rateLimits.flapping,
@@ -123,11 +123,13 @@ def compose(
     security = AccessPolicy.of(settings, reactor, counted)
     logLimits, unadmitted = LogLimits(), UnadmittedBudget(settings.limits.unadmittedBytes)
     contextFor = partial(_context, broker, settings, reactor, turn, security, policy, rateLimits, logLimits, unadmitted)
-    brokerService = BrokerService(broker, connections, lambda: reload.settings.drainTimeout)
+    timeout = (lambda seconds: seconds) if node is None else node.drainTimeout
+    brokerService = BrokerService(broker, connections, lambda: timeout(reload.settings.drainTimeout))
     brokerService.setServiceParent(whole)
     lag = LagService(reactor)
     lag.setServiceParent(brokerService)
-    health = Health(broker, lag, lambda: listenersOf(whole), lambda: connections.stopping)
+    places = [whole] if node is None else [node.ports, whole]
+    health = Health(broker, lag, lambda: listenersOf(places), lambda: connections.stopping)
     web = Web(
         reactor, broker, lambda: reload.settings, security, lag, health, lambda: connectionLimit.waiting, logLimits,
         unadmitted,
@@ -146,8 +148,11 @@ def compose(
         dialects = connections.of(dialectsOf(registry, context, listen.dialect)) if speaks else _NO_DIALECTS
         entrance = _entrance(reactor, context, security, protection, web, rateLimits, origins)
         factory = _gated(connectionLimit, entrance.factoryFor(listen, dialects), listen, context)
+        opening = reactor
+        if node is not None and speaks and not listen.isStdio:
+            opening, parent = node.ports.sharing(listen, connectionLimit), node.ports
         ListenerService(
-            reactor, listen, factory, abortStart, abortRun, lambda: connectionLimit.refused
+            opening, listen, factory, abortStart, abortRun, lambda: connectionLimit.refused
         ).setServiceParent(parent)
 
     for listen in [Listen.parse(text, defaults) for text in settings.listen]:
@@ -160,14 +165,15 @@ def compose(
         child = ChildService(reactor, line, context, environment, security.rightsOf)
         contexts.append(child.context)
         child.setServiceParent(whole)
-    # A node of a cluster is ready when it follows, long before its listeners are open.
+    # A node of a cluster is ready when it follows: its listeners are open from then on.
     outer = whole if node is None else node.serving(whole, wakeup, partial(restore, broker, journal))
     beat = journal.beat if journal.onDisk and node is None else None
-    readiness = _addReadiness(reactor, outer, beat, NotifySocket(environment), watchdogInterval(environment))
+    listeners = [each for each in places[0] if isinstance(each, ListenerService)]
+    readiness = _addReadiness(reactor, outer, listeners, beat, NotifySocket(environment), watchdogInterval(environment))
     reload.onBegin, reload.onEnd = partial(_beginReload, readiness, audit), readiness.reloaded
     reload.participants += [
         partial(prepareSecurity, security, broker, reactor),
-        partial(prepareCertificates, listenersOf(whole)),
+        partial(prepareCertificates, listenersOf(places)),
         partial(prepareBroker, broker),
         partial(prepareConnectionLimit, connectionLimit, unadmitted),
         rateLimits.prepare,
@@ -198,12 +204,12 @@ def _beginReload(readiness: Readiness, audit: AuditLog | None) -> None:
 def _addReadiness(
     reactor: Any,
     whole: MultiService,
+    listeners: Sequence[ListenerService],
     beat: Callable[[Callable[[], None]], None] | None,
     socket: NotifySocket,
     pause: float | None,
 ) -> Readiness:
-    """Report to the service manager when all services so far have started, and feed its watchdog."""
-    listeners = [each for each in whole if isinstance(each, ListenerService)]
+    """Report to the service manager when these listeners are open, and feed its watchdog."""
     if socket.exists and pause is not None:
         WatchdogService(reactor, pause, socket.alive, beat).setServiceParent(whole)
     readiness = Readiness(reactor, socket, listeners)

@@ -243,6 +243,7 @@ class TableTests(SynchronousTestCase):
             "cluster-auth": "token:a",
             "node": "a",
             "cluster-name": "a",
+            "node-address": "a:1",
         }
         for option in OPTIONS:
             value = written.get(option.name) or written[option.read]

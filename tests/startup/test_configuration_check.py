@@ -85,6 +85,8 @@ class FaultsTests(SynchronousTestCase):
             ("cluster_auth", "hidden", "cluster-auth must be password:FILE, token:FILE or creds:FILE"),
             ("cluster", ["http://a"], "cluster is 'http://a', but must be like nats://host:4222 or tls://host:4222"),
             ("node", "a.b", "node is 'a.b', but must be 1 to 64 letters, digits, - or _"),
+            ("node_address", "a", "node-address is 'a', but must be like 10.0.0.1:7800"),
+            ("node_address", "a:65536", "node-address is 'a:65536', but must be like 10.0.0.1:7800"),
             ("cluster_name", "", "cluster-name is '', but must be 1 to 64 letters, digits, - or _"),
         ):
             self.assertEqual(self.faults(**{name: value}), [sentence])

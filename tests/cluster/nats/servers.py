@@ -35,7 +35,7 @@ class Servers:
     def __init__(self, folder: str, number: int = 1, settings: str = "") -> None:
         self._folder = Path(folder).absolute()
         self._folder.mkdir(parents=True)
-        ports = _freePorts(2 * number)
+        ports = freePorts(2 * number)
         clients, routes = ports[:number], ports[number:]
         self.urls = [f"nats://127.0.0.1:{port}" for port in clients]
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -95,7 +95,7 @@ class Servers:
                     time.sleep(0.05)
 
 
-def _freePorts(number: int) -> list[int]:
+def freePorts(number: int) -> list[int]:
     """Return ports that are free now."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
     ports: list[int] = [each.getsockname()[1] for each in sockets]
