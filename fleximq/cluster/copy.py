@@ -134,6 +134,10 @@ class Copy:
         if self._durableEnd is not None:
             self._durableEnd.publish(self.end, self.next, self.time)
 
+    def size(self) -> dict[str, int]:
+        """Return the numbers of bytes and segments."""
+        return {"bytes": self.end - self._bases[0] if self._bases else 0, "segments": len(self._bases)}
+
     # -- joining a stream --------------------------------------------------------------------------
 
     def join(self, bounds: StreamBounds) -> int:

@@ -98,6 +98,7 @@ class ICluster(Interface):
     """The connection of one node to the store. All Deferreds fail with :class:`Unknown` after some seconds."""
 
     maxPayload = Attribute("""The largest number of bytes of a message, headers included.""")
+    reconnects = Attribute("""How often the connection to the store was lost and made again.""")
     host = Attribute("""The address of this machine in the network of the store's servers.""")
 
     def append(shard: int, expected: int, pieces: Sequence[Piece]) -> "Deferred[int]":

@@ -120,6 +120,7 @@ class MemoryCluster:
         self.node = node
         self.clock = clock
         self.maxPayload = servers.maxPayload
+        self.reconnects = 0
         self.host = "127.0.0.1"
 
     def append(self, shard: int, expected: int, pieces: Sequence[Piece]) -> Deferred[int]:

@@ -5,7 +5,7 @@ It has the content, the reader and the retention of a journal of a single node. 
 segment belong to the :class:`fleximq.cluster.copy.Copy`, which writes each commit that the stream has stored.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.interfaces import IReactorTime
@@ -79,6 +79,20 @@ class OwnerJournal(DiskJournal):
         if self._runs and not self._stream.hasRoom(self._group.waiting + sum(map(sizeOf, runs))):
             self._room.make()
             raise NotKept("the stream of the cluster is full", range(count))
+
+    @property
+    def end(self) -> int:
+        """See :class:`IJournal`; so with the next. A follower's is that of its copy."""
+        return super().end if self._isTaken else self._copy.next
+
+    def health(self) -> Mapping[str, Any]:
+        if self._isTaken:
+            return super().health()
+        return {"state": "ok", "reason": "", "lost": [], "torn": [], **self._copy.size()}
+
+    @property
+    def _isTaken(self) -> bool:
+        return hasattr(self, "_found")
 
     def probe(self) -> None:
         """Make a commit, if none is pending: it shows whether this node still owns the shard."""

@@ -118,6 +118,11 @@ class StreamLog:
             bounds = await self._cluster.bounds(self._shard)
             self._limit, self._left = bounds.limit, bounds.limit - bounds.bytes
 
+    @property
+    def left(self) -> int | None:
+        """The bytes that the stream may still have; None without a limit."""
+        return self._left if self._limit else None
+
     def hasRoom(self, size: int) -> bool:
         """Whether publications of so many bytes leave the reserve in the stream.
 

@@ -39,6 +39,7 @@ from fleximq.journal.recovery.recovered_state import RecoveredJournal
 from fleximq.services.cluster_operator import ClusterOperator, settingsThatLast
 from fleximq.services.network.node_ports import NodePorts
 from fleximq.services.process.wakeup import Wakeup
+from fleximq.web.health_pages import Check
 
 _log = Logger()
 
@@ -110,6 +111,32 @@ class ClusterNode:
         """Return the seconds that connections have to end; few before another node serves them."""
         isMoving = self.service is not None and self.service.successor
         return min(seconds, _MOVING) if isMoving else seconds
+
+    @property
+    def operator(self) -> ClusterOperator:
+        """What the node does for operators."""
+        assert self.service is not None  # there are no requests before it starts
+        return self.service.operator
+
+    def ready(self) -> Check:
+        """Check whether this node can own the shard, or follow."""
+        return Check("cluster", *self.operator.ready())
+
+    async def freshen(self) -> None:
+        """Prepare :meth:`ready`."""
+        assert self.journal is not None  # it was made before the broker
+        await self.operator.freshen(self.journal.probe)
+
+    def values(self) -> dict[str, float]:
+        """Return the metrics of this node, by name."""
+        assert self.service is not None  # as above
+        return {**self.operator.values(), **self.service.values()}
+
+    def refusal(self) -> str:
+        """Return why this node answers only requests about itself, "" if it answers all."""
+        assert self.service is not None  # as above
+        owner = self.service.ownership.owner.node
+        return "" if self.ports.isServing else f"this node does not own the journal; {owner or 'no node'} does"
 
     def makeJournal(self, folder: str, **options: Any) -> OwnerJournal:
         """Return the journal of this node for the time in which it owns the shard."""
@@ -199,7 +226,7 @@ class ClusterService(MultiService):
         self._stop = stop
         #: The node that an operator wants to own the shard after this one.
         self.successor = ""
-        self._operator = ClusterOperator(clock, node, SHARD, copy, settings, self._moveTo)
+        self.operator = ClusterOperator(clock, node, SHARD, copy, settings, self._moveTo)
         self.ownership = Ownership(
             cluster,
             node,
@@ -209,10 +236,10 @@ class ClusterService(MultiService):
             takeOver=self._takeOver,
             lose=self._lost,
             probe=journal.probe,
-            about=lambda: {**self._operator.about(), **ports.about},
+            about=lambda: {**self.operator.about(), **ports.about},
         )
         self.follower = Follower(cluster, SHARD, copy, clock, heard=self.ownership.heard)
-        self._operator.begin(self.ownership, self.follower)
+        self.operator.begin(self.ownership, self.follower)
         self.ownership.observers.append(lambda: ports.aim(self.ownership.owner, self.ownership.living()))
         ports.setServiceParent(self)
         self._cleaning = LoopingCall(self._clean)
@@ -242,7 +269,7 @@ class ClusterService(MultiService):
         _log.info("node {node} follows shard {shard}", node=self._node, shard=SHARD)
         self.follower.start()
         self.ownership.start()
-        self._cluster.answer(self._node, self._operator.asked)
+        self._cluster.answer(self._node, self.operator.asked)
         self._clock.callLater(_JOINED, self._tellUnusable)
         for work, seconds in ((self._cleaning, _CLEANING), (self._measuring, INTERVAL)):
             work.start(seconds, now=False).addErrback(lambda failure: _log.failure("looking after the copy", failure))
@@ -267,13 +294,23 @@ class ClusterService(MultiService):
             clock=self._clock,
             now=lambda: time.time_ns() // 1000,
             randomId=lambda: secrets.randbits(64),
-            confirmed=self.ownership.confirmed,
+            confirmed=self._confirmed,
         )
         worker = StreamWorker(self._clock, lambda error: self.ownership.deposed(str(error)))
         found = await self._journal.take(log, worker, self._restore)
         self._served.setServiceParent(self)
         _log.info("The journal is ready with {records} records", records=found.records)
         self._ports.serve()
+
+    def _confirmed(self, sent: float) -> None:
+        self.operator.appended = sent
+        self.ownership.confirmed(sent)
+
+    def values(self) -> dict[str, float]:
+        """Return the metrics of the stream and of the connection to it, by name."""
+        left = None if self._log is None else self._log.left
+        room = {} if left is None else {"cluster_stream_free_bytes": float(left)}
+        return {"cluster_reconnects": self._cluster.reconnects, **room}
 
     def _lost(self, reason: str) -> None:
         if not self._isStopping:

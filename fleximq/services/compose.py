@@ -127,12 +127,15 @@ def compose(
     brokerService = BrokerService(broker, connections, lambda: timeout(reload.settings.drainTimeout))
     brokerService.setServiceParent(whole)
     lag = LagService(reactor)
-    lag.setServiceParent(brokerService)
+    early = brokerService if node is None else node.ports  # also runs while a node follows
+    lag.setServiceParent(early)
     places = [whole] if node is None else [node.ports, whole]
-    health = Health(broker, lag, lambda: listenersOf(places), lambda: connections.stopping)
+    health = Health(
+        broker, lag, lambda: listenersOf(places), lambda: connections.stopping, None if node is None else node.ready
+    )
     web = Web(
         reactor, broker, lambda: reload.settings, security, lag, health, lambda: connectionLimit.waiting, logLimits,
-        unadmitted,
+        unadmitted, node,
     )  # fmt: skip
     for chosen in settings.extension:
         configuration = configurationOf(chosen, registry)
@@ -159,7 +162,7 @@ def compose(
         listenOn(listen, whole)
     for place in [WebListen.parse(text, defaults) for text in settings.http]:
         # It stays open as long as the broker, so that health checks see the broker stop.
-        listenOn(place, brokerService, speaks=False)
+        listenOn(place, early, speaks=False)
     for line in settings.spawn:
         context = contextFor(AnonymousAccess())
         child = ChildService(reactor, line, context, environment, security.rightsOf)

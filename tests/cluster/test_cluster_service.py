@@ -8,6 +8,8 @@ import ssl
 import tempfile
 import time
 from contextlib import redirect_stdout
+from functools import partial
+from http.client import HTTPConnection
 from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
@@ -223,6 +225,45 @@ class ClusterServiceTests(SynchronousTestCase):
         self.pass_(3)
         self.assertEqual((self.first.inner.running, self.second.inner.running), (True, False))
 
+    def ready(self, node: Node) -> tuple[bool, str]:
+        """Return whether a node is ready, and why, as a request for it does."""
+        done = Deferred.fromCoroutine(node.service.operator.freshen(node.journal.probe))
+        self.pass_(3)
+        self.successResultOf(done)
+        return node.service.operator.ready()
+
+    def test_ready(self) -> None:
+        """An owner is ready if the stream accepts something now, a follower if its copy could be used."""
+        self.pass_(20)
+        owner, follower = self.first.service.operator, self.second.service.operator
+        self.assertFalse(owner.ready()[0])  # nothing was appended in a while
+        good, words = self.ready(self.first)
+        self.assertTrue(good)
+        self.assertIn("owns shard 0 in term 1; the stream accepted the last append", words)
+        self.assertEqual(follower.ready(), (True, "follows a"))
+        lag = {"cluster_lag_messages": 0, "cluster_lag_seconds": 0}
+        self.assertEqual(follower.values(), {"cluster_owner": 0, "cluster_term": 1, "cluster_owner_changes": 0, **lag})
+        self.assertEqual(owner.values(), {"cluster_owner": 1, "cluster_term": 1, "cluster_owner_changes": 0})
+        self.servers.faults.unavailable = {"streams"}
+        self.pass_(6)
+        good, words = self.ready(self.first)
+        self.assertFalse(good)
+        self.assertIn("seconds ago, at most 5 are good", words)
+
+    def test_ownerChanged(self) -> None:
+        """A change of the owner is logged and counted by each node; without a living owner none is ready."""
+        self.second.service.follower.reason = "it is damaged"
+        self.pass_(2)
+        self.assertEqual(self.second.service.operator.ready(), (False, "the copy of b cannot be used: it is damaged"))
+        self.first.clock.ended = True
+        self.pass_(6)
+        self.assertEqual(self.second.service.operator.ready(), (False, "shard 0 has no living owner"))
+        self.second.service.follower.reason = ""
+        with capturedLogs() as logged:
+            self.pass_(4)
+        said = [event["term"] for event in logged if event.get("log_format", "").startswith("{node} owns shard")]
+        self.assertEqual((said, self.second.service.operator.values()["cluster_owner_changes"]), ([2], 1))
+
     def test_differs(self) -> None:
         """A node with other settings than the owner is logged once, by each node."""
         self.patch(Node, "durable", "t")
@@ -332,9 +373,17 @@ class KilledBrokerTests(SynchronousTestCase):
             self.addCleanup(each.stop)
         owner = self.owner(brokers)
         third = next(each for each in reversed(brokers) if each is not owner)
-        third.waitFor(lambda: len(third.listeners) == 2, "its listeners")
+        third.waitFor(lambda: len(third.listeners) == 3, "its listeners")
         self.assertEqual(say(third, b"PRODUCE:m1:::q:::one\nPRODUCE:m2:::q:::two\n", 2, made), [b"m1", b"m2"])
         self.assertNotIn(OWNS, third.output)
+        for each in brokers:
+            each.waitFor(partial(isReady, each), "its readiness")
+            asked = {path: ask(each, path) for path in ("/healthz", "/readyz", "/metrics", "/api/topics")}
+            self.assertEqual([asked[path][0] for path in ("/healthz", "/readyz", "/metrics")], [200] * 3, asked)
+            self.assertIn(f"fleximq_cluster_owner {float(each is owner)}".encode(), asked["/metrics"][1])
+            code, words = asked["/api/topics"]
+            refusal = f"this node does not own the journal; {owner.arguments[3]} does"
+            self.assertEqual((code, refusal.encode() in words), (200, False) if each is owner else (503, True))
         owner.stop(signal.SIGKILL)
         brokers.remove(owner)
         found = say(third, b"CONSUME:q\nACK:m1\nCONSUME:q\n", 2, made)
@@ -356,7 +405,7 @@ class KilledBrokerTests(SynchronousTestCase):
         """Return a node that is not started yet."""
         folder = Path(tempfile.mkdtemp(dir=".")).absolute()
         words = ["--cluster", servers.urls[0], "--node", name, "--durable", "#", "--redelivery", "300"]
-        words += ["--cluster-bytes", "64MiB"]
+        words += ["--cluster-bytes", "64MiB", "--http", "tcp:0:interface=127.0.0.1"]
         words += ["--listen", "tcp:0:interface=127.0.0.1", "--listen", "tls://127.0.0.1:0", "--allow-anonymous"]
         words += ["--tls-certificate", str(made.certificate), "--tls-key", str(made.key), "--cluster-wait", "60"]
         return BrokerProcess(*words, "--journal", f"{folder}/journal")
@@ -370,6 +419,19 @@ class KilledBrokerTests(SynchronousTestCase):
                     return each
             time.sleep(0.05)
         raise AssertionError([each.output for each in brokers])
+
+
+def ask(broker: BrokerProcess, path: str) -> tuple[int, bytes]:
+    """Return the status and the body of an answer over HTTP."""
+    connection = HTTPConnection("127.0.0.1", broker.port(2), timeout=60)
+    connection.request("GET", path)
+    with connection.getresponse() as answer:
+        return answer.status, answer.read()
+
+
+def isReady(broker: BrokerProcess) -> bool:
+    """Whether a broker's listeners are open, and it is ready."""
+    return len(broker.listeners) == 3 and ask(broker, "/readyz")[0] == 200
 
 
 def say(broker: BrokerProcess, data: bytes, lines: int, made: Made | None = None) -> list[bytes]:

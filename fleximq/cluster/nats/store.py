@@ -162,6 +162,11 @@ class NatsCluster:
     def _ask(self, work: Coroutine[Any, Any, T], seconds: float | None = None) -> "Deferred[T]":
         return self._loop.ask(_answered(work, seconds or TIMEOUT))
 
+    @property
+    def reconnects(self) -> int:
+        """See :class:`ICluster`."""
+        return self._client.stats["reconnects"]
+
     # -- streams -----------------------------------------------------------------------------------
 
     def append(self, shard: int, expected: int, pieces: Sequence[Piece]) -> "Deferred[int]":
