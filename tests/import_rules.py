@@ -77,7 +77,7 @@ STEPS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("cluster.interfaces",),
         ("cluster",),
         ("cluster.stream_log",),
-        ("cluster.owner_journal", "cluster.ownership"),
+        ("cluster.owner_journal", "cluster.ownership", "cluster.refill"),
         ("cluster.nats",),
     ),
     "security": (
