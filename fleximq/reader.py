@@ -23,22 +23,25 @@ from fleximq.pipeline.files.slice_reader import Missing
 
 __all__ = ["COLUMNS", "JournalError", "Missing", "bounds", "read"]
 
+#: One folder, or those of the nodes of a cluster.
+Folders = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def bounds(folder: str | os.PathLike[str]) -> OffsetBounds:
+def bounds(folder: Folders) -> OffsetBounds:
     """Return ``first`` and ``next`` of a journal: the first retained offset, and that of the next record.
 
     :raises JournalError: the folder holds no journal, or cannot be read.
     """
     try:
-        return JournalFiles(os.fspath(folder)).bounds()
+        return _journal(folder).bounds()
     except OSError as error:
         raise JournalError(f"{folder} cannot be read: {error}") from error
 
 
 def read(
-    folder: str | os.PathLike[str],
+    folder: Folders,
     *,
     topics: str | Sequence[str] = (),
     columns: Sequence[str] = COLUMNS,
@@ -53,7 +56,8 @@ def read(
     Only what is wanted is read: segments without these topics, offsets or times are not opened, and columns that are
     not named are not decoded. The records that exist at the time of the call are read, not later ones.
 
-    :param folder: the folder of the broker's option ``--journal``.
+    :param folder: the folder of the broker's option ``--journal``; or those of a cluster's nodes, of which the one with
+        the most records is read.
     :param topics: a topic or a pattern such as ``sensors.#``, or several; all topics without.
     :param columns: names of columns (docs/reference/pipeline.rst, "What a row is"), in the order of the result.
     :param start: the first offset; the first retained one without.
@@ -76,7 +80,7 @@ def read(
         until=FOREVER if until is None else _microseconds("until", until),
     )
     try:
-        journal = JournalFiles(os.fspath(folder))
+        journal = _journal(folder)
         first, next = journal.bounds()
         if start is not None and start < first:
             _report(Missing(start, min(first, next), "retention has removed them", lost=False), on_missing)
@@ -91,6 +95,23 @@ def read(
             yield from readSlice(slice, wanted, selection, lambda missing: _report(missing, on_missing))
 
     return pa.RecordBatchReader.from_batches(schemaOf(wanted), batches())
+
+
+def _journal(folder: Folders) -> JournalFiles:
+    """Return the journal of the folder with the most records; folders that cannot be read are passed over."""
+    if isinstance(folder, str | os.PathLike):
+        return JournalFiles(os.fspath(folder))
+    found, errors = [], [JournalError("no folder is given")]
+    for each in folder:
+        try:
+            found.append(JournalFiles(os.fspath(each)))
+        except JournalError as error:
+            errors.append(error)
+    if not found:
+        raise errors[-1]
+    if len({each.id for each in found}) > 1:
+        raise JournalError(f"{' and '.join(each.path for each in found)} hold different journals")
+    return max(found, key=lambda each: each.end().offset)
 
 
 def _report(missing: Missing, on_missing: Callable[[Missing], object] | None) -> None:

@@ -1,4 +1,4 @@
-"""``fleximq cluster try``: runs a cluster on this machine, to try it: NATS servers and brokers in a folder."""
+"""``fleximq cluster``: its commands, and ``cluster try``, which runs NATS servers and brokers on this machine."""
 
 import os
 import shutil
@@ -14,6 +14,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
+from fleximq.cli.cluster_commands import move, status
+from fleximq.cli.cluster_commands.connection import run
 from fleximq.cli.command import Command
 
 _SERVER = """server_name: {name}
@@ -113,11 +115,11 @@ def _try(arguments: Namespace) -> int:
         urls = ending.enter_context(_servers(program, folder, arguments.nodes))
         for index in range(arguments.nodes):
             name, port = f"node-{index + 1}", arguments.port + index
-            words = ["--node", name, "--journal", str(folder / name), "--durable", "#", "--listen"]
+            words = ["--node", name, "--journal", str(folder / name), "--durable", "#", "--allow-anonymous", "--listen"]
             words += [f"tcp:{port}:interface=127.0.0.1", *(word for url in urls for word in ("--cluster", url))]
             ending.callback(Broker(name, words).end)
             print(f"{name} is tcp://127.0.0.1:{port}, in {folder / name}", flush=True)
-        print("the node that owns the journal listens; Control-C ends all of them", flush=True)
+        print("clients may connect to any of them; Control-C ends all", flush=True)
         ended.wait()
     return 0
 
@@ -129,7 +131,20 @@ def _prepare(parser: ArgumentParser) -> None:
     own.add_argument("--nodes", metavar="NUMBER", type=int, default=3, help="1, 3 or 5 (3)")
     own.add_argument("--port", metavar="PORT", type=int, default=7890, help="that of the first broker (7890)")
     own.add_argument("--folder", metavar="FOLDER", help="for journals, logs and settings; a temporary one by default")
+    own.set_defaults(work=_try)
+    for name, words, prepare, work in (
+        ("status", "Show nodes, owner and stream; exit code 2 after a warning.", status.prepare, status.status),
+        ("move", "Hand a shard to another node.", move.prepare, move.move),
+    ):
+        own = works.add_parser(name, help=words, description=words)
+        prepare(own)
+        own.set_defaults(work=run(work, name))
+
+
+def _run(arguments: Namespace) -> int:
+    code: int = arguments.work(arguments)
+    return code
 
 
 #: The command.
-CLUSTER = Command("cluster", "Run a cluster on this machine, to try it.", _prepare, _try)
+CLUSTER = Command("cluster", "Look at a cluster, change it, or try one on this machine.", _prepare, _run)

@@ -18,7 +18,7 @@ from zlib import crc32
 from fleximq.cluster.interfaces import ClusterError, Piece, StreamBounds
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files, errorText, readFile, replaceFile, writeAll
-from fleximq.journal.files.folder_files import IDENTITY, DurableEnd, Lock, checkFolder, identify, readIdentity
+from fleximq.journal.files.folder_files import IDENTITY, STREAM, DurableEnd, Lock, checkFolder, identify, readIdentity
 from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, framesOf
 from fleximq.journal.files.segment_index import indexName
 from fleximq.journal.files.segment_table import segmentName
@@ -26,7 +26,6 @@ from fleximq.journal.files.window import Window
 from fleximq.journal.format.control_frames import decodeGap, decodeRemoved, decodeSegment
 from fleximq.journal.format.frame import HEADER_BYTES, MAGIC, FrameError, FrameKind, completeFrame, readHeader
 
-STREAM = "stream"
 #: The suffix of segments that were moved aside, since the stream does not reach back to them.
 ASIDE = ".aside"
 
@@ -134,6 +133,10 @@ class Copy:
             self._durableEnd = DurableEnd(self._files, self._folder)
         if self._durableEnd is not None:
             self._durableEnd.publish(self.end, self.next, self.time)
+
+    def size(self) -> dict[str, int]:
+        """Return the numbers of bytes and segments."""
+        return {"bytes": self.end - self._bases[0] if self._bases else 0, "segments": len(self._bases)}
 
     # -- joining a stream --------------------------------------------------------------------------
 

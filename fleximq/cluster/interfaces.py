@@ -51,12 +51,15 @@ class Piece(NamedTuple):
 class StreamBounds(NamedTuple):
     """The sequences in a stream, from ``first`` to ``last``; none if ``last`` is smaller.
 
-    ``created`` tells a stream from another one that was created in its place.
+    ``created`` tells a stream from another one that was created in its place. ``bytes`` are those of its messages,
+    ``limit`` the most that it may have, 0 if there is no limit.
     """
 
     created: int
     first: int
     last: int
+    bytes: int = 0
+    limit: int = 0
 
 
 class ShardOwner(NamedTuple):
@@ -95,6 +98,8 @@ class ICluster(Interface):
     """The connection of one node to the store. All Deferreds fail with :class:`Unknown` after some seconds."""
 
     maxPayload = Attribute("""The largest number of bytes of a message, headers included.""")
+    reconnects = Attribute("""How often the connection to the store was lost and made again.""")
+    host = Attribute("""The address of this machine in the network of the store's servers.""")
 
     def append(shard: int, expected: int, pieces: Sequence[Piece]) -> "Deferred[int]":
         """Append all pieces or none, if ``expected`` is the stream's last sequence; fires with the new last sequence.
@@ -126,6 +131,12 @@ class ICluster(Interface):
 
         Fails with :class:`Refused` if it is another one.
         """
+
+    def ask(node: str, question: Mapping[str, Any]) -> "Deferred[Mapping[str, Any]]":
+        """Ask a node something, and return its answer; both are JSON objects. The question may arrive late."""
+
+    def answer(node: str, answered: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
+        """Answer the questions to this node, for as long as the connection exists."""
 
     def watch(watcher: IWatcher) -> Callable[[], None]:
         """Tell a watcher all keys, and their changes from now on, until the returned function is called."""

@@ -5,10 +5,10 @@ sender that has died; answers may be lost; reads may show an earlier state; a no
 both; the streams or the keys may be unavailable for some time.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
@@ -85,6 +85,7 @@ class MemoryServers:
         self.cutOut: set[str] = set()
         self.cutIn: set[str] = set()
         self.feeds: list[Feed] = []
+        self.answers: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def stream(self, shard: int) -> MemoryStream:
         """Return a shard's stream."""
@@ -119,6 +120,8 @@ class MemoryCluster:
         self.node = node
         self.clock = clock
         self.maxPayload = servers.maxPayload
+        self.reconnects = 0
+        self.host = "127.0.0.1"
 
     def append(self, shard: int, expected: int, pieces: Sequence[Piece]) -> Deferred[int]:
         """See :class:`ICluster`; so with all below."""
@@ -152,7 +155,7 @@ class MemoryCluster:
         last = len(stream.pieces)
         if servers.random.random() < servers.faults.old:
             last = max(0, last - servers.random.randint(1, _UNSEEN))
-        return StreamBounds(stream.created, stream.first, last)
+        return StreamBounds(stream.created, stream.first, last, stream.size, servers.room)
 
     def purge(self, shard: int, first: int) -> Deferred[None]:
         def land() -> None:
@@ -195,6 +198,17 @@ class MemoryCluster:
             return True
 
         return Feed(self, deliver).stop
+
+    def ask(self, node: str, question: Mapping[str, Any]) -> Deferred[Mapping[str, Any]]:
+        def land() -> Mapping[str, Any]:
+            if node not in self.servers.answers:
+                raise Unknown(f"{node} does not answer")
+            return self.servers.answers[node](question)
+
+        return self._request("questions", land)
+
+    def answer(self, node: str, answered: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
+        self.servers.answers[node] = answered
 
     def watch(self, watcher: IWatcher) -> Callable[[], None]:
         told = 0

@@ -5,7 +5,7 @@ It has the content, the reader and the retention of a journal of a single node. 
 segment belong to the :class:`fleximq.cluster.copy.Copy`, which writes each commit that the stream has stored.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.interfaces import IReactorTime
@@ -14,9 +14,12 @@ from twisted.internet.task import deferLater
 from fleximq.cluster.copy import Copy
 from fleximq.cluster.interfaces import Refused
 from fleximq.cluster.stream_log import StreamLog, StreamWorker
+from fleximq.errors import NotKept
 from fleximq.journal.disk_journal import TRANSITIONS, DiskJournal, Event
 from fleximq.journal.recovery.recovered_state import RecoveredJournal
 from fleximq.journal.retention.segment_removal import FreedSpace
+from fleximq.journal.writing.group_commit import sizeOf
+from fleximq.values.records import OnCommitted, OnStaged, PublishedRun, Run
 
 #: Seconds between two looks at whether the last commit is stored.
 _LOOK = 0.01
@@ -45,6 +48,7 @@ class OwnerJournal(DiskJournal):
         :raises JournalError: the copy cannot be read.
         """
         await log.fence()
+        self._stream = log
         self.id = self._copy.journal
         # Reads search by time, so times must not go back where the clock of this node is behind.
         self._now = log.now
@@ -56,6 +60,39 @@ class OwnerJournal(DiskJournal):
             raise Refused(commit.reason)
         self._begin(log, worker, commit)
         return found
+
+    def append(self, topic: str, publisher: int, name: str, dialect: str, run: Run, committed: OnCommitted) -> int:
+        """See :class:`IJournal`; so with the next."""
+        self._checkRoom([run], len(run.payloads))
+        return super().append(topic, publisher, name, dialect, run, committed)
+
+    def stage(self, query: str, batch: int, part: str, runs: Sequence[PublishedRun], found: OnStaged) -> None:
+        try:
+            self._checkRoom([each.run for each in runs], 1)
+        except NotKept as error:
+            found(None, error.reason)
+            return
+        super().stage(query, batch, part, runs, found)
+
+    def _checkRoom(self, runs: Sequence[Run], count: int) -> None:
+        """Check that the stream has room for runs with so many messages."""
+        if self._runs and not self._stream.hasRoom(self._group.waiting + sum(map(sizeOf, runs))):
+            self._room.make()
+            raise NotKept("the stream of the cluster is full", range(count))
+
+    @property
+    def end(self) -> int:
+        """See :class:`IJournal`; so with the next. A follower's is that of its copy."""
+        return super().end if self._isTaken else self._copy.next
+
+    def health(self) -> Mapping[str, Any]:
+        if self._isTaken:
+            return super().health()
+        return {"state": "ok", "reason": "", "lost": [], "torn": [], **self._copy.size()}
+
+    @property
+    def _isTaken(self) -> bool:
+        return hasattr(self, "_found")
 
     def probe(self) -> None:
         """Make a commit, if none is pending: it shows whether this node still owns the shard."""

@@ -25,14 +25,28 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 
 from fleximq.cluster.copy import Copy, CopyError
-from fleximq.cluster.interfaces import HEADROOM, MOST_PIECES, Deposed, ICluster, Piece, Refused, Unknown
+from fleximq.cluster.interfaces import (
+    HEADROOM,
+    MOST_PIECES,
+    ClusterError,
+    Deposed,
+    ICluster,
+    Piece,
+    Refused,
+    Unknown,
+)
 from fleximq.journal.format.control_frames import SegmentStart, encodeSegment, encodeStateRecords
 from fleximq.journal.format.frame import Frame, FrameKind, seal
 from fleximq.journal.writing.commit import Commit
 from fleximq.journal.writing.writer_thread import reasonOf
+from fleximq.limits import MEBIBYTE
 
 #: Seconds between two requests for the same slot.
 RETRY = 0.35
+#: The largest number of bytes that publications leave in the stream; at most an eighth of it.
+_RESERVE = 64 * MEBIBYTE
+#: Bytes of a message in the stream besides its data; at least as many as the store counts.
+_OVERHEAD = 200
 
 
 @dataclass(slots=True)
@@ -86,6 +100,7 @@ class StreamLog:
         self._confirmed = confirmed
         self._segment = _Sealing(0, 0, 0)
         self._stopped = False
+        self._limit = self._left = self._opened = 0
 
     def now(self) -> int:
         """Return the time, but never one before that of the stream's last frame: reads search by time."""
@@ -94,6 +109,28 @@ class StreamLog:
     def stop(self) -> None:
         """Send no request any more: pending calls fail with :class:`Deposed`."""
         self._stopped = True
+
+    # -- the room in the stream --------------------------------------------------------------------
+
+    async def look(self) -> None:
+        """Look how many bytes the stream may still have, if the store answers."""
+        with suppress(ClusterError):
+            bounds = await self._cluster.bounds(self._shard)
+            self._limit, self._left = bounds.limit, bounds.limit - bounds.bytes
+
+    @property
+    def left(self) -> int | None:
+        """The bytes that the stream may still have; None without a limit."""
+        return self._left if self._limit else None
+
+    def hasRoom(self, size: int) -> bool:
+        """Whether publications of so many bytes leave the reserve in the stream.
+
+        The reserve is for the first frames of later owners, for checkpoints, and for state records, such as
+        acknowledgements, which let messages expire. Without it, a full stream could not get another owner.
+        """
+        reserve = max(min(_RESERVE, self._limit // 8), 3 * self._opened)
+        return not self._limit or self._left - size > reserve
 
     # -- taking over -------------------------------------------------------------------------------
 
@@ -120,6 +157,7 @@ class StreamLog:
                 if held is None:
                     copy.write(copy.sequence + 1, data, segment.end, copy.next)
                     self._segment = segment
+                    await self.look()
                     return
             if held is None:
                 await self._sleep()
@@ -151,6 +189,9 @@ class StreamLog:
             raise Deposed(f"message {copy.sequence + 1} of the stream is of another owner")
         copy.write(copy.sequence + len(pieces), data, segment.end, commit.next)
         self._segment = segment
+        self._left -= len(data) + len(pieces) * _OVERHEAD
+        if commit.opening is not None:
+            self._opened = sum(each.length for _, each in commit.written if each.kind is FrameKind.CHECKPOINT)
         commit.end = segment.end
         commit.length = segment.end - segment.base
         commit.seconds = self._clock.seconds() - began

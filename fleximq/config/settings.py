@@ -25,41 +25,19 @@ MAX_HISTORY = 10_000
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+", re.IGNORECASE | re.ASCII)
 
 _NATS = re.compile(r"(?:nats|tls)://[^/?#@\s,]+", re.IGNORECASE | re.ASCII)
+_AUTH = re.compile(r"(?:password|token|creds):[^\0]+", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_PLACE = re.compile(r"(?:\[[\dA-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of a broker; times are in seconds.
+    """The settings of a broker; times are in seconds, sizes in bytes.
 
-    ``http``: endpoints that serve HTTP only. ``metricsTop``: the number of topics, queues and groups that metrics name.
-    ``auditLog``: the file of the audit log.
-    ``listen``: texts ``[DIALECT+]ENDPOINT``. ``auth``: texts ``SCHEME:ARGUMENT``, parsed by
-    :mod:`fleximq.security.authentication.schemes`. ``handshakeTimeout``: the time a connection may take to
-    authenticate. ``keepalive``: its idle time before the broker pings it; after three times that it is closed.
-    ``requestTimeout``: the time until an unanswered REQ gets 504 (0: never). ``redelivery``, ``maxDeliveries``,
-    ``subscriptionGrace`` and ``queueExpiry`` control the queues. ``consumeWait``: the time a MiniMQ CONSUME waits for a
-    message. ``drainTimeout``: the time connections have to close when the broker stops. ``allowedOrigin``: additional
-    web origins that may open a WebSocket. ``spawn``: command lines of stdio clients. ``ipcDir``: the base of relative
-    ``ipc://`` paths. ``tlsCertificate`` and ``tlsKey``: the PEM files for ``tls://`` and ``wss://``. ``extension``: the
-    enabled extensions.
-
-    ``journal``: the folder of durable messages (None: only in memory). ``durable``: the patterns of durable topics.
-    ``fsync``: when their messages count as safe. ``retain``, ``retention`` and ``messageTtl`` are parsed by
-    :mod:`fleximq.config.journal_options`. ``journalMaxBytes``: the maximum size of the folder (0: the disk's),
-    ``journalSegment``: that of one file in it. ``idempotenceWindow``: how long a message's id is remembered, so that a
-    repeat is not stored again; ``minimqIdempotent``: for MiniMQ too. ``durableGrace``: how long a durable BlipMQ
-    subscription outlives its last use. ``history``: the number of past messages for a new Identity subscriber.
-
-    ``cluster``: the URLs of the NATS servers that hold the journal of a cluster; empty: a broker of its own. ``node``:
-    the name of this node in it; ``clusterName``: begins the names of its streams; ``clusterBytes``: the most bytes of
-    its journal there.
-
-    ``messageRate``, ``byteRate`` and ``subscribeRate`` limit a client, ``principal...Rate`` all clients of one
-    principal together; ``overRate`` is the action over these rates. ``connectRate`` and ``joinRate`` limit one address.
-    After ``maxDisconnects`` disconnects in a minute (0: unlimited) a client is refused for ``flappingWait``.
-
-    ``roles`` and ``principals`` are the permission tables, None without any: then all clients have unrestricted rights.
+    :data:`fleximq.config.option_table.OPTIONS` says what each of them means. The texts of ``listen`` and ``http`` are
+    parsed by :mod:`fleximq.endpoints.listen`, those of ``auth`` by :mod:`fleximq.security.authentication.schemes`,
+    those of ``retain``, ``retention`` and ``messageTtl`` by :mod:`fleximq.config.journal_options`. ``roles`` and
+    ``principals`` are None without any permission table: then all clients have unrestricted rights.
 
     :raises SettingError: for a value outside its range; the sentence names the option.
     """
@@ -95,9 +73,15 @@ class Settings:
     durable: tuple[str, ...] = ()
     fsync: str = "always"
     cluster: tuple[str, ...] = ()
+    clusterAuth: str | None = None
+    clusterCa: str | None = None
+    clusterCertificate: str | None = None
+    clusterKey: str | None = None
     node: str | None = None
     clusterName: str = "fleximq"
     clusterBytes: int = 16 << 30
+    clusterWait: float = 10.0
+    nodeAddress: str | None = None
     retain: tuple[str, ...] = ()
     retention: tuple[str, ...] = ()
     messageTtl: tuple[str, ...] = ()
@@ -129,6 +113,7 @@ class Settings:
             _checkTime(name, getattr(self, name), mayBeZero=False)
         for name in (
             "requestTimeout", "subscriptionGrace", "consumeWait", "drainTimeout", "idempotenceWindow", "flappingWait",
+            "clusterWait",
         ):  # fmt: skip
             _checkTime(name, getattr(self, name), mayBeZero=True)
         within("max-deliveries", self.maxDeliveries, 1, 1 << 31)
@@ -148,9 +133,15 @@ class Settings:
         for url in self.cluster:
             if not _NATS.fullmatch(url):
                 raise SettingError(f"cluster is {url!r}, but must be like nats://host:4222 or tls://host:4222")
+        if self.clusterAuth is not None and not _AUTH.fullmatch(self.clusterAuth):
+            # It is not repeated here, since it may be a password.
+            raise SettingError("cluster-auth must be password:FILE, token:FILE or creds:FILE")
         for name, value in (("node", self.node), ("cluster-name", self.clusterName)):
             if value is not None and not _NAME.fullmatch(value):
                 raise SettingError(f"{name} is {value!r}, but must be 1 to 64 letters, digits, - or _")
+        place = _PLACE.fullmatch(self.nodeAddress or "host:1")
+        if place is None or not 0 < int(place[1]) < 1 << 16:
+            raise SettingError(f"node-address is {self.nodeAddress!r}, but must be like 10.0.0.1:7800")
         within("cluster-bytes", self.clusterBytes, 1 << 16, 1 << 50)
 
     def _checkJournal(self) -> None:

@@ -181,6 +181,11 @@ class Listen:
         return self._kinds[-1] == _STDIO
 
     @property
+    def isSocket(self) -> bool:
+        """Whether it accepts connections on a TCP or UNIX socket."""
+        return self.url is not None or self._kinds[-1] in ("tcp", "tcp6", "ssl", "unix", _SYSTEMD)
+
+    @property
     def proxied(self) -> bool:
         """Whether the peers connect through a proxy, so that even a local one represents a remote peer."""
         return PROXY in self._kinds

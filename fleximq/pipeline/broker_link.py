@@ -27,7 +27,7 @@ from fleximq.pipeline.errors import (
 )
 from fleximq.pipeline.wait_notice import waitNotice
 from fleximq.status import Status
-from fleximq.values.urls import Url
+from fleximq.values.urls import addressesOf
 from fleximq.wire.large_value import unpackLarge
 
 _log = logging.getLogger("fleximq.pipeline")
@@ -40,13 +40,19 @@ _TOO_LARGE = f"{int(Status.PAYLOAD_TOO_LARGE)} payload too large"
 _NO_JOURNAL = "there is no journal"
 
 T = TypeVar("T")
+#: Returns an answer, or raises :class:`Behind`.
+Check = Callable[[Any], Any]
+
+
+def _unchecked(answer: Any) -> Any:
+    return answer
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The address of a broker and the credentials for it: the map of the FlexiMQ document, section 5.2. ``authority``,
-    ``certificate`` and ``key`` name PEM files, which must exist where the tasks run. ``timeout`` is in seconds. Raises
-    OptionRefused if the URL is invalid.
+    """The address of a broker, or those of a cluster's nodes, and the credentials: the map of the FlexiMQ document,
+    section 5.2. ``authority``, ``certificate`` and ``key`` name PEM files, which must exist where the tasks run.
+    ``timeout`` is in seconds. Raises OptionRefused if the URL is invalid.
     """
 
     url: str
@@ -58,7 +64,7 @@ class Place:
 
     def __post_init__(self) -> None:
         try:
-            Url.parse(self.url)
+            addressesOf(self.url)
         except SettingError as error:
             raise OptionRefused(f"the option 'url' cannot be used: {error}") from error
 
@@ -72,6 +78,11 @@ class Place:
             raise OptionRefused("the option 'url' is missing: it names the broker, e.g. tcp://localhost:7890")
         authority, certificate, key = (options.get(name) for name in ("caFile", "certFile", "keyFile"))
         return cls(named, _credentials(options), authority, certificate, key, _seconds(options))
+
+    @property
+    def addresses(self) -> int:
+        """The number of addresses."""
+        return len(addressesOf(self.url))
 
     def connect(self) -> Client:
         """Return a new client; raises ConnectionLost, JoinRefused, or OptionRefused if a file for TLS cannot be read or
@@ -132,9 +143,13 @@ def _seconds(options: Mapping[str, str]) -> float:
     return seconds
 
 
+class Behind(ConnectionLost):
+    """The node of a cluster that answered does not have all records that are needed."""
+
+
 class BrokerLink:
-    """Sends requests to one broker from one process; connects on the first request, and again when the connection was
-    lost. Use it in a ``with`` statement.
+    """Sends requests to one broker, or to any node of a cluster, from one process; connects on the first request, and
+    again when the connection was lost, or the node cannot serve the request. Use it in a ``with`` statement.
     """
 
     def __init__(
@@ -164,15 +179,16 @@ class BrokerLink:
         """The client of the present connection, or of a new one; raises BrokerGone on timeout, or BrokerRefused."""
         return self._again(lambda client: client)
 
-    def ask(self, path: str, arguments: Mapping[str, Any] | None = None) -> Any:
-        """Send a request to a path of the broker and return the answer; retries while the broker is away. Raises
-        BrokerGone after the timeout, BrokerRefused for a permanent error, NotJournalled without a journal.
+    def ask(self, path: str, arguments: Mapping[str, Any] | None = None, check: Check = _unchecked) -> Any:
+        """Send a request to a path of the broker and return the answer; retries while the broker is away, or ``check``
+        raises Behind for the answer. Raises BrokerGone after the timeout, BrokerRefused for a permanent error,
+        NotJournalled without a journal.
         """
-        return self._again(lambda client: client.ask(path, arguments))
+        return self._again(lambda client: check(client.ask(path, arguments)))
 
-    def askLarge(self, path: str, arguments: Mapping[str, Any] | None = None) -> Any:
+    def askLarge(self, path: str, arguments: Mapping[str, Any], check: Check = _unchecked) -> Any:
         """Do the same; a large last value of the answered map is a view of the received bytes, not a copy."""
-        return unpackLarge(self._again(lambda client: client.ask_packed(path, arguments)))
+        return self._again(lambda client: check(unpackLarge(client.ask_packed(path, arguments))))
 
     def _again(self, use: Callable[[Client], T]) -> T:
         self._why = "it does not answer"
@@ -183,8 +199,9 @@ class BrokerLink:
             return self._repeated(use)
 
     def _repeated(self, use: Callable[[Client], T]) -> T:
-        deadline, pause = self._now() + self.place.timeout, _FIRST_PAUSE
+        deadline, pause, left = self._now() + self.place.timeout, _FIRST_PAUSE, self.place.addresses
         while True:
+            left -= 1
             try:
                 if self._client is None:
                     self._client = self.place.connect()
@@ -192,9 +209,11 @@ class BrokerLink:
             except (ConnectionLost, TimeoutError, RequestFailed, JoinRefused) as error:
                 if not _mayPass(error):
                     raise self._refused(error) from error
-                if not isinstance(error, RequestFailed):
+                # Another node may be able to serve the request.
+                if not isinstance(error, RequestFailed) or self.place.addresses > 1:
                     self.close()
-                if self._now() + pause > deadline:
+                # A node that hangs may have taken all of the time.
+                if self._now() + pause > deadline and left <= 0:
                     raise self._refused(error) from error
                 self._why = str(error)
             self._sleep(pause)
@@ -212,6 +231,8 @@ class BrokerLink:
             if error.words == _NO_JOURNAL:
                 return NotJournalled(f"the broker at {url} has no journal; start it with --journal DIR")
             return BrokerRefused(f"the broker at {url} answered {error.path} with {error}")
+        if isinstance(error, Behind):
+            return BrokerGone(f"no node at {url} has all records: {error}")
         return BrokerGone(f"the broker at {url} is away: {error}")
 
 

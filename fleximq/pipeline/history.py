@@ -56,7 +56,7 @@ def read(spark: SparkSession, journal: str | Sequence[str] | None, sealed: str, 
     chosen = SourceOptions.of({**given, "path": sealed} if isAlone else given)
     journals = None if isAlone else Journals(chosen)
     try:
-        found = {} if journals is None else journals.find()
+        found = {} if journals is None else journals.having(chosen.start)
         known = {id: sealedFiles(sealed, id) for id in {*journalsIn(sealed), *found}}
         checkNamed(chosen, known)
         spans = {id: _range(id, known[id], found.get(id), chosen) for id in sorted(known)}

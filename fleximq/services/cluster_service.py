@@ -1,21 +1,22 @@
 """A node of a cluster as a service: it follows the owner's stream, and runs the broker while it owns the shard
 (/explanation/cluster, "A node").
 
-While another node is the owner, this one keeps a copy of its journal and opens no listener. A node that loses the shard
-ends its process at once, as a crash does, since clients must hear nothing more from it; its service manager starts it
-again as a standby.
+While another node is the owner, this one keeps a copy of its journal and forwards its clients. A node that loses the
+shard ends its process at once, as a crash does, since clients must hear nothing more from it; its service manager
+starts it again as a standby.
 """
 
 import os
 import secrets
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NoReturn
 
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
@@ -23,9 +24,10 @@ from twisted.logger import Logger
 from fleximq.cluster.copy import Copy
 from fleximq.cluster.follower import Follower
 from fleximq.cluster.interfaces import AHEAD, ClusterError
+from fleximq.cluster.nats.access import connectOptions
 from fleximq.cluster.nats.store import NatsCluster
 from fleximq.cluster.owner_journal import OwnerJournal
-from fleximq.cluster.ownership import Ownership, State
+from fleximq.cluster.ownership import INTERVAL, Ownership, State
 from fleximq.cluster.steady_clock import SteadyClock
 from fleximq.cluster.stream_log import StreamLog, StreamWorker
 from fleximq.cluster.trim import trimCopy, trimStream
@@ -34,7 +36,10 @@ from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.recovery.recovered_state import RecoveredJournal
+from fleximq.services.cluster_operator import ClusterOperator, settingsThatLast
+from fleximq.services.network.node_ports import NodePorts
 from fleximq.services.process.wakeup import Wakeup
+from fleximq.web.health_pages import Check
 
 _log = Logger()
 
@@ -49,6 +54,18 @@ _HELD = 0.05
 _JOINED = 10.0
 #: Seconds for the last commit of an owner that stops.
 _LAST = 10.0
+#: Seconds that clients have to end when an operator moves the shard.
+_MOVING = 0.5
+
+
+def optionsFor(settings: Settings) -> Mapping[str, Any]:
+    """Return the credentials and certificates for the NATS servers.
+
+    :raises SettingError: a file cannot be used.
+    """
+    return connectOptions(
+        settings.cluster, settings.clusterAuth, settings.clusterCa, settings.clusterCertificate, settings.clusterKey
+    )
 
 
 class OwnersTurn(WriteTurn):
@@ -87,6 +104,39 @@ class ClusterNode:
         self.copy = Copy(Files(), str(settings.journal), SHARD)
         self.trimmed: Callable[[int], None] = lambda position: None
         self.journal: OwnerJournal | None = None
+        self.ports = NodePorts(reactor, str(settings.node), settings.clusterWait, settings.nodeAddress)
+        self.service: ClusterService | None = None
+
+    def drainTimeout(self, seconds: float) -> float:
+        """Return the seconds that connections have to end; few before another node serves them."""
+        isMoving = self.service is not None and self.service.successor
+        return min(seconds, _MOVING) if isMoving else seconds
+
+    @property
+    def operator(self) -> ClusterOperator:
+        """What the node does for operators."""
+        assert self.service is not None  # there are no requests before it starts
+        return self.service.operator
+
+    def ready(self) -> Check:
+        """Check whether this node can own the shard, or follow."""
+        return Check("cluster", *self.operator.ready())
+
+    async def freshen(self) -> None:
+        """Prepare :meth:`ready`."""
+        assert self.journal is not None  # it was made before the broker
+        await self.operator.freshen(self.journal.probe)
+
+    def values(self) -> dict[str, float]:
+        """Return the metrics of this node, by name."""
+        assert self.service is not None  # as above
+        return {**self.operator.values(), **self.service.values()}
+
+    def refusal(self) -> str:
+        """Return why this node answers only requests about itself, "" if it answers all."""
+        assert self.service is not None  # as above
+        owner = self.service.ownership.owner.node
+        return "" if self.ports.isServing else f"this node does not own the journal; {owner or 'no node'} does"
 
     def makeJournal(self, folder: str, **options: Any) -> OwnerJournal:
         """Return the journal of this node for the time in which it owns the shard."""
@@ -108,6 +158,7 @@ class ClusterNode:
             wakeup.call,
             room=settings.clusterBytes,
             replicas=1 if len(settings.cluster) == 1 else 3,
+            options=optionsFor(settings),
         )
         assert self.journal is not None  # it was made before the broker
         service = ClusterService(
@@ -116,11 +167,15 @@ class ClusterNode:
             str(settings.node),
             self.copy,
             self.journal,
+            self.ports,
             served,
             wakeup,
             restore,
             self.abort,
+            settings=settingsThatLast(settings),
+            stop=self._reactor.stop,
         )
+        self.service = service
         self.trimmed = service.trim
         self.turn.serving = lambda: service.ownership.serving
         return service
@@ -130,11 +185,14 @@ class ClusterService(MultiService):
     """One node.
 
     :param cluster: the connection to the store; its ``start`` and ``stop`` return Deferreds.
+    :param ports: the listeners.
     :param served: the services of the broker, which run while this node owns the shard.
     :param wakeup: runs as long as this service.
     :param restore: called with the recovered state, before the journal takes runs.
     :param abort: called with a sentence if the copy cannot be opened; does not return.
     :param end: ends the process at once.
+    :param settings: check sums of the settings that a takeover must not change.
+    :param stop: stops the process in order, which stops this service.
     """
 
     def __init__(
@@ -144,11 +202,14 @@ class ClusterService(MultiService):
         node: str,
         copy: Copy,
         journal: OwnerJournal,
+        ports: NodePorts,
         served: MultiService,
         wakeup: Wakeup,
         restore: Callable[[RecoveredJournal], None],
         abort: Callable[[str], NoReturn],
         end: "Callable[[str], None] | None" = None,
+        settings: Mapping[str, str] = {},
+        stop: Callable[[], object] = lambda: None,
     ) -> None:
         super().__init__()
         self._clock = clock
@@ -156,11 +217,16 @@ class ClusterService(MultiService):
         self._node = node
         self._copy = copy
         self._journal = journal
+        self._ports = ports
         self._served = served
         self._wakeup = wakeup
         self._restore = restore
         self._abort = abort
         self._end = end or endNow
+        self._stop = stop
+        #: The node that an operator wants to own the shard after this one.
+        self.successor = ""
+        self.operator = ClusterOperator(clock, node, SHARD, copy, settings, self._moveTo)
         self.ownership = Ownership(
             cluster,
             node,
@@ -170,10 +236,17 @@ class ClusterService(MultiService):
             takeOver=self._takeOver,
             lose=self._lost,
             probe=journal.probe,
+            about=lambda: {**self.operator.about(), **ports.about},
         )
         self.follower = Follower(cluster, SHARD, copy, clock, heard=self.ownership.heard)
+        self.operator.begin(self.ownership, self.follower)
+        self.ownership.observers.append(lambda: ports.aim(self.ownership.owner, self.ownership.living()))
+        ports.setServiceParent(self)
         self._cleaning = LoopingCall(self._clean)
         self._cleaning.clock = clock
+        self._log: StreamLog | None = None
+        self._measuring = LoopingCall(self._measure)
+        self._measuring.clock = clock
         self._isStopping = False
 
     def startService(self) -> None:
@@ -189,11 +262,17 @@ class ClusterService(MultiService):
         joined.addErrback(lambda failure: _log.failure("the cluster cannot be joined", failure))
 
     def _join(self) -> None:
+        try:
+            self._ports.open(self._cluster.host)
+        except CannotListenError as error:
+            self._abort(f"this node's address cannot be used: {error}")
         _log.info("node {node} follows shard {shard}", node=self._node, shard=SHARD)
         self.follower.start()
         self.ownership.start()
+        self._cluster.answer(self._node, self.operator.asked)
         self._clock.callLater(_JOINED, self._tellUnusable)
-        self._cleaning.start(_CLEANING, now=False).addErrback(lambda failure: _log.failure("cleaning ended", failure))
+        for work, seconds in ((self._cleaning, _CLEANING), (self._measuring, INTERVAL)):
+            work.start(seconds, now=False).addErrback(lambda failure: _log.failure("looking after the copy", failure))
 
     def _tellUnusable(self) -> None:
         """Log why this node cannot own the shard, if so."""
@@ -205,7 +284,7 @@ class ClusterService(MultiService):
 
     async def _takeOver(self, term: int) -> None:
         self.follower.stop()
-        log = StreamLog(
+        self._log = log = StreamLog(
             self._cluster,
             SHARD,
             self._copy,
@@ -215,12 +294,23 @@ class ClusterService(MultiService):
             clock=self._clock,
             now=lambda: time.time_ns() // 1000,
             randomId=lambda: secrets.randbits(64),
-            confirmed=self.ownership.confirmed,
+            confirmed=self._confirmed,
         )
         worker = StreamWorker(self._clock, lambda error: self.ownership.deposed(str(error)))
         found = await self._journal.take(log, worker, self._restore)
         self._served.setServiceParent(self)
         _log.info("The journal is ready with {records} records", records=found.records)
+        self._ports.serve()
+
+    def _confirmed(self, sent: float) -> None:
+        self.operator.appended = sent
+        self.ownership.confirmed(sent)
+
+    def values(self) -> dict[str, float]:
+        """Return the metrics of the stream and of the connection to it, by name."""
+        left = None if self._log is None else self._log.left
+        room = {} if left is None else {"cluster_stream_free_bytes": float(left)}
+        return {"cluster_reconnects": self._cluster.reconnects, **room}
 
     def _lost(self, reason: str) -> None:
         if not self._isStopping:
@@ -233,17 +323,30 @@ class ClusterService(MultiService):
         elif self.ownership.state is State.FOLLOWING and self.follower.applied not in (None, AHEAD):
             Deferred.fromCoroutine(trimCopy(self._cluster, SHARD, self._copy)).addErrback(_passOver)
 
+    def _measure(self) -> "Deferred[None] | None":
+        """Let the owner know how much room the stream has."""
+        if self._log is None or self.ownership.state is not State.OWNING:
+            return None
+        return Deferred.fromCoroutine(self._log.look())
+
     def trim(self, position: int) -> None:
         """Remove what is before this position, which the owner has removed, from the stream too."""
         Deferred.fromCoroutine(trimStream(self._cluster, SHARD, position)).addErrback(_passOver)
 
     # -- stopping ----------------------------------------------------------------------------------
 
+    def _moveTo(self, node: str) -> None:
+        """Stop this process in order, and hand the shard to this node."""
+        if not self.successor:
+            self.successor = node
+            self._clock.callLater(0, self._stop)  # after the answer to the command
+
     def stopService(self) -> "Deferred[Any]":
         """Stop the broker, write a last checkpoint, hand the shard on, and leave the cluster."""
         self._isStopping = True
-        if self._cleaning.running:
-            self._cleaning.stop()
+        for work in (self._cleaning, self._measuring):
+            if work.running:
+                work.stop()
         stopped: Deferred[Any] = maybeDeferred(super().stopService)
         return stopped.addBoth(lambda _: Deferred.fromCoroutine(self._leave()))
 
@@ -253,7 +356,7 @@ class ClusterService(MultiService):
             handed = Deferred.fromCoroutine(self._journal.hand(self._clock))
             handed.addTimeout(_LAST, self._clock).addErrback(lambda _: None)
             await handed
-            moved = Deferred.fromCoroutine(self.ownership.move(""))
+            moved = Deferred.fromCoroutine(self.ownership.move(self.successor))
             self.ownership.stop()  # at once, or this node would claim the shard again
             with suppress(ClusterError):
                 await moved
@@ -263,6 +366,8 @@ class ClusterService(MultiService):
         self._copy.close()
         await self._cluster.stop()
         self._wakeup.stop()
+        if self.successor:
+            self._end(f"shard {SHARD} was handed to {self.successor}")
 
 
 def _passOver(failure: Any) -> None:

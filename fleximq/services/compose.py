@@ -1,19 +1,17 @@
 """Builds the complete broker from its settings, as one service; the only module that knows every room."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from twisted.application.service import MultiService
 from twisted.internet.interfaces import IProtocolFactory
 
-from fleximq.broker.broker import Broker
 from fleximq.config.settings import Settings
-from fleximq.dialects.connection.slow_consumer import Policy, policyOf
+from fleximq.dialects.connection.slow_consumer import policyOf
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.context import Context
-from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.registry import Registry, installed
 from fleximq.endpoints.listen import Listen, ListenDefaults, WebListen
 from fleximq.errors import SettingError
@@ -113,7 +111,7 @@ def compose(
     connectionLimit = ConnectionLimit(
         reactor,
         settings.limits,
-        lambda: len(broker.clients),
+        lambda: len(broker.clients) + (0 if node is None else len(node.ports.forwarding.joined)),
         counted,
         rateLimits.connects,
         rateLimits.flapping,
@@ -122,15 +120,19 @@ def compose(
     )
     security = AccessPolicy.of(settings, reactor, counted)
     logLimits, unadmitted = LogLimits(), UnadmittedBudget(settings.limits.unadmittedBytes)
-    contextFor = partial(_context, broker, settings, reactor, turn, security, policy, rateLimits, logLimits, unadmitted)
-    brokerService = BrokerService(broker, connections, lambda: reload.settings.drainTimeout)
+    timeout = (lambda seconds: seconds) if node is None else node.drainTimeout
+    brokerService = BrokerService(broker, connections, lambda: timeout(reload.settings.drainTimeout))
     brokerService.setServiceParent(whole)
     lag = LagService(reactor)
-    lag.setServiceParent(brokerService)
-    health = Health(broker, lag, lambda: listenersOf(whole), lambda: connections.stopping)
+    early = brokerService if node is None else node.ports  # also runs while a node follows
+    lag.setServiceParent(early)
+    places = [whole] if node is None else [node.ports, whole]
+    health = Health(
+        broker, lag, lambda: listenersOf(places), lambda: connections.stopping, None if node is None else node.ready
+    )
     web = Web(
         reactor, broker, lambda: reload.settings, security, lag, health, lambda: connectionLimit.waiting, logLimits,
-        unadmitted,
+        unadmitted, node,
     )  # fmt: skip
     for chosen in settings.extension:
         configuration = configurationOf(chosen, registry)
@@ -138,36 +140,50 @@ def compose(
         extension = registry.extensions[chosen.name]
         ExtensionService(extension, configuration, surroundings, abortStart).setServiceParent(brokerService)
 
+    def contextFor(protection: AnonymousAccess) -> Context:
+        admission = rateLimits.limited(security.admissionFor(protection), counted)
+        return Context(
+            broker, settings, reactor, turn, admission, policy, rates=rateLimits.rates, flapping=rateLimits.flapping,
+            logLimits=logLimits, unadmitted=unadmitted,
+        )  # fmt: skip
+
     def listenOn(listen: Listen, parent: MultiService, speaks: bool = True) -> None:
         listen.checkPassed()
         protection = AnonymousAccess(settings.allowAnonymous, listen.proxied)
         context = contextFor(protection)
         contexts.append(context)
         dialects = connections.of(dialectsOf(registry, context, listen.dialect)) if speaks else _NO_DIALECTS
-        entrance = _entrance(reactor, context, security, protection, web, rateLimits, origins)
+        behindProxy = rateLimits.limited(security.admissionFor(protection.behindProxy()), counted)
+        entrance = ListenerFactory(
+            reactor, context.admission, behindProxy, origins, settings.handshakeTimeout, counted, web.site, logLimits,
+            unadmitted, broker.audit,
+        )  # fmt: skip
         factory = _gated(connectionLimit, entrance.factoryFor(listen, dialects), listen, context)
+        opening = reactor
+        if node is not None and speaks and not listen.isStdio:
+            opening, parent = node.ports.sharing(listen, connectionLimit), node.ports
         ListenerService(
-            reactor, listen, factory, abortStart, abortRun, lambda: connectionLimit.refused
+            opening, listen, factory, abortStart, abortRun, lambda: connectionLimit.refused
         ).setServiceParent(parent)
 
     for listen in [Listen.parse(text, defaults) for text in settings.listen]:
         listenOn(listen, whole)
     for place in [WebListen.parse(text, defaults) for text in settings.http]:
         # It stays open as long as the broker, so that health checks see the broker stop.
-        listenOn(place, brokerService, speaks=False)
+        listenOn(place, early, speaks=False)
     for line in settings.spawn:
-        context = contextFor(AnonymousAccess())
-        child = ChildService(reactor, line, context, environment, security.rightsOf)
+        child = ChildService(reactor, line, contextFor(AnonymousAccess()), environment, security.rightsOf)
         contexts.append(child.context)
         child.setServiceParent(whole)
-    # A node of a cluster is ready when it follows, long before its listeners are open.
+    # A node of a cluster is ready when it follows: its listeners are open from then on.
     outer = whole if node is None else node.serving(whole, wakeup, partial(restore, broker, journal))
     beat = journal.beat if journal.onDisk and node is None else None
-    readiness = _addReadiness(reactor, outer, beat, NotifySocket(environment), watchdogInterval(environment))
+    listeners = [each for each in places[0] if isinstance(each, ListenerService)]
+    readiness = _addReadiness(reactor, outer, listeners, beat, NotifySocket(environment), watchdogInterval(environment))
     reload.onBegin, reload.onEnd = partial(_beginReload, readiness, audit), readiness.reloaded
     reload.participants += [
         partial(prepareSecurity, security, broker, reactor),
-        partial(prepareCertificates, listenersOf(whole)),
+        partial(prepareCertificates, listenersOf(places)),
         partial(prepareBroker, broker),
         partial(prepareConnectionLimit, connectionLimit, unadmitted),
         rateLimits.prepare,
@@ -198,36 +214,17 @@ def _beginReload(readiness: Readiness, audit: AuditLog | None) -> None:
 def _addReadiness(
     reactor: Any,
     whole: MultiService,
+    listeners: Sequence[ListenerService],
     beat: Callable[[Callable[[], None]], None] | None,
     socket: NotifySocket,
     pause: float | None,
 ) -> Readiness:
-    """Report to the service manager when all services so far have started, and feed its watchdog."""
-    listeners = [each for each in whole if isinstance(each, ListenerService)]
+    """Report to the service manager when these listeners are open, and feed its watchdog."""
     if socket.exists and pause is not None:
         WatchdogService(reactor, pause, socket.alive, beat).setServiceParent(whole)
     readiness = Readiness(reactor, socket, listeners)
     readiness.setServiceParent(whole)
     return readiness
-
-
-def _context(
-    broker: Broker,
-    settings: Settings,
-    reactor: Any,
-    turn: WriteTurn,
-    security: AccessPolicy,
-    policy: Policy,
-    rateLimits: RateLimits,
-    logLimits: LogLimits,
-    unadmitted: UnadmittedBudget,
-    protection: AnonymousAccess,
-) -> Context:
-    admission = rateLimits.limited(security.admissionFor(protection), broker.observers.counted)
-    return Context(
-        broker, settings, reactor, turn, admission, policy, rates=rateLimits.rates, flapping=rateLimits.flapping,
-        logLimits=logLimits, unadmitted=unadmitted,
-    )  # fmt: skip
 
 
 def _gated(
@@ -241,28 +238,4 @@ def _gated(
     return connectionLimit.limited(
         ProxiedFactory(factory, connectionLimit.enterFrom, context.clock, deadline, counted, context.logLimits),
         proxied=True,
-    )
-
-
-def _entrance(
-    reactor: Any,
-    context: Context,
-    security: AccessPolicy,
-    protection: AnonymousAccess,
-    web: Web,
-    rateLimits: RateLimits,
-    origins: Origins,
-) -> ListenerFactory:
-    settings = context.settings
-    return ListenerFactory(
-        reactor,
-        context.admission,
-        rateLimits.limited(security.admissionFor(protection.behindProxy()), context.broker.observers.counted),
-        origins,
-        settings.handshakeTimeout,
-        context.broker.observers.counted,
-        web.site,
-        context.logLimits,
-        context.unadmitted,
-        context.broker.audit,
     )

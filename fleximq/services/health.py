@@ -64,6 +64,7 @@ class Health:
 
     :param listeners: returns all listeners that should be open.
     :param stopping: returns whether the broker is about to stop.
+    :param cluster: checks the node of a cluster.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Health:
         lag: LagService,
         listeners: Callable[[], Iterable[Any]],
         stopping: Callable[[], bool] = lambda: False,
+        cluster: Look | None = None,
     ) -> None:
         self._broker = broker
         self._lag = lag
@@ -79,6 +81,7 @@ class Health:
         self._stopping = stopping
         self.live: list[Look] = [lambda: self._late(LIVE_LAG)]
         self.ready: list[Look] = [self._journal, self._listening, self._draining, lambda: self._late(READY_LAG)]
+        self.ready += [] if cluster is None else [cluster]
 
     def _late(self, maximum: float) -> Check:
         late = self._lag.latest

@@ -1,7 +1,7 @@
 """Builds the web site: metrics, health and the API of one broker."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twisted.internet.interfaces import IProtocolFactory
 from twisted.logger import Logger
@@ -20,9 +20,12 @@ from fleximq.web.api import Api
 from fleximq.web.health_pages import HealthPage
 from fleximq.web.metrics import Metrics
 from fleximq.web.queue_survey import QueueSurveyor
-from fleximq.web.request import Page
+from fleximq.web.request import HttpRefusal, HttpReply, Page, PageRequest
 from fleximq.web.site import WebSite
 from fleximq.web.welcome_page import RequestRules, WelcomeEntry
+
+if TYPE_CHECKING:
+    from fleximq.services.cluster_service import ClusterNode
 
 _log = Logger()
 
@@ -33,6 +36,7 @@ class Web:
     :param settings: returns the current settings.
     :param waiting: returns the number of connections that have not joined yet.
     :param unadmitted: charged for requests.
+    :param node: that of a cluster; one that does not own the journal refuses requests that are not about itself.
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class Web:
         waiting: Callable[[], int],
         logLimits: LogLimits,
         unadmitted: UnadmittedBudget,
+        node: "ClusterNode | None" = None,
     ) -> None:
         self._reactor = reactor
         self._logLimits = logLimits
@@ -54,13 +59,14 @@ class Web:
         self._security = security
         self._audit = broker.audit
         surveyor = QueueSurveyor(broker, reactor)
-        metrics = Metrics(broker, surveyor, lag, waiting, settings().metricsTop)
+        metrics = Metrics(broker, surveyor, lag, waiting, settings().metricsTop, None if node is None else node.values)
         self._pages = {
             "/metrics": Page(metrics.answer, Action.READ),
             "/healthz": Page(HealthPage(health.live).answer, None),
-            "/readyz": Page(HealthPage(health.ready).answer, None),
-            **Api(broker, settings).pages(),
+            "/readyz": Page(HealthPage(health.ready, None if node is None else node.freshen).answer, None),
         }
+        api = Api(broker, settings).pages()
+        self._pages |= api if node is None else {path: _ofOwner(page, node) for path, page in api.items()}
 
     def site(self, ways: tuple[WelcomeEntry, ...]) -> IProtocolFactory:
         """Return the site of a listener with these dialects."""
@@ -77,3 +83,15 @@ class Web:
     def _nobody(self) -> Admitted | None:
         """Return the rights of requests without credentials; None if credentials are required."""
         return None if self._security.required else Admitted(None, self._security.rightsOf(None))
+
+
+def _ofOwner(page: Page, node: "ClusterNode") -> Page:
+    """Return a page that only the owner of the journal answers."""
+
+    async def answer(visit: PageRequest) -> HttpReply:
+        reason = node.refusal()
+        if reason:
+            raise HttpRefusal(503, reason)
+        return await page.answer(visit)
+
+    return page._replace(answer=answer)

@@ -107,6 +107,8 @@ def _faultsOfJournal(settings: Settings) -> Iterator[str]:
         ):
             if given:
                 yield f"{name} is set, but nothing is kept without a journal: set journal to a folder"
+    if settings.clusterKey is not None and settings.clusterCertificate is None:
+        yield "cluster-key is set, but not cluster-certificate: the certificate that it belongs to"
     if settings.cluster:
         if settings.node is None:
             yield "cluster is set, but not node: each node of a cluster needs a name"

@@ -15,6 +15,7 @@ USUAL_PORTS = {"ws": 80, "wss": 443}
 
 _WITH_HOST = frozenset({"tcp", "tls", "ws", "wss"})
 _SCHEMES = _WITH_HOST | {"ipc", "stdio"}
+_BEFORE_URL = re.compile(rf",\s*(?=(?:{'|'.join(sorted(_SCHEMES))})://)", re.IGNORECASE)
 _PLACE = re.compile(
     r"(?:\[(?P<six>[0-9a-f:.]+(?:%[\w.-]+)?)\]|(?P<name>\*|[^\s\[\]/:@?#*]*))(?::(?P<port>[0-9]{1,9}))?(?P<path>/\S*)?",
     re.IGNORECASE | re.ASCII,
@@ -97,17 +98,23 @@ class Url:
 
 
 def addressesOf(urls: str | Sequence[str]) -> tuple[Url, ...]:
-    """Return the addresses of one broker, or of the nodes of a cluster: ``tcp://a:7890,b:7890``, or a list of URLs.
+    """Return the addresses of one broker, or of the nodes of a cluster: ``tcp://a:7890,b:7890``, or several URLs.
 
-    A path follows the last address and is that of all.
+    The path of a URL follows its last address.
 
     :raises SettingError: as :class:`Url` does, and if schemes differ or an address is empty.
     """
-    found = _split(urls) if isinstance(urls, str) else tuple(each for text in urls for each in _split(text))
+    texts = (urls,) if isinstance(urls, str) else urls
+    found = tuple(each for text in texts for url in urlsIn(text) for each in _split(url))
     schemes = sorted({each.scheme for each in found})
     if len(schemes) != 1:
         raise SettingError(f"the URLs of one broker must have the same scheme, not {' and '.join(schemes) or 'none'}")
     return found
+
+
+def urlsIn(text: str) -> list[str]:
+    """Return the URLs of a text in which commas separate them; each may have several addresses."""
+    return [each.strip() for each in _BEFORE_URL.split(text)]
 
 
 def _split(text: str) -> tuple[Url, ...]:
@@ -115,11 +122,11 @@ def _split(text: str) -> tuple[Url, ...]:
     place, slash, path = rest.partition("/")
     if scheme.lower() not in _WITH_HOST or "," not in rest.partition("?")[0]:
         return (Url.parse(text),)
-    if "," in path.partition("?")[0] or place.endswith(":"):
-        raise SettingError(f"several addresses are like {scheme}://HOST:PORT,HOST:PORT, with one scheme and path")
+    if "," in path.partition("?")[0]:
+        raise SettingError(f"several addresses are like {scheme}://HOST:PORT,HOST:PORT, with one path at the end")
     if not all(place.split(",")):
         raise SettingError(f"an address before or after a comma is empty in {scheme}://{place}")
-    return tuple(Url.parse(f"{scheme}://{each}{slash}{path}") for each in place.split(","))
+    return tuple(Url.parse(f"{scheme}://{each.strip()}{slash}{path}") for each in place.split(","))
 
 
 def isUrl(text: str) -> bool:

@@ -3,7 +3,7 @@
 Both answer 200 or 503 to all requests, and give reasons to those with the right to ``read`` them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from fleximq.rights import Action
@@ -22,13 +22,20 @@ Look = Callable[[], Check]
 
 
 class HealthPage:
-    """One of the two pages. ``looks``: the checks, called for each request; a list that may grow."""
+    """One of the two pages.
 
-    def __init__(self, looks: Sequence[Look]) -> None:
+    :param looks: the checks, called for each request; a list that may grow.
+    :param prepare: waited for before them.
+    """
+
+    def __init__(self, looks: Sequence[Look], prepare: Callable[[], Awaitable[None]] | None = None) -> None:
         self._looks = looks
+        self._prepare = prepare
 
     async def answer(self, visit: PageRequest) -> HttpReply:
         """Answer 200 if all checks pass, else 503; with all checks if the request may read them."""
+        if self._prepare is not None:
+            await self._prepare()
         checks = [look() for look in self._looks]
         bad = [check for check in checks if not check.good]
         value: dict[str, object] = {"status": "failing" if bad else "ok"}

@@ -88,6 +88,14 @@ METRICS = (
     Metric("consumer_group_lag_messages", _GAUGE, "Messages that a consumer group has not processed yet.", ("group",)),
     Metric("consumer_group_lag_bytes", _GAUGE, "Bytes that a consumer group has not processed yet.", ("group",)),
     Metric("consumer_group_dead_letters", _GAUGE, "Dead letters in the lake of a consumer group.", ("group",)),
+    # a node of a cluster
+    Metric("cluster_owner", _GAUGE, "1 if this node owns the journal of its cluster, 0 if it follows."),
+    Metric("cluster_term", _GAUGE, "Number of the owner: the first one has 1."),
+    Metric("cluster_owner_changes", _COUNTER, "New owners since this node started."),
+    Metric("cluster_lag_messages", _GAUGE, "Messages of the stream that the copy of this node lacks."),
+    Metric("cluster_lag_seconds", _GAUGE, "Seconds by which the copy of this node is behind."),
+    Metric("cluster_stream_free_bytes", _GAUGE, "Bytes that the stream may still have, at the owner."),
+    Metric("cluster_reconnects", _COUNTER, "Reconnects to the NATS servers."),
     # the process
     Metric("reactor_lag_seconds", _HISTOGRAM, "Delay of timers in the event loop, measured each second."),
     Metric("reactor_lag_latest_seconds", _GAUGE, "Latest measured delay of timers in the event loop."),

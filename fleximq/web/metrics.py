@@ -63,16 +63,24 @@ class Metrics:
     :param lag: the lag of the event loop.
     :param waiting: returns the number of connections that have not joined yet.
     :param top: the number of named queues and topics.
+    :param cluster: returns the metrics of a node of a cluster, by name.
     """
 
     def __init__(
-        self, broker: Broker, surveyor: QueueSurveyor, lag: ReactorLag, waiting: Callable[[], int], top: int
+        self,
+        broker: Broker,
+        surveyor: QueueSurveyor,
+        lag: ReactorLag,
+        waiting: Callable[[], int],
+        top: int,
+        cluster: Callable[[], Mapping[str, float]] | None = None,
     ) -> None:
         self._broker = broker
         self._surveyor = surveyor
         self._lag = lag
         self._waiting = waiting
         self._top = top
+        self._cluster = cluster or dict
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
 
@@ -120,6 +128,7 @@ class Metrics:
             **_events(broker.counts.events),
             **_surveyed(survey),
             **self._journal(),
+            **{name: {(): value} for name, value in self._cluster().items()},
         }
 
     def _byDialect(self, counts: Mapping[str, int]) -> dict[tuple[str, ...], float]:

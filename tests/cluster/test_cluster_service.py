@@ -1,9 +1,15 @@
 """fleximq.services.cluster_service: nodes as services, and two brokers on a real server, one of which is killed."""
 
+import io
+import json
 import signal
 import socket
+import ssl
 import tempfile
 import time
+from contextlib import redirect_stdout
+from functools import partial
+from http.client import HTTPConnection
 from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
@@ -11,19 +17,25 @@ from typing import Any, NoReturn
 from twisted.application.service import MultiService, Service
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
+from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import Envelope, MessageSource
+from fleximq.cli.main import main
 from fleximq.cluster.copy import Copy
 from fleximq.cluster.memory import MemoryCluster, MemoryServers
+from fleximq.cluster.node_state import NodeState
 from fleximq.cluster.owner_journal import OwnerJournal
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.journal.reading.reader_thread import ReaderThread
 from fleximq.services.journal_service import restore
+from fleximq.services.network.forwarding import Place
+from fleximq.services.network.node_ports import NodePorts
 from fleximq.values.message import Content, Message
 from tests.broker.parts import makeBroker
 from tests.broker_process import BrokerProcess
+from tests.certificates import Made, makeCertificate
 from tests.cluster.nats.servers import MISSING, Servers
 from tests.cluster.node_clock import NodeClock
 from tests.journal.at_once import ReaderAtOnce, atOnce
@@ -31,6 +43,9 @@ from tests.journal.recorder import Recorder
 
 if not MISSING:
     from fleximq.services.cluster_service import ClusterService, OwnersTurn
+
+#: In the log of an owner.
+OWNS = "this node owns shard 0"
 
 
 class MemoryStore(MemoryCluster):
@@ -58,6 +73,8 @@ class NoWakeup:
 class Node:
     """A node with a broker; ``served`` are its services, ``ended`` why its process had to end."""
 
+    durable = "t q"
+
     def __init__(self, servers: MemoryServers, clock: Clock, name: str) -> None:
         self.disk = disk = Recorder()
         disk.makeFolder("/disk")
@@ -77,6 +94,7 @@ class Node:
         self.inner = Service()
         self.inner.setServiceParent(self.served)
         self.ended: list[str] = []
+        self.ports = NodePorts(MemoryReactorClock(), name, 10)
 
         def restored(found: Any) -> None:
             journal._reader = ReaderAtOnce(
@@ -90,11 +108,14 @@ class Node:
             name,
             copy,
             journal,
+            self.ports,
             self.served,
             NoWakeup(),  # type: ignore[arg-type]
             restored,
             _abort,
             self.end,
+            settings={"durable": self.durable},
+            stop=lambda: self.service.stopService(),
         )
 
     def end(self, sentence: str) -> None:
@@ -146,6 +167,17 @@ class ClusterServiceTests(SynchronousTestCase):
         self.assertTrue(self.first.inner.running)
         self.assertFalse(self.second.inner.running)
 
+    def test_forwards(self) -> None:
+        """The other node learns from the owner's key where to forward, and serves itself when it takes over."""
+        own = self.first.ports.about["forward"]
+        self.assertEqual(self.second.ports.forwarding.place, Place(**own))
+        self.assertEqual((own["host"], len(own["secret"])), ("127.0.0.1", 32))
+        self.assertIsNone(self.first.ports.forwarding.place)
+        self.first.clock.ended = True
+        self.pass_(10)
+        self.assertIsNone(self.second.ports.forwarding.place)
+        self.assertEqual([each.ports.isServing for each in (self.first, self.second)], [True, True])
+
     def test_killed(self) -> None:
         """The other node takes over, with all that was confirmed."""
         told = self.first.produce("one")
@@ -165,6 +197,82 @@ class ClusterServiceTests(SynchronousTestCase):
         self.assertEqual((self.first.ended, self.first.inner.running), ([], False))
         self.assertTrue(self.second.inner.running)
         self.assertEqual(self.second.consume(), [b"one"])
+
+    def ask(self, do: str, to: str, late: float = 0.0) -> Any:
+        """Give the owner a command; return the answer."""
+        question = {"do": do, "to": to, "at": NodeState.of(self.servers.nodes["a"][1]).at - late}
+        answer = self.second.service._cluster.ask("a", question)
+        self.pass_(0.1)
+        return self.successResultOf(answer)["error"]
+
+    def test_moved(self) -> None:
+        """A command moves the shard within a second; the process of the former owner ends."""
+        told = self.first.produce("one")
+        self.assertEqual(self.ask("move", "b"), "")
+        self.pass_(1)
+        self.assertEqual((told, self.second.inner.running), ([None], True))
+        self.assertEqual(self.first.ended, ["shard 0 was handed to b"])
+        self.assertEqual(self.second.consume(), [b"one"])
+
+    def test_notMoved(self) -> None:
+        """A command that is old, unknown, or for a node that cannot own the shard, changes nothing."""
+        self.assertEqual(self.ask("move", "b", 6), "the command is older than 5 seconds")
+        self.assertEqual(self.ask("move", "c"), "there is no living node named c; these are: a, b")
+        self.assertEqual(self.ask("drop", "b"), "a does not know the command drop")
+        self.second.service.follower.reason = "it is damaged"
+        self.pass_(1.5)
+        self.assertEqual(self.ask("move", "b"), "the copy of b cannot be used: it is damaged")
+        self.pass_(3)
+        self.assertEqual((self.first.inner.running, self.second.inner.running), (True, False))
+
+    def ready(self, node: Node) -> tuple[bool, str]:
+        """Return whether a node is ready, and why, as a request for it does."""
+        done = Deferred.fromCoroutine(node.service.operator.freshen(node.journal.probe))
+        self.pass_(3)
+        self.successResultOf(done)
+        return node.service.operator.ready()
+
+    def test_ready(self) -> None:
+        """An owner is ready if the stream accepts something now, a follower if its copy could be used."""
+        self.pass_(20)
+        owner, follower = self.first.service.operator, self.second.service.operator
+        self.assertFalse(owner.ready()[0])  # nothing was appended in a while
+        good, words = self.ready(self.first)
+        self.assertTrue(good)
+        self.assertIn("owns shard 0 in term 1; the stream accepted the last append", words)
+        self.assertEqual(follower.ready(), (True, "follows a"))
+        lag = {"cluster_lag_messages": 0, "cluster_lag_seconds": 0}
+        self.assertEqual(follower.values(), {"cluster_owner": 0, "cluster_term": 1, "cluster_owner_changes": 0, **lag})
+        self.assertEqual(owner.values(), {"cluster_owner": 1, "cluster_term": 1, "cluster_owner_changes": 0})
+        self.servers.faults.unavailable = {"streams"}
+        self.pass_(6)
+        good, words = self.ready(self.first)
+        self.assertFalse(good)
+        self.assertIn("seconds ago, at most 5 are good", words)
+
+    def test_ownerChanged(self) -> None:
+        """A change of the owner is logged and counted by each node; without a living owner none is ready."""
+        self.second.service.follower.reason = "it is damaged"
+        self.pass_(2)
+        self.assertEqual(self.second.service.operator.ready(), (False, "the copy of b cannot be used: it is damaged"))
+        self.first.clock.ended = True
+        self.pass_(6)
+        self.assertEqual(self.second.service.operator.ready(), (False, "shard 0 has no living owner"))
+        self.second.service.follower.reason = ""
+        with capturedLogs() as logged:
+            self.pass_(4)
+        said = [event["term"] for event in logged if event.get("log_format", "").startswith("{node} owns shard")]
+        self.assertEqual((said, self.second.service.operator.values()["cluster_owner_changes"]), ([2], 1))
+
+    def test_differs(self) -> None:
+        """A node with other settings than the owner is logged once, by each node."""
+        self.patch(Node, "durable", "t")
+        third = Node(self.servers, self.clock, "c")
+        with capturedLogs() as logged:
+            third.service.startService()
+            self.pass_(3)
+        said = [event["names"] for event in logged if "other settings" in (event.get("log_format") or "")]
+        self.assertEqual(said, ["durable"] * 3)
 
     def test_lost(self) -> None:
         """A node that was cut off ends its process when it learns that another one owns the shard."""
@@ -251,50 +359,87 @@ class KilledBrokerTests(SynchronousTestCase):
         skip = MISSING
 
     def test_killed(self) -> None:
-        """What was confirmed is there at the next owner after a kill, and after an orderly stop of that one."""
+        """What was confirmed is there at the next owner after a kill, and after an orderly stop of that one.
+
+        All clients connect to the third node, at first as a standby that forwards, and over TLS.
+        """
         servers = Servers(self.mktemp())
         self.addCleanup(servers.end)
         servers.wait()
-        names = iter("abc")
-        brokers = [self.broker(servers, next(names)) for _ in range(2)]
+        made = makeCertificate(Path(tempfile.mkdtemp(dir=".")).absolute())
+        brokers = [self.broker(servers, name, made) for name in "abc"]
         for each in brokers:
             each.start()
             self.addCleanup(each.stop)
         owner = self.owner(brokers)
-        self.assertEqual(say(owner, b"PRODUCE:m1:::q:::one\nPRODUCE:m2:::q:::two\n", 2), [b"m1", b"m2"])
+        third = next(each for each in reversed(brokers) if each is not owner)
+        third.waitFor(lambda: len(third.listeners) == 3, "its listeners")
+        self.assertEqual(say(third, b"PRODUCE:m1:::q:::one\nPRODUCE:m2:::q:::two\n", 2, made), [b"m1", b"m2"])
+        self.assertNotIn(OWNS, third.output)
+        for each in brokers:
+            each.waitFor(partial(isReady, each), "its readiness")
+            asked = {path: ask(each, path) for path in ("/healthz", "/readyz", "/metrics", "/api/topics")}
+            self.assertEqual([asked[path][0] for path in ("/healthz", "/readyz", "/metrics")], [200] * 3, asked)
+            self.assertIn(f"fleximq_cluster_owner {float(each is owner)}".encode(), asked["/metrics"][1])
+            code, words = asked["/api/topics"]
+            refusal = f"this node does not own the journal; {owner.arguments[3]} does"
+            self.assertEqual((code, refusal.encode() in words), (200, False) if each is owner else (503, True))
         owner.stop(signal.SIGKILL)
         brokers.remove(owner)
-        brokers.append(self.broker(servers, "c"))
-        brokers[-1].start()
-        self.addCleanup(brokers[-1].stop)
-        owner = self.owner(brokers)
-        found = say(owner, b"CONSUME:q\nACK:m1\nCONSUME:q\n", 2)
+        found = say(third, b"CONSUME:q\nACK:m1\nCONSUME:q\n", 2, made)
         self.assertEqual([line.split(b":")[0] for line in found], [b"m1", b"m2"])
-        owner.stop()
-        brokers.remove(owner)
         owner = self.owner(brokers)
-        self.assertEqual(say(owner, b"PRODUCE:m3:::r:::three\nCONSUME:r\n", 2)[1].split(b":")[0], b"m3")
+        (other,) = (each for each in brokers if each is not owner)
+        url = ("--cluster", servers.urls[0])
+        with redirect_stdout(io.StringIO()) as written:
+            # One of the nodes was killed, which is worth a warning.
+            self.assertEqual(main(["cluster", "status", "--json", *url]), 2)
+            self.assertEqual(main(["cluster", "move", "0", other.arguments[3], *url]), 0)
+        status, moved = written.getvalue().splitlines()
+        self.assertEqual(json.loads(status)["shards"][0]["owner"], owner.arguments[3])
+        self.assertIn(f"{other.arguments[3]} owns shard 0 in term 3", moved)
+        brokers.remove(owner)
+        self.assertEqual(say(other, b"PRODUCE:m3:::r:::three\nCONSUME:r\n", 2)[1].split(b":")[0], b"m3")
 
-    def broker(self, servers: Servers, name: str) -> BrokerProcess:
+    def broker(self, servers: Servers, name: str, made: Made) -> BrokerProcess:
         """Return a node that is not started yet."""
         folder = Path(tempfile.mkdtemp(dir=".")).absolute()
-        words = ("--cluster", servers.urls[0], "--node", name, "--durable", "#", "--redelivery", "300")
+        words = ["--cluster", servers.urls[0], "--node", name, "--durable", "#", "--redelivery", "300"]
+        words += ["--cluster-bytes", "64MiB", "--http", "tcp:0:interface=127.0.0.1"]
+        words += ["--listen", "tcp:0:interface=127.0.0.1", "--listen", "tls://127.0.0.1:0", "--allow-anonymous"]
+        words += ["--tls-certificate", str(made.certificate), "--tls-key", str(made.key), "--cluster-wait", "60"]
         return BrokerProcess(*words, "--journal", f"{folder}/journal")
 
     def owner(self, brokers: list[BrokerProcess]) -> BrokerProcess:
-        """Return the broker that listens, when one does."""
+        """Return the broker that owns the shard, when one does."""
         limit = time.monotonic() + 60
         while time.monotonic() < limit:
             for each in brokers:
-                if each.listeners:
+                if OWNS in each.output:
                     return each
             time.sleep(0.05)
         raise AssertionError([each.output for each in brokers])
 
 
-def say(broker: BrokerProcess, data: bytes, lines: int) -> list[bytes]:
-    """Send MiniMQ lines to a broker and return so many that it sends."""
-    with socket.create_connection(broker.address, 30) as connection:
+def ask(broker: BrokerProcess, path: str) -> tuple[int, bytes]:
+    """Return the status and the body of an answer over HTTP."""
+    connection = HTTPConnection("127.0.0.1", broker.port(2), timeout=60)
+    connection.request("GET", path)
+    with connection.getresponse() as answer:
+        return answer.status, answer.read()
+
+
+def isReady(broker: BrokerProcess) -> bool:
+    """Whether a broker's listeners are open, and it is ready."""
+    return len(broker.listeners) == 3 and ask(broker, "/readyz")[0] == 200
+
+
+def say(broker: BrokerProcess, data: bytes, lines: int, made: Made | None = None) -> list[bytes]:
+    """Send MiniMQ lines to a broker, with a certificate over TLS, and return so many that it sends."""
+    with socket.create_connection(("127.0.0.1", broker.port(made is not None)), 60) as connection:
+        if made is not None:
+            context = ssl.create_default_context(cafile=str(made.certificate))
+            connection = context.wrap_socket(connection, server_hostname="localhost")
         connection.sendall(data)
         with connection.makefile("rb") as answers:
             return [answers.readline().strip() for _ in range(lines)]

@@ -2,11 +2,12 @@
 
 from random import Random
 
-from fleximq.cluster.copy import ASIDE, STREAM, Copy, CopyError, StreamBehind
+from fleximq.cluster.copy import ASIDE, Copy, CopyError, StreamBehind
 from fleximq.cluster.follower import Follower
 from fleximq.cluster.interfaces import AHEAD, Piece, StreamBounds
 from fleximq.cluster.trim import trimCopy, trimStream
 from fleximq.errors import JournalError
+from fleximq.journal.files.folder_files import STREAM
 from fleximq.journal.files.frame_scan import CompleteFrame
 from fleximq.journal.files.survey import Finding, FolderSurvey
 from fleximq.journal.format.control_frames import SegmentStart, encodeSegment

@@ -66,7 +66,7 @@ class MemoryClusterTests(StoreCase):
         self.pass_(0.1)
         slot, bounds = self.cluster().slot(0, 1), self.cluster().bounds(0)
         self.pass_(0.1)
-        self.assertEqual((self.successResultOf(slot), self.successResultOf(bounds)), (None, StreamBounds(1, 2, 2)))
+        self.assertEqual((self.successResultOf(slot), self.successResultOf(bounds)), (None, StreamBounds(1, 2, 2, 3)))
         self.assertEqual(received, [2])
         stop()
         self.cluster().purge(0, 9)

@@ -14,6 +14,7 @@ from fleximq.cluster.interfaces import Deposed
 from fleximq.cluster.memory import MemoryCluster, MemoryServers
 from fleximq.cluster.owner_journal import OwnerJournal
 from fleximq.cluster.stream_log import StreamLog, StreamWorker
+from fleximq.errors import NotKept
 from fleximq.journal.recovery.recovery import recover
 from fleximq.services.journal_service import restore
 from fleximq.values.message import Content, Message
@@ -155,6 +156,43 @@ class OwnerJournalTests(SynchronousTestCase):
         self.assertEqual(self.first.told, [])
         self.assertIsInstance(self.first.ended[0], Deposed)
         self.assertEqual(self.second.consume(5), [])
+
+    def test_full(self) -> None:
+        """Publications leave a reserve in a full stream, so that others can take over and acknowledge; when messages
+        have expired, they are stored again.
+        """
+        self.servers.room = 24_000
+        self.looked(self.first)
+        for number in range(60):
+            try:
+                self.first.produce("q", f"{number}-" + "x" * 500)
+            except NotKept as error:
+                self.assertEqual(error.reason, "the stream of the cluster is full")
+                break
+            self.looked(self.first)
+        stored = len(self.first.told)
+        self.assertEqual(set(self.first.told), {None})
+        self.assertIn(self.servers.stream(0).size, range(18_000, 21_000))
+        for term, former in ((2, self.first), (3, self.second)):
+            former.clock.ended = True
+            self.second = Node(self.servers, self.clock, f"n{term}", term)
+            self.pass_()
+            self.taken(self.second)
+            self.assertRaises(NotKept, self.second.produce, "q", "late")
+        self.assertEqual(len(self.second.consume(100)), stored)
+        self.pass_()
+        self.second.cluster.purge(0, len(self.servers.stream(0).pieces) - 3)
+        self.pass_()
+        self.looked(self.second)
+        self.second.produce("q", "again")
+        self.pass_()
+        self.assertEqual((self.second.told, self.second.consume(5)), ([None], ["again"]))
+
+    def looked(self, node: Node) -> None:
+        """Let a node look at the room in the stream."""
+        done = Deferred.fromCoroutine(node.log.look())
+        self.pass_(0.1)
+        self.successResultOf(done)
 
     def test_times(self) -> None:
         """Times do not go back at an owner whose clock is an hour behind."""

@@ -240,8 +240,10 @@ class TableTests(SynchronousTestCase):
             "retention": "a=7d",
             "message-ttl": "a=7",
             "cluster": ("nats://a",),
+            "cluster-auth": "token:a",
             "node": "a",
             "cluster-name": "a",
+            "node-address": "a:1",
         }
         for option in OPTIONS:
             value = written.get(option.name) or written[option.read]

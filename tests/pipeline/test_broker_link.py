@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import ConnectionLost, JoinRefused, RequestFailed
 from fleximq.pipeline import broker_link, wait_notice
-from fleximq.pipeline.broker_link import BrokerLink, Place
+from fleximq.pipeline.broker_link import Behind, BrokerLink, Place
 from fleximq.pipeline.errors import BrokerGone, BrokerRefused, NotJournalled, OptionRefused
 from tests.broker_process import BrokerProcess
 
@@ -89,6 +89,7 @@ class FakePlace:
 
     url = URL
     timeout = 10.0
+    addresses = 1
 
     def __init__(self, answers: list[Any], connecting: list[Exception | None] | None = None) -> None:
         self.answers = answers
@@ -141,6 +142,28 @@ class LinkTests(SynchronousTestCase):
         error = self.assertRaises(BrokerGone, link.ask, "/a")
         self.assertEqual(str(error), f"the broker at {URL} is away: nobody listens")
         self.assertTrue(9 < self.time <= 10)
+
+    def test_nodes(self) -> None:
+        """Another node is asked if one cannot serve the request or lags; one that hangs does not take all the time."""
+
+        def check(answer: int) -> int:
+            if answer < 5:
+                raise Behind("4 is before 5")
+            return answer
+
+        def hang(seconds: float) -> None:
+            self.time += 30
+
+        answers = [RequestFailed(503, "not the owner"), 4, TimeoutError("late"), 5]
+        link = self.link(answers)
+        self.place.addresses = 4
+        self.patch(link, "_sleep", hang)
+        self.assertEqual(link.ask("/a", None, check), 5)
+        self.assertEqual([client.closed for client in self.place.clients], [True, True, True, False])
+        link = self.link([4] * 1000)
+        self.place.addresses = 4
+        error = self.assertRaises(BrokerGone, link.ask, "/a", None, check)
+        self.assertEqual(str(error), f"no node at {URL} has all records: 4 is before 5")
 
     def test_notice(self) -> None:
         """After some seconds of silence the log names the broker, the longest wait and the last reason."""

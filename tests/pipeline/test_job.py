@@ -11,9 +11,9 @@ class ValuesTests(SynchronousTestCase):
 
     def test_place(self) -> None:
         """A URL at which a broker can be reached, or several."""
-        for written in ("tcp://localhost:7890", "tls://a:1,tcp://b:2", "ipc:///run/fleximq.sock"):
+        for written in ("tcp://localhost:7890", "tls://a:1,tcp://b:2", "tcp://a:1,b:2", "ipc:///run/fleximq.sock"):
             self.assertEqual(place("url", written), written)
-        for written in ("localhost:7890", "http://localhost:7890", "ws://a:1", "tcp://", "", "tcp://a:1,b:2"):
+        for written in ("localhost:7890", "http://localhost:7890", "ws://a:1", "tcp://", "", "tcp://a:1,ws://b:2"):
             error = self.assertRaises(SettingError, place, "into", written)
             self.assertEqual(
                 str(error), f"into is {written!r}, but must be tcp://HOST:PORT, tls://HOST:PORT or ipc://PATH"

@@ -2,12 +2,15 @@
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.journal.files.folder_files import STREAM
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.written import TIME, Written
 
@@ -76,6 +79,23 @@ class OnceTests(StreamCase):
         self.fill(15)
         self.run_(startingOffsets="earliest")
         self.assertEqual(self.offsets, list(range(21, 36)))
+
+    def test_anotherNode(self) -> None:
+        """A checkpoint made with one copy of a journal goes on with another, which catches up only later."""
+        self.fill(10)
+        other = self.parent / "other"
+        shutil.copytree(self.folder, other)
+        (other / STREAM).touch()
+        self.fill(10)
+        self.run_(startingOffsets="earliest")
+        self.assertEqual(self.offsets, list(range(1, 21)))
+        # As if the query had ended before the batch was recorded as done.
+        shutil.rmtree(self.parent / "checkpoint" / "commits")
+        catchingUp = Timer(1, shutil.copytree, (self.folder, other), {"dirs_exist_ok": True})
+        catchingUp.start()
+        self.run_(path=str(other), startingOffsets="earliest")
+        catchingUp.join()
+        self.assertEqual(self.offsets, list(range(1, 21)))
 
     def test_limits(self) -> None:
         """A micro-batch has at most so many records, or about so many bytes."""

@@ -1,5 +1,7 @@
 """The whole broker in memory: which listeners there are, and that dialects stand behind them."""
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from twisted.application.service import MultiService
@@ -13,6 +15,7 @@ from fleximq.security.anonymous_access import REFUSAL
 from fleximq.services.compose import compose
 from fleximq.services.network.listeners import ListenerService
 from fleximq.wire.fleximq_frame import encodeFrame
+from tests.certificates import makeCertificate
 from tests.cluster.nats.servers import MISSING
 from tests.dialects.conversations import Peer
 
@@ -49,19 +52,37 @@ class ComposeTests(SynchronousTestCase):
         self.assertEqual(places, ["tcp:1", "minimq+tcp:2"])
 
     def test_cluster(self) -> None:
-        """A node of a cluster is ready for its service manager without an open listener; it opens none by itself."""
+        """A node of a cluster opens its listeners by itself, and takes clients for the owner, over TLS too."""
         if MISSING:
             raise SkipTest(MISSING)
         self.reactor = MemoryReactorClock()
         folder = self.mktemp()
-        settings = Settings(cluster=("nats://127.0.0.1:1",), node="a", journal=folder)
-        whole = compose(self.reactor, settings)
+        made = makeCertificate(Path(tempfile.mkdtemp(dir=".")))
+        listen = (
+            "tcp:1",
+            f"ssl:2:privateKey={made.key}:certKey={made.certificate}",
+            "unix:s",
+            "haproxy:tcp:3",
+            "stdio",
+        )
+        cluster: Any = {"cluster": ("nats://127.0.0.1:1",), "node": "a", "journal": folder}
+        whole = compose(self.reactor, Settings(listen=listen, **cluster))
         kinds = [type(each).__name__ for each in whole]
-        self.assertEqual((type(whole).__name__, kinds), ("ClusterService", ["Readiness"]))
-        (readiness,) = whole
-        self.assertEqual(readiness.words, "taking part in the cluster")
+        self.assertEqual((type(whole).__name__, kinds), ("ClusterService", ["NodePorts", "Readiness"]))
+        ports, readiness = whole
+        self.assertEqual(readiness.words, "serving on 4 listeners")
         whole.privilegedStartService()
-        self.assertEqual(self.reactor.tcpServers, [])
+        factories = [server[1] for server in (*self.reactor.tcpServers, *self.reactor.unixServers)]
+        self.assertEqual([Peer(each).transport.producerState for each in factories], ["paused"] * 4)
+        self.assertEqual(len(ports.forwarding.waiting), 4)
+        ports.serve()
+        self.assertEqual(len(ports.forwarding.waiting), 0)
+        layers = [type(each.buildProtocol(REMOTE)).__name__ for each in factories]
+        self.assertEqual(
+            layers, ["SniffingProtocol", "BufferingTLSTransport", "HAProxyProtocolWrapper", "SniffingProtocol"]
+        )
+        with self.assertRaisesRegex(SettingError, "TCP or UNIX sockets only"):
+            compose(self.reactor, Settings(listen=(r"autobahn:tcp\:1:url=ws\://localhost\:1",), **cluster))
 
     def test_wrongListener(self) -> None:
         """A text that is none is refused before anything is made."""

@@ -77,9 +77,16 @@ class FaultsTests(SynchronousTestCase):
                 "cluster is set, but not journal: the folder of this node's copy of the messages",
             ],
         )
+        self.assertEqual(
+            self.faults(cluster_key="k"),
+            ["cluster-key is set, but not cluster-certificate: the certificate that it belongs to"],
+        )
         for name, value, sentence in (
+            ("cluster_auth", "hidden", "cluster-auth must be password:FILE, token:FILE or creds:FILE"),
             ("cluster", ["http://a"], "cluster is 'http://a', but must be like nats://host:4222 or tls://host:4222"),
             ("node", "a.b", "node is 'a.b', but must be 1 to 64 letters, digits, - or _"),
+            ("node_address", "a", "node-address is 'a', but must be like 10.0.0.1:7800"),
+            ("node_address", "a:65536", "node-address is 'a:65536', but must be like 10.0.0.1:7800"),
             ("cluster_name", "", "cluster-name is '', but must be 1 to 64 letters, digits, - or _"),
         ):
             self.assertEqual(self.faults(**{name: value}), [sentence])

@@ -81,7 +81,9 @@ class UrlTests(SynchronousTestCase):
     def test_severalAddresses(self) -> None:
         """Addresses after commas have the scheme and the path of the URL; a list has a URL for each."""
         for text, urls in {
-            "tcp://a:1,[::1]:2": (Url("tcp", "a", 1), Url("tcp", "::1", 2)),
+            "tcp://a:1,[::1]:2, c:3,TCP://d:4": tuple(
+                Url("tcp", host, port) for port, host in enumerate(("a", "::1", "c", "d"), 1)
+            ),
             "WS://a:1,b/c?d=e,f://g": (Url("ws", "a", 1, "/c?d=e,f://g"), Url("ws", "b", 80, "/c?d=e,f://g")),
             "wss://a?b": None,
             "ipc:///a,b": (Url("ipc", path="/a,b"),),
@@ -98,8 +100,9 @@ class UrlTests(SynchronousTestCase):
         for wrong, sentence in {
             ("tcp://a:1", "tls://b:1"): "the URLs of one broker must have the same scheme, not tcp and tls",
             (): "the URLs of one broker must have the same scheme, not none",
-            "tcp://a:1,tcp://b:1": "several addresses are like tcp://HOST:PORT,HOST:PORT, with one scheme and path",
-            "ws://a/x,b/y": "several addresses are like ws://HOST:PORT,HOST:PORT, with one scheme and path",
+            "tcp://a:1,tls://b:1": "the URLs of one broker must have the same scheme, not tcp and tls",
+            "tcp://a:1,http://b:1": "a tcp:// URL has no path",
+            "ws://a/x,b/y": "several addresses are like ws://HOST:PORT,HOST:PORT, with one path at the end",
             "tcp://a:1,": "an address before or after a comma is empty in tcp://a:1,",
             "tcp://a:1,b": "the URL must name a port, e.g. tcp://localhost:7890",
             "tcp://a:1,b:2/c": "a tcp:// URL has no path",

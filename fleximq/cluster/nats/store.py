@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error
 from nats.js import JetStreamContext
@@ -32,6 +31,7 @@ from fleximq.cluster.interfaces import (
     StreamBounds,
     Unknown,
 )
+from fleximq.cluster.nats.access import SafeClient
 from fleximq.cluster.nats.event_loop import EventLoop
 from fleximq.cluster.nats.feed import feed
 
@@ -63,6 +63,7 @@ class NatsCluster:
     """
 
     maxPayload = 0
+    host = ""
 
     def __init__(
         self,
@@ -80,9 +81,11 @@ class NatsCluster:
         self._replicas = replicas
         self._options = dict(options or {})
         self._loop = EventLoop(callFromThread)
-        self._client = Client()
+        self._client = SafeClient()
         self._context: JetStreamContext = self._client.jetstream(timeout=TIMEOUT)
         self._keys: KeyValue | None = None
+        #: Why the connection failed last.
+        self.reason = "they do not answer"
 
     # -- connecting --------------------------------------------------------------------------------
 
@@ -97,21 +100,27 @@ class NatsCluster:
                 await _answered(self._connect(shards), 5 * TIMEOUT)
                 return
             except ClusterError as error:
-                _log.warn("the cluster's servers do not answer: {error}", error=error)
+                _log.warn("the cluster's servers do not answer: {error}; {reason}", error=error, reason=self.reason)
                 await asyncio.sleep(1)
+
+    def reach(self, create: bool = False) -> "Deferred[None]":
+        """Connect to a cluster that exists, or create one of one shard; without further attempts.
+
+        Fails with :class:`ClusterError` if the servers do not answer, or have no such cluster; ``reason`` says why.
+        """
+        self._loop.start()
+        self._options |= {"allow_reconnect": False, "max_reconnect_attempts": 1}
+        self.reason = ""
+        return self._ask(self._connect(1 if create else 0), 5 * TIMEOUT)
 
     async def _connect(self, shards: int) -> None:
         if not self._client.is_connected:
-            self._client = Client()
+            self._client = SafeClient()
             self._context = self._client.jetstream(timeout=TIMEOUT)
-            await self._client.connect(
-                self._urls,
-                max_reconnect_attempts=-1,
-                reconnect_time_wait=1,
-                error_cb=self._failed,
-                **self._options,
-            )
+            options: dict[str, Any] = {"max_reconnect_attempts": -1, "reconnect_time_wait": 1, "error_cb": self._failed}
+            await self._client.connect(self._urls, **(options | self._options))
             self.maxPayload = self._client.max_payload
+            self.host = await _ownAddress(self._client.connected_url)
         context = self._context
         for shard in range(shards):
             try:
@@ -121,6 +130,8 @@ class NatsCluster:
         try:
             self._keys = await context.key_value(self._name)
         except NotFoundError:
+            if not shards:
+                raise Unknown(f"they have no cluster named {self._name}") from None
             self._keys = await context.create_key_value(bucket=self._name, replicas=self._replicas)
 
     def _configuration(self, shard: int) -> StreamConfig:
@@ -135,7 +146,8 @@ class NatsCluster:
         )
 
     async def _failed(self, error: Exception) -> None:
-        _log.warn("the connection to the cluster's servers: {error!r}", error=error)
+        self.reason = str(error) or type(error).__name__
+        _log.warn("the connection to the cluster's servers: {error}", error=self.reason)
 
     def stop(self) -> "Deferred[None]":
         """Disconnect, and end the thread."""
@@ -149,6 +161,11 @@ class NatsCluster:
 
     def _ask(self, work: Coroutine[Any, Any, T], seconds: float | None = None) -> "Deferred[T]":
         return self._loop.ask(_answered(work, seconds or TIMEOUT))
+
+    @property
+    def reconnects(self) -> int:
+        """See :class:`ICluster`."""
+        return self._client.stats["reconnects"]
 
     # -- streams -----------------------------------------------------------------------------------
 
@@ -188,7 +205,8 @@ class NatsCluster:
     async def _bounds(self, shard: int) -> StreamBounds:
         found = await self._context.stream_info(self._stream(shard))
         created = int(found.created.timestamp() * 1_000_000) if found.created else 0
-        return StreamBounds(created, max(1, found.state.first_seq), found.state.last_seq)
+        limit = max(0, found.config.max_bytes or 0)
+        return StreamBounds(created, max(1, found.state.first_seq), found.state.last_seq, found.state.bytes, limit)
 
     def purge(self, shard: int, first: int) -> "Deferred[None]":
         async def purge() -> None:
@@ -277,6 +295,27 @@ class NatsCluster:
 
         return stop
 
+    # -- questions ---------------------------------------------------------------------------------
+
+    def ask(self, node: str, question: Mapping[str, Any]) -> "Deferred[Mapping[str, Any]]":
+        async def request() -> Mapping[str, Any]:
+            answer = await self._client.request(f"{self._name}.ask.{node}", json.dumps(question).encode(), TIMEOUT)
+            found: Mapping[str, Any] = json.loads(answer.data)
+            return found
+
+        return self._ask(request())
+
+    def answer(self, node: str, answered: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
+        async def respond(message: Msg) -> None:
+            found: list[Mapping[str, Any]] = []
+            question = json.loads(message.data)
+            await self._loop.onReactor(lambda: found.append(answered(question)))
+            await message.respond(json.dumps(found[0]).encode())
+
+        self._ask(self._client.subscribe(f"{self._name}.ask.{node}", cb=respond)).addErrback(
+            lambda failure: _log.warn("this node answers no commands: {error}", error=failure.value)
+        )
+
     @property
     def _bucket(self) -> KeyValue:
         if self._keys is None:
@@ -294,6 +333,15 @@ async def _answered(work: Awaitable[T], seconds: float) -> T:
         raise Unknown(str(error)) from error
     except (TimeoutError, Error, OSError) as error:
         raise Unknown(str(error) or type(error).__name__) from error
+
+
+async def _ownAddress(server: Any) -> str:
+    """Return the address from which this machine reaches a server; nothing is sent."""
+    loop, place = asyncio.get_running_loop(), (server.hostname, server.port)
+    transport, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, remote_addr=place)
+    host: str = transport.get_extra_info("sockname")[0]
+    transport.close()
+    return host
 
 
 def _piece(data: bytes | None, headers: Mapping[str, str] | None) -> Piece:

@@ -106,6 +106,8 @@ class Lock:
 
 
 IDENTITY = "identity"
+#: In the folder of a node of a cluster: how much of its stream is on disk there (:mod:`fleximq.cluster.copy`).
+STREAM = "stream"
 #: The version of the format that is written, and the newest that is read.
 VERSION = 1
 

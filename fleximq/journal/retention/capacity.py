@@ -88,10 +88,11 @@ class Capacity:
         :raises NotKept: the journal is full; an attempt to free space begins.
         """
         if self._most and self.bytes + waiting >= self._most:
-            self._make()
+            self.make()
             raise NotKept(f"the journal is full: it may have {self._most} bytes", range(count))
 
-    def _make(self) -> None:
+    def make(self) -> None:
+        """Attempt to free space, unless the last attempt was a short time ago."""
         if self._cleaner is None or self._now() < self._again:
             return
         self._again = self._now() + RETRY_INTERVAL

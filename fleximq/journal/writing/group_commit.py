@@ -99,7 +99,7 @@ class GroupCommit:
             parts.append(RecordsPart(self.next, [each]))
         offset = self.next
         self.next = offset + count
-        return self._took(committed, offset, count, sizeOf(each))
+        return self._took(committed, offset, count, sizeOf(run))
 
     def add(self, part: CommitPart, offset: int, count: int, size: int, committed: OnCommitted) -> int:
         """Append a part other than a run, with ``count`` messages from this offset.
@@ -336,9 +336,9 @@ def appendedOf(topic: str, publisher: int, name: str, dialect: str, run: Run, no
     return AppendedRun(topic, publisher, name, DIALECTS.get(dialect, OTHER_DIALECT), now, run)
 
 
-def sizeOf(appended: AppendedRun) -> int:
+def sizeOf(run: Run) -> int:
     """Return the approximate size of a run in the journal, in bytes."""
-    headers, payloads, _ = appended.run
+    headers, payloads, _ = run
     count = len(payloads)
     size = _RECORD_BYTES * count
     size += payloads.size if isinstance(payloads, Blobs) else sum(map(len, payloads))

@@ -64,7 +64,7 @@ class StagingArea:
                 else:
                     found(None, reason)
 
-            self._group.add(staged, self._group.next, 0, sum(map(sizeOf, appended)), told)
+            self._group.add(staged, self._group.next, 0, sum(sizeOf(each.run) for each in appended), told)
         except NotKept as error:
             found(None, error.reason)
 

@@ -18,6 +18,7 @@ from fleximq.config import option_values
 from fleximq.errors import SettingError
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused, PipelineError
+from fleximq.values.urls import urlsIn
 
 
 def checkSource(options: Mapping[str, str]) -> None:
@@ -117,8 +118,8 @@ def _typed(name: str, read: Callable[[str, Any], Any]) -> Callable[[str], Any]:
 def place(name: str, value: object) -> str:
     """Parse the URL of a broker, or several separated by commas; raises SettingError if a client cannot use it."""
     written = option_values.text(name, value)
-    for each in written.split(","):
-        scheme, colon, rest = each.strip().partition("://")
+    for each in urlsIn(written):
+        scheme, colon, rest = each.partition("://")
         if scheme not in _SCHEMES or not rest:
             raise SettingError(f"{name} is {written!r}, but must be tcp://HOST:PORT, tls://HOST:PORT or ipc://PATH")
     return written

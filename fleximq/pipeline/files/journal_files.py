@@ -3,6 +3,7 @@
 Only durable records are read. Lookups of segments are cached, so a repeated call costs only the added frames.
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files
+from fleximq.journal.files.folder_files import STREAM
 from fleximq.journal.files.frame_scan import CompleteFrame, framesOf
 from fleximq.journal.files.record_distance import Distance, DistanceCounter
 from fleximq.journal.files.window import LARGE, SMALL
@@ -46,6 +48,11 @@ class JournalFiles:
     def end(self) -> End:
         """Return the durable end of the journal."""
         return self._folder.end()
+
+    @property
+    def mayLag(self) -> bool:
+        """Whether this is the copy of a cluster's node, which may have less than another one."""
+        return os.path.exists(f"{self.path}/{STREAM}")
 
     def bounds(self) -> OffsetBounds:
         """Return the first retained offset and the next one; both are equal if the journal is empty."""

@@ -14,6 +14,7 @@ from fleximq.pipeline.command.job import Job, addSource, lowered, option, source
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import PipelineError
 from fleximq.values.printable import jsonLine, printable
+from fleximq.values.urls import urlsIn
 
 if TYPE_CHECKING:
     from fleximq.pipeline.files.selection import Selection
@@ -114,7 +115,7 @@ def _groups(options: dict[str, str]) -> list[Facts]:
     from fleximq.pipeline.lag import groups
 
     found: list[Facts] = []
-    for url in options["url"].split(","):
+    for url in urlsIn(options["url"]):
         found += [{**group._asdict(), "told": _time(group.told * 1000)} for group in groups(Place.of(options, url))]
     return found
 

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.listener import (
 
 from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.lag.reporter import Reporter, groupName
+from fleximq.values.urls import urlsIn
 
 #: The id of a journal.
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -31,13 +32,14 @@ def report(
     It runs until its ``close`` is called, which waits for the final reports of ended queries. Only sources ``fleximq``
     count.
 
-    :param url: one broker, or several, separated by commas; each accepts reports on its own journal.
+    :param url: one broker, or several, separated by commas, or the nodes of clusters; each accepts reports on its own
+        journal.
     :param group: the name of the group; by default that of the query, or else its id.
     :param query: only the query with this name or id.
     :param options: options of the connection: ``token``, ``caFile`` and others.
     :raises OptionRefused: one of them cannot be used.
     """
-    places = [Place.of(options, each.strip()) for each in url.split(",")]
+    places = [Place.of(options, each) for each in urlsIn(url)]
     listener = LagListener(spark, places, None if group is None else groupName(group), query)
     spark.streams.addListener(listener)
     return listener

@@ -29,7 +29,7 @@ from fleximq.pipeline.lake.table.ledger import DeadLetters, readLedger
 from fleximq.pipeline.lake.table.table_spec import TableSpec, packed, unpacked
 from fleximq.pipeline.reader.journals import SlicePartition, records
 from fleximq.pipeline.reader.source_options import SourceOptions
-from fleximq.pipeline.reader.stream_reader import StreamReader
+from fleximq.pipeline.reader.stream_reader import StreamReader, ranges
 
 #: The name for ``format``, and the options that the source ``fleximq`` does not have.
 NAME = "fleximq-ingest"
@@ -42,11 +42,14 @@ _NUMBER = "streaming.sql.batchId"
 class IngestPartition(SlicePartition):
     """A slice or None, and lines to report to the driver in addition."""
 
-    def __init__(self, told: str | None, slice: Slice | None, broker: Place | None = None) -> None:
+    def __init__(
+        self, told: str | None, slice: Slice | None, broker: Place | None = None, others: Sequence[str] = ()
+    ) -> None:
         InputPartition.__init__(self, told)
         self.told = told
         self.slice = slice  # type: ignore[assignment]
         self.broker = broker
+        self.others = tuple(others)
 
 
 class IngestSource(DataSource):
@@ -78,7 +81,7 @@ class IngestReader(StreamReader):
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
         """Return the slices between two offsets; the first one also reports these offsets."""
-        journals = self._journals.find()
+        journals = self._journals.covering(ranges(start, end))
         begins, gaps = {}, {}
         for id, until in end.items():
             first = journals[id].bounds().first if id in journals else until
@@ -93,7 +96,10 @@ class IngestReader(StreamReader):
         found = [each for each in super().partitions(start, end) if isinstance(each, SlicePartition)]
         if not found:
             return [IngestPartition(told, None)]
-        return [IngestPartition(None if place else told, each.slice, each.broker) for place, each in enumerate(found)]
+        return [
+            IngestPartition(None if place else told, each.slice, each.broker, each.others)
+            for place, each in enumerate(found)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Stage one slice and yield its report; raises RecordsMissing as ``failOnDataLoss`` says, or LakeRefused."""

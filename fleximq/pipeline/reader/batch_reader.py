@@ -43,7 +43,7 @@ class BatchReader(DataSourceReader):
         journals = _journalsOf(self._options)
         try:
             found: list[SlicePartition] = []
-            known = journals.find()
+            known = journals.having(self._options.start)
             checkNamed(self._options, known)
             for journal in known.values():
                 start, end = self._range(journal)

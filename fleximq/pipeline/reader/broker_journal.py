@@ -17,7 +17,7 @@ from fleximq.journal.files.segment_summary import assignOffsets
 from fleximq.journal.format.control_frames import decodeGap, decodeTransaction
 from fleximq.journal.format.frame import FrameError, FrameHeader, FrameKind, readHeader
 from fleximq.limits import KIBIBYTE, MEBIBYTE
-from fleximq.pipeline.broker_link import BrokerLink, Place
+from fleximq.pipeline.broker_link import Behind, BrokerLink, Check, Place
 from fleximq.pipeline.errors import BrokerRefused
 from fleximq.pipeline.files.folder import End
 from fleximq.pipeline.files.frame_columns import PlacedFrame, decodeFrames, offsetsAndTimes
@@ -46,11 +46,12 @@ class Answer(NamedTuple):
     next: int
 
 
-def ask(link: BrokerLink, journal: str, position: int, maxBytes: int = RESPONSE_BYTES) -> Answer:
-    """Request the complete frames from a position on, at most so many bytes, or one frame; none at the end. Raises
-    PipelineError if the broker is away, refuses, has no journal or another one, or its answer is malformed.
+def ask(link: BrokerLink, journal: str, position: int, least: int, maxBytes: int = RESPONSE_BYTES) -> Answer:
+    """Request the complete frames from a position on, at most so many bytes, or one frame; none at the end. A node of a
+    cluster whose journal ends before ``least`` is passed over. Raises PipelineError if the broker is away, refuses, has
+    no journal or another one, or its answer is malformed.
     """
-    answer = link.askLarge("/journal/read", {"position": position, "most": maxBytes})
+    answer = link.askLarge("/journal/read", {"position": position, "most": maxBytes}, _reaching(link, "end", least))
     _check(link, journal, answer["journal"])
     data = memoryview(answer["data"] if _READS_UNALIGNED else bytes(answer["data"]))
     frames, at = [], 0
@@ -64,6 +65,17 @@ def ask(link: BrokerLink, journal: str, position: int, maxBytes: int = RESPONSE_
     except FrameError as error:
         raise BrokerRefused(f"the broker at {link.place.url} sent frames that cannot be read: {error}") from error
     return Answer(data, frames, answer["next"])
+
+
+def _reaching(link: BrokerLink, name: str, least: int) -> Check:
+    """Return a check of answers, whose value of this name is the end of the journal."""
+
+    def checked(answer: Any) -> Any:
+        if answer[name] < least and link.place.addresses > 1:
+            raise Behind(f"its journal ends at position {answer[name]}, before {least}")
+        return answer
+
+    return checked
 
 
 def _check(link: BrokerLink, journal: str, found: str) -> None:
@@ -81,6 +93,8 @@ class RemoteJournal:
         self.path = place.url
         self._link = BrokerLink(place)
         self._tried: dict[int, FrameHeader] = {}
+        # The furthest end that a node has reported.
+        self._least = 0
         self.id = str(self._about()["journal"])
 
     def close(self) -> None:
@@ -88,8 +102,15 @@ class RemoteJournal:
         self._link.close()
 
     def _about(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._link.ask("/journal/bounds", {"limit": 1, "topics": False})
+        check = _reaching(self._link, "position", self._least)
+        found: dict[str, Any] = self._link.ask("/journal/bounds", {"limit": 1, "topics": False}, check)
+        self._least = found["position"]
         return found
+
+    @property
+    def mayLag(self) -> bool:
+        """Whether nodes of a cluster answer, which may have less than another one."""
+        return self._link.place.addresses > 1
 
     def end(self) -> End:
         """Return the durable end of the journal."""
@@ -102,7 +123,7 @@ class RemoteJournal:
         end = self.end()
         position = 0
         while True:
-            answer = ask(self._link, self.id, position, STEP)
+            answer = ask(self._link, self.id, position, self._least, STEP)
             for _, header in answer.frames:
                 if header.kind in (*_RECORDS, FrameKind.TRANSACTION, FrameKind.GAP):
                     return OffsetBounds(min(header.baseOffset, end.offset), end.offset)
@@ -117,7 +138,7 @@ class RemoteJournal:
         end = self.end()
         position, _ = self._search(lambda header: header.lastTime >= time, end.position)
         while True:
-            answer = ask(self._link, self.id, position, STEP)
+            answer = ask(self._link, self.id, position, self._least, STEP)
             for at, header in answer.frames:
                 if header.lastTime < time:
                     continue
@@ -210,7 +231,7 @@ class RemoteJournal:
         """Return the header of the first frame from a position on; None at the end."""
         known = self._tried.get(position)
         if known is None:
-            frames = ask(self._link, self.id, position, 1).frames
+            frames = ask(self._link, self.id, position, self._least, 1).frames
             if not frames:
                 return None
             if len(self._tried) >= _TRIED:
@@ -258,14 +279,15 @@ class _RemoteReader:
             self._reached(piece.next)
 
     def _answers(self, piece: SegmentRange) -> Iterator[Answer]:
-        coming = self._pool.submit(ask, self._link, self._slice.journal, piece.position)
+        limit = self._slice.limit
+        coming = self._pool.submit(ask, self._link, self._slice.journal, piece.position, limit)
         while True:
             answer = coming.result()
             if not answer.frames or answer.frames[0][1].position >= piece.until:
                 return
             more = answer.next < piece.until
             if more:
-                coming = self._pool.submit(ask, self._link, self._slice.journal, answer.next)
+                coming = self._pool.submit(ask, self._link, self._slice.journal, answer.next, limit)
             yield answer
             if not more:
                 return
@@ -343,7 +365,7 @@ class _RemoteReader:
         if position not in self._held:
             near = any(position < each < position + RESPONSE_BYTES for each in positions)
             answer = self._pool.submit(
-                ask, self._link, self._slice.journal, position, RESPONSE_BYTES if near else 1
+                ask, self._link, self._slice.journal, position, self._slice.limit, RESPONSE_BYTES if near else 1
             ).result()
             self._held = {
                 header.position: (header, answer.data[at : at + header.length])

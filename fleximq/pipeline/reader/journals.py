@@ -1,5 +1,8 @@
 """The journals that the options name: in folders, or behind brokers.
 
+Folders, or brokers, with the same journal are copies at the nodes of a cluster. Any of them can be read; one that has
+less than another, or less than is needed, is passed over or waited for.
+
 Globs are expanded again at each call, since later they may match more folders.
 
 Spark's Python processes serve many tasks and collect garbage after each, which takes 20 ms with Spark, pyarrow and
@@ -8,8 +11,12 @@ numpy imported, none of it garbage; :func:`freezeImports` excludes the imports.
 
 import gc
 import glob
+import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 
 import pyarrow as pa
@@ -18,15 +25,16 @@ from pyspark.sql.datasource import InputPartition
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files, errorText
 from fleximq.journal.files.folder_files import readIdentity
-from fleximq.pipeline.broker_link import Place
-from fleximq.pipeline.errors import OptionRefused
+from fleximq.pipeline.broker_link import TIMEOUT, Place
+from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.pipeline.files.journal_files import JournalFiles, readSlice
-from fleximq.pipeline.files.selection import Selection, Slice
+from fleximq.pipeline.files.selection import FOREVER, Selection, Slice
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.reader.broker_journal import RemoteJournal, readRemote
 from fleximq.pipeline.reader.decoded_columns import Decoding, decoded, needed
-from fleximq.pipeline.reader.offsets import reportLoss
+from fleximq.pipeline.reader.offsets import Points, StartKind, reportLoss
 from fleximq.pipeline.reader.source_options import SourceOptions
+from fleximq.pipeline.wait_notice import waitNotice
 
 #: Spark sets this environment variable in processes that serve more than one task.
 _SERVES_MANY = "SPARK_REUSE_WORKER"
@@ -48,49 +56,135 @@ def freezeImports() -> None:
 
 
 Journal = JournalFiles | RemoteJournal
+#: A range of offsets for each journal, by its id.
+Ranges = Mapping[str, tuple[int, int]]
+_ALL: Ranges = {}
+_log = logging.getLogger("fleximq.pipeline")
+#: Seconds between two looks at copies that lag.
+_PAUSE = 0.1
 
 
 class SlicePartition(InputPartition):
     """One slice of a journal for one task, read through ``broker``, or from its folder if None."""
 
-    def __init__(self, slice: Slice, broker: Place | None = None) -> None:
+    def __init__(self, slice: Slice, broker: Place | None = None, others: Sequence[str] = ()) -> None:
         super().__init__(slice)
         self.slice = slice
         self.broker = broker
+        #: Other folders with the same journal.
+        self.others = tuple(others)
 
 
 class Journals:
     """The journals that options name; used by one thread."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._sleep = sleep
+        self._now = now
         self._paths = options.paths
         self._brokers = {place.url: place for place in options.brokers}
         self._known: dict[str, Journal] = {}
 
-    def find(self) -> dict[str, Journal]:
-        """Return the journals that exist now, by id. Raises OptionRefused if none was found, or the same one twice,
-        JournalError if a named folder is no journal, PipelineError if a broker is away, refuses, or has no journal.
+    def find(self, ranges: Ranges = _ALL) -> dict[str, Journal]:
+        """Return the journals that exist now, by id; of several copies the one that has most of a range of offsets.
+        Raises OptionRefused if none was found, JournalError if a named folder is no journal, PipelineError if a broker
+        is away, refuses, or has no journal.
         """
-        found: dict[str, Journal] = {}
+        found: dict[str, list[Journal]] = {}
         for path in [*self._brokers, *self._folders()]:
-            journal = self._known.get(path)
-            if journal is None or not _isStill(journal):
-                journal = RemoteJournal(self._brokers[path]) if path in self._brokers else JournalFiles(path)
+            try:
+                journal = self._at(path)
+            except JournalError:
+                if not self._copiesOf(path):
+                    raise
+                continue
             self._known[path] = journal
-            if journal.id in found and found[journal.id].path != path:
-                raise OptionRefused(f"{found[journal.id].path} and {path} are the same journal")
-            found[journal.id] = journal
+            found.setdefault(journal.id, []).append(journal)
         if not found:
             raise OptionRefused(f"there is no journal in {' or '.join(self._paths)}")
-        return dict(sorted(found.items()))
+        return {id: self._best(found[id], *ranges.get(id, (FOREVER, FOREVER))) for id in sorted(found)}
+
+    def covering(self, ranges: Ranges) -> dict[str, Journal]:
+        """Return the journals; wait for copies that lag to have these ranges of offsets. Raises PipelineError if they
+        do not within 30 seconds, and as :meth:`find`.
+        """
+        deadline = self._now() + TIMEOUT
+        with waitNotice(lambda: f"waiting for copies that lag, for {TIMEOUT:g} s at most", _log.warning):
+            while True:
+                found = self.find(ranges)
+                behind = [
+                    id
+                    for id, (_, end) in ranges.items()
+                    if id in found and self._mayLag(found[id]) and found[id].end().offset < end
+                ]
+                if not behind:
+                    return found
+                if self._now() >= deadline:
+                    id = behind[0]
+                    place, next = found[id].path, found[id].end().offset
+                    raise PipelineError(f"the copy in {place} lags: its next offset is {next}, not {ranges[id][1]} yet")
+                self._sleep(_PAUSE)
+
+    def having(self, points: Points | None) -> dict[str, Journal]:
+        """Return the journals; wait as :meth:`covering` for offsets that are named."""
+        found = self.find()
+        named = {} if points is None else {id: points.of(id) for id in found}
+        wanted = {id: (point.value, point.value) for id, point in named.items() if point.kind is StartKind.OFFSET}
+        return self.covering(wanted) if wanted else found
+
+    def _at(self, path: str) -> Journal:
+        journal = self._known.get(path)
+        if journal is not None and _isStill(journal):
+            return journal
+        return RemoteJournal(self._brokers[path]) if path in self._brokers else JournalFiles(path)
+
+    def _copiesOf(self, path: str) -> list[str]:
+        """Return the other folders that have, or had, the same journal."""
+        known = self._known.get(path)
+        if known is None:
+            return []
+        return [other for other, journal in self._known.items() if journal.id == known.id and other != path]
+
+    def _mayLag(self, journal: Journal) -> bool:
+        return journal.mayLag or bool(self._copiesOf(journal.path))
+
+    def _best(self, copies: Sequence[Journal], start: int, end: int) -> Journal:
+        if len(copies) == 1:
+            return copies[0]
+        remote = [each for each in copies if isinstance(each, RemoteJournal)]
+        if remote:
+            return self._joined(remote)
+
+        def fitness(journal: Journal) -> tuple[int, int]:
+            bounds = journal.bounds()
+            return min(bounds.next, end), -max(bounds.first, start)
+
+        return max(copies, key=fitness)
+
+    def _joined(self, copies: Sequence[RemoteJournal]) -> Journal:
+        """Replace brokers with the same journal by one with all of their addresses."""
+        places = [self._brokers.pop(each.path) for each in copies]
+        for each in copies:
+            each.close()
+            del self._known[each.path]
+        joined = replace(places[0], url=",".join(place.url for place in places))
+        self._brokers[joined.url] = joined
+        journal = self._known[joined.url] = RemoteJournal(joined)
+        return journal
 
     def partitions(
         self, journal: Journal, start: int, end: int, options: SourceOptions, selection: Selection
     ) -> list[SlicePartition]:
         """Return the partitions of a range of one of these journals."""
-        parts = -(-options.minPartitions // max(1, len(self._known)))
+        parts = -(-options.minPartitions // max(1, len({each.id for each in self._known.values()})))
         slices = journal.slices(start, end, selection.topics, parts, selection.since, options.partitionBytes)
-        return [SlicePartition(slice, self._brokers.get(journal.path)) for slice in slices]
+        others = self._copiesOf(journal.path)
+        return [SlicePartition(slice, self._brokers.get(journal.path), others) for slice in slices]
 
     def close(self) -> None:
         """Close the connections; the next request opens them again."""
@@ -153,7 +247,20 @@ def records(
 
     if partition.broker is not None:
         return readRemote(partition.slice, partition.broker, columns, selection, miss)
-    return readSlice(partition.slice, columns, selection, miss)
+    return readSlice(_readable(partition), columns, selection, miss)
+
+
+def _readable(partition: SlicePartition) -> Slice:
+    """Return the slice; of another folder if its own cannot be read any more. All have it at the same positions."""
+    slice = partition.slice
+    if not partition.others:
+        return slice
+    for path in (slice.path, *partition.others):
+        with suppress(JournalError, OSError):
+            journal = JournalFiles(path)
+            if journal.id == slice.journal and journal.end().position >= slice.limit:
+                return slice._replace(path=path)
+    return slice
 
 
 def missingReporter(journal: str, failOnDataLoss: bool) -> Callable[[Missing], None]:

@@ -69,6 +69,8 @@ class NewRecords:
         return found
 
     def _look(self, journal: Journal, counted: _Counted, end: int, enough: int) -> None:
+        # A copy that lags ends before; its missing records must not count as seen.
+        end = max(counted.until, min(end, journal.end().offset))
         if self._options.topics.all:
             distance = journal.advance(counted.until, end, enough - counted.records, None)
             counted.until, counted.records = distance.offset, counted.records + distance.records

@@ -18,6 +18,7 @@ from fleximq.pipeline.lag.reporter import groupName
 from fleximq.pipeline.payloads.dialect_payloads import Identity
 from fleximq.pipeline.reader.decoded_columns import MADE, OPTIONS, Decoding
 from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Points, StartKind, pointsOf, timesOf
+from fleximq.values.urls import urlsIn
 
 #: The options for the connection to a broker (:meth:`fleximq.pipeline.broker_link.Place.of`).
 _BROKER = ("url", "token", "credentials", "caFile", "certFile", "keyFile", "brokerTimeout")
@@ -113,7 +114,7 @@ def _brokers(options: Mapping[str, str]) -> tuple[Place, ...]:
         return ()
     if "path" in options or "paths" in options:
         raise OptionRefused("the options 'path' and 'url' exclude each other: a folder is read, or brokers are asked")
-    return tuple(Place.of(options, url) for url in _list(options, "url"))
+    return tuple(Place.of(options, url) for url in _list(options, "url", urlsIn))
 
 
 def _group(options: Mapping[str, str], brokers: tuple[Place, ...]) -> tuple[str | None, tuple[Place, ...]]:
@@ -127,7 +128,7 @@ def _group(options: Mapping[str, str], brokers: tuple[Place, ...]) -> tuple[str 
             raise OptionRefused(
                 "the options 'url' and 'lagUrl' exclude each other: reports go to the brokers that are read"
             )
-        brokers = tuple(Place.of(options, url) for url in _list(options, "lagUrl"))
+        brokers = tuple(Place.of(options, url) for url in _list(options, "lagUrl", urlsIn))
     if not brokers:
         raise OptionRefused("the option 'consumerGroup' needs 'lagUrl', the broker that is to know of it, or 'url'")
     return groupName(options["consumerGroup"]), brokers
@@ -175,8 +176,12 @@ def _columns(options: Mapping[str, str], made: tuple[str, ...]) -> tuple[str, ..
     return tuple(columns)
 
 
-def _list(options: Mapping[str, str], name: str) -> list[str]:
-    found = [each.strip() for each in options[name].split(",") if each.strip()]
+def _atCommas(text: str) -> list[str]:
+    return text.split(",")
+
+
+def _list(options: Mapping[str, str], name: str, split: Callable[[str], list[str]] = _atCommas) -> list[str]:
+    found = [each.strip() for each in split(options[name]) if each.strip(" ,")]
     if not found:
         raise OptionRefused(f"the option {name!r} is empty")
     return found

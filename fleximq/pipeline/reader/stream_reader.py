@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
 
 from fleximq.pipeline.files.selection import Selection
 from fleximq.pipeline.lag.reporter import StreamProgress
-from fleximq.pipeline.reader.journals import Journal, Journals, SlicePartition, read
+from fleximq.pipeline.reader.journals import Journal, Journals, Ranges, SlicePartition, read
 from fleximq.pipeline.reader.new_records import NewRecords
 from fleximq.pipeline.reader.offsets import LATEST, Offsets, Points, batchEnd, checked, ordered, reportLoss, startOf
 from fleximq.pipeline.reader.source_options import SourceOptions
@@ -63,12 +63,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offsets:
         """Return the start of a new query; raises RecordsMissing if a named offset was removed by retention."""
         points, fail = self._options.start or Points(LATEST), self._options.failOnDataLoss
-        journals = self._journals.find()
+        journals = self._journals.having(points)
         points.check("start", journals)
         return ordered({id: startOf(points.of(id), journal, fail) for id, journal in journals.items()})
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._ends()
+        self._target = _ends(self._journals.find())
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit from the options; :meth:`latestOffset` applies a second one."""
@@ -82,7 +82,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Offsets:
         """Return the ends of the journals, less the newest records that the stream does not want."""
-        return {journal: self._new.latest(journal, end) for journal, end in self._ends().items()}
+        return {journal: self._new.latest(journal, end) for journal, end in _ends(self._journals.find()).items()}
 
     def latestOffset(self, start: Mapping[str, int], limit: ReadLimit) -> Offsets:
         """Return the end of the next micro-batch, or ``start`` if it is not due; raises RecordsMissing if a journal of
@@ -94,8 +94,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for journal, offset in begin.items():
             if offset < 0:
                 begin[journal] = journals[journal].bounds().first
-        ends = self._target if self._target is not None else self._ends()
-        # After a power loss a journal without a broker can end before an offset that was read.
+        ends = self._target if self._target is not None else _ends(journals)
+        # After a power loss a journal without a broker can end before an offset that was read; a copy may lag.
         end = {journal: max(offset, begin[journal]) for journal, offset in ends.items() if journal in begin}
         for journal in begin:
             if journal not in journals:
@@ -140,12 +140,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None, limit.max_bytes
         return None, None
 
-    def _ends(self) -> Offsets:
-        return {id: journal.end().offset for id, journal in self._journals.find().items()}
-
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
         """Return slices between two offsets, balanced by bytes; raises RecordsMissing if some records are gone."""
-        journals = self._journals.find()
+        journals = self._journals.covering(ranges(start, end))
         found: list[SlicePartition] = []
         for id, until in sorted(end.items()):
             journal = journals.get(id)
@@ -176,3 +173,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._journals.close()
         if self._progress is not None:
             self._progress.close()
+
+
+def ranges(start: Mapping[str, int], end: Mapping[str, int]) -> Ranges:
+    """Return the range of offsets of each journal that is to be read."""
+    return {id: (start.get(id, 0), until) for id, until in end.items()}
+
+
+def _ends(journals: Mapping[str, Journal]) -> Offsets:
+    return {id: journal.end().offset for id, journal in journals.items()}

@@ -7,6 +7,7 @@ from typing import Any
 from fleximq.limits import KIBIBYTE, MEBIBYTE, isTooLong
 from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.errors import OptionRefused
+from fleximq.values.urls import urlsIn
 
 #: Maximum bytes of a query's name.
 _NAME_BYTES = 256
@@ -39,8 +40,11 @@ class SinkOptions:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "SinkOptions":
         """Return the checked options; raises OptionRefused if an option is missing, or has an invalid value."""
-        if "," in options.get("url", ""):
-            raise OptionRefused("the option 'url' names several brokers, but rows are written to one")
+        if len(urlsIn(options.get("url", ""))) > 1:
+            raise OptionRefused(
+                "the option 'url' names several brokers, but rows are written to one, or to the nodes of one cluster: "
+                "tcp://HOST:PORT,HOST:PORT"
+            )
         topic = options.get("topic")
         if topic is not None and (not topic or isTooLong(topic)):
             raise OptionRefused("the option 'topic' must have 1 to 1024 bytes")

@@ -27,17 +27,20 @@ cluster {{ name: test, listen: "127.0.0.1:{port}", routes: [{routes}] }}
 
 
 class Servers:
-    """Some servers; ``urls`` are theirs."""
+    """Some servers; ``urls`` are theirs.
 
-    def __init__(self, folder: str, number: int = 1) -> None:
+    :param settings: further ones, in their words.
+    """
+
+    def __init__(self, folder: str, number: int = 1, settings: str = "") -> None:
         self._folder = Path(folder).absolute()
         self._folder.mkdir(parents=True)
-        ports = _freePorts(2 * number)
+        ports = freePorts(2 * number)
         clients, routes = ports[:number], ports[number:]
         self.urls = [f"nats://127.0.0.1:{port}" for port in clients]
         self.processes: list[subprocess.Popen[bytes]] = []
         for index, port in enumerate(clients):
-            text = _CONFIG.format(name=f"s{index}", port=port, folder=self._folder / f"s{index}")
+            text = _CONFIG.format(name=f"s{index}", port=port, folder=self._folder / f"s{index}") + settings
             if number > 1:
                 others = ", ".join(f'"nats://127.0.0.1:{route}"' for route in routes)
                 text += _CLUSTER.format(port=routes[index], routes=others)
@@ -92,7 +95,7 @@ class Servers:
                     time.sleep(0.05)
 
 
-def _freePorts(number: int) -> list[int]:
+def freePorts(number: int) -> list[int]:
     """Return ports that are free now."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
     ports: list[int] = [each.getsockname()[1] for each in sockets]

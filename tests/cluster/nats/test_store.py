@@ -19,7 +19,6 @@ from fleximq.cluster.interfaces import (
     Piece,
     Refused,
     ShardOwner,
-    StreamBounds,
     Unknown,
 )
 from tests.cluster.nats.servers import MISSING, Servers
@@ -86,6 +85,14 @@ class NatsClusterTests(TestCase):
         while not holds():
             await deferLater(self.reactor, 0.01)
 
+    async def test_ask(self) -> None:
+        """A node answers; one that is not there does not."""
+        other = await self.connected()
+        other.answer("b", lambda question: {"doubled": 2 * question["number"]})
+        await other.bounds(0)  # so that the servers know it
+        self.assertEqual(await self.cluster.ask("b", {"number": 4}), {"doubled": 8})
+        await self.assertFailure(self.cluster.ask("c", {}), Unknown)
+
     async def test_append(self) -> None:
         """Appends need the last sequence; a wrong one leaves the outcome unknown."""
         verifyObject(ICluster, self.cluster)
@@ -95,7 +102,8 @@ class NatsClusterTests(TestCase):
         self.assertEqual(await self.cluster.slot(0, 2), Piece(b"two", 16, 9))
         self.assertIsNone(await self.cluster.slot(0, 3))
         bounds = await self.cluster.bounds(0)
-        self.assertEqual(bounds[1:], (1, 2))
+        self.assertEqual((bounds[1:3], bounds.limit), ((1, 2), 1 << 20))
+        self.assertGreater(bounds.bytes, 2 * len(b"one"))
         self.assertGreater(bounds.created, 1_700_000_000_000_000)
 
     async def test_pieces(self) -> None:
@@ -151,7 +159,7 @@ class NatsClusterTests(TestCase):
         self.assertEqual(received, [(number + 1, b"%d" % number) for number in range(1, 6)])
         stop()
         await self.cluster.purge(0, 5)
-        self.assertEqual((await self.cluster.bounds(0))[1:], (5, 6))
+        self.assertEqual((await self.cluster.bounds(0))[1:3], (5, 6))
         received.clear()
         self.cluster.follow(0, 2, lambda sequence, piece: received.append((sequence, piece.data)))
         await self.until(lambda: len(received) == 2)
@@ -205,7 +213,7 @@ class ConnectingTests(TestCase):
         await self.assertFailure(Deferred.fromCoroutine(_keysOf(cluster)), Unknown)
         servers.restart(0)
         await started
-        self.assertEqual((await cluster.bounds(0))[1:], StreamBounds(0, 1, 0)[1:])
+        self.assertEqual((await cluster.bounds(0))[1:3], (1, 0))
 
 
 async def _keysOf(cluster: "NatsCluster") -> None:

@@ -10,7 +10,7 @@ from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
-from fleximq.dialects.blipmq.protocol import quickAcks
+from fleximq.dialects.connection.tcp_socket import quickAcks
 
 _OPTION = getattr(socket, "TCP_QUICKACK", None)
 

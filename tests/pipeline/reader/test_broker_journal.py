@@ -44,6 +44,7 @@ class NearPlace:
 
     url = "tcp://broker:7890"
     timeout = 10.0
+    addresses = 1
 
     def __init__(self, written: Written) -> None:
         self.written = written
@@ -110,6 +111,23 @@ class NearPlace:
         return {"position": first, "data": b"".join(pieces), "next": behind, "end": 1 << 40, "journal": self.written.id}
 
 
+class TwoNodes(NearPlace):
+    """A place with two addresses; every second connection leads to a node that has nothing yet."""
+
+    addresses = 2
+    isBehind = True
+
+    def connect(self) -> NearPlace:
+        """Reach the other node."""
+        self.isBehind = not self.isBehind
+        return self
+
+    def ask(self, path: str, arguments: dict[str, Any]) -> Any:
+        """Answer as the node does."""
+        empty = {"data": b"", "end": 0, "position": 0} if self.isBehind else {}
+        return super().ask(path, arguments) | empty
+
+
 class RemoteCase(SynchronousTestCase):
     """``near`` is the place of a journal; what readers say is missing is in ``missing``."""
 
@@ -167,6 +185,16 @@ class WholeTests(RemoteCase):
             self.assertEqual(self.all(parts=parts), self.rows)
         self.assertEqual(self.all(sliceBytes=3000), self.rows)
         self.assertEqual(self.missing, [])
+
+    def test_nodes(self) -> None:
+        """A node that lags is passed over, when parts are planned and when they are read."""
+        self.near = TwoNodes(self.written)
+        self.fill(12)
+        journal = RemoteJournal(self.place)
+        end = journal.end()
+        journal.close()
+        self.assertEqual(journal.end(), end)
+        self.assertEqual((self.read(journal.slices(0, end.offset, parts=3)), self.missing), (self.rows, []))
 
     def test_balanced(self) -> None:
         """Parts are about of the same size, and small enough."""

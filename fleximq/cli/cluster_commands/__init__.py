@@ -1,0 +1,1 @@
+"""The commands of ``fleximq cluster`` for a cluster that runs."""

@@ -1,0 +1,169 @@
+"""The connection of a command to the NATS servers of a cluster, and the keys of its nodes."""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from fleximq.cluster.interfaces import ClusterError, IWatcher, NodeRecord, ShardOwner
+from fleximq.config.option_table import OPTIONS
+from fleximq.config.option_values import read
+from fleximq.config.settings import Settings
+from fleximq.errors import SettingError
+
+if TYPE_CHECKING:
+    from fleximq.cluster.nats.store import NatsCluster
+
+T = TypeVar("T")
+
+#: Seconds in which a living node writes its key.
+_SILENCE = 4.0
+_NAMES = (
+    "cluster", "cluster-auth", "cluster-ca", "cluster-certificate", "cluster-key", "cluster-name", "cluster-bytes",
+)  # fmt: skip
+
+
+def addClusterOptions(parser: ArgumentParser) -> None:
+    """Add the broker's options for the NATS servers."""
+    group = parser.add_argument_group("cluster", "as for the broker")
+    words = "a settings file of a node; the other options win over it"
+    group.add_argument("--config", metavar="FILE", help=words)
+    for option in OPTIONS:
+        if option.name in _NAMES:
+            help = option.words[0].lower() + option.words[1:].rstrip(".")
+            action = "append" if option.name == "cluster" else "store"
+            group.add_argument(f"--{option.name}", metavar="VALUE", action=action, help=help)
+
+
+def settingsFrom(arguments: Namespace) -> Settings:
+    """Return the settings of the cluster from the command line and the settings file.
+
+    :raises SettingError: one is wrong, or no server is named.
+    """
+    values = {} if arguments.config is None else {k: v for k, v in read(arguments.config).items() if k in _NAMES}
+    given = {name: getattr(arguments, name.replace("-", "_")) for name in _NAMES}
+    settings = Settings.of(values | {name: value for name, value in given.items() if value is not None})
+    if not settings.cluster:
+        raise SettingError("name the NATS servers with --cluster URL, or a settings file with --config FILE")
+    return settings
+
+
+class Calls:
+    """Runs the calls of the connection's thread on this one, while it waits."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[tuple[Callable[..., object], tuple[Any, ...]]] = SimpleQueue()
+
+    def add(self, call: Callable[..., object], *arguments: Any) -> None:
+        """Run a function while this thread waits; may be called from any."""
+        self._queue.put((call, arguments))
+
+    def until(self, holds: Callable[[], object], seconds: float) -> bool:
+        """Wait until something holds, for so many seconds at most; return whether it does."""
+        end = monotonic() + seconds
+        while not holds():
+            try:
+                call, arguments = self._queue.get(timeout=max(0.0, min(0.1, end - monotonic())))
+                call(*arguments)
+            except Empty:
+                if monotonic() >= end:
+                    return False
+        return True
+
+    def result(self, waited: "Deferred[T]", seconds: float = 30.0) -> T:
+        """Wait for a result.
+
+        :raises ClusterError: the store's error, or it took too long.
+        """
+        results: list[Any] = []
+        waited.addBoth(results.append)
+        if not self.until(lambda: results, seconds):
+            raise ClusterError("the servers of the cluster do not answer")
+        if isinstance(results[0], Failure):
+            results[0].raiseException()
+        found: T = results[0]
+        return found
+
+
+@implementer(IWatcher)
+class Survey:
+    """The keys of a cluster; ``changes`` counts those of each node."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeRecord] = {}
+        self.changes: dict[str, int] = {}
+        self.owners: dict[int, ShardOwner] = {}
+
+    def nodeChanged(self, node: str, record: NodeRecord) -> None:
+        """See :class:`IWatcher`; so with the next."""
+        self.nodes[node] = record
+        self.changes[node] = self.changes.get(node, 0) + 1
+
+    def ownerChanged(self, shard: int, owner: ShardOwner) -> None:
+        self.owners[shard] = owner
+
+    @property
+    def living(self) -> dict[str, NodeRecord]:
+        """The nodes that have changed their keys since the first look."""
+        return {node: record for node, record in self.nodes.items() if self.changes[node] > 1}
+
+
+@contextmanager
+def connected(settings: Settings, create: bool = False) -> "Iterator[tuple[Calls, NatsCluster]]":
+    """Connect to a cluster.
+
+    :param create: create it if it does not exist.
+    :raises ClusterError: it cannot be reached.
+    :raises SettingError: nats-py is not installed, or a file with credentials cannot be used.
+    """
+    try:
+        from fleximq.cluster.nats.access import connectOptions  # load slowly
+        from fleximq.cluster.nats.store import NatsCluster
+    except ImportError as error:
+        raise SettingError(f"cluster needs {error.name}: pip install 'fleximq[cluster]' installs it") from error
+    calls = Calls()
+    options = connectOptions(
+        settings.cluster, settings.clusterAuth, settings.clusterCa, settings.clusterCertificate, settings.clusterKey
+    )
+    cluster = NatsCluster(
+        settings.cluster,
+        settings.clusterName,
+        calls.add,
+        room=settings.clusterBytes,
+        replicas=1 if len(settings.cluster) == 1 else 3,
+        options=options,
+    )
+    try:
+        try:
+            calls.result(cluster.reach(create))
+        except ClusterError as error:
+            raise ClusterError(f"{', '.join(settings.cluster)}: {cluster.reason or error}") from error
+        yield calls, cluster
+    finally:
+        calls.result(cluster.stop())
+
+
+def surveyed(calls: Calls, cluster: "NatsCluster") -> Survey:
+    """Return the keys of a cluster, when all of its living nodes have changed theirs."""
+    survey = Survey()
+    cluster.watch(survey)
+    calls.until(lambda: survey.nodes and len(survey.living) == len(survey.nodes), _SILENCE)
+    return survey
+
+
+def run(work: Callable[[Namespace], int], name: str) -> Callable[[Namespace], int]:
+    """Return a command that ends with one sentence and exit code 1 after an error."""
+
+    def running(arguments: Namespace) -> int:
+        try:
+            return work(arguments)
+        except (ClusterError, SettingError) as error:
+            raise SystemExit(f"fleximq cluster {name}: {error}") from None
+
+    return running

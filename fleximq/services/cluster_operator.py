@@ -1,0 +1,170 @@
+"""What a node of a cluster does for operators: its key says how it is, and it carries out their commands
+(/guides/cluster, Operating).
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from fleximq import __version__
+from fleximq.cluster.copy import Copy
+from fleximq.cluster.follower import Follower
+from fleximq.cluster.interfaces import ShardOwner
+from fleximq.cluster.node_state import (
+    YOUNG,
+    NodeState,
+    checkSums,
+    differing,
+    messagesBehind,
+    secondsBehind,
+    whyNotTo,
+)
+from fleximq.cluster.ownership import Ownership, State
+from fleximq.config.settings import Settings
+
+_log = Logger()
+
+#: An owner is ready for so many seconds after its last append.
+FRESH = 5.0
+#: Seconds between two looks at whether an append was accepted.
+_LOOK = 0.05
+
+
+def settingsThatLast(settings: Settings) -> Mapping[str, str]:
+    """Return check sums of the settings that a takeover must not change."""
+    names = "durable", "retain", "retention", "message-ttl", "redelivery"
+    values = settings.durable, settings.retain, settings.retention, settings.messageTtl, settings.redelivery
+    return checkSums(dict(zip(names, values, strict=True)))
+
+
+class ClusterOperator:
+    """The commands and the key of one node.
+
+    :param move: called with the node that is to own the shard after this one.
+    """
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        node: str,
+        shard: int,
+        copy: Copy,
+        settings: Mapping[str, str],
+        move: Callable[[str], None],
+    ) -> None:
+        self._clock = clock
+        self._node = node
+        self._shard = shard
+        self._copy = copy
+        self._settings = settings
+        self._move = move
+        self._told: dict[str, tuple[str, list[str]]] = {}
+        self._owner = ShardOwner()
+        self._changes = 0
+        #: When the last append was sent that the stream has accepted, by this node's clock.
+        self.appended = -math.inf
+
+    def begin(self, ownership: Ownership, follower: Follower) -> None:
+        """Speak for these from now on."""
+        self._ownership = ownership
+        self._follower = follower
+        ownership.observers.append(self._compare)
+
+    def about(self) -> Mapping[str, Any]:
+        """Return what this node's key says."""
+        state = self._ownership.state
+        reason = self._follower.reason if state is State.FOLLOWING else ""
+        at, copy = self._clock.seconds(), self._copy
+        return NodeState(__version__, state.name.lower(), at, copy.end, copy.time, self._settings, reason)._asdict()
+
+    def asked(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Carry out a command; the answer has ``error``, "" if it is carried out."""
+        try:
+            error = self._why(question["do"], question.get("to", ""), float(question["at"]))
+        except (KeyError, TypeError, ValueError):
+            error = "the command cannot be understood"
+        return {"error": error}
+
+    def _why(self, command: str, to: str, at: float) -> str:
+        """Carry out a command, or return why not.
+
+        :param at: seconds of this node's clock, as its key had them when the command was given.
+        """
+        if abs(self._clock.seconds() - at) > YOUNG:
+            return f"the command is older than {YOUNG:.0f} seconds"
+        if command != "move":
+            return f"{self._node} does not know the command {command}"
+        if self._ownership.state is not State.OWNING:
+            return f"{self._node} does not own shard {self._shard}"
+        why = whyNotTo(self._shard, to, self._ownership.owner, self._ownership.living())
+        if not why:
+            self._move(to)
+        return why
+
+    # -- health ------------------------------------------------------------------------------------
+
+    async def freshen(self, probe: Callable[[], None]) -> None:
+        """Let an owner append something, if it did not a short time ago, to find out whether it can."""
+        if self._ownership.state is State.OWNING and self._age > FRESH:
+            probe()
+            until = self._clock.seconds() + FRESH / 2
+            while self._age > FRESH and self._clock.seconds() < until:
+                await deferLater(self._clock, _LOOK)
+
+    @property
+    def _age(self) -> float:
+        return self._clock.seconds() - self.appended
+
+    def ready(self) -> tuple[bool, str]:
+        """Return whether this node can serve clients or forward them, and a phrase about it."""
+        owner, state = self._ownership.owner, self._ownership.state
+        if state is State.OWNING:
+            return self._age <= FRESH, (
+                f"owns shard {self._shard} in term {owner.term}; the stream accepted the last append "
+                f"{self._age:.1f} seconds ago, at most {FRESH:g} are good"
+            )
+        if state is not State.FOLLOWING:
+            return False, f"{state.name.lower()} shard {self._shard}"
+        living = self._ownership.living()
+        if owner.node not in living or self._node not in living:
+            return False, f"shard {self._shard} has no living owner"
+        why = whyNotTo(self._shard, self._node, owner, living)
+        return not why, why or f"follows {owner.node}"
+
+    def values(self) -> dict[str, float]:
+        """Return the metrics of this node, by name."""
+        living, owner = self._ownership.living(), self._ownership.owner
+        isOwner = self._ownership.state is State.OWNING
+        found = {"cluster_owner": float(isOwner), "cluster_term": owner.term, "cluster_owner_changes": self._changes}
+        if not isOwner and owner.node in living and self._node in living:
+            behind = messagesBehind(self._shard, living[self._node], living[owner.node])
+            if behind is not None:
+                seconds = secondsBehind(living[self._node], living[owner.node]) if behind else 0
+                found |= {"cluster_lag_messages": behind, "cluster_lag_seconds": seconds}
+        return found
+
+    # -- other nodes -------------------------------------------------------------------------------
+
+    def _compare(self) -> None:
+        """Log a change of the owner, and who has other settings, once for each change."""
+        now = self._ownership.owner
+        if now.node and now.term != self._owner.term:
+            _log.info("{node} owns shard {shard} in term {term}", node=now.node, shard=self._shard, term=now.term)
+            self._changes += self._owner.term > 0
+            self._owner = now
+        living = self._ownership.living()
+        owner = now.node
+        if owner in living:
+            for node, record in living.items():
+                names = list(differing(record, living[owner]))
+                if self._told.get(node, (owner, [])) != (owner, names) and names:
+                    _log.warn(
+                        "{node} has other settings than {owner}, which owns shard {shard}: {names}; they would change "
+                        "with the owner",
+                        node=node, owner=owner, shard=self._shard, names=", ".join(names),
+                    )  # fmt: skip
+                self._told[node] = owner, names

@@ -1,0 +1,328 @@
+"""Forwards the clients of a standby to the owner of the journal (docs/explanation/cluster.rst, Forwarding).
+
+A client that connects while no owner is known, or the owner does not answer, waits without being read, for a limited
+time. TLS is passed on unchanged. Each side is read only as fast as the other one accepts data; the end of one side's
+input is passed on.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from twisted.internet.interfaces import IDelayedCall, IProtocolFactory
+from twisted.internet.protocol import ClientFactory, Factory, Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from fleximq.dialects.connection.handover import Handover
+from fleximq.dialects.connection.tcp_socket import probePeer, quickAcks
+from fleximq.dialects.stream import tune
+from fleximq.security.peer_address import peerAddress
+from fleximq.services.network.node_listener import ACCEPTED, Preface
+from fleximq.values.log_limit import LogLimits
+
+_log = Logger()
+
+#: Seconds for a connection to the owner, and between two attempts.
+CONNECT, RETRY = 5.0, 0.5
+#: Seconds for the remaining output of one side after the other side is lost.
+LINGER = 60.0
+#: Seconds of silence after which the system probes whether the other machine is alive.
+PROBE = 5
+#: Bytes of one read: fewer and larger ones cost less.
+READ_BYTES = 1 << 18
+
+
+class Place(NamedTuple):
+    """Where the owner accepts the connections of other nodes, as its key says; ``kinds`` are those of its listeners."""
+
+    host: str
+    port: int
+    secret: str
+    kinds: Sequence[str]
+
+
+class Forwarding:
+    """All forwarded clients of this node.
+
+    :param node: its name.
+    :param wait: the seconds for which a client waits for an owner.
+    """
+
+    def __init__(self, reactor: Any, node: str, wait: float) -> None:
+        self.reactor = reactor
+        self.node = node
+        self.wait = wait
+        self.logLimits = LogLimits()
+        self.place: Place | None = None
+        self.isReachable = True
+        self.waiting: dict[ForwardedClient, None] = {}
+        self.joined: set[ForwardedClient] = set()
+        self._owner = ""
+        self._known: Place | None = None
+        self._again: IDelayedCall | None = None
+
+    def aim(self, owner: str, about: Mapping[str, Any] | None) -> None:
+        """Learn the owner, "" for none, and its part of :attr:`NodeRecord.about`, None if the owner is silent."""
+        place = None if about is None or owner in ("", self.node) else Place(*(about[each] for each in Place._fields))
+        if owner not in ("", self._owner) or place not in (None, self._known):
+            self._owner, self._known = owner, place
+            self.end()
+        if place != self.place:
+            self.place, self.isReachable = place, True
+            if place is not None:
+                _log.info("clients are forwarded to node {owner}, {host}:{port}", owner=owner, **place._asdict())
+        self.attempt()
+
+    def attempt(self) -> None:
+        """Connect the waiting clients to the owner; only one of them while it cannot be reached."""
+        if self.place is not None:
+            for client in list(self.waiting) if self.isReachable else list(self.waiting)[:1]:
+                client.attempt(self.place)
+
+    def failed(self) -> None:
+        """Try again later: the owner cannot be reached."""
+        self.isReachable = False
+        if self._again is None or not self._again.active():
+            self._again = self.reactor.callLater(RETRY, self.attempt)
+
+    def end(self) -> None:
+        """End the connections to the owner; clients of whose input nothing was read go on waiting."""
+        for client in self.waiting:
+            client.withdraw()
+        for client in list(self.joined):
+            if client.other is not None:
+                client.other.transport.abortConnection()
+
+    def serve(self) -> None:
+        """Hand the waiting clients over to the broker of this node, and end the others."""
+        self.aim(self.node, None)
+        for client in list(self.waiting):
+            client.serve()
+
+    def stop(self) -> None:
+        """End everything."""
+        if self._again is not None and self._again.active():
+            self._again.cancel()
+        self.place = None
+        for client in [*self.waiting, *self.joined]:
+            client.leave()
+
+
+class ForwardedFactory(Factory[Protocol]):
+    """Builds the protocols of clients of one listener; ``number`` is its position, ``served`` its own factory."""
+
+    noisy = False
+
+    def __init__(self, forwarding: Forwarding, number: int, kind: str, served: IProtocolFactory) -> None:
+        self.forwarding = forwarding
+        self.number = number
+        self.kind = kind
+        self.served = served
+
+    def buildProtocol(self, addr: Any) -> "ForwardedClient":
+        """Return a protocol that waits for the owner."""
+        protocol = ForwardedClient()
+        protocol.factory = self
+        return protocol
+
+
+class _Side(Handover):
+    """One of the two connections of a client; ``other`` is the other one while bytes pass between them."""
+
+    forwarding: Forwarding
+    transport: Any
+    other: "_Side | None" = None
+    _inputOver = False
+
+    def join(self, other: "_Side") -> None:
+        """Pass all input to the other side, as fast as it takes it."""
+        self.other = other
+        tune(self.transport)
+        self.transport.bufferSize = READ_BYTES
+        other.transport.registerProducer(self.transport, True)
+
+    def readConnectionLost(self) -> None:
+        """Pass the end of input on; after both ends nothing is left to do."""
+        self._inputOver = True
+        other = self.other
+        if other is None or other._inputOver:
+            self.leave()
+        if other is not None:
+            other.transport.unregisterProducer()
+            if other._inputOver:
+                other.leave()
+            else:
+                other.transport.loseWriteConnection()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Close the other side after its remaining output."""
+        self._stopClock()
+        other, self.other = self.other, None
+        if other is not None:
+            other.other = None
+            other.leave()
+
+    def leave(self) -> None:
+        """Close when all output is written, at the latest after :data:`LINGER` seconds."""
+        self._stopClock()
+        self._timer = self.forwarding.reactor.callLater(LINGER, self.transport.abortConnection)
+        self.transport.unregisterProducer()
+        self.transport.loseConnection()
+
+
+class ForwardedClient(_Side):
+    """A client, and its side of the way to the owner."""
+
+    factory: ForwardedFactory
+    _owners: "_OwnersSide | None" = None
+
+    def connectionMade(self) -> None:
+        """Wait for the owner without reading."""
+        self.forwarding = forwarding = self.factory.forwarding
+        self.transport.pauseProducing()
+        self._timer = forwarding.reactor.callLater(forwarding.wait, self._giveUp)
+        forwarding.waiting[self] = None
+        if forwarding.place is not None and forwarding.isReachable:
+            self.attempt(forwarding.place)
+
+    def attempt(self, place: Place) -> None:
+        """Connect to the owner, unless that is under way."""
+        if self._owners is not None:
+            return
+        number = self.factory.number
+        if self.factory.kind not in place.kinds[number : number + 1]:
+            self._refuse("listener {number} of this node, {kind}, differs from the owner's", kind=self.factory.kind)
+            return
+        peer = self.transport.getPeer()
+        host, port = getattr(peer, "host", ""), getattr(peer, "port", 0)
+        self._owners = _OwnersSide(self, Preface(place.secret, number, self.forwarding.node, host, port))
+        self._owners.connect(place)
+
+    def withdraw(self) -> None:
+        """End the attempt, if there is one."""
+        owners, self._owners = self._owners, None
+        if owners is not None:
+            owners.withdraw()
+
+    def accepted(self, owners: "_OwnersSide", data: bytes) -> None:
+        """Pass bytes between both sides; ``data`` came with the owner's answer."""
+        self._stopClock()
+        forwarding = self.forwarding
+        del forwarding.waiting[self]
+        forwarding.joined.add(self)
+        self._owners = None
+        self.join(owners)
+        owners.join(self)
+        self._acknowledge = quickAcks(self.transport)
+        self.transport.write(data)
+        self.transport.resumeProducing()
+        if not forwarding.isReachable:
+            forwarding.isReachable = True
+            forwarding.attempt()
+
+    def dataReceived(self, data: bytes) -> None:
+        """Pass bytes on."""
+        if self.other is not None:
+            self.other.transport.write(data)
+        self._acknowledge()
+
+    def failed(self) -> None:
+        """Learn that the owner cannot be reached."""
+        self._owners = None
+        self.forwarding.failed()
+
+    def serve(self) -> None:
+        """Hand over to the broker of this node."""
+        self._stopClock()
+        self.withdraw()
+        del self.forwarding.waiting[self]
+        leave, self.whenLost = self.whenLost, None
+        if leave is not None:
+            leave()  # the broker counts it again
+        self.connectedAt = self.forwarding.reactor.seconds()
+        self.handOver(self.factory.served.buildProtocol(self.transport.getPeer()), b"")
+        self.transport.resumeProducing()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Forget this client, and end the owner's side."""
+        self.withdraw()
+        self.forwarding.waiting.pop(self, None)
+        self.forwarding.joined.discard(self)
+        super().connectionLost(reason)
+
+    def leave(self) -> None:
+        """Close; a client that waits will not be served."""
+        self.forwarding.waiting.pop(self, None)
+        super().leave()
+
+    def _giveUp(self) -> None:
+        self._refuse("no owner was found for it")
+
+    def _refuse(self, why: str, **more: object) -> None:
+        forwarding = self.forwarding
+        end = forwarding.logLimits[why].ending(forwarding.reactor.seconds())
+        if end is not None:
+            words = "closing the connection from {peer}: " + why + "{end}"
+            _log.warn(words, peer=peerAddress(self.transport.getPeer()), number=self.factory.number, end=end, **more)
+        self.leave()
+
+
+class _OwnersSide(_Side):
+    """The connection to the owner."""
+
+    def __init__(self, client: ForwardedClient, preface: Preface) -> None:
+        self.forwarding = client.forwarding
+        self._client: ForwardedClient | None = client
+        self._preface = preface
+
+    def connect(self, place: Place) -> None:
+        """Connect."""
+        self._connector = self.forwarding.reactor.connectTCP(place.host, place.port, _OnceFactory(self), CONNECT)
+
+    def withdraw(self) -> None:
+        """Learn that the client does not need it any more."""
+        self._client = None
+        self._connector.disconnect()
+
+    def connectionMade(self) -> None:
+        """Introduce the client."""
+        tune(self.transport)
+        probePeer(self.transport, PROBE)
+        self.transport.write(self._preface.encode())
+
+    def dataReceived(self, data: bytes) -> None:
+        """Learn that the owner accepts the client, then pass bytes on."""
+        if self.other is not None:
+            self.other.transport.write(data)
+            return
+        client, self._client = self._client, None
+        if client is not None and data.startswith(ACCEPTED):
+            client.accepted(self, data[len(ACCEPTED) :])
+        else:
+            self.transport.abortConnection()
+
+    def unreached(self) -> None:
+        """Learn that there is no connection."""
+        if self._client is not None:
+            self._client.failed()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """End the client's side, also if the owner did not accept it."""
+        if self._client is not None:
+            self._client.leave()
+        super().connectionLost(reason)
+
+
+class _OnceFactory(ClientFactory):
+    """Returns one protocol."""
+
+    noisy = False
+
+    def __init__(self, protocol: _OwnersSide) -> None:
+        self._protocol = protocol
+
+    def buildProtocol(self, addr: Any) -> _OwnersSide:
+        return self._protocol
+
+    def clientConnectionFailed(self, connector: Any, reason: Failure) -> None:
+        self._protocol.unreached()

@@ -1,0 +1,166 @@
+"""The listener of a node for other nodes, which forward their clients to it while it is the owner.
+
+A standby first sends a line of JSON, the :class:`Preface`, and the client's bytes after the answer :data:`ACCEPTED`.
+The secret is in the keys of the nodes, so only nodes know it. A forwarded client is never local: an address of the
+standby's machine is replaced by the standby's name.
+"""
+
+import json
+from collections.abc import Mapping
+from hmac import compare_digest
+from typing import Any, NamedTuple
+
+from twisted.internet.address import IPv4Address
+from twisted.internet.interfaces import IProtocolFactory
+from twisted.internet.protocol import Factory, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from fleximq.dialects.connection.handover import Handover
+from fleximq.security.anonymous_access import isLocal
+from fleximq.security.peer_address import peerAddress
+from fleximq.values.log_limit import LogLimit
+
+_log = Logger()
+
+#: The answer to a preface when the node is the owner.
+ACCEPTED = b"+"
+#: The longest preface in bytes, and the seconds in which it has to arrive.
+PREFACE_BYTES, DEADLINE = 1024, 5.0
+#: Connections without a preface; one more ends the oldest of them.
+MOST_SILENT = 1000
+
+
+class Preface(NamedTuple):
+    """The secret of the owner, the position of the client's listener, and the client's node and address."""
+
+    secret: str
+    number: int
+    node: str
+    host: str
+    port: int
+
+    def encode(self) -> bytes:
+        """Return the line."""
+        return json.dumps(self).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, line: bytes) -> "Preface":
+        """Return a preface; raises ValueError for any other line."""
+        try:
+            found = cls(*json.loads(line))
+        except (TypeError, RecursionError) as error:
+            raise ValueError(str(error)) from error
+        if [type(each) for each in found] != list(cls.__annotations__.values()):
+            raise ValueError("a value of another type")
+        return found
+
+    @property
+    def address(self) -> IPv4Address:
+        """The client's address, which is never local."""
+        address = IPv4Address("TCP", self.host, self.port)
+        if self.host and not isLocal(address):
+            return address
+        return IPv4Address("TCP", f"node {self.node}", self.port)
+
+
+class NodeListener(Factory["Arrival"]):
+    """The connections of other nodes; ``served`` are the factories of this node's listeners by position.
+
+    ``isServing`` says whether it is the owner; see :meth:`serve`.
+    """
+
+    noisy = False
+
+    def __init__(self, clock: Any, secret: str, served: Mapping[int, IProtocolFactory]) -> None:
+        self.clock = clock
+        self.secret = secret
+        self.served = served
+        self.isServing = False
+        self.silent: dict[Arrival, None] = {}
+        self.introduced: dict[Arrival, None] = {}
+        self.logLimit = LogLimit()
+
+    def buildProtocol(self, addr: Any) -> "Arrival":
+        """Return a protocol that reads the preface."""
+        protocol = Arrival()
+        protocol.factory = self
+        return protocol
+
+    def serve(self) -> None:
+        """Hand the clients that wait, and all later ones, over to the broker."""
+        self.isServing = True
+        for arrival in list(self.introduced):
+            arrival.serve()
+
+
+class Arrival(Handover):
+    """A connection of another node, or of a stranger."""
+
+    factory: NodeListener
+    transport: Any
+    _received = b""
+    _preface: Preface | None = None
+
+    def connectionMade(self) -> None:
+        """Wait for the preface."""
+        silent = self.factory.silent
+        silent[self] = None
+        self._timer = self.factory.clock.callLater(DEADLINE, self._refuse, "it sent nothing")
+        if len(silent) > MOST_SILENT:
+            next(iter(silent))._refuse("too many connections wait")
+
+    def dataReceived(self, data: bytes) -> None:
+        """Read the preface, which nothing follows before the answer."""
+        self._received += data
+        line, end, rest = self._received.partition(b"\n")
+        if len(self._received) > PREFACE_BYTES or rest or self._preface is not None:
+            self._refuse("it sent too much")
+        elif end:
+            self._introduce(line)
+
+    def _introduce(self, line: bytes) -> None:
+        factory = self.factory
+        try:
+            preface = Preface.decode(line)
+            isNode = compare_digest(preface.secret.encode(), factory.secret.encode())
+        except ValueError:
+            self._refuse("it sent something else")
+            return
+        if not isNode:
+            self._refuse("its secret is wrong")
+        elif preface.number not in factory.served:
+            self._refuse(f"there is no listener {preface.number}")
+        else:
+            self._forget()
+            self._preface = preface
+            factory.introduced[self] = None
+            if factory.isServing:
+                self.serve()
+
+    def serve(self) -> None:
+        """Hand the client over to the factory of its listener."""
+        assert self._preface is not None
+        address = self._preface.address
+        self._forget()
+        self.transport.getPeer = lambda: address
+        self.transport.write(ACCEPTED)
+        self.connectedAt = self.factory.clock.seconds()
+        self.handOver(self.factory.served[self._preface.number].buildProtocol(address), b"")
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Forget this connection."""
+        self._forget()
+
+    def _forget(self) -> None:
+        self._stopClock()
+        self.factory.silent.pop(self, None)
+        self.factory.introduced.pop(self, None)
+
+    def _refuse(self, why: str) -> None:
+        self._forget()
+        more = self.factory.logLimit.ending(self.factory.clock.seconds())
+        if more is not None:
+            peer = peerAddress(self.transport.getPeer())
+            _log.warn("the connection from {peer} is not that of a node: {why}{more}", peer=peer, why=why, more=more)
+        self.transport.abortConnection()

@@ -1,0 +1,161 @@
+"""The ports of a node of a cluster: its listeners, which forward until it is the owner, and the one for other nodes.
+
+A listener opens once. Its connections reach the broker of this node while that one serves, and the owner otherwise.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping
+from errno import EADDRNOTAVAIL
+from typing import Any
+
+from twisted.application.service import MultiService
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IProtocolFactory
+from twisted.logger import Logger
+from twisted.protocols.policies import WrappingFactory
+from twisted.protocols.tls import TLSMemoryBIOFactory
+
+from fleximq.cluster.interfaces import NodeRecord, ShardOwner
+from fleximq.endpoints.endpoint_string import BACKLOG
+from fleximq.endpoints.listen import Listen
+from fleximq.errors import SettingError
+from fleximq.security.peer_address import isAddress
+from fleximq.services.network.connection_limit import ConnectionLimit
+from fleximq.services.network.forwarding import ForwardedFactory, Forwarding, Place
+from fleximq.services.network.node_listener import NodeListener
+
+_log = Logger()
+
+
+class NodePorts(MultiService):
+    """The listeners are services of this service.
+
+    :param node: the name of this node.
+    :param wait: the seconds for which a client waits for an owner.
+    :param address: the ``HOST:PORT`` by which other nodes reach this one; None to choose a port.
+    """
+
+    def __init__(self, reactor: Any, node: str, wait: float, address: str | None = None) -> None:
+        super().__init__()
+        self.forwarding = Forwarding(reactor, node, wait)
+        self.isServing = False
+        self._reactor = reactor
+        self._address = address
+        self._kinds: list[str] = []
+        self._served: dict[int, IProtocolFactory] = {}
+        self._nodes = NodeListener(reactor, secrets.token_hex(16), self._served)
+        self._port: Any = None
+        self._host = ""
+
+    def sharing(self, listen: Listen, limit: ConnectionLimit) -> "SharedReactor":
+        """Return the reactor with which a listener is to open its port.
+
+        :raises SettingError: its connections cannot be forwarded.
+        """
+        if not listen.isSocket:
+            raise SettingError(
+                f"listen is {str(listen)!r}, but a node of a cluster listens on TCP or UNIX sockets only"
+            )
+        number = len(self._kinds)
+        self._kinds.append(f"{listen.dialect or ''}+{listen.kind.lower()}")
+
+        def share(served: IProtocolFactory) -> "Entrance":
+            self._served[number] = served
+            forwarded = ForwardedFactory(self.forwarding, number, self._kinds[number], served)
+            return Entrance(self, served, limit.limited(forwarded, listen.proxied))
+
+        return SharedReactor(self._reactor, share)
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """What this node's key says of its ports."""
+        if self._port is None:
+            return {}
+        place = Place(self._host, self._port.getHost().port, self._nodes.secret, self._kinds)
+        return {"forward": place._asdict()}
+
+    def open(self, host: str) -> None:
+        """Open the listener for other nodes; ``host`` is this machine's address in the network of the cluster.
+
+        :raises CannotListenError: the port cannot be opened.
+        """
+        port = 0
+        if self._address is not None:
+            host, _, digits = self._address.rpartition(":")
+            host, port = host.strip("[]"), int(digits)
+        self._host = host
+        try:
+            self._listen(port, host if isAddress(host) else "")
+        except CannotListenError as error:
+            if error.socketError.errno != EADDRNOTAVAIL:
+                raise
+            self._listen(port, "")  # the address is translated on the way
+        _log.info("other nodes reach this one at {host}:{port}", host=host, port=self._port.getHost().port)
+
+    def _listen(self, port: int, interface: str) -> None:
+        self._port = self._reactor.listenTCP(port, self._nodes, BACKLOG, interface)
+
+    def aim(self, owner: ShardOwner, living: Mapping[str, NodeRecord]) -> None:
+        """Forward to this owner, once its key is known."""
+        known = living.get(owner.node)
+        self.forwarding.aim(owner.node, None if known is None else known.about.get("forward"))
+
+    def serve(self) -> None:
+        """Let this node's broker serve all connections."""
+        self.isServing = True
+        self.forwarding.serve()
+        self._nodes.serve()
+
+    def stopService(self) -> "Deferred[Any]":
+        """Close all ports, and end the forwarded connections."""
+        self.forwarding.stop()
+        port, self._port = self._port, None
+        closed = maybeDeferred(lambda: None if port is None else port.stopListening())
+        return closed.addCallback(lambda _: super(NodePorts, self).stopService())
+
+
+class Entrance(WrappingFactory[Any]):
+    """The factory of an open port: ``served`` while this node serves, ``forwarded`` otherwise."""
+
+    noisy = False
+
+    def __init__(self, ports: NodePorts, served: IProtocolFactory, forwarded: IProtocolFactory) -> None:
+        super().__init__(served)
+        self._ports = ports
+        self._forwarded = forwarded
+
+    def logPrefix(self) -> str:
+        """Return the name used in Twisted's log line about a new port."""
+        return "FlexiMQ"
+
+    def buildProtocol(self, addr: Any) -> Any:
+        """Return a protocol for a connection."""
+        return (self.wrappedFactory if self._ports.isServing else self._forwarded).buildProtocol(addr)
+
+
+class SharedReactor:
+    """A reactor that opens ports with ``share(factory)``; the factory of the endpoint includes TLS and all layers."""
+
+    def __init__(self, reactor: Any, share: Callable[[IProtocolFactory], Entrance]) -> None:
+        self._reactor = reactor
+        self._share = share
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reactor, name)
+
+    def listenTCP(self, port: int, factory: IProtocolFactory, *more: Any, **named: Any) -> Any:
+        """See :class:`IReactorTCP`, and for the next the other interfaces of reactors."""
+        return self._reactor.listenTCP(port, self._share(factory), *more, **named)
+
+    def listenSSL(self, port: int, factory: IProtocolFactory, contextFactory: Any, *more: Any, **named: Any) -> Any:
+        """See :meth:`listenTCP`; so with the next."""
+        return self.listenTCP(port, TLSMemoryBIOFactory(contextFactory, False, factory), *more, **named)
+
+    def listenUNIX(self, address: Any, factory: IProtocolFactory, *more: Any, **named: Any) -> Any:
+        """See :meth:`listenTCP`."""
+        return self._reactor.listenUNIX(address, self._share(factory), *more, **named)
+
+    def adoptStreamPort(self, descriptor: int, family: Any, factory: IProtocolFactory) -> Any:
+        """See :meth:`listenTCP`."""
+        return self._reactor.adoptStreamPort(descriptor, family, self._share(factory))

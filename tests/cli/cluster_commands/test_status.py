@@ -1,0 +1,108 @@
+"""fleximq.cli.cluster_commands.status; with real servers in tests.cluster.test_cluster_service."""
+
+import contextlib
+import io
+import json
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.cli.cluster_commands.connection import Survey
+from fleximq.cli.cluster_commands.status import nodeRows, shardRow, show, synced, warnings
+from fleximq.cluster.interfaces import AHEAD, ClusterError, ShardOwner, StreamBounds
+from tests.cluster.test_node_state import record
+
+
+class StatusTests(SynchronousTestCase):
+    """Two living nodes and a silent one."""
+
+    def setUp(self) -> None:
+        self.survey = Survey()
+        for _ in range(2):
+            self.survey.nodeChanged("owner", record(9, durable="a"))
+            self.survey.nodeChanged("other", record(7, 99.0, durable="b"))
+        self.survey.nodeChanged("silent", record(3))
+        self.survey.ownerChanged(0, ShardOwner("owner", 4, 1))
+
+    def found(self) -> dict[str, list[dict[str, object]]]:
+        """Return all that is shown."""
+        bounds = StreamBounds(1, 2, 9, 950, 1000)
+        return {"shards": [shardRow(self.survey, 0, bounds)], "nodes": list(nodeRows(self.survey))}
+
+    def test_rows(self) -> None:
+        """Each node says how far behind the owner it is, and which settings differ."""
+        found = self.found()
+        self.assertEqual([row["state"] for row in found["nodes"]], ["following", "following", "silent"])
+        self.assertEqual([row.get("behind") for row in found["nodes"]], [2, None, 6])
+        self.assertEqual([row.get("differs") for row in found["nodes"]], [["durable"], None, []])
+        self.assertEqual(found["shards"][0]["term"], 4)
+
+    def test_warnings(self) -> None:
+        """There is a sentence for each thing that needs an operator."""
+        self.assertEqual(
+            [words.partition(":")[0] for words in warnings(self.survey, self.found())],
+            [
+                "the stream of shard 0 is almost full",
+                "other does not follow",
+                "other has other settings than the owner",
+                "owner does not follow",
+                "silent is silent",
+            ],
+        )
+        self.survey.nodeChanged("other", record(AHEAD))
+        self.survey.ownerChanged(0, ShardOwner("silent", 5, 2))
+        said = list(warnings(self.survey, self.found()))
+        self.assertEqual(said[0], "shard 0 has no living owner; the last was silent")
+        self.assertIn(
+            "the stream has less than the copy of other, so no node may own the shard; see cluster refill", said
+        )
+
+    def test_narrow(self) -> None:
+        """The output fits a terminal of 80 columns."""
+        written = io.StringIO()
+        with contextlib.redirect_stdout(written), contextlib.redirect_stderr(io.StringIO()):
+            show(self.found() | {"warnings": []}, [])
+        self.assertIn("its stream has messages 2 to 9, 950 bytes of 1000 (95%)", written.getvalue())
+        self.assertLessEqual(max(map(len, written.getvalue().splitlines())), 80)
+
+
+class Monitor(BaseHTTPRequestHandler):
+    """The monitoring port of a NATS server."""
+
+    config: dict[str, object] = {}
+
+    def do_GET(self) -> None:  # noqa: N802
+        """Answer."""
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"jetstream": {"config": self.config}}).encode())
+
+    def log_message(self, *ignored: object) -> None:
+        """Print nothing."""
+
+
+class MonitorTests(SynchronousTestCase):
+    """What a server's monitoring port says."""
+
+    def setUp(self) -> None:
+        server = HTTPServer(("127.0.0.1", 0), Monitor)
+        self.url = f"http://127.0.0.1:{server.server_port}/"
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+
+    def test_synced(self) -> None:
+        """A server that syncs later is said to lose messages."""
+        self.patch(Monitor, "config", {"sync_always": True, "sync_interval": 120_000_000_000})
+        self.assertEqual(synced(self.url), (True, f"{self.url}: sync_interval is always"))
+        self.patch(Monitor, "config", {"sync_interval": 120_000_000_000})
+        good, words = synced(self.url)
+        self.assertFalse(good)
+        self.assertIn("sync_interval is 120 seconds, not always: a loss of power", words)
+
+    def test_wrong(self) -> None:
+        """Something else is refused."""
+        for url in ("file:///etc/passwd", "http://127.0.0.1:1", self.url):
+            self.patch(Monitor, "config", None)
+            self.assertRaises(ClusterError, synced, url)
