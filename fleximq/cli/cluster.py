@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
-from fleximq.cli.cluster_commands import move, status
+from fleximq.cli.cluster_commands import move, refill, status
 from fleximq.cli.cluster_commands.connection import run
 from fleximq.cli.command import Command
 
@@ -135,6 +135,8 @@ def _prepare(parser: ArgumentParser) -> None:
     for name, words, prepare, work in (
         ("status", "Show nodes, owner and stream; exit code 2 after a warning.", status.prepare, status.status),
         ("move", "Hand a shard to another node.", move.prepare, move.move),
+        ("refill", "Fill an older stream from the longest copy.", refill.prepareRefill, refill.refill),
+        ("adopt", "Fill a new cluster from the journal of a broker.", refill.prepareAdopt, refill.adopt),
     ):
         own = works.add_parser(name, help=words, description=words)
         prepare(own)
