@@ -43,7 +43,7 @@ from fleximq.services.reload import (
     prepareOrigins,
     prepareSecurity,
 )
-from fleximq.services.web_site import Web
+from fleximq.services.site_factory import SiteFactory
 from fleximq.startup.configuration_check import configurationOf
 from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import UnadmittedBudget
@@ -79,9 +79,9 @@ def compose(
     reload = reload or Reload(settings, lambda: settings)
     contexts: list[Context] = []
     defaults = ListenDefaults.of(settings, registry.dialects)
-    departure = StartupFailure({})
-    abortStart = abortStart or departure
-    abortRun = abortRun or departure.duringRun
+    startupFailure = StartupFailure({})
+    abortStart = abortStart or startupFailure
+    abortRun = abortRun or startupFailure.duringRun
     node = _node(reactor, settings)
     turn = WriteTurn(reactor) if node is None else node.turn
     wakeup = Wakeup(reactor)
@@ -130,15 +130,15 @@ def compose(
     health = Health(
         broker, lag, lambda: listenersOf(places), lambda: connections.stopping, None if node is None else node.ready
     )
-    web = Web(
+    sites = SiteFactory(
         reactor, broker, lambda: reload.settings, security, lag, health, lambda: connectionLimit.waiting, logLimits,
         unadmitted, node,
     )  # fmt: skip
     for chosen in settings.extension:
         configuration = configurationOf(chosen, registry)
-        surroundings = ExtensionContext(broker, settings, reactor)
+        extensionContext = ExtensionContext(broker, settings, reactor)
         extension = registry.extensions[chosen.name]
-        ExtensionService(extension, configuration, surroundings, abortStart).setServiceParent(brokerService)
+        ExtensionService(extension, configuration, extensionContext, abortStart).setServiceParent(brokerService)
 
     def contextFor(protection: AnonymousAccess) -> Context:
         admission = rateLimits.limited(security.admissionFor(protection), counted)
@@ -154,11 +154,11 @@ def compose(
         contexts.append(context)
         dialects = connections.of(dialectsOf(registry, context, listen.dialect)) if speaks else _NO_DIALECTS
         behindProxy = rateLimits.limited(security.admissionFor(protection.behindProxy()), counted)
-        entrance = ListenerFactory(
-            reactor, context.admission, behindProxy, origins, settings.handshakeTimeout, counted, web.site, logLimits,
+        listenerFactory = ListenerFactory(
+            reactor, context.admission, behindProxy, origins, settings.handshakeTimeout, counted, sites.site, logLimits,
             unadmitted, broker.audit,
         )  # fmt: skip
-        factory = _gated(connectionLimit, entrance.factoryFor(listen, dialects), listen, context)
+        factory = _limited(connectionLimit, listenerFactory.factoryFor(listen, dialects), listen, context)
         opening = reactor
         if node is not None and speaks and not listen.isStdio:
             opening, parent = node.ports.sharing(listen, connectionLimit), node.ports
@@ -227,7 +227,7 @@ def _addReadiness(
     return readiness
 
 
-def _gated(
+def _limited(
     connectionLimit: ConnectionLimit, factory: IProtocolFactory, listen: Listen, context: Context
 ) -> IProtocolFactory:
     """Return a factory with the connection limit, which counts by the address that a proxy names, if any."""

@@ -103,13 +103,13 @@ class Ingest:
             else:
                 os.killpg(pid, signal.SIGKILL)
         if who not in ("driver", "driver and java"):
-            for each in _session(pid):
+            for each in sessionOf(pid):
                 with suppress(ProcessLookupError):
                     os.kill(each, signal.SIGKILL)
         self._process.wait(PATIENCE)
 
 
-def _session(leader: int) -> list[int]:
+def sessionOf(leader: int) -> list[int]:
     """Return the ids of the processes of a session."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):

@@ -20,7 +20,7 @@ from fleximq.cluster.stream_log import StreamLog
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.folder_files import IDENTITY, Lock
-from fleximq.journal.files.survey import Finding, FolderSurvey
+from fleximq.journal.files.folder_survey import Finding, FolderSurvey
 
 #: Seconds that the largest copies may take.
 _LONGEST = 86_400.0

@@ -83,7 +83,12 @@ class Forwarding:
         """Try again later: the owner cannot be reached."""
         self.isReachable = False
         if self._again is None or not self._again.active():
-            self._again = self.reactor.callLater(RETRY, self.attempt)
+            self._again = self.reactor.callLater(RETRY, self._retry)
+
+    def _retry(self) -> None:
+        self.attempt()
+        if self.waiting and not self.isReachable:
+            self.failed()
 
     def end(self) -> None:
         """End the connections to the owner; clients of whose input nothing was read go on waiting."""
@@ -182,7 +187,9 @@ class ForwardedClient(_Side):
         self.transport.pauseProducing()
         self._timer = forwarding.reactor.callLater(forwarding.wait, self._giveUp)
         forwarding.waiting[self] = None
-        if forwarding.place is not None and forwarding.isReachable:
+        if not forwarding.isReachable:
+            forwarding.failed()
+        elif forwarding.place is not None:
             self.attempt(forwarding.place)
 
     def attempt(self, place: Place) -> None:

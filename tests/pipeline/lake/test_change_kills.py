@@ -74,11 +74,11 @@ class KillTests(SynchronousTestCase):
         for _ in range(100):
             self.publish()
         schema = "a INT" if format != "delta" else "a BIGINT"
-        common = ["--journal", self.written.folder, "--format", format, "--max-offsets", "500"]
-        common += [*more, "--table", "early=#:messagepack"]
+        common = ["--journal", self.written.folder, "--format", format, *more, "--table", "early=#:messagepack"]
         self.ingest = Ingest(self.folder, *common, "--schema", schema, "--once")
         self.ingest.wait()
-        words = (*common, "--table", "late=#:messagepack", "--trigger", "200ms", "--compact-every", "1s")
+        words = (*common, "--table", "late=#:messagepack", "--max-offsets", "500", "--trigger", "200ms")
+        words = (*words, "--compact-every", "1s")
         self.ingest = Ingest(self.folder, *words, program=("-c", _SMALL))
         ending = Event()
         publisher = Thread(target=self.keepPublishing, args=(ending,))
