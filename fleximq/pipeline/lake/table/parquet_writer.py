@@ -215,9 +215,13 @@ def rowsByJournal(paths: Iterable[str]) -> dict[str, int]:
     """Return the number of rows of each journal in some files."""
     rows: Counter[str] = Counter()
     for path in paths:
-        for each in pq.ParquetFile(path).read(["journal"]).column("journal").value_counts().to_pylist():
-            rows[each["values"]] += each["counts"]
+        rows.update(rowsIn(pq.ParquetFile(path).read(["journal"])))
     return dict(rows)
+
+
+def rowsIn(rows: pa.Table | pa.RecordBatch) -> dict[str, int]:
+    """Return the number of rows of each journal."""
+    return {each["values"]: each["counts"] for each in rows.column("journal").value_counts().to_pylist()}
 
 
 def topicRange(path: str) -> tuple[str, str]:
