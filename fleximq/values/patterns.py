@@ -82,7 +82,7 @@ def doubtIn(name: str, publishes: bool = False) -> str | None:
     *others, last = _apart(name)
     levels = [*others, last][::2]
     if publishes and not {*_FOREIGN, *_FOREIGN.values()}.isdisjoint(levels):
-        return f"{name!r} is an ordinary topic here: wildcards are for subscriptions only"
+        return f"{name!r} is an ordinary topic here: wildcards are for FlexiMQ subscriptions only"
     if "#" in levels[:-1]:
         right = "".join("*" if each == "#" else each for each in others) + last
         return f"# is a wildcard at the end only, and an ordinary level in {name!r}: did you mean {right!r}?"

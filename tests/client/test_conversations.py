@@ -158,8 +158,10 @@ class Conversations(FormCase):
         for call, name, more, words in (
             ("subscribe", ".#.b", (), "# is a wildcard at the end only"),
             ("subscribe", "*", (), "wildcards as levels of their own only"),
-            ("publish", ".*", (b"x",), "wildcards are for subscriptions only"),
-            ("publish_many", ".#", ([b"x"],), "wildcards are for subscriptions only"),
+            ("publish", ".*", (b"x",), "wildcards are for FlexiMQ subscriptions only"),
+            ("publish_many", ".#", ([b"x"],), "wildcards are for FlexiMQ subscriptions only"),
+            ("publish", ".>", (b"x",), "wildcards are for FlexiMQ subscriptions only"),
+            ("publish", "..b", (b"x",), "has an empty level"),
             ("publish_many", ".a#", ([b"x"],), None),
         ):
             with warnings.catch_warnings(record=True) as caught:

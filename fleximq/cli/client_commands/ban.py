@@ -1,11 +1,13 @@
 """``fleximq ban add|ls|remove``: bans principals and addresses for a while."""
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from fleximq.cli.client_commands.broker_command import runWith
+from fleximq.cli.client_commands.broker_command import readingAnswers, runWith
 from fleximq.cli.client_commands.broker_options import Address, addOptions, count
+from fleximq.cli.client_commands.listing import pagedRows
 from fleximq.cli.command import Command
 from fleximq.cli.output import out, outJson, say
 
@@ -22,16 +24,12 @@ def _add(arguments: Namespace, address: Address) -> int:
 
 
 def _list(arguments: Namespace, address: Address) -> int:
-    after: str | None = ""
-    with address.connect() as client:
-        while after is not None:
-            found = client.ask("/broker/bans", {"limit": 1000, "after": after}, address.timeout)
-            after = found["next"]
-            for row in found["bans"]:
-                if arguments.json:
-                    outJson(row)
-                else:
-                    out(f"{_sentence(row)}\n".encode(), lines=False)
+    with readingAnswers(), address.connect() as client:
+        for row in pagedRows(client, "/broker/bans", "bans", address.timeout):
+            if arguments.json:
+                outJson(row)
+            else:
+                out(f"{_sentence(row)}\n".encode(), lines=False)
     return 0
 
 
@@ -47,7 +45,7 @@ def _named(arguments: Namespace) -> dict[str, str]:
     return {"principal": arguments.principal} if arguments.principal else {"address": arguments.address}
 
 
-def _sentence(row: dict[str, Any]) -> str:
+def _sentence(row: Mapping[str, Any]) -> str:
     kind = "principal" if "principal" in row else "address"
     until = datetime.fromtimestamp(row["until"] / 1000).astimezone()
     reason = f": {row['reason']}" if row["reason"] else ""

@@ -14,12 +14,13 @@ from fleximq.cli.client_commands.broker_options import Address, addOptions, addr
 from fleximq.cli.command import Command
 from fleximq.cli.output import say
 from fleximq.client.errors import ClientError, ConnectionLost, TopicWarning, Untrusted
+from fleximq.client.sockets import secured
 from fleximq.errors import SettingError
 from fleximq.values.urls import Url, addressesOf
 
 Work = Callable[[Namespace, Address], int]
 #: Limit for a handshake that only finds out whether a port speaks TLS.
-_PROBE_SECONDS = 3.0
+_PROBE_SECONDS = 1.0
 
 
 def brokerCommand(name: str, words: str, prepare: Callable[[ArgumentParser], object], work: Work) -> Command:
@@ -66,12 +67,10 @@ def speaksTls(url: Url) -> bool:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        with (
-            socket.create_connection((url.host or "localhost", url.port), _PROBE_SECONDS) as connection,
-            context.wrap_socket(connection),
-        ):
-            return True
-    except OSError:
+        plain = socket.create_connection((url.host or "localhost", url.port), _PROBE_SECONDS)
+        secured(plain, context, url.host or "localhost", _PROBE_SECONDS).close()
+        return True
+    except (OSError, ValueError):  # ValueError: a name is invalid, e.g. in IDNA
         return False
 
 

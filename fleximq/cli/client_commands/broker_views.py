@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from fleximq.cli.client_commands.broker_command import brokerCommand, readingAnswers
 from fleximq.cli.client_commands.broker_options import Address, count
+from fleximq.cli.client_commands.listing import Row, pagedRows
 from fleximq.cli.client_commands.payload_text import asJson
 from fleximq.cli.output import addJsonOption, outJson, say, tell
 from fleximq.cli.tables import console, table
@@ -19,10 +20,6 @@ from fleximq.limits import DEAD
 from fleximq.values.message import Content, Message
 from fleximq.values.printable import jsonLine
 from fleximq.wire.payload_conversion import toMessagePack
-
-_PAGE = 1000
-
-Row = Mapping[str, Any]
 
 
 class Action(NamedTuple):
@@ -150,13 +147,9 @@ def _run(noun: str, arguments: Namespace, address: Address) -> int:
 
 
 def _rows(client: Client, action: Action, asked: dict[str, Any], timeout: float) -> Iterator[Row]:
-    isPaged = not action.isLimited and "limit" not in asked
-    while True:
-        page = client.ask(action.path, asked | ({"limit": _PAGE} if isPaged else {}), timeout)
-        yield from page[action.rows]
-        if not isPaged or page["next"] is None:
-            return
-        asked["after"] = page["next"]
+    if action.isLimited or asked:
+        return iter(client.ask(action.path, asked, timeout)[action.rows])
+    return pagedRows(client, action.path, action.rows, timeout)
 
 
 def _act(action: Action, arguments: Namespace, answer: Row) -> int:

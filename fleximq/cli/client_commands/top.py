@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from fleximq.cli.client_commands.broker_command import brokerCommand, readingAnswers
 from fleximq.cli.client_commands.broker_options import Address, Outages, count, seconds
+from fleximq.cli.client_commands.listing import pagedRows
 from fleximq.cli.output import addJsonOption, outJson
 from fleximq.cli.tables import console, table
 from fleximq.client.blocking import Client
@@ -17,8 +18,6 @@ from fleximq.client.settings import State
 from fleximq.errors import SettingError
 from fleximq.values.printable import printable
 
-#: Clients and topics in one request.
-_PAGE = 1000
 #: Limit of clients and topics in a snapshot, so that it is quick.
 _MAX_ROWS = 20_000
 
@@ -41,15 +40,7 @@ def snapshot(client: Client, timeout: float) -> Snapshot:
 
 
 def _rows(client: Client, name: str, timeout: float) -> Iterator[Mapping[str, Any]]:
-    after: Any = None
-    found = 0
-    while found < _MAX_ROWS:
-        page = client.ask(f"/broker/{name}", {"limit": _PAGE} | ({} if after is None else {"after": after}), timeout)
-        yield from page[name]
-        found += len(page[name])
-        after = page["next"]
-        if after is None:
-            return
+    return pagedRows(client, f"/broker/{name}", name, timeout, _MAX_ROWS)
 
 
 def rates(before: Snapshot, now: Snapshot) -> dict[str, float]:

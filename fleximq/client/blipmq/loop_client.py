@@ -14,6 +14,7 @@ from fleximq.client.protocol.refusals import MAX_REFUSALS
 from fleximq.client.queues.prefetch import Pulled
 from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink, refusedJoin
 from fleximq.client.settings import TIMEOUT, ClientSettings, State
+from fleximq.client.topic_warnings import literalTopic
 from fleximq.client.wrapper import Wrapper, called
 from fleximq.limits import BLIP_FRAME_BYTES, MEBIBYTE
 from fleximq.values.urls import Url
@@ -52,6 +53,7 @@ class LoopBlipClient(ReconnectingLink):
 
     # -- what a program says -----------------------------------------------------------------------
 
+    @literalTopic
     async def publish(self, topic: str, payload: bytes | str, qos: int = 1) -> int:
         """Publish a message and return its number; :meth:`flush` waits until it is processed.
 
@@ -61,13 +63,17 @@ class LoopBlipClient(ReconnectingLink):
         :raises BufferFull: the broker is unreachable and the buffer is full.
         :raises ConnectionLost: the client is closed.
         """
-        return (await self.publish_many(topic, (payload,), qos))[0]
+        return (await self._publishMany(topic, (payload,), qos))[0]
 
+    @literalTopic
     async def publish_many(self, topic: str, payloads: Iterable[bytes | str], qos: int = 1) -> range:
         """Publish several messages at once, several times as fast as single ones; return their numbers.
 
         Errors as :meth:`publish`; if the buffer becomes full, earlier chunks may have been sent.
         """
+        return await self._publishMany(topic, payloads, qos)
+
+    async def _publishMany(self, topic: str, payloads: Iterable[bytes | str], qos: int) -> range:
         if qos not in (0, 1):
             raise ValueError(f"qos is {qos}, but must be 0 or 1")
         head = encodePublish(topic, qos)
@@ -95,6 +101,7 @@ class LoopBlipClient(ReconnectingLink):
         self._buffered.append(data)
         self._bufferedBytes += len(data)
 
+    @literalTopic
     async def subscribe(
         self,
         topic: str,

@@ -143,10 +143,11 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
         conversation = conversationOn(self._url, settings.codec.unpack)
         with connection.lock:
             joined = self._clientState.begin(conversation)
+        begun = time.monotonic()
         connected = dial(self._url, settings.timeout, self._context)
         connection.attach(connected, conversation)
         with suppress(ConnectionLost):
-            connection.waitFor(lambda: joined.done, settings.timeout)
+            connection.waitFor(lambda: joined.done, max(0.0, settings.timeout - (time.monotonic() - begun)))
         if not joined.done:
             lost = ConnectionLost(f"the broker did not answer within {settings.timeout:g} seconds")
             connection.fail(lost)

@@ -20,6 +20,7 @@ from fleximq.client.errors import ConsumeFailed, ProduceFailed
 from fleximq.client.minimq.loop_client import ConsumerWrapper, LoopConsumer, LoopMiniClient, Message
 from fleximq.client.queues.blocking import BlockingPulled, BlockingQueueClient, inThread, loopThread
 from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
+from fleximq.client.topic_warnings import literalTopic
 from fleximq.client.wrapper import called, waiting, wrapping
 from fleximq.values.urls import addressesOf
 
@@ -72,7 +73,7 @@ class MiniClient(BlockingQueueClient[LoopMiniClient]):
 
     produce = waiting(LoopMiniClient.produce)
     consume = waiting(LoopMiniClient.consume)
-    consumer = wrapping(Consumer, called(LoopMiniClient.consumer))
+    consumer = wrapping(Consumer, literalTopic(called(LoopMiniClient.consumer)))
     ack = called(LoopMiniClient.ack)
     request = waiting(LoopMiniClient.request)
 
@@ -83,6 +84,7 @@ class MiniClient(BlockingQueueClient[LoopMiniClient]):
         """
         return self._wait(self._inner.produce_many(topic, list(contents), timeout))
 
+    @literalTopic
     def serve(self, topic: str, function: Callable[[Message], str | None]) -> None:
         """Answer the messages of a queue one after the other, each with the return value of a function.
 

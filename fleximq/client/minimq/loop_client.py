@@ -16,6 +16,7 @@ from fleximq.client.protocol.completion import Pending
 from fleximq.client.queues.prefetch import Pulled
 from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink, refusedJoin
 from fleximq.client.settings import TIMEOUT, ClientSettings, State
+from fleximq.client.topic_warnings import literalTopic
 from fleximq.client.wrapper import Wrapper, called
 from fleximq.values.urls import Url
 from fleximq.wire.minimq_message import MiniMessage
@@ -48,6 +49,7 @@ class LoopMiniClient(ReconnectingLink):
 
     # -- what a program says -----------------------------------------------------------------------
 
+    @literalTopic
     async def produce(
         self,
         topic: str,
@@ -67,11 +69,15 @@ class LoopMiniClient(ReconnectingLink):
         :raises TimeoutError: no answer within ``timeout`` seconds; the message may be in the queue.
         """
         message = Message(id or str(uuid.uuid4()), topic, content, correlation_id, reply_to)
+        return await self._produce(message, timeout)
+
+    async def _produce(self, message: Message, timeout: float | None = TIMEOUT) -> str:
         await self._waitUntilJoined(timeout)
         data, pending = self._conversation.produce(message)
         await self._connection.sendAndDrain(data)
         return await self._loop.wait(pending, timeout, "the answer to a PRODUCE")
 
+    @literalTopic
     async def produce_many(self, topic: str, contents: Iterable[str], timeout: float | None = TIMEOUT) -> list[str]:
         """Put several messages into a queue at once, several times as fast as single ones; return their ids.
 
@@ -98,6 +104,7 @@ class LoopMiniClient(ReconnectingLink):
             raise failed[0]
         return ids
 
+    @literalTopic
     async def consume(self, topic: str, timeout: float | None = TIMEOUT) -> Message | None:
         """Return a message of a queue, or None if it is empty. Without an :meth:`ack` it returns to the queue.
 
@@ -110,6 +117,7 @@ class LoopMiniClient(ReconnectingLink):
         self._connection.send(data)
         return await self._loop.wait(pending, timeout, "the answer to a CONSUME")
 
+    @literalTopic
     def consumer(self, topic: str, prefetch: int = 1, idle: Backoff = IDLE) -> "LoopConsumer":
         """Return an iterator over a queue that acknowledges each message when the next one is requested.
 
@@ -135,6 +143,7 @@ class LoopMiniClient(ReconnectingLink):
             message = message.id
         self._acknowledge([message])
 
+    @literalTopic
     async def request(self, topic: str, content: str, timeout: float | None = TIMEOUT) -> str:
         """Send a request to the services of a topic, and return the content of the answer.
 
@@ -146,7 +155,7 @@ class LoopMiniClient(ReconnectingLink):
         correlation = uuid.uuid4().hex
         pending = self._replies[correlation] = Pending()
         try:
-            await self.produce(topic, content, None, correlation, self._replyTo, timeout)
+            await self._produce(Message(str(uuid.uuid4()), topic, content, correlation, self._replyTo), timeout)
             self._startReplyLoop()
             return (await self._loop.wait(pending, timeout, f"the answer to {topic}")).content
         finally:
@@ -218,7 +227,8 @@ class LoopMiniClient(ReconnectingLink):
                     if inspect.isawaitable(content):
                         content = await content
                     if message.reply_to:
-                        await self.produce(message.reply_to, content or "", None, message.correlation_id)
+                        id = str(uuid.uuid4())
+                        await self._produce(Message(id, message.reply_to, content or "", message.correlation_id))
                 except Exception:
                     if self.state is State.CLOSED:
                         return

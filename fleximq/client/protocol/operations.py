@@ -5,15 +5,13 @@ blocking form waits inside :meth:`Operations._await`, so that its coroutines end
 """
 
 import time
-import warnings
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from inspect import currentframe
 from logging import Logger
 from typing import Any, Generic, TypeVar
 
-from fleximq.client.errors import Answered, ConnectionLost, RequestFailed, SubscribeFailed, TopicWarning
+from fleximq.client.errors import Answered, ConnectionLost, RequestFailed, SubscribeFailed
 from fleximq.client.events import BROKER, Reply, Request
 from fleximq.client.payloads import packed
 from fleximq.client.protocol.client_state import ClientState, FrameMaker, chunksOf, headerFields, publicationOf
@@ -23,6 +21,7 @@ from fleximq.client.protocol.inbox import Box
 from fleximq.client.protocol.refusals import Refusals
 from fleximq.client.reconnecting import Reconnecting
 from fleximq.client.settings import TIMEOUT, ClientSettings, Start, State
+from fleximq.client.topic_warnings import literalDoubt, warnOf
 from fleximq.values.patterns import doubtIn, mistakeIn
 from fleximq.values.urls import Url
 
@@ -115,8 +114,7 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         :raises BufferFull: the broker is unreachable and the buffer is full.
         :raises ConnectionLost: the client is closed.
         """
-        if "*" in topic or "#" in topic:
-            _warn(topic, publishes=True)
+        warnOf(literalDoubt(topic))
         payload = self._settings.codec.pack(value)
         fields = headerFields(key, message_id, correlation_id, reply_to, headers)
         await self._post(len(payload), publicationOf(topic, payload, fields))
@@ -126,8 +124,7 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
 
         They are sent in chunks of about 1 MiB; if a value cannot be encoded, earlier chunks may have been sent.
         """
-        if "*" in topic or "#" in topic:
-            _warn(topic, publishes=True)
+        warnOf(literalDoubt(topic))
         for size, make in chunksOf(topic, values, self._settings.codec.pack):
             await self._post(size, make)
 
@@ -206,7 +203,7 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         mistake = mistakeIn(topic)
         if mistake is not None:
             raise ValueError(mistake)
-        _warn(topic)
+        warnOf(doubtIn(topic))
         if resume and from_ is None:
             from_ = await self._journalEnd(topic, timeout)
         what = f"the subscription to {topic}"
@@ -352,13 +349,3 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
     def _checkLosses(self) -> None:
         with self._lock:
             self._clientState.checkLosses()
-
-
-def _warn(name: str, publishes: bool = False) -> None:
-    """Warn of a name that may not mean what was typed, at the line of the program that gave it."""
-    doubt = doubtIn(name, publishes)
-    if doubt is not None:
-        frame, level = currentframe(), 1
-        while frame is not None and str(frame.f_globals.get("__name__")).startswith("fleximq.client"):
-            frame, level = frame.f_back, level + 1
-        warnings.warn(doubt, TopicWarning, stacklevel=level)

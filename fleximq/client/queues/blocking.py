@@ -16,6 +16,7 @@ from fleximq.client.loops.asyncio_loop import AsyncioLoop
 from fleximq.client.loops.interfaces import Loop
 from fleximq.client.queues.prefetch import Pulled
 from fleximq.client.queues.reconnecting_link import ReconnectingLink
+from fleximq.client.topic_warnings import LOOP_THREAD
 from fleximq.client.wrapper import BlockingClient, Wrapper, called
 
 Arguments = ParamSpec("Arguments")
@@ -29,7 +30,7 @@ class LoopThread:
         self._loop = asyncio.new_event_loop()
         self._pid = os.getpid()
         self.loop: Loop = AsyncioLoop(self._loop)
-        self._thread = threading.Thread(target=self._loop.run_forever, name="fleximq-queues", daemon=True)
+        self._thread = threading.Thread(target=self._loop.run_forever, name=LOOP_THREAD, daemon=True)
         self._thread.start()
 
     @property

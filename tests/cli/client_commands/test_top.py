@@ -9,6 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cli.client_commands.top import Snapshot, rates, screen
 from fleximq.client.blocking import Client
+from fleximq.client.payloads import packed
 from tests.cli.client_commands.commands import PATIENCE, CommandCase, ran
 
 
@@ -27,7 +28,8 @@ class TopTests(CommandCase):
         """Answers of another shape than a broker's are an error in one sentence, here and for other commands."""
         for answer in (None, [1], {}, {"clients": [1], "next": None}):
             self.patch(Client, "ask", lambda *_, answer=answer: answer)
-            for words in (("top", "--count", "1"), ("doctor",), ("clients",)):
+            self.patch(Client, "ask_packed", lambda *_, answer=answer: packed(answer))
+            for words in (("top", "--count", "1"), ("doctor",), ("clients",), ("ban", "ls")):
                 found = ran(*words)
                 self.assertEqual((found.code, found.err.count("\n")), (1, 1), (words, answer))
                 self.assertIn("an answer of the broker cannot be read", found.err)

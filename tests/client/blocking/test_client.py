@@ -3,13 +3,15 @@
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.backoff import Backoff
-from fleximq.client.blocking import Client, connect
+from fleximq.client.blocking import Client, connect, thread_client
+from fleximq.client.blocking.shared_connection import SharedConnection
 from fleximq.client.errors import (
     ConnectionLost,
     JoinRefused,
@@ -22,6 +24,7 @@ from fleximq.client.events import Delivery
 from fleximq.client.protocol import client_state
 from fleximq.client.protocol.inbox import Inbox
 from fleximq.client.settings import State
+from fleximq.client.sockets import dial
 from fleximq.errors import SettingError
 from tests.client.scripted import ID, PATIENCE, InThread, Peer, Scripted
 
@@ -68,6 +71,24 @@ class JoiningTests(SynchronousTestCase):
     def test_silence(self) -> None:
         """A broker that does not answer in time is none."""
         self.assertIn("did not answer", str(self.refusedBy(lambda peer: peer.untilEnd())))
+
+    def test_slow(self) -> None:
+        """The time that connecting took counts."""
+        waited = []
+
+        def slowly(url: Any, timeout: float, *more: Any) -> Any:
+            time.sleep(0.1)
+            return dial(url, timeout, *more)
+
+        def waitFor(connection: Any, ready: Any, timeout: float, *more: Any) -> Any:
+            waited.append(timeout)
+            return original(connection, ready, timeout, *more)
+
+        original = SharedConnection.waitFor
+        self.patch(thread_client, "dial", slowly)
+        self.patch(SharedConnection, "waitFor", waitFor)
+        self.refusedBy(lambda peer: peer.untilEnd())
+        self.assertLess(waited[0], 0.11)
 
     def test_end(self) -> None:
         """Nor is one that closes the connection."""

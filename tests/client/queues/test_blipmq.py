@@ -3,12 +3,13 @@
 import random
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 from fleximq.cli.credential_files import setSecret
 from fleximq.client.backoff import Backoff
-from fleximq.client.errors import BufferFull, ConnectionLost, JoinRefused, Nacked, SubscribeFailed
+from fleximq.client.errors import BufferFull, ConnectionLost, JoinRefused, Nacked, SubscribeFailed, TopicWarning
 from fleximq.client.settings import State
 from fleximq.errors import SettingError
 from tests.broker_process import BrokerProcess
@@ -43,6 +44,21 @@ class Conversations(BlipCase):
             {(each.topic, each.qos, each.subscription) for each in got}, {(self.topic, 1, subscription.id)}
         )
         self.assertEqual(got[2].text, "ü")
+
+    def test_doubtful(self) -> None:
+        """A name that may not mean what was typed is used, with one warning."""
+        one = self.direct()
+        for call, name, more in (
+            ("subscribe", ".>", ()),
+            ("subscribe", ".*", ()),
+            ("publish", "..b", (b"x",)),
+            ("publish_many", ".+.b", ([b"x"],)),
+        ):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", TopicWarning)
+                getattr(one, call)(self.topic + name, *more)
+            told = [str(each.message) for each in caught if each.category is TopicWarning]
+            self.assertEqual(["empty level" in each or "an ordinary topic" in each for each in told], [True], call)
 
     def test_empty(self) -> None:
         """Nothing there: None, at once or in time; what comes meanwhile is found."""

@@ -3,12 +3,13 @@
 import random
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 from fleximq.cli.credential_files import setSecret
 from fleximq.client.backoff import Backoff
-from fleximq.client.errors import ConnectionLost, ConsumeFailed, JoinRefused, ProduceFailed
+from fleximq.client.errors import ConnectionLost, ConsumeFailed, JoinRefused, ProduceFailed, TopicWarning
 from fleximq.client.minimq import blocking
 from fleximq.client.settings import State
 from fleximq.errors import SettingError
@@ -42,6 +43,22 @@ class Conversations(MiniCase):
         one.ping()
         time.sleep(LATER)  # as long as the broker waits for an ACK
         self.assertIsNone(one.consume(self.topic))
+
+    def test_doubtful(self) -> None:
+        """A name that may not mean what was typed is used, with one warning."""
+        one = self.direct()
+        for call, name, more in (
+            ("produce", "..b", ("x",)),
+            ("produce_many", ".*", (["x"],)),
+            ("consume", ".>", ()),
+            ("consumer", ".#", ()),
+            ("serve", ".+", (lambda message: None,)),
+        ):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", TopicWarning)
+                getattr(one, call)(self.topic + name, *more)
+            told = [str(each.message) for each in caught if each.category is TopicWarning]
+            self.assertEqual(["empty level" in each or "an ordinary topic" in each for each in told], [True], call)
 
     def test_generatedIds(self) -> None:
         """Ids differ."""

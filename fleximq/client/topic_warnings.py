@@ -1,0 +1,47 @@
+"""Warnings of topics that may not mean what was typed, at the line of the program that gave them."""
+
+import threading
+import warnings
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from inspect import currentframe
+from typing import Any, TypeVar, cast
+
+from fleximq.client.errors import TopicWarning
+from fleximq.values.patterns import doubtIn
+
+#: The name of the thread in which the loop of the blocking forms runs.
+LOOP_THREAD = "fleximq-queues"
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@lru_cache(1024)
+def literalDoubt(name: str) -> str | None:
+    """Return why a topic without wildcards may not mean what was typed; raises TypeError if it is not a text."""
+    if not isinstance(name, str):
+        raise TypeError(f"the topic is {name!r}, but must be a str")
+    return doubtIn(name, publishes=True)
+
+
+def warnOf(doubt: str | None) -> None:
+    """Warn of a doubt, if there is one."""
+    if doubt is not None:
+        frame, level = currentframe(), 1
+        while frame is not None and str(frame.f_globals.get("__name__")).startswith("fleximq.client"):
+            frame, level = frame.f_back, level + 1
+        warnings.warn(doubt, TopicWarning, stacklevel=level)
+
+
+def literalTopic(method: F) -> F:
+    """Check the first argument of a method, a topic without wildcards, in the program's thread.
+
+    Blocking forms check before they call the inner client in the loop's thread, which does not check again.
+    """
+
+    @wraps(method)
+    def call(self: Any, topic: str, *arguments: Any, **more: Any) -> Any:
+        if threading.current_thread().name != LOOP_THREAD:
+            warnOf(literalDoubt(topic))
+        return method(self, topic, *arguments, **more)
+
+    return cast(F, call)
