@@ -2,9 +2,9 @@
 
 ``python -m tests.run`` runs everything below ``tests``; names of packages, modules, classes or tests may follow. Each
 ``--beside "NAMES"`` runs the tests it names in another process, whose output follows that of the first one; the first
-``--beside`` has priority over all others, so it should name the longest. ``--meanwhile "COMMAND"`` runs any other
-command in the same way; it counts as one failure unless it exits with 0. trial's own ``-j`` hands single tests to its
-workers, so that a Spark session would start in each of them.
+two have priority over all others, so they should name the longest. ``--meanwhile "COMMAND"`` runs any other command in
+the same way; it counts as one failure unless it exits with 0. trial's own ``-j`` hands single tests to its workers, so
+that a Spark session would start in each of them.
 The totals come from trial's own result: ``120 passed, 0 failed`` or ``118 passed, 1 failed, 1 skipped``. Errors,
 failures and unexpected successes count as failed; skips and expected failures as skipped. The exit code is 0 only
 if something passed and nothing failed.
@@ -34,8 +34,8 @@ from twisted.trial.runner import TestLoader, TrialRunner
 
 #: What is run if nothing is named.
 ALL = "tests"
-#: How much the first group, which should be the longest, goes before the others; the unit is that of ``nice``.
-COURTESY = 2
+#: How many groups, the longest, go before the others, and how much; the unit is that of ``nice``.
+URGENT, COURTESY = 2, 2
 #: The tests run in this folder, which is in memory, if it has so many bytes: many would wait for a disk.
 MEMORY, ROOMY = Path("/dev/shm"), 4 << 30
 
@@ -168,7 +168,7 @@ def main(arguments: Sequence[str]) -> int:
         for number, group in enumerate(groups):
             command = [sys.executable, "-m", "tests.run", "--temp-directory", f"{options.temp_directory}-{number}"]
             others.append(processes.enter_context(running([*command, *group], totalsOf)))
-            if number == 0:
+            if number + 1 == min(URGENT, len(groups)):
                 os.nice(COURTESY)
         others += [processes.enter_context(running(command)) for command in options.meanwhile]
         tests = TestLoader().loadByNames(here, recurse=True)

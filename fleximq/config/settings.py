@@ -131,6 +131,9 @@ class Settings:
 
     def _checkCluster(self) -> None:
         for url in self.cluster:
+            if "@" in url:
+                # It is not repeated here, since it may have a password.
+                raise SettingError("cluster has a URL with credentials, which belong in a file named by cluster-auth")
             if not _NATS.fullmatch(url):
                 raise SettingError(f"cluster is {url!r}, but must be like nats://host:4222 or tls://host:4222")
         if self.clusterAuth is not None and not _AUTH.fullmatch(self.clusterAuth):

@@ -345,6 +345,25 @@ class ClusterServiceTests(SynchronousTestCase):
         node.service.startService()
         return node
 
+    def test_diskFull(self) -> None:
+        """An owner whose disk is full ends, and another node serves with what was stored; until its disk has room, it
+        is not ready, and says why.
+        """
+        told = self.first.produce("one")
+        self.pass_(1)
+        self.first.disk.failing = "write"
+        told += self.first.produce("two")
+        self.pass_(0.5)
+        self.assertIn("cannot be written: no space left on device", self.first.ended[0])
+        self.first = self.again(self.first)
+        self.first.disk.failing = "write"
+        self.pass_(10)
+        self.assertTrue(self.second.inner.running)
+        self.assertEqual((told, self.second.consume()), ([None], [b"one", b"two"]))
+        ready, words = self.first.service.operator.ready()
+        self.assertFalse(ready)
+        self.assertIn("cannot be written: no space left on device", words)
+
     def test_unavailable(self) -> None:
         """While the store does not answer nothing is confirmed, and the owner goes on when it does in time."""
         self.servers.faults.unavailable = {"streams", "keys"}
