@@ -149,6 +149,7 @@ class NatsClusterTests(TestCase):
 
     async def test_tooLarge(self) -> None:
         """A stream that no server has room for is refused, with the option that says so."""
+        assert self.servers is not None
         cluster = NatsCluster(self.servers.urls, "large", self.reactor.callFromThread, room=1 << 60, replicas=1)
         self.addCleanup(cluster.stop)
         with self.assertRaisesRegex(Refused, "no room for the 1,152,921,504,606,846,976 bytes of cluster-bytes"):
