@@ -57,8 +57,8 @@ class Settings:
     ``clusterAuth``: ``password:FILE``, ``token:FILE`` or ``creds:FILE``, for these servers; ``clusterCa``,
     ``clusterCertificate`` and ``clusterKey``: the PEM files of TLS to them. ``node``: the name of this node in the
     cluster; ``clusterName``: begins the names of its streams; ``clusterBytes``: the most bytes of its journal there;
-    ``clusterWait``: how long a client waits for an owner; ``nodeAddress``: ``HOST:PORT`` by which other nodes reach
-    this one (None: chosen by the system).
+    ``mesh``: each node serves volatile messages; ``clusterWait``: how long a client waits for an owner;
+    ``nodeAddress``: ``HOST:PORT`` by which other nodes reach this one (None: chosen by the system).
 
     ``messageRate``, ``byteRate`` and ``subscribeRate`` limit a client, ``principal...Rate`` all clients of one
     principal together; ``overRate`` is the action over these rates. ``connectRate`` and ``joinRate`` limit one address.
@@ -108,6 +108,7 @@ class Settings:
     clusterName: str = "fleximq"
     clusterBytes: int = 16 << 30
     clusterWait: float = 10.0
+    mesh: bool = False
     nodeAddress: str | None = None
     retain: tuple[str, ...] = ()
     retention: tuple[str, ...] = ()
