@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from benchmarks.peers.bare import Bare
 from benchmarks.peers.blipmq import BlipMQ
 from benchmarks.peers.clients import NatsPy, OurAsyncio, OurBlocking
+from benchmarks.peers.cluster import ClusterOwner, ClusterStandby
 from benchmarks.peers.fleximq import FlexiMQ, FlexiMQBroker, LayoutB, pure, tuned
 from benchmarks.peers.identity import Identity
 from benchmarks.peers.jetstream import JetStream, JetStreamAlways
@@ -201,6 +202,16 @@ SCENES: tuple[Scene, ...] = (
         Pipelined(1024),
         (Durable, JetStream),
         (Goal("kept msg/s", 1.0, "jetstream"), Goal(SHARE, 0.8)),
+    ),
+    *(
+        Scene(
+            f"cluster-{name}",
+            f"Durable publications in a cluster of three nodes, confirmed, 1 connection, {words}",
+            Pipelined(size),
+            (ClusterOwner, ClusterStandby),
+            (Goal("kept msg/s", least), Goal("kept msg/s", 0.7, OURS, of=ClusterStandby.broker)),
+        )
+        for name, words, size, least in (("100b", "100 B", 100, 200_000), ("1k", "1 KB", 1024, 30_000))
     ),
     Scene("durable-latency", "Durable delivery at half of the top rate, 1 to 1, 1 KB", Latency(1024), (Durable,)),
     Scene(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.attacks.case import AttackCase, Outcome, attacked
-from tests.attacks.test_attacks import DoorTests, RateTests, SecureTests, SenderTests, SlowTests
+from tests.attacks.test_attacks import ConnectionTests, RateTests, SecureTests, SenderTests, SlowTests
 from tests.attacks.test_passwords import ProcessTests
 
 #: The most by which the median may grow.
@@ -24,8 +24,8 @@ EXACT = 0.00005
 ATTACKS: tuple[tuple[type[AttackCase], tuple[str, ...]], ...] = (
     (RateTests, ("connects",)),
     (RateTests, ("joins",)),
-    (DoorTests, ("crowd",)),
-    (DoorTests, ("silence",)),
+    (ConnectionTests, ("crowd",)),
+    (ConnectionTests, ("silence",)),
     (SenderTests, ("subscriptions",)),
     (SenderTests, ("topics",)),
     (SenderTests, ("publishes",)),

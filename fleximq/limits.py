@@ -29,16 +29,11 @@ BLIP_FRAME_BYTES = 16 * MEBIBYTE
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits that an operator may change.
+    """The limits that an operator may change; :data:`fleximq.config.option_table.OPTIONS` says what they mean.
 
-    ``message``: a complete FlexiMQ message as received (1 KiB to 1 GiB). ``line``: a MiniMQ line without its end.
-    ``text``: an Identity message, after inflation. ``queueMessages`` and ``queueBytes`` bound one queue; for a durable
-    queue ``queueMemory`` bounds its part in memory and ``queueBytes`` does not apply. ``outboxBytes``: unread output of
-    one connection. ``clients``: admitted connections. ``waiting``: connections before admission; ``unadmittedBytes``:
-    buffered by all of them. ``clientsPerAddress``: both from one remote address. ``subscriptions``: of one client.
-    ``topics``: idle topics that are remembered, ``durableTopics``: topics with messages in the journal, to which dead
-    letters and those found at the start may add. ``queues``: a limit applied three times: to MiniMQ queues, dead-letter
-    queues and BlipMQ subscriptions. ``requests``: unanswered REQs of one client.
+    For a durable queue ``queueMemory`` bounds its part in memory, and ``queueBytes`` does not apply. Dead letters, and
+    topics found at the start, may add to ``durableTopics``. ``queues`` is applied three times: to MiniMQ queues,
+    dead-letter queues and BlipMQ subscriptions.
 
     :raises SettingError: for a value outside its range.
     """

@@ -33,10 +33,10 @@ def makeService(options: Options) -> IService:
     from twisted.internet import reactor
 
     twistd: Mapping[str, Any] = options.parent or {}
-    departure = StartupFailure(twistd)
+    startupFailure = StartupFailure(twistd)
     reload = Reload(options.settings, options.again)
     try:
-        whole = compose(reactor, options.settings, departure, abortRun=departure.duringRun, reload=reload)
+        whole = compose(reactor, options.settings, startupFailure, abortRun=startupFailure.duringRun, reload=reload)
     except SettingError as error:
         raise SystemExit(f"fleximq: {error}") from None
     if any(isinstance(each, ListenerService) and each.listen.isStdio for each in whole):

@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     | _WIRES
     | {"rights", "values", "config", "startup", "client", "security", "endpoints", "dialects.registry"}
     | {"journal.files", "journal.format"},
-    "cli.cluster_commands": _GROUND | {"values", "config", "cluster", "journal.files"},
+    "cli.cluster_commands": _GROUND | {"values", "config", "cluster", "journal.files", "journal.format"},
     "cli.journal": _GROUND | {"values", "config", "wire", "journal.files", "journal.format", "journal.recovery"},
     "reader": _GROUND | {"pipeline.files"},
     "pipeline": _GROUND
@@ -77,7 +77,7 @@ STEPS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("cluster.interfaces",),
         ("cluster",),
         ("cluster.stream_log",),
-        ("cluster.owner_journal", "cluster.ownership"),
+        ("cluster.owner_journal", "cluster.ownership", "cluster.refill"),
         ("cluster.nats",),
     ),
     "security": (

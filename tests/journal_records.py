@@ -60,6 +60,6 @@ def batchOf(records: Sequence[Record]) -> StoredBatch:
         publisherOf=array("I", [publishers.index(record.publisher) for record in records]),
         dialects=array("H", [record.dialect for record in records]),
         contents=array("H", [record.content for record in records]),
-        headers=[record.header for record in records],
-        payloads=[record.payload for record in records],
+        _headers=[record.header for record in records],
+        _payloads=[record.payload for record in records],
     )

@@ -2,23 +2,27 @@
 
 ``python -m tests.run`` runs everything below ``tests``; names of packages, modules, classes or tests may follow. Each
 ``--beside "NAMES"`` runs the tests it names in another process, whose output follows that of the first one; the first
-``--beside`` has priority over all others, so it should name the longest. trial's
-own ``-j`` hands single tests to its workers, so that a Spark session would start in each of them.
+two have priority over all others, so they should name the longest. ``--meanwhile "COMMAND"`` runs any other command in
+the same way; it counts as one failure unless it exits with 0. trial's own ``-j`` hands single tests to its workers, so
+that a Spark session would start in each of them.
 The totals come from trial's own result: ``120 passed, 0 failed`` or ``118 passed, 1 failed, 1 skipped``. Errors,
 failures and unexpected successes count as failed; skips and expected failures as skipped. The exit code is 0 only
 if something passed and nothing failed.
 """
 
 import argparse
+import atexit
 import gc
 import os
 import pkgutil
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
@@ -30,8 +34,10 @@ from twisted.trial.runner import TestLoader, TrialRunner
 
 #: What is run if nothing is named.
 ALL = "tests"
-#: How much the first group, which should be the longest, goes before the others; the unit is that of ``nice``.
-COURTESY = 2
+#: How many groups, the longest, go before the others, and how much; the unit is that of ``nice``.
+URGENT, COURTESY = 2, 2
+#: The tests run in this folder, which is in memory, if it has so many bytes: many would wait for a disk.
+MEMORY, ROOMY = Path("/dev/shm"), 4 << 30
 
 
 #: Matches the line of totals.
@@ -103,11 +109,17 @@ def remaining(name: str, elsewhere: Collection[str]) -> list[str]:
     ]
 
 
+def totalsOf(exitCode: int, printed: str) -> Totals:
+    """Return the totals that a run of tests has printed; programs that a test has left behind may print after them."""
+    return Totals.parse(next(filter(_TOTALS, reversed(printed.splitlines())), ""))
+
+
 @contextmanager
-def running(names: Sequence[str], temporary: str) -> Iterator[list[Totals]]:
-    """Run these tests in another process; the yielded list has its totals after the end of the block."""
+def running(
+    command: Sequence[str], count: Callable[[int, str], Totals] = lambda exitCode, _: Totals(0, int(exitCode != 0), 0)
+) -> Iterator[list[Totals]]:
+    """Run a command in another process; the yielded list has its totals after the end of the block."""
     totals: list[Totals] = []
-    command = [sys.executable, "-m", "tests.run", "--temp-directory", temporary, *names]
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         try:
@@ -119,8 +131,16 @@ def running(names: Sequence[str], temporary: str) -> Iterator[list[Totals]]:
         output.seek(0)
         printed = output.read()
     print(printed, flush=True)
-    # Programs that a test has left behind may print after the totals.
-    totals.append(Totals.parse(next(filter(_TOTALS, reversed(printed.splitlines())), "")))
+    totals.append(count(process.returncode, printed))
+
+
+def temporaryFolder() -> str:
+    """Make the folder of all temporary files, which is removed with the process, and return one for trial in it."""
+    isRoomy = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOMY
+    folder = tempfile.mkdtemp(prefix="fleximq-tests-", dir=MEMORY if isRoomy else None)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    return f"{folder}/trial"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -130,9 +150,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--beside", action="append", default=[], type=str.split, help="names that run in another process meanwhile"
     )
+    parser.add_argument(
+        "--meanwhile", action="append", default=[], type=shlex.split, help="a command that runs in another process"
+    )
     parser.add_argument("--totals", type=Path, help="a file that the totals are written to as well")
-    parser.add_argument("--temp-directory", default="_trial_temp", help="where the tests run")
+    parser.add_argument("--temp-directory", help="where the tests run; default: a new folder, in memory if it is roomy")
     options = parser.parse_args(arguments)
+    options.temp_directory = options.temp_directory or temporaryFolder()
     # A background job of a shell starts with SIGINT ignored, and so would all programs that the tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # The processor may be busy with other things: how long an example takes shows nothing.
@@ -142,9 +166,11 @@ def main(arguments: Sequence[str]) -> int:
     with ExitStack() as processes:
         others = []
         for number, group in enumerate(groups):
-            others.append(processes.enter_context(running(group, f"{options.temp_directory}-{number}")))
-            if number == 0:
+            command = [sys.executable, "-m", "tests.run", "--temp-directory", f"{options.temp_directory}-{number}"]
+            others.append(processes.enter_context(running([*command, *group], totalsOf)))
+            if number + 1 == min(URGENT, len(groups)):
                 os.nice(COURTESY)
+        others += [processes.enter_context(running(command)) for command in options.meanwhile]
         tests = TestLoader().loadByNames(here, recurse=True)
         gc.collect()
         gc.freeze()  # Or each collection would traverse all that was imported: an eighth of the processor time.

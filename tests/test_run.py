@@ -3,13 +3,14 @@
 import os
 import subprocess
 import sys
+import tempfile
 from io import StringIO
 from pathlib import Path
 
 from twisted.trial import reporter
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
-from tests.run import ALL, Totals, parts
+from tests.run import ALL, MEMORY, ROOMY, Totals, parts
 
 ROOT = Path(__file__).parents[1]
 
@@ -155,6 +156,28 @@ class MainTests(SynchronousTestCase):
         lines = ended.stdout.decode().splitlines()
         self.assertEqual((ended.returncode, lines[-1]), (1, "1 passed, 1 failed"))
         self.assertIn("0 passed, 1 failed", lines)
+
+    def test_meanwhile(self) -> None:
+        """A command that runs beside the tests is one failure unless it succeeds."""
+        for command, totals in (("true", "1 passed, 0 failed"), ("sh -c 'exit 3'", "1 passed, 1 failed")):
+            code, last, _ = self.run_("--meanwhile", command, "tests.test_run.TotalsTests.test_text")
+            self.assertEqual((code, last), (int(command != "true"), totals))
+
+    def test_folder(self) -> None:
+        """Temporary files are in memory if there is room, and none is left."""
+        roomy = (ROOMY, MEMORY) if MEMORY.is_dir() else (0, Path(self.mktemp()).absolute())
+        for bytesOfRoom, folder in (roomy, (1 << 60, Path(tempfile.gettempdir()))):
+            folder.mkdir(exist_ok=True)
+            source = (
+                "import atexit, os, pathlib, tempfile, tests.run as run\n"
+                f"run.ROOMY, run.MEMORY = {bytesOfRoom}, pathlib.Path({str(folder)!r})\n"
+                "run.temporaryFolder()\n"
+                "path = tempfile.mkstemp()[1]\n"
+                "print(path, os.environ['TMPDIR'])\n"
+            )
+            ended = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, timeout=60)
+            path, parent = map(Path, ended.stdout.split())
+            self.assertEqual((path.parent, parent.parent, parent.exists()), (parent, folder, False))
 
     def test_unknownName(self) -> None:
         """A name that cannot be loaded is a failure, not an empty run."""

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
-from fleximq.cli.cluster_commands import move, status
+from fleximq.cli.cluster_commands import move, refill, status
 from fleximq.cli.cluster_commands.connection import run
 from fleximq.cli.command import Command
 
@@ -24,6 +24,8 @@ jetstream {{ store_dir: "{folder}", sync_interval: always }}
 """
 _ROUTES = """cluster {{ name: try, listen: "127.0.0.1:{port}", routes: [{routes}] }}
 """
+#: What the journal may take on each server; a NATS server refuses more than its disk has.
+_ROOM = "1GiB"
 #: Seconds for a broker or a server to end.
 _PATIENCE = 15.0
 
@@ -115,7 +117,8 @@ def _try(arguments: Namespace) -> int:
         urls = ending.enter_context(_servers(program, folder, arguments.nodes))
         for index in range(arguments.nodes):
             name, port = f"node-{index + 1}", arguments.port + index
-            words = ["--node", name, "--journal", str(folder / name), "--durable", "#", "--allow-anonymous", "--listen"]
+            words = ["--node", name, "--journal", str(folder / name), "--durable", "#", "--allow-anonymous"]
+            words += ["--cluster-bytes", _ROOM, "--listen"]
             words += [f"tcp:{port}:interface=127.0.0.1", *(word for url in urls for word in ("--cluster", url))]
             ending.callback(Broker(name, words).end)
             print(f"{name} is tcp://127.0.0.1:{port}, in {folder / name}", flush=True)
@@ -135,6 +138,8 @@ def _prepare(parser: ArgumentParser) -> None:
     for name, words, prepare, work in (
         ("status", "Show nodes, owner and stream; exit code 2 after a warning.", status.prepare, status.status),
         ("move", "Hand a shard to another node.", move.prepare, move.move),
+        ("refill", "Fill an older stream from the longest copy.", refill.prepareRefill, refill.refill),
+        ("adopt", "Fill a new cluster from the journal of a broker.", refill.prepareAdopt, refill.adopt),
     ):
         own = works.add_parser(name, help=words, description=words)
         prepare(own)

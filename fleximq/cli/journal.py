@@ -17,7 +17,7 @@ from fleximq.config.option_values import formattedSize
 from fleximq.errors import JournalError, SettingError
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.folder_files import Lock, readIdentity
-from fleximq.journal.files.survey import Finding, FolderSurvey
+from fleximq.journal.files.folder_survey import Finding, FolderSurvey
 from fleximq.journal.files.topic_counts import topicCountsOf
 from fleximq.journal.recovery.recovery import recover
 from fleximq.journal.recovery.repair_preview import DryRunFiles

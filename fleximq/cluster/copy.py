@@ -107,8 +107,8 @@ class Copy:
                 self._files.sync(descriptor)
                 break
             last = each.header
-            self.end = _endOf(each)
-            self.next = max(self.next, _nextOf(each))
+            self.end = endOf(each)
+            self.next = max(self.next, nextOf(each))
             self.time = max(self.time, last.lastTime)
         if last is None:
             self._files.close(descriptor)
@@ -134,21 +134,55 @@ class Copy:
         if self._durableEnd is not None:
             self._durableEnd.publish(self.end, self.next, self.time)
 
+    @property
+    def start(self) -> int:
+        """The position of the first frame."""
+        return self._bases[0] if self._bases else 0
+
     def size(self) -> dict[str, int]:
         """Return the numbers of bytes and segments."""
         return {"bytes": self.end - self._bases[0] if self._bases else 0, "segments": len(self._bases)}
 
+    def framesFrom(self, position: int) -> Iterator[CompleteFrame]:
+        """Yield the frames from a position on.
+
+        :raises CopyError: a part is damaged, or cannot be read.
+        """
+        for base, until in pairwise([*self._bases, self.end]):
+            if until > position:
+                yield from (each for each in self._framesOf(base, until) if each.header.position >= position)
+
+    def _framesOf(self, base: int, until: int) -> Iterator[CompleteFrame]:
+        path = f"{self._folder}/{segmentName(base)}"
+        try:
+            descriptor = self._files.open(path)
+            try:
+                for each in framesOf(Window(self._files, descriptor, base, until), None, base, atHead=True):
+                    if isinstance(each, DamagedRange):
+                        raise CopyError(f"{path} is damaged at position {each.position}: {each.reason}")
+                    yield each
+            finally:
+                self._files.close(descriptor)
+        except OSError as error:
+            raise CopyError(f"{path} cannot be read: {errorText(error)}") from error
+
     # -- joining a stream --------------------------------------------------------------------------
 
-    def join(self, bounds: StreamBounds) -> int:
+    def join(self, bounds: StreamBounds, end: int = 0) -> int:
         """Return the sequence to read the stream from.
 
+        :param end: the position at which the stream ends. If it was created again, or set back, and reaches as far as
+            this copy, all of it is read again and compared: it was filled from a copy.
         :raises StreamBehind: the stream has less than this copy, which is not changed.
         """
-        if self._created not in (0, bounds.created):
-            raise StreamBehind("the stream was created again, and this copy is of the one before")
-        if bounds.last < self.sequence:
+        isOther = self._created not in (0, bounds.created)
+        if (isOther or bounds.last < self.sequence) and end < self.end:
+            if isOther:
+                raise StreamBehind("the stream was created again, and this copy is of the one before")
             raise StreamBehind(f"the stream ends with message {bounds.last}, but this copy has {self.sequence}")
+        if isOther or bounds.last < self.sequence:
+            self.sequence = self._reached = 0
+            self._known = self.end
         self._created = bounds.created
         self._pieces.clear()
         self.received = self.sequence = max(self.sequence, bounds.first - 1)
@@ -221,7 +255,7 @@ class Copy:
                 assert self._descriptor is not None  # its last frame is chained to a SEGMENT frame
                 place = new[0].header.position - self._bases[-1]
                 writeAll(self._files, self._descriptor, [each.frame for each in new], place)
-                self.end, self._previous = last.position + last.length, last.crc
+                self.end, self._previous = endOf(new[-1]), last.crc
                 self.time = max(self.time, *(each.header.lastTime for each in new))
         self.sequence = self.received = sequence
         self._reached = end
@@ -265,7 +299,7 @@ class Copy:
             found = header.position, header.previous, header.segment
             if found != (end, previous, segment):
                 raise FrameError(f"position, previous crc and segment are {found}, not {(end, previous, segment)}")
-            end, previous = end + header.length, header.crc
+            end, previous = endOf(each), header.crc
             new.append(each)
         return new
 
@@ -295,6 +329,8 @@ class Copy:
             self._files.sync(self._descriptor)
             self._files.close(self._descriptor)
             self._descriptor = None
+            if not self._created:
+                return  # it has not joined a stream
             text = f"{_MAGIC} {self._shard} {self._created} {self.sequence} {self._reached} "
             replaceFile(self._files, self._folder, STREAM, f"{text}{crc32(text.encode()):08x}\n".encode())
 
@@ -329,13 +365,13 @@ class Copy:
             self._files.syncFolder(self._folder)  # before the next: a later file must never vanish first
 
 
-def _endOf(each: CompleteFrame) -> int:
+def endOf(each: CompleteFrame) -> int:
     """Return the position of the next frame."""
     header = each.header
     return decodeRemoved(*each) if header.kind == FrameKind.REMOVED else header.position + header.length
 
 
-def _nextOf(each: CompleteFrame) -> int:
+def nextOf(each: CompleteFrame) -> int:
     """Return the offset of the next record; too small for rewritten frames, which are never the stream's last."""
     header = each.header
     if header.kind == FrameKind.GAP:

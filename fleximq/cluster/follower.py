@@ -74,8 +74,9 @@ class Follower:
         while run == self._run:
             try:
                 bounds = await self._cluster.bounds(self._shard)
+                last = await self._cluster.slot(self._shard, bounds.last) if bounds.last >= bounds.first else None
                 if run == self._run:
-                    first = self._copy.join(bounds)
+                    first = self._copy.join(bounds, last.end if last is not None else 0)
                     self.reason, self._isBehind, self._last = "", False, bounds.last
                     self._stop = self._cluster.follow(self._shard, first, self._received)
                 return

@@ -125,6 +125,10 @@ class OwnerJournal(DiskJournal):
         found.nextOffset = found.lastOffset
         return found
 
+    def _freed(self, number: int) -> None:
+        super()._freed(number)
+        self._trimmed(self._segments.all[0].base)
+
     def clean(self, done: Callable[[FreedSpace], None] = lambda freed: None) -> bool:
         """See :class:`DiskJournal`."""
 

@@ -231,6 +231,17 @@ class StreamLog:
             raise ValueError(f"a commit of {len(data)} bytes is too large for the cluster")
         return [Piece(part, end, next, len(parts) - number) for number, part in enumerate(parts, 1)]
 
+    async def put(self, expected: int, data: bytes, end: int, next: int) -> int:
+        """Append frames that were sealed before; return the last sequence. They are not written to the copy.
+
+        :raises Deposed: the stream has other messages there.
+        :raises Refused: the stream has no room.
+        """
+        pieces = self._pieces(data, end, next)
+        if await self._settle(expected, pieces) is not None:
+            raise Deposed(f"message {expected + 1} of the stream is of another node")
+        return expected + len(pieces)
+
     # -- requests ----------------------------------------------------------------------------------
 
     async def _settle(self, expected: int, pieces: Sequence[Piece]) -> Piece | None:

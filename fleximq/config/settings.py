@@ -32,39 +32,12 @@ _PLACE = re.compile(r"(?:\[[\dA-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", re.ASCII
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of a broker; times are in seconds.
+    """The settings of a broker; times are in seconds, sizes in bytes.
 
-    ``http``: endpoints that serve HTTP only. ``metricsTop``: the number of topics, queues and groups that metrics name.
-    ``auditLog``: the file of the audit log.
-    ``listen``: texts ``[DIALECT+]ENDPOINT``. ``auth``: texts ``SCHEME:ARGUMENT``, parsed by
-    :mod:`fleximq.security.authentication.schemes`. ``handshakeTimeout``: the time a connection may take to
-    authenticate. ``keepalive``: its idle time before the broker pings it; after three times that it is closed.
-    ``requestTimeout``: the time until an unanswered REQ gets 504 (0: never). ``redelivery``, ``maxDeliveries``,
-    ``subscriptionGrace`` and ``queueExpiry`` control the queues. ``consumeWait``: the time a MiniMQ CONSUME waits for a
-    message. ``drainTimeout``: the time connections have to close when the broker stops. ``allowedOrigin``: additional
-    web origins that may open a WebSocket. ``spawn``: command lines of stdio clients. ``ipcDir``: the base of relative
-    ``ipc://`` paths. ``tlsCertificate`` and ``tlsKey``: the PEM files for ``tls://`` and ``wss://``. ``extension``: the
-    enabled extensions.
-
-    ``journal``: the folder of durable messages (None: only in memory). ``durable``: the patterns of durable topics.
-    ``fsync``: when their messages count as safe. ``retain``, ``retention`` and ``messageTtl`` are parsed by
-    :mod:`fleximq.config.journal_options`. ``journalMaxBytes``: the maximum size of the folder (0: the disk's),
-    ``journalSegment``: that of one file in it. ``idempotenceWindow``: how long a message's id is remembered, so that a
-    repeat is not stored again; ``minimqIdempotent``: for MiniMQ too. ``durableGrace``: how long a durable BlipMQ
-    subscription outlives its last use. ``history``: the number of past messages for a new Identity subscriber.
-
-    ``cluster``: the URLs of the NATS servers that hold the journal of a cluster; empty: a broker of its own.
-    ``clusterAuth``: ``password:FILE``, ``token:FILE`` or ``creds:FILE``, for these servers; ``clusterCa``,
-    ``clusterCertificate`` and ``clusterKey``: the PEM files of TLS to them. ``node``: the name of this node in the
-    cluster; ``clusterName``: begins the names of its streams; ``clusterBytes``: the most bytes of its journal there;
-    ``mesh``: each node serves volatile messages; ``clusterWait``: how long a client waits for an owner;
-    ``nodeAddress``: ``HOST:PORT`` by which other nodes reach this one (None: chosen by the system).
-
-    ``messageRate``, ``byteRate`` and ``subscribeRate`` limit a client, ``principal...Rate`` all clients of one
-    principal together; ``overRate`` is the action over these rates. ``connectRate`` and ``joinRate`` limit one address.
-    After ``maxDisconnects`` disconnects in a minute (0: unlimited) a client is refused for ``flappingWait``.
-
-    ``roles`` and ``principals`` are the permission tables, None without any: then all clients have unrestricted rights.
+    :data:`fleximq.config.option_table.OPTIONS` says what each of them means. The texts of ``listen`` and ``http`` are
+    parsed by :mod:`fleximq.endpoints.listen`, those of ``auth`` by :mod:`fleximq.security.authentication.schemes`,
+    those of ``retain``, ``retention`` and ``messageTtl`` by :mod:`fleximq.config.journal_options`. ``roles`` and
+    ``principals`` are None without any permission table: then all clients have unrestricted rights.
 
     :raises SettingError: for a value outside its range; the sentence names the option.
     """
@@ -159,6 +132,9 @@ class Settings:
 
     def _checkCluster(self) -> None:
         for url in self.cluster:
+            if "@" in url:
+                # It is not repeated here, since it may have a password.
+                raise SettingError("cluster has a URL with credentials, which belong in a file named by cluster-auth")
             if not _NATS.fullmatch(url):
                 raise SettingError(f"cluster is {url!r}, but must be like nats://host:4222 or tls://host:4222")
         if self.clusterAuth is not None and not _AUTH.fullmatch(self.clusterAuth):

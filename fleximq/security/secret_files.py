@@ -138,7 +138,7 @@ class CredentialEntry(NamedTuple):
     until: float | None = None
 
     def __repr__(self) -> str:
-        return f"Entry(name={self.name!r})"
+        return f"CredentialEntry(name={self.name!r})"
 
     def line(self) -> str:
         """Return the line for the file."""

@@ -13,7 +13,7 @@ from twisted.logger import Logger
 from fleximq import __version__
 from fleximq.cluster.copy import Copy
 from fleximq.cluster.follower import Follower
-from fleximq.cluster.interfaces import ShardOwner
+from fleximq.cluster.interfaces import AHEAD, ShardOwner
 from fleximq.cluster.node_state import (
     YOUNG,
     NodeState,
@@ -45,6 +45,7 @@ class ClusterOperator:
     """The commands and the key of one node.
 
     :param move: called with the node that is to own the shard after this one.
+    :param refill: appends what the stream lacks of this node's copy.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class ClusterOperator:
         copy: Copy,
         settings: Mapping[str, str],
         move: Callable[[str], None],
+        refill: Callable[[], None],
     ) -> None:
         self._clock = clock
         self._node = node
@@ -62,6 +64,9 @@ class ClusterOperator:
         self._copy = copy
         self._settings = settings
         self._move = move
+        self._refill = refill
+        #: Why the last command failed after it was accepted.
+        self.failure = ""
         self._told: dict[str, tuple[str, list[str]]] = {}
         self._owner = ShardOwner()
         self._changes = 0
@@ -77,7 +82,7 @@ class ClusterOperator:
     def about(self) -> Mapping[str, Any]:
         """Return what this node's key says."""
         state = self._ownership.state
-        reason = self._follower.reason if state is State.FOLLOWING else ""
+        reason = self.failure or self._follower.reason if state is State.FOLLOWING else ""
         at, copy = self._clock.seconds(), self._copy
         return NodeState(__version__, state.name.lower(), at, copy.end, copy.time, self._settings, reason)._asdict()
 
@@ -96,6 +101,12 @@ class ClusterOperator:
         """
         if abs(self._clock.seconds() - at) > YOUNG:
             return f"the command is older than {YOUNG:.0f} seconds"
+        if command == "refill":
+            if self._follower.applied != AHEAD:
+                return f"the stream has all of the copy of {self._node}"
+            self.failure = ""
+            self._refill()
+            return ""
         if command != "move":
             return f"{self._node} does not know the command {command}"
         if self._ownership.state is not State.OWNING:

@@ -30,6 +30,7 @@ from fleximq.cluster.nats.access import connectOptions
 from fleximq.cluster.nats.store import NatsCluster
 from fleximq.cluster.owner_journal import OwnerJournal
 from fleximq.cluster.ownership import INTERVAL, Ownership, State
+from fleximq.cluster.refill import refill
 from fleximq.cluster.steady_clock import SteadyClock
 from fleximq.cluster.stream_log import StreamLog, StreamWorker
 from fleximq.cluster.trim import trimCopy, trimStream
@@ -254,7 +255,7 @@ class ClusterService(MultiService):
         self._stop = stop
         #: The node that an operator wants to own the shard after this one.
         self.successor = ""
-        self.operator = ClusterOperator(clock, node, SHARD, copy, settings, self._moveTo)
+        self.operator = ClusterOperator(clock, node, SHARD, copy, settings, self._moveTo, self._refill)
         self.ownership = Ownership(
             cluster,
             node,
@@ -275,7 +276,7 @@ class ClusterService(MultiService):
         self._log: StreamLog | None = None
         self._measuring = LoopingCall(self._measure)
         self._measuring.clock = clock
-        self._isStopping = False
+        self._isStopping = self._isRefilling = False
 
     def startService(self) -> None:
         """Open the copy, and join the cluster when it answers."""
@@ -325,7 +326,17 @@ class ClusterService(MultiService):
 
     async def _takeOver(self, term: int) -> None:
         self.follower.stop()
-        self._log = log = StreamLog(
+        self._log = log = self._newLog(term)
+        worker = StreamWorker(self._clock, lambda error: self.ownership.deposed(str(error)))
+        found = await self._journal.take(log, worker, self._restore)
+        self._beginServing()
+        if self._mesh is not None:
+            self._mesh.own()
+        _log.info("The journal is ready with {records} records", records=found.records)
+        self._ports.serve()
+
+    def _newLog(self, term: int) -> StreamLog:
+        return StreamLog(
             self._cluster,
             SHARD,
             self._copy,
@@ -337,13 +348,25 @@ class ClusterService(MultiService):
             randomId=lambda: secrets.randbits(64),
             confirmed=self._confirmed,
         )
-        worker = StreamWorker(self._clock, lambda error: self.ownership.deposed(str(error)))
-        found = await self._journal.take(log, worker, self._restore)
-        self._beginServing()
-        if self._mesh is not None:
-            self._mesh.own()
-        _log.info("The journal is ready with {records} records", records=found.records)
-        self._ports.serve()
+
+    def _refill(self) -> None:
+        """Append what the stream lacks of this copy, and follow it again."""
+        if not self._isRefilling:
+            self._isRefilling = True
+            self.follower.stop()
+            Deferred.fromCoroutine(self._refilled()).addErrback(
+                lambda failure: _log.failure("refilling the stream failed", failure)
+            )
+
+    async def _refilled(self) -> None:
+        try:
+            number = await refill(self._cluster, SHARD, self._copy, self._newLog(0))
+            _log.info("the stream of shard {shard} has {number} bytes more from this copy", shard=SHARD, number=number)
+        except ClusterError as error:
+            self.operator.failure = f"refilling failed: {error}"
+            _log.error("refilling the stream of shard {shard} failed: {error}", shard=SHARD, error=error)
+        self._isRefilling = False
+        self.follower.start()
 
     def _confirmed(self, sent: float) -> None:
         self.operator.appended = sent

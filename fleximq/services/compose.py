@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from twisted.application.service import MultiService
 from twisted.internet.interfaces import IProtocolFactory
 
-from fleximq.broker.broker import Broker
 from fleximq.config.settings import Settings
-from fleximq.dialects.connection.slow_consumer import Policy, policyOf
+from fleximq.dialects.connection.slow_consumer import policyOf
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.context import Context
-from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.registry import Registry, installed
 from fleximq.endpoints.listen import Listen, ListenDefaults, WebListen
 from fleximq.errors import SettingError
@@ -45,7 +43,7 @@ from fleximq.services.reload import (
     prepareOrigins,
     prepareSecurity,
 )
-from fleximq.services.web_site import Web
+from fleximq.services.site_factory import SiteFactory
 from fleximq.startup.configuration_check import configurationOf
 from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import UnadmittedBudget
@@ -81,9 +79,9 @@ def compose(
     reload = reload or Reload(settings, lambda: settings)
     contexts: list[Context] = []
     defaults = ListenDefaults.of(settings, registry.dialects)
-    departure = StartupFailure({})
-    abortStart = abortStart or departure
-    abortRun = abortRun or departure.duringRun
+    startupFailure = StartupFailure({})
+    abortStart = abortStart or startupFailure
+    abortRun = abortRun or startupFailure.duringRun
     node = _node(reactor, settings)
     turn = WriteTurn(reactor) if node is None else node.turn
     wakeup = Wakeup(reactor)
@@ -122,7 +120,6 @@ def compose(
     )
     security = AccessPolicy.of(settings, reactor, counted)
     logLimits, unadmitted = LogLimits(), UnadmittedBudget(settings.limits.unadmittedBytes)
-    contextFor = partial(_context, broker, settings, reactor, turn, security, policy, rateLimits, logLimits, unadmitted)
     timeout = (lambda seconds: seconds) if node is None else node.drainTimeout
     brokerService = BrokerService(broker, connections, lambda: timeout(reload.settings.drainTimeout))
     brokerService.setServiceParent(whole)
@@ -133,15 +130,22 @@ def compose(
     health = Health(
         broker, lag, lambda: listenersOf(places), lambda: connections.stopping, None if node is None else node.ready
     )
-    web = Web(
+    sites = SiteFactory(
         reactor, broker, lambda: reload.settings, security, lag, health, lambda: connectionLimit.waiting, logLimits,
         unadmitted, node,
     )  # fmt: skip
     for chosen in settings.extension:
         configuration = configurationOf(chosen, registry)
-        surroundings = ExtensionContext(broker, settings, reactor)
+        extensionContext = ExtensionContext(broker, settings, reactor)
         extension = registry.extensions[chosen.name]
-        ExtensionService(extension, configuration, surroundings, abortStart).setServiceParent(brokerService)
+        ExtensionService(extension, configuration, extensionContext, abortStart).setServiceParent(brokerService)
+
+    def contextFor(protection: AnonymousAccess) -> Context:
+        admission = rateLimits.limited(security.admissionFor(protection), counted)
+        return Context(
+            broker, settings, reactor, turn, admission, policy, rates=rateLimits.rates, flapping=rateLimits.flapping,
+            logLimits=logLimits, unadmitted=unadmitted,
+        )  # fmt: skip
 
     def listenOn(listen: Listen, parent: MultiService, speaks: bool = True) -> None:
         listen.checkPassed()
@@ -149,8 +153,12 @@ def compose(
         context = contextFor(protection)
         contexts.append(context)
         dialects = connections.of(dialectsOf(registry, context, listen.dialect)) if speaks else _NO_DIALECTS
-        entrance = _entrance(reactor, context, security, protection, web, rateLimits, origins)
-        factory = _gated(connectionLimit, entrance.factoryFor(listen, dialects), listen, context)
+        behindProxy = rateLimits.limited(security.admissionFor(protection.behindProxy()), counted)
+        listenerFactory = ListenerFactory(
+            reactor, context.admission, behindProxy, origins, settings.handshakeTimeout, counted, sites.site, logLimits,
+            unadmitted, broker.audit,
+        )  # fmt: skip
+        factory = _limited(connectionLimit, listenerFactory.factoryFor(listen, dialects), listen, context)
         opening = reactor
         if node is not None and speaks and not listen.isStdio:
             opening, parent = node.ports.sharing(listen, connectionLimit), node.ports
@@ -164,8 +172,7 @@ def compose(
         # It stays open as long as the broker, so that health checks see the broker stop.
         listenOn(place, early, speaks=False)
     for line in settings.spawn:
-        context = contextFor(AnonymousAccess())
-        child = ChildService(reactor, line, context, environment, security.rightsOf)
+        child = ChildService(reactor, line, contextFor(AnonymousAccess()), environment, security.rightsOf)
         contexts.append(child.context)
         child.setServiceParent(whole)
     # A node of a cluster is ready when it follows: its listeners are open from then on.
@@ -220,26 +227,7 @@ def _addReadiness(
     return readiness
 
 
-def _context(
-    broker: Broker,
-    settings: Settings,
-    reactor: Any,
-    turn: WriteTurn,
-    security: AccessPolicy,
-    policy: Policy,
-    rateLimits: RateLimits,
-    logLimits: LogLimits,
-    unadmitted: UnadmittedBudget,
-    protection: AnonymousAccess,
-) -> Context:
-    admission = rateLimits.limited(security.admissionFor(protection), broker.observers.counted)
-    return Context(
-        broker, settings, reactor, turn, admission, policy, rates=rateLimits.rates, flapping=rateLimits.flapping,
-        logLimits=logLimits, unadmitted=unadmitted,
-    )  # fmt: skip
-
-
-def _gated(
+def _limited(
     connectionLimit: ConnectionLimit, factory: IProtocolFactory, listen: Listen, context: Context
 ) -> IProtocolFactory:
     """Return a factory with the connection limit, which counts by the address that a proxy names, if any."""
@@ -250,28 +238,4 @@ def _gated(
     return connectionLimit.limited(
         ProxiedFactory(factory, connectionLimit.enterFrom, context.clock, deadline, counted, context.logLimits),
         proxied=True,
-    )
-
-
-def _entrance(
-    reactor: Any,
-    context: Context,
-    security: AccessPolicy,
-    protection: AnonymousAccess,
-    web: Web,
-    rateLimits: RateLimits,
-    origins: Origins,
-) -> ListenerFactory:
-    settings = context.settings
-    return ListenerFactory(
-        reactor,
-        context.admission,
-        rateLimits.limited(security.admissionFor(protection.behindProxy()), context.broker.observers.counted),
-        origins,
-        settings.handshakeTimeout,
-        context.broker.observers.counted,
-        web.site,
-        context.logLimits,
-        context.unadmitted,
-        context.broker.audit,
     )

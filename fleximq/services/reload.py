@@ -66,7 +66,7 @@ class Reload:
 
         A setting with a changed file counts as changed.
 
-        :raises Refused: the settings are invalid; no change was made.
+        :raises SettingsRefused: the settings are invalid; no change was made.
         """
         self.onBegin()
         try:

@@ -5,6 +5,7 @@ are split into single values only on demand.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -158,6 +159,7 @@ class Blobs:
         return Blobs(self._blob[ends[0] - first : ends[-1] - first], ends)
 
 
+@dataclass(eq=False, slots=True)
 class StoredBatch:
     """Records in the order of their offsets, as columns of equal length; cheap to make.
 
@@ -166,34 +168,16 @@ class StoredBatch:
     :data:`DIALECTS` or :data:`OTHER_DIALECT`; ``contents`` keys of :data:`CONTENTS`.
     """
 
-    __slots__ = (
-        "_headers", "_payloads", "contents", "dialects", "offsets", "publisherOf", "publishers", "timestamps",
-        "topicOf", "topics",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        offsets: Sequence[int],
-        timestamps: Sequence[int],
-        topics: Sequence[str],
-        topicOf: Sequence[int],
-        publishers: Sequence[tuple[int, str]],
-        publisherOf: Sequence[int],
-        dialects: Sequence[int],
-        contents: Sequence[int],
-        headers: Blobs | list[bytes],
-        payloads: Blobs | list[bytes],
-    ) -> None:
-        self.offsets = offsets
-        self.timestamps = timestamps
-        self.topics = topics
-        self.topicOf = topicOf
-        self.publishers = publishers
-        self.publisherOf = publisherOf
-        self.dialects = dialects
-        self.contents = contents
-        self._headers = headers
-        self._payloads = payloads
+    offsets: Sequence[int]
+    timestamps: Sequence[int]
+    topics: Sequence[str]
+    topicOf: Sequence[int]
+    publishers: Sequence[tuple[int, str]]
+    publisherOf: Sequence[int]
+    dialects: Sequence[int]
+    contents: Sequence[int]
+    _headers: Blobs | list[bytes]
+    _payloads: Blobs | list[bytes]
 
     def __len__(self) -> int:
         return len(self.offsets)

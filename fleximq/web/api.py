@@ -95,47 +95,47 @@ class Api:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    async def index(self, visit: PageRequest) -> HttpReply:
+    async def index(self, request: PageRequest) -> HttpReply:
         """List the paths that this request may use."""
         pages = self.pages().items()
         allowed = [
             {"method": each.methods[0], "path": path}
             for path, each in pages
-            if each.action is None or visit.may(each.action, path[1:])
+            if each.action is None or request.may(each.action, path[1:])
         ]
         return jsonReply({"paths": allowed})
 
-    async def about(self, visit: PageRequest) -> HttpReply:
+    async def about(self, request: PageRequest) -> HttpReply:
         """Return version, uptime in seconds, the numbers of clients, topics and queues, and the counted events."""
         return jsonReply(overview(self._broker))
 
-    async def groups(self, visit: PageRequest) -> HttpReply:
+    async def groups(self, request: PageRequest) -> HttpReply:
         """List the pipeline's consumer groups by name, with their lag."""
         broker = self._broker
         rows = broker.groups if broker.journal.onDisk else ()
-        some = page(visit.arguments, str, "")
+        some = page(request.arguments, str, "")
         found = Listing("groups", rows, attrgetter("group"), partial(groupRow, broker), *some).atOnce()
         return jsonReply(found | {"end": broker.journal.end if broker.journal.onDisk else None})
 
-    async def settings(self, visit: PageRequest) -> HttpReply:
+    async def settings(self, request: PageRequest) -> HttpReply:
         """Return the current settings by option name, without secrets."""
         return jsonReply({"settings": shownSettings(self._settings())})
 
-    async def ask(self, path: Path, isNumbered: bool, visit: PageRequest) -> HttpReply:
+    async def ask(self, path: Path, isNumbered: bool, request: PageRequest) -> HttpReply:
         """Answer as a path of the broker."""
-        arguments = dict(visit.arguments)
+        arguments = dict(request.arguments)
         if isNumbered and "after" in arguments:
             arguments["after"] = numberOf(arguments["after"])
         answered: Deferred[Any] = Deferred()
-        asker: Any = visit  # as the client, it has rights
+        asker: Any = request  # as the client, it has rights
         path(self._broker, asker, arguments, answered.callback)
         return jsonReply(await answered)
 
     # -- acting ------------------------------------------------------------------------------------
 
-    async def disconnect(self, visit: PageRequest) -> HttpReply:
+    async def disconnect(self, request: PageRequest) -> HttpReply:
         """Disconnect the client with this ``client_id``, with an error in its dialect."""
-        id = number(visit.arguments, "client_id")
+        id = number(request.arguments, "client_id")
         client = next((each for each in self._broker.clients if each.id == id), None)
         if client is None:
             raise NotFound(f"there is no client {id}")
@@ -144,13 +144,13 @@ class Api:
         client.conversation.expel(Forbidden("disconnected by the operator"))
         return jsonReply({"disconnected": id})
 
-    async def operate(self, act: str, visit: PageRequest) -> HttpReply:
+    async def operate(self, act: str, request: PageRequest) -> HttpReply:
         """Perform an act of :class:`fleximq.services.operator.Operator` with the arguments of the request."""
-        return jsonReply(self._broker.operate(act, visit.arguments, visit.who))
+        return jsonReply(self._broker.operate(act, request.arguments, request.who))
 
 
-async def _logged(act: Answer, visit: PageRequest) -> HttpReply:
+async def _logged(act: Answer, request: PageRequest) -> HttpReply:
     """Log an act, and perform it."""
-    words = shortened(str(dict(visit.arguments)))
-    _log.info("{who} requests {path} with {words}", who=visit.who, event="admin", path=visit.path, words=words)
-    return await act(visit)
+    words = shortened(str(dict(request.arguments)))
+    _log.info("{who} requests {path} with {words}", who=request.who, event="admin", path=request.path, words=words)
+    return await act(request)

@@ -32,14 +32,14 @@ class HealthPage:
         self._looks = looks
         self._prepare = prepare
 
-    async def answer(self, visit: PageRequest) -> HttpReply:
+    async def answer(self, request: PageRequest) -> HttpReply:
         """Answer 200 if all checks pass, else 503; with all checks if the request may read them."""
         if self._prepare is not None:
             await self._prepare()
         checks = [look() for look in self._looks]
         bad = [check for check in checks if not check.good]
         value: dict[str, object] = {"status": "failing" if bad else "ok"}
-        if visit.may(Action.READ, visit.path[1:]):
+        if request.may(Action.READ, request.path[1:]):
             value["reasons"] = [f"{check.name}: {check.words}" for check in bad]
             value["checks"] = {check.name: {"ok": check.good, "words": check.words} for check in checks}
         return jsonReply(value, 503 if bad else 200)

@@ -84,10 +84,10 @@ class Metrics:
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
 
-    async def answer(self, visit: PageRequest) -> HttpReply:
+    async def answer(self, request: PageRequest) -> HttpReply:
         """Answer with all metrics, in the format of the request's ``Accept`` header."""
-        survey = await self._surveyor.survey(self._top, visit.sees)
-        encode, kind = choose_encoder(visit.accept)
+        survey = await self._surveyor.survey(self._top, request.sees)
+        encode, kind = choose_encoder(request.accept)
         families: Any = SimpleNamespace(collect=lambda: [*self.families(survey), *self._process.collect()])
         return HttpReply(encode(families), kind)
 

@@ -36,16 +36,13 @@ def withoutTopic(header: bytes) -> bytes:
     return _mapHead(count) + pairs if count else b""
 
 
-def withTopicAndOffset(header: bytes, topic: str, offset: int) -> bytes:
-    """Return a header with both; a publisher's own key of one of these names is omitted.
+def offsetHead(header: bytes, topic: str) -> bytes:
+    """Return a header with its topic and an offset, up to the offset's eight bytes (big-endian), which follow it.
+
+    A publisher's own key of one of these names is omitted.
 
     :param header: a result of :func:`withoutTopic`.
     """
-    return offsetHead(header, topic) + _u64(offset)
-
-
-def offsetHead(header: bytes, topic: str) -> bytes:
-    """Return :func:`withTopicAndOffset` without its last eight bytes, the offset (big-endian)."""
     count, pairs = _pairs(header, _OWN)
     return b"".join((_mapHead(count + 2), _PACKED_TOPIC, msgpack.packb(topic), pairs, _OFFSET_HEAD))
 

@@ -15,6 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.cli.main import main
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.folder_files import Lock
+from fleximq.journal.format.body import frameOf
 from fleximq.journal.format.control_frames import (
     Checkpoint,
     LostRange,
@@ -22,11 +23,10 @@ from fleximq.journal.format.control_frames import (
     Transaction,
     encodeCheckpoint,
     encodeGap,
-    encodeLost,
     encodeStateRecords,
     encodeTransaction,
 )
-from fleximq.journal.format.frame import HEADER_BYTES
+from fleximq.journal.format.frame import HEADER_BYTES, FrameKind
 from fleximq.journal.format.record_columns import encodeStaged
 from fleximq.values.message import Content
 from fleximq.values.state_records import GroupForgotten, GroupProgress, dumped
@@ -133,7 +133,7 @@ class CheckTests(JournalCase):
         """Offsets that were skipped are named, but no damage; a file that is missing in the middle is."""
         self.folder.file([*records(1, appended("t", message(b"a"))), encodeGap(OffsetGap(2, 1000), BEGIN)])
         self.folder.skip(80)
-        self.folder.file([encodeLost(LostRange(900, 8, 1001, 1003), 1003, BEGIN)], 1000)
+        self.folder.file([frameOf(FrameKind.LOST, LostRange(900, 8, 1001, 1003)._asdict(), 1003, BEGIN)], 1000)
         code, lines, _ = self.run_("check")
         self.assertEqual(code, 1)
         said = [line for line in lines if not line.endswith("records") and ".fxj" not in line]

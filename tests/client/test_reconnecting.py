@@ -47,7 +47,7 @@ class NetworkCase(SynchronousTestCase):
         self.addCleanup(self.network.__exit__, None, None, None)
         self.states: list[State] = []
 
-    def connectedTo(self, url: str, **wishes: Any) -> Any:
+    def connectedTo(self, url: str | list[str], **wishes: Any) -> Any:
         """Return a client."""
         client = self.form.connect(url, **{"reconnect": QUICK, **wishes})
         self.addCleanup(client.hang_up)
@@ -268,6 +268,13 @@ class Networks(NetworkCase):
             one.publish(self.topic, n)
             one.flush()
             self.assertEqual(self.values(subscription, 1), [n])
+
+    def test_notAgainElsewhere(self) -> None:
+        """A client that is not to connect again tries all addresses at first, too."""
+        self.patch(random, "sample", lambda urls, number: list(urls))
+        self.network.isDown = True
+        urls = [self.network.url, f"tcp://127.0.0.1:{_broker.broker.port()}"]
+        self.assertEqual(self.connectedTo(urls, reconnect=None).url, urls[1])
 
     def test_noAddress(self) -> None:
         """If no address admits the client, it hears of each; an error that may pass is told before another one."""

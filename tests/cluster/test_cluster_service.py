@@ -24,6 +24,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.cli.main import main
 from fleximq.cluster.copy import Copy
+from fleximq.cluster.interfaces import AHEAD
 from fleximq.cluster.memory import MemoryCluster, MemoryServers
 from fleximq.cluster.node_state import NodeState
 from fleximq.cluster.owner_journal import OwnerJournal
@@ -75,10 +76,12 @@ class Node:
 
     durable = "t q"
 
-    def __init__(self, servers: MemoryServers, clock: Clock, name: str) -> None:
-        self.disk = disk = Recorder()
-        disk.makeFolder("/disk")
-        disk.syncFolder("/")
+    def __init__(self, servers: MemoryServers, clock: Clock, name: str, disk: Recorder | None = None) -> None:
+        if disk is None:
+            disk = Recorder()
+            disk.makeFolder("/disk")
+            disk.syncFolder("/")
+        self.disk = disk
         self.clock = NodeClock(clock)
         copy = Copy(disk, "/disk/journal", 0)
         self.journal = journal = OwnerJournal(
@@ -302,6 +305,64 @@ class ClusterServiceTests(SynchronousTestCase):
         self.assertFalse(third.inner.running)
         said = [event["reason"] for event in logged if "cannot own" in (event.get("log_format") or "")]
         self.assertEqual(said, ["the stream ends with message 0, but this copy has 1"])
+
+    def test_setBack(self) -> None:
+        """Where an older stream was put in place, all nodes stop and keep their copies; a command fills the stream from
+        the longest of them, and one serves again, with everything.
+        """
+        stream = self.servers.stream(0)
+        told = [self.first.produce("early")]
+        self.pass_(1)
+        older = list(stream.pieces)
+        told.append(self.first.produce("late"))
+        self.pass_(1)
+        for created, pieces in ((1, older), (2, []), (3, older[:1])):
+            for each in (self.first, self.second):
+                each.clock.ended = True
+            self.servers.answers.clear()
+            stream.created, stream.pieces = created, list(pieces)
+            self.first, self.second = self.again(self.first), self.again(self.second)
+            self.pass_(20)
+            self.assertEqual((self.first.inner.running, self.second.inner.running), (False, False))
+            self.assertEqual(self.first.service.follower.applied, AHEAD)
+            self.assertEqual(self.ask("refill", ""), "")
+            self.pass_(20)
+            self.assertEqual((self.first.inner.running, self.second.inner.running), (True, False))
+            self.assertEqual(self.second.service.follower.reason, "")
+            self.assertEqual(self.ask("refill", ""), "the stream has all of the copy of a")
+        self.assertEqual((told, self.first.consume()), ([[None], [None]], [b"early", b"late"]))
+        contents = [
+            b"".join(state.files[state.names[name]] for name in sorted(state.names) if name.endswith(".fxj"))
+            for state in (self.first.disk.now(), self.second.disk.now())
+        ]
+        self.assertEqual(*contents)
+
+    def again(self, node: Node) -> Node:
+        """Start a node again that was killed."""
+        disk = node.disk
+        disk.remove("/disk/journal/lock")
+        node = Node(self.servers, self.clock, node.service._node, disk)
+        node.service.startService()
+        return node
+
+    def test_diskFull(self) -> None:
+        """An owner whose disk is full ends, and another node serves with what was stored; until its disk has room, it
+        is not ready, and says why.
+        """
+        told = self.first.produce("one")
+        self.pass_(1)
+        self.first.disk.failing = "write"
+        told += self.first.produce("two")
+        self.pass_(0.5)
+        self.assertIn("cannot be written: no space left on device", self.first.ended[0])
+        self.first = self.again(self.first)
+        self.first.disk.failing = "write"
+        self.pass_(10)
+        self.assertTrue(self.second.inner.running)
+        self.assertEqual((told, self.second.consume()), ([None], [b"one", b"two"]))
+        ready, words = self.first.service.operator.ready()
+        self.assertFalse(ready)
+        self.assertIn("cannot be written: no space left on device", words)
 
     def test_unavailable(self) -> None:
         """While the store does not answer nothing is confirmed, and the owner goes on when it does in time."""

@@ -8,8 +8,8 @@ from fleximq.cluster.interfaces import AHEAD, Piece, StreamBounds
 from fleximq.cluster.trim import trimCopy, trimStream
 from fleximq.errors import JournalError
 from fleximq.journal.files.folder_files import STREAM
+from fleximq.journal.files.folder_survey import Finding, FolderSurvey
 from fleximq.journal.files.frame_scan import CompleteFrame
-from fleximq.journal.files.survey import Finding, FolderSurvey
 from fleximq.journal.format.control_frames import SegmentStart, encodeSegment
 from fleximq.journal.recovery.recovery import recover
 from fleximq.journal.writing.commit import SegmentOpening, Snapshot

@@ -4,6 +4,7 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from fleximq.journal.format.body import frameOf
 from fleximq.journal.format.column_builder import AppendedRun
 from fleximq.journal.format.control_frames import (
     Checkpoint,
@@ -21,7 +22,6 @@ from fleximq.journal.format.control_frames import (
     decodeTransaction,
     encodeCheckpoint,
     encodeGap,
-    encodeLost,
     encodeRemoved,
     encodeSegment,
     encodeStateRecords,
@@ -151,7 +151,7 @@ def everyKind(position: int = 0) -> list[Frame]:
         ),
         encodeGap(OffsetGap(10, 1_000_000_000), TIME + 7),
         encodeSparse(decodeRecords(*read(written(later))).pick([0, 3, 6])),
-        encodeLost(LostRange(0, 64, 0, 1), 1_000_000_007, TIME + 8),
+        frameOf(FrameKind.LOST, LostRange(0, 64, 0, 1)._asdict(), 1_000_000_007, TIME + 8),
         encodeRemoved(position + 65536, 1_000_000_007, 5, TIME + 8, TIME + 9),
     ]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fleximq.journal.disk_journal import offsetAfterGap
 from fleximq.journal.files.file_system import Files
-from fleximq.journal.files.survey import Finding, FolderSurvey
+from fleximq.journal.files.folder_survey import Finding, FolderSurvey
 from fleximq.journal.format.control_frames import LostRange
 from tests.journal.journal_case import JournalCase
 

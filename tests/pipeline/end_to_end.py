@@ -83,13 +83,13 @@ class Ingest:
         self._process.send_signal(signal.SIGTERM)
         self.wait()
 
-    def wait(self) -> None:
-        """Wait until it has ended.
+    def wait(self, patience: float = PATIENCE) -> None:
+        """Wait until it has ended, for so many seconds.
 
         :raises AssertionError: it does not, or not in order.
         """
         try:
-            self._process.wait(PATIENCE)
+            self._process.wait(patience)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the ingest did not end\n{self.said.read_text()[-3000:]}") from None
         self.running()
@@ -103,13 +103,13 @@ class Ingest:
             else:
                 os.killpg(pid, signal.SIGKILL)
         if who not in ("driver", "driver and java"):
-            for each in _session(pid):
+            for each in sessionOf(pid):
                 with suppress(ProcessLookupError):
                     os.kill(each, signal.SIGKILL)
         self._process.wait(PATIENCE)
 
 
-def _session(leader: int) -> list[int]:
+def sessionOf(leader: int) -> list[int]:
     """Return the ids of the processes of a session."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):

@@ -92,6 +92,11 @@ class FaultsTests(SynchronousTestCase):
         for name, value, sentence in (
             ("mesh", True, "mesh is set, but not cluster: the NATS servers by which the nodes reach each other"),
             ("cluster_auth", "hidden", "cluster-auth must be password:FILE, token:FILE or creds:FILE"),
+            (
+                "cluster",
+                ["nats://user:hidden@a"],
+                "cluster has a URL with credentials, which belong in a file named by cluster-auth",
+            ),
             ("cluster", ["http://a"], "cluster is 'http://a', but must be like nats://host:4222 or tls://host:4222"),
             ("node", "a.b", "node is 'a.b', but must be 1 to 64 letters, digits, - or _"),
             ("node_address", "a", "node-address is 'a', but must be like 10.0.0.1:7800"),

@@ -158,7 +158,7 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
         self._reportStates()
 
     def _lost(self, lost: ConnectionLost) -> bool:
-        """Handle the end of the connection; return whether the client reconnects. Called under the lock."""
+        """Handle the end of the connection; return whether another may follow. Called under the lock."""
         clientState = self._clientState
         if clientState.state is State.CLOSED:
             return False
@@ -167,7 +167,7 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
         else:
             clientState.lose(lost)
         self._alarm.set()
-        return self._reconnects
+        return self._reconnects or clientState.state is None  # another address may admit a new client
 
     def _maintain(self) -> None:
         """Run the background thread: reconnect, ping, and report new states."""

@@ -9,12 +9,12 @@ from contextlib import suppress
 from itertools import islice
 
 from fleximq.client.backoff import Backoff
-from fleximq.client.errors import ClientError, ConnectionLost, ProduceFailed
+from fleximq.client.errors import Answered, ClientError, ConnectionLost, ProduceFailed
 from fleximq.client.loops.interfaces import Loop
 from fleximq.client.minimq.conversation import MiniConversation
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.queues.prefetch import Pulled
-from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink
+from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink, refusedJoin
 from fleximq.client.settings import TIMEOUT, ClientSettings, State
 from fleximq.client.wrapper import Wrapper, called
 from fleximq.values.urls import Url
@@ -297,7 +297,10 @@ class LoopMiniClient(ReconnectingLink):
         self._conversation = MiniConversation()
         data, pending = self._conversation.ping()
         self._connection.send(data)
-        await self._loop.wait(pending, self._attempt.timeout, "")
+        try:
+            await self._loop.wait(pending, self._attempt.timeout, "")
+        except Answered as error:
+            raise refusedJoin(error) from None
 
     def _onJoined(self) -> None:
         ids, self._unsentAcks = self._unsentAcks, []

@@ -1,6 +1,7 @@
 """An asyncio event loop on a thread of its own, called from the reactor's thread."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from threading import Thread
@@ -20,6 +21,8 @@ class EventLoop:
     def __init__(self, callFromThread: Callable[..., object]) -> None:
         self._callFromThread = callFromThread
         self._loop = asyncio.new_event_loop()
+        # It warns of a method of its own at the end of each TLS connection.
+        logging.getLogger("asyncio").setLevel(logging.ERROR)
         self._thread = Thread(target=self._run, name="cluster", daemon=True)
 
     def start(self) -> None:

@@ -67,16 +67,20 @@ class Handover(Protocol):
         if received and not getattr(transport, "disconnecting", False):
             inner.dataReceived(received)
 
-    def _follow(self, inner: IProtocol) -> None:
-        """Redirect every call of the transport to this protocol, also in the protocols that handed over to this one."""
+    def _follow(self, inner: IProtocol, lost: Callable[[Failure], None] | None = None) -> None:
+        """Redirect every call of the transport to this protocol, also in the protocols that handed over to this one.
+
+        :param lost: called instead of the protocol when the connection is lost.
+        """
+        lost = lost or inner.connectionLost
         half = IHalfCloseableProtocol(inner, None)
         bound: Any = self
         bound.dataReceived = inner.dataReceived
-        bound.connectionLost = inner.connectionLost if self.whenLost is None else partial(_lostThen, self, inner)
+        bound.connectionLost = lost if self.whenLost is None else partial(_lostThen, self, lost)
         bound.readConnectionLost = half.readConnectionLost if half else self._endAll
         bound.writeConnectionLost = half.writeConnectionLost if half else (lambda: None)
         if self._outer is not None:
-            self._outer._follow(inner)
+            self._outer._follow(inner, bound.connectionLost)
 
     def readConnectionLost(self) -> None:
         """Close: the peer ended its input before its protocol was known."""
@@ -99,9 +103,9 @@ class Handover(Protocol):
         transport.loseConnection()
 
 
-def _lostThen(outer: Handover, inner: IProtocol, reason: Failure = connectionDone) -> None:
+def _lostThen(outer: Handover, lost: Callable[[Failure], None], reason: Failure = connectionDone) -> None:
     try:
-        inner.connectionLost(reason)
+        lost(reason)
     finally:
         del outer.connectionLost  # a reference cycle
         if outer.whenLost is not None:

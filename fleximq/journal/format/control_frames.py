@@ -227,11 +227,6 @@ def decodeCheckpoint(header: FrameHeader, frame: Any) -> Checkpoint:
     )
 
 
-def encodeLost(lost: LostRange, offset: int, time: int) -> Frame:
-    """Return a LOST frame."""
-    return frameOf(FrameKind.LOST, lost._asdict(), offset, time)
-
-
 def decodeLost(header: FrameHeader, frame: Any) -> LostRange:
     """Return the content of a LOST frame."""
     fields = FrameFields(header, frame, FrameKind.LOST)

@@ -112,7 +112,6 @@ class TableSource(BackfillSource):
     def __init__(self, lake: str, name: str, wanted: TableSpec) -> None:
         self.name = f"the table {name}"
         self._table = f"{lake}/{name}"
-        self._wanted = wanted.wanted
         topics = readSpec(self._table).topics
         # The pattern for all topics leaves out those that begin with $.
         has = all("#" in topics and not each.startswith("$") or each in topics for each in wanted.topics)

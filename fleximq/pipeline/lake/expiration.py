@@ -24,6 +24,7 @@ from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_merge import MergePart, aligned
 from fleximq.pipeline.lake.table.file_names import DATE, NAMED, dateIn, partitionOf
 from fleximq.pipeline.lake.table.format import layoutOf
+from fleximq.pipeline.lake.table.parquet_writer import rowsIn
 from fleximq.pipeline.lake.table.table_log import TableLog
 from fleximq.pipeline.lake.table_logs import logOf
 from fleximq.values.patterns import anyOf
@@ -112,16 +113,19 @@ def _without(rewritten: FileRewriting, path: str, topics: Sequence[str], schema:
     """Return the replacement of a file that leaves these topics out."""
     gone = {path: rewritten.inode(path)}
     expired: Counter[str] = Counter()
+    dead: Counter[str] = Counter()
 
     def kept() -> Iterator[pa.RecordBatch]:
-        for rows in rowGroups(rewritten.table, path, ""):
+        for each in rowGroups(rewritten.table, path, ""):
+            rows = aligned(each, schema)
             stays = pc.invert(pc.is_in(rows.column("topic"), pa.array(topics)))
-            leaving = rows.column("journal").filter(pc.invert(stays)).value_counts()
-            expired.update({each["values"]: each["counts"] for each in leaving.to_pylist()})
-            yield from aligned(rows.filter(stays), schema).combine_chunks().to_batches()
+            leaving = rows.filter(pc.invert(stays))
+            expired.update(rowsIn(leaving))
+            dead.subtract(rowsIn(leaving.filter(leaving.column("reason").is_valid())))
+            yield from rows.filter(stays).combine_chunks().to_batches()
 
     made = rewritten.stage(kept(), schema)
-    return Replacement(gone, made, expired=expired)
+    return Replacement(gone, made, dead, expired)
 
 
 def _expireInLog(table: str, log: TableLog, rules: Sequence[Rule], now: float, files: Files) -> list[RemovedDay]:

@@ -35,8 +35,11 @@ class IngestCompaction:
             for table in self._tables:
                 try:
                     self._compact(table)
-                except (PipelineError, OSError) as error:
-                    self._run.writeLine(f"table {os.path.basename(table)} is not compacted this time: {error}")
+                except Exception as error:
+                    # Even after an error of a library the ingest goes on, and the next time may be better.
+                    isOurs = isinstance(error, (PipelineError, OSError))
+                    why = str(error) if isOurs else f"{type(error).__name__}: {error}"
+                    self._run.writeLine(f"table {os.path.basename(table)} is not compacted this time: {why}")
 
     def _compact(self, table: str) -> None:
         before = after = 0

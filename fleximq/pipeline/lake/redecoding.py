@@ -19,6 +19,7 @@ from fleximq.pipeline.lake.ingest_task import RowDecoder, undead
 from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_merge import aligned
+from fleximq.pipeline.lake.table.parquet_writer import rowsIn
 from fleximq.pipeline.lake.table.table_spec import TableSpec
 from fleximq.pipeline.payloads.decoder import STRUCTURED
 
@@ -91,8 +92,7 @@ def _decodedAgain(
 
 def _dead(rows: pa.RecordBatch) -> dict[str, int]:
     """Return the number of dead letters of each journal."""
-    journals = rows.column("journal").filter(rows.column("reason").is_valid()).value_counts()
-    return {each["values"]: each["counts"] for each in journals.to_pylist()}
+    return rowsIn(rows.filter(rows.column("reason").is_valid()))
 
 
 def _again(rows: pa.Table, decode: RowDecoder, schema: pa.Schema) -> tuple[pa.RecordBatch, pa.RecordBatch]:

@@ -1,7 +1,8 @@
-"""A standby's clients, whose bytes go to the owner of the journal and back (docs/explanation/cluster.rst, Forwarding).
+"""Forwards the clients of a standby to the owner of the journal (docs/explanation/cluster.rst, Forwarding).
 
-A client that connects while no owner is known, or none answers, waits without being read, for a limited time. TLS is
-not ended here. Each side is read only as fast as the other one takes it; the end of one side's input is passed on.
+A client that connects while no owner is known, or the owner does not answer, waits without being read, for a limited
+time. TLS is passed on unchanged. Each side is read only as fast as the other one accepts data; the end of one side's
+input is passed on.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ _log = Logger()
 
 #: Seconds for a connection to the owner, and between two attempts.
 CONNECT, RETRY = 5.0, 0.5
-#: Seconds in which a side takes what is left for it after the other one has gone.
+#: Seconds for the remaining output of one side after the other side is lost.
 LINGER = 60.0
 #: Seconds of silence after which the system probes whether the other machine is alive.
 PROBE = 5
@@ -82,7 +83,12 @@ class Forwarding:
         """Try again later: the owner cannot be reached."""
         self.isReachable = False
         if self._again is None or not self._again.active():
-            self._again = self.reactor.callLater(RETRY, self.attempt)
+            self._again = self.reactor.callLater(RETRY, self._retry)
+
+    def _retry(self) -> None:
+        self.attempt()
+        if self.waiting and not self.isReachable:
+            self.failed()
 
     def end(self) -> None:
         """End the connections to the owner; clients of whose input nothing was read go on waiting."""
@@ -158,7 +164,7 @@ class _Side(Handover):
                 other.transport.loseWriteConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """End the other side, which first gets what is left for it."""
+        """Close the other side after its remaining output."""
         self._stopClock()
         other, self.other = self.other, None
         if other is not None:
@@ -185,7 +191,9 @@ class ForwardedClient(_Side):
         self.transport.pauseProducing()
         self._timer = forwarding.reactor.callLater(forwarding.wait, self._giveUp)
         forwarding.waiting[self] = None
-        if forwarding.place is not None and forwarding.isReachable:
+        if not forwarding.isReachable:
+            forwarding.failed()
+        elif forwarding.place is not None:
             self.attempt(forwarding.place)
 
     def attempt(self, place: Place) -> None:

@@ -1,8 +1,8 @@
 """The listener of a node for other nodes, which forward their clients to it while it is the owner.
 
 A standby first sends a line of JSON, the :class:`Preface`, and the client's bytes after the answer :data:`ACCEPTED`.
-The secret is in the keys of the nodes, so only nodes know it. Such a client is never local, since it is the standby
-that says where it comes from: an address of the standby's machine is replaced by the standby's name.
+The secret is in the keys of the nodes, so only nodes know it. A forwarded client is never local: an address of the
+standby's machine is replaced by the standby's name.
 """
 
 import json
@@ -95,7 +95,7 @@ class NodeListener(Factory["Arrival"]):
 
 
 class Arrival(Handover):
-    """A connection of another node, or of somebody else."""
+    """A connection of another node, or of a stranger."""
 
     factory: NodeListener
     transport: Any

@@ -152,7 +152,7 @@ class Entrance(WrappingFactory[Any]):
 
 
 class SharedReactor:
-    """A reactor whose ports get the factory that ``share`` returns for theirs, with TLS and all other layers in it."""
+    """A reactor that opens ports with ``share(factory)``; the factory of the endpoint includes TLS and all layers."""
 
     def __init__(self, reactor: Any, share: Callable[[IProtocolFactory], Entrance]) -> None:
         self._reactor = reactor

@@ -94,13 +94,14 @@ class BenchTests(CommandCase):
     """The command."""
 
     def test_run(self) -> None:
-        """Every dialect carries everything, with several clients on each side."""
-        for dialect in BENCH_CLIENTS:
-            words = ("--dialect", dialect, "--publishers", "2", "--subscribers", "2", "--messages", "500", "--json")
+        """Every dialect carries everything, the first one with several clients on each side."""
+        for number, dialect in zip([2, *[1] * len(BENCH_CLIENTS)], BENCH_CLIENTS, strict=False):
+            each = str(number)
+            words = ("--dialect", dialect, "--publishers", each, "--subscribers", each, "--messages", "500", "--json")
             found = ran("bench", *words)
             self.assertEqual((found.code, found.err), (0, ""), dialect)
             told = json.loads(found.out)
-            self.assertEqual((told["publishers"]["messages"], told["lost"]), (1000, 0), dialect)
+            self.assertEqual((told["publishers"]["messages"], told["lost"]), (500 * number, 0), dialect)
             self.assertTrue(told["latency_us"]["p50"] > 0)
 
     def test_csv(self) -> None:

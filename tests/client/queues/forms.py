@@ -85,7 +85,7 @@ class QueueCase(SynchronousTestCase):
         self.addCleanup(self.network.__exit__, None, None, None)
         self.states: list[State] = []
 
-    def connectedTo(self, url: str, **wishes: Any) -> Any:
+    def connectedTo(self, url: str | list[str], **wishes: Any) -> Any:
         """Return a client."""
         client = self.form.connect(url, **{"reconnect": QUICK, **wishes})
         self.addCleanup(client.hang_up)

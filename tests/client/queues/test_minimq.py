@@ -6,8 +6,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from fleximq.cli.credential_files import setSecret
 from fleximq.client.backoff import Backoff
-from fleximq.client.errors import ConnectionLost, ConsumeFailed, ProduceFailed
+from fleximq.client.errors import ConnectionLost, ConsumeFailed, JoinRefused, ProduceFailed
 from fleximq.client.minimq import blocking
 from fleximq.client.settings import State
 from fleximq.errors import SettingError
@@ -171,6 +172,16 @@ class Conversations(MiniCase):
             one = self.connectedTo(f"tcp://127.0.0.1:{broker.port()}")
             self.assertEqual(self.assertRaises(ConsumeFailed, one.consume, "secret").status, 403)
             self.assertRaises(ConsumeFailed, one.consumer("secret").next, SOON)
+
+    def test_refusedJoin(self) -> None:
+        """Who may not join is told; an address that refuses is passed over."""
+        keys = str(Path(self.mktemp()).absolute())
+        setSecret(keys, "alice", "alice-has-a-key-that-is-long-enough")
+        with BrokerProcess("--auth", f"apikeys:{keys}") as broker:
+            urls = [f"tcp://127.0.0.1:{port}" for port in (broker.port(), PLACE.broker.port())]
+            self.assertEqual(self.assertRaises(JoinRefused, self.form.connect, urls[0]).status, 401)
+            self.patch(random, "sample", lambda urls, number: list(urls))
+            self.assertEqual(self.connectedTo(urls).url, urls[1])
 
     def test_wrong(self) -> None:
         """What MiniMQ cannot spell is refused before anything is sent."""

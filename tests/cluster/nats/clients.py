@@ -1,8 +1,8 @@
 """Clients of every form with the addresses of three real brokers, whose owners are killed and stopped.
 
 ``python -m tests.cluster.nats.clients SECONDS [SEED] [ingest]`` prints what happened. All that was confirmed must be in
-the journal, with message ids once, and subscribers that resume must get it. With ``ingest`` two lakes are filled
-meanwhile, from the three folders and from the three brokers; both must have each record of the journal once.
+the journal, with message ids and in transactions once, and subscribers that resume must get it. With ``ingest`` two
+lakes are filled meanwhile, from the three folders and from the three brokers; both must have each record once.
 """
 
 import random
@@ -26,6 +26,11 @@ from fleximq.reader import read
 from tests.client.forms import FORMS
 from tests.client.queues.forms import Awaiting, Blocking, Reacting
 from tests.cluster.nats.servers import Servers, freePorts
+from tests.pipeline.installed import missing as withoutSpark
+
+if not withoutSpark:
+    from fleximq.pipeline.broker_link import BrokerLink, Place
+    from fleximq.pipeline.errors import PipelineError
 
 PATIENCE = 90.0
 #: Messages of one batch, which a client publishes again until it is confirmed.
@@ -41,6 +46,7 @@ class Broker:
         self.journal, self._log = folder / name, folder / f"{name}.log"
         words = [f"--cluster={url}" for url in urls]
         words += ["--node", name, "--journal", str(self.journal), "--durable", "#", "--minimq-idempotent"]
+        words += ["--allow-anonymous"]  # clients that a standby forwards are not local
         words += ["--listen", f"tcp:{port}:interface=127.0.0.1", "--journal-segment", "4MiB"]
         self._command = [sys.executable, "-m", "fleximq", "broker", *words]
         self._ending = threading.Event()
@@ -83,6 +89,7 @@ class Publisher(threading.Thread):
         self.client = client
         self.confirmed = self.repeated = 0
         self.longest = 0.0
+        self.errors: set[str] = set()
         self._ending = ending
 
     def run(self) -> None:
@@ -108,6 +115,23 @@ class Publisher(threading.Thread):
             if not topic.startswith("minimq"):
                 client.flush(PATIENCE)
         except _AGAIN:
+            return False
+        return True
+
+
+class SinkPublisher(Publisher):
+    """Publishes each batch in a transaction, as a task and the driver of Spark's sink do."""
+
+    def _publish(self, numbers: range) -> bool:
+        query, batch = "campaign", numbers.start // _BATCH
+        records = [{"topic": self.topic, "value": f"{self.topic}-{number}"} for number in numbers]
+        try:
+            with BrokerLink(self.client) as task, BrokerLink(self.client) as driver:
+                staged = {"query": query, "batch": batch, "part": f"0-{self.repeated}", "records": records}
+                tokens = [task.ask("/sink/stage", staged)["token"]]
+                driver.ask("/sink/commit", {"query": query, "batch": batch, "tokens": tokens})
+        except PipelineError as error:
+            self.errors.add(str(error))
             return False
         return True
 
@@ -151,6 +175,9 @@ class Clients:
         for topic, form in forms:
             held.callback(form.end)
             self.until(lambda: self._connect(topic, form, more), f"a client {topic}")  # noqa: B023
+
+        if not withoutSpark:
+            self.publishers.append(SinkPublisher("sink", Place(self.url), self._ending))
 
     def _connect(self, topic: str, form: Any, more: dict[str, Any]) -> bool:
         try:
@@ -208,6 +235,8 @@ class Clients:
             twice = len(found) - len(set(found))
             print(f"{topic:18} {publisher.confirmed:7} confirmed, {publisher.repeated:3} batches repeated, "
                   f"{len(lost)} lost, {twice} twice, longest {publisher.longest:.1f} s")  # fmt: skip
+            for error in publisher.errors:
+                print("   ", error)
             if lost or (twice and not topic.startswith("blipmq")):
                 faults.append(f"{topic}: {len(lost)} lost, {twice} twice")
         for topic, subscriber in self.subscribers.items():
@@ -221,7 +250,8 @@ class Clients:
         table = read([each.journal for each in self.brokers], columns=["offset", "topic", "value"]).read_all()
         found = []
         for row in table.to_pylist():
-            value = msgpack.unpackb(row["value"]) if row["topic"].startswith("fleximq") else row["value"]
+            isPacked = row["topic"].startswith(("fleximq", "sink"))
+            value = msgpack.unpackb(row["value"]) if isPacked else row["value"]
             found.append((row["offset"], row["topic"], value if isinstance(value, str) else value.decode()))
         return found
 

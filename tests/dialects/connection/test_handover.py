@@ -72,6 +72,23 @@ class HandoverTests(SynchronousTestCase):
         self.outer.handOver(inner, b"")
         self.assertEqual(inner.told, ["made"])
 
+    def test_whenLost(self) -> None:
+        """All protocols that handed over learn of the loss once, the last one first."""
+        inner = Inner()
+        for count in (0, 1, 2, 3):
+            told: list[object] = []
+            outer, middle = Handover(), Handover()
+            outer.makeConnection(self.transport)
+            if count & 1:
+                outer.whenLost = lambda told=told: told.append("outer")
+            if count & 2:
+                middle.whenLost = lambda told=told: told.append("middle")
+            inner.told = told
+            outer.handOver(middle, b"")
+            middle.handOver(inner, b"")
+            outer.connectionLost()
+            self.assertEqual(told, ["made", "lost", *["middle"] * (count >> 1), *["outer"] * (count & 1)])
+
     def test_direct(self) -> None:
         """No call goes through the first one any more."""
         inner = Inner()

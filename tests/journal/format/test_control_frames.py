@@ -17,7 +17,6 @@ from fleximq.journal.format.control_frames import (
     Transaction,
     encodeCheckpoint,
     encodeGap,
-    encodeLost,
     encodeRemoved,
     encodeSegment,
     encodeTransaction,
@@ -79,7 +78,7 @@ class ThereAndBackTests(SynchronousTestCase):
     def test_lost(self, position: int, length: int, one: int, other: int) -> None:
         """The bytes and the offsets that are lost."""
         lost = LostRange(position, length, *sorted((one, other)))
-        self.assertEqual(decoded(encodeLost(lost, 5, TIME)), lost)
+        self.assertEqual(decoded(frameOf(FrameKind.LOST, lost._asdict(), 5, TIME)), lost)
 
     @given(st.integers(72, 2**64 - 1), U64, U32, I64, I64)
     def test_removed(self, until: int, offset: int, count: int, first: int, last: int) -> None:

@@ -2,10 +2,10 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.journal.files.folder_survey import Finding, FolderSurvey
 from fleximq.journal.files.segment_index import indexName
 from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.files.segment_table import segmentName
-from fleximq.journal.files.survey import Finding, FolderSurvey
 from fleximq.journal.recovery.recovery import recover
 from fleximq.journal.retention.segment_merge import emptyRuns, isEmpty
 from fleximq.journal.retention.segment_removal import FreedSpace

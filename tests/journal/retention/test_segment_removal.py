@@ -9,9 +9,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.journal_options import RetentionRule
 from fleximq.journal.files.file_system import Files
+from fleximq.journal.files.folder_survey import Finding, FolderSurvey
 from fleximq.journal.files.segment_index import indexName
 from fleximq.journal.files.segment_table import segmentName
-from fleximq.journal.files.survey import Finding, FolderSurvey
 from fleximq.journal.recovery.recovery import recover
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import FreedSpace, SegmentRemoval

@@ -74,11 +74,11 @@ class KillTests(SynchronousTestCase):
         for _ in range(100):
             self.publish()
         schema = "a INT" if format != "delta" else "a BIGINT"
-        common = ["--journal", self.written.folder, "--format", format, "--max-offsets", "500"]
-        common += [*more, "--table", "early=#:messagepack"]
+        common = ["--journal", self.written.folder, "--format", format, *more, "--table", "early=#:messagepack"]
         self.ingest = Ingest(self.folder, *common, "--schema", schema, "--once")
         self.ingest.wait()
-        words = (*common, "--table", "late=#:messagepack", "--trigger", "200ms", "--compact-every", "1s")
+        words = (*common, "--table", "late=#:messagepack", "--max-offsets", "500", "--trigger", "200ms")
+        words = (*words, "--compact-every", "1s")
         self.ingest = Ingest(self.folder, *words, program=("-c", _SMALL))
         ending = Event()
         publisher = Thread(target=self.keepPublishing, args=(ending,))
@@ -105,9 +105,10 @@ class KillTests(SynchronousTestCase):
             publisher.join(PATIENCE)
             self.ingest.kill("all")
         self.ingest = Ingest(self.folder, *common, "--table", "late=#:messagepack", "--once")
-        self.ingest.wait()
+        # It takes all that was published while the jobs were killed, minutes on a loaded machine.
+        self.ingest.wait(5 * PATIENCE)
         for job in (backfill, redecode, expire):
-            self.assertEqual(self.job(*job).wait(PATIENCE), 0)
+            self.assertEqual(self.job(*job).wait(5 * PATIENCE), 0)
         self.look("early", _EXPIRES)
         self.look("late")
 

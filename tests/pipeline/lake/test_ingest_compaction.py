@@ -1,7 +1,9 @@
 """The compaction beside an ingest."""
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -9,11 +11,13 @@ from tests.pipeline.installed import missing as skip
 
 if not skip:
     from fleximq.pipeline import lake
+    from fleximq.pipeline.lake import ingest_compaction
     from fleximq.pipeline.lake.batch_commit import BatchCommit
+    from fleximq.pipeline.lake.compaction import compact
     from fleximq.pipeline.lake.completeness import dataFiles
     from fleximq.pipeline.lake.ingest_compaction import IngestCompaction
     from fleximq.pipeline.lake.table.lock import compactorLock
-    from fleximq.pipeline.lake.table.table_log import BatchRange, CompactionGoal
+    from fleximq.pipeline.lake.table.table_log import BatchRange, Compacted, CompactionGoal
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.lake.tables import JOURNAL, rows, stage
 
@@ -59,4 +63,20 @@ class IngestCompactionTests(SynchronousTestCase):
         with IngestCompaction([self.table], 0.01, self.watched, _GOAL):
             with compactorLock(self.table):
                 self.until("is not compacted this time")
+            self.until("2 files became 1")
+
+    def test_unforeseen(self) -> None:
+        """After an error that nothing foresaw the thread says so, and tries again."""
+        for number in range(2):
+            self.publish(number)
+        errors = iter([ValueError("odd")])
+
+        def failing(*arguments: Any) -> Iterator[Compacted]:
+            for error in errors:
+                raise error
+            return compact(*arguments)
+
+        self.patch(ingest_compaction, "compact", failing)
+        with IngestCompaction([self.table], 0.01, self.watched, _GOAL):
+            self.until("is not compacted this time: ValueError: odd")
             self.until("2 files became 1")

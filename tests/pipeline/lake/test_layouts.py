@@ -129,6 +129,14 @@ class DayTests(LayoutCase):
         self.assertEqual({path.split("/")[0] for path, _ in liveFiles(self.table)}, {"date=2023-11-15"})
         self.assertEqual(lake.audit(self.table), [])
 
+    def test_deadExpired(self) -> None:
+        """Dead letters that leave are counted no more."""
+        found = [rows([81, 82], "a~dlq", TIME, reason=["why"] * 2), rows([83], "b~dlq", TIME, reason=["why"])]
+        staged = stage(self.table, *found, batch=4)
+        BatchCommit(self.table).publish(BatchRange(4, {JOURNAL: 81}, {JOURNAL: 84}), staged, {}, dead={JOURNAL: 3})
+        expireDays(self.table, [("a~dlq", 86_400.0)], _LATER)
+        self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 84, 81, (), 2, 1))
+
     def test_crash(self) -> None:
         """Wherever the expiry of a topic ends, the next one completes it."""
         for step in range(40):

@@ -42,7 +42,8 @@ class SinkOptionsTests(SynchronousTestCase):
         )
 
     def test_severalBrokers(self) -> None:
-        """Rows go to one broker."""
+        """Rows go to one broker, or to the nodes of one cluster."""
+        self.assertEqual(SinkOptions.of({"url": f"{URL},b:1"}).place.addresses, 2)
         with self.assertRaisesRegex(OptionRefused, "several brokers"):
             SinkOptions.of({"url": f"{URL},{URL}"})
 

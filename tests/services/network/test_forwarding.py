@@ -156,6 +156,25 @@ class ForwardingTests(SynchronousTestCase):
         self.owner(attempt).protocol.dataReceived(b"+")
         self.assertEqual((clients[0].producerState, len(self.attempts())), ("producing", 2))
 
+    def test_unreachableForLong(self) -> None:
+        """Attempts go on when the client that tried has left, and for one that connects later."""
+        self.forwarding.aim("n1", ABOUT)
+        self.client()
+        self.fail(*self.attempts())
+        self.reactor.advance(5)
+        self.assertEqual(len(self.attempts()), 1)
+        self.client()
+        self.reactor.pump([RETRY] * 11)
+        self.assertEqual(len(self.forwarding.waiting), 1)
+        self.fail(*self.attempts())
+        self.reactor.pump([RETRY] * 11)
+        self.attempts()
+        self.assertEqual((self.forwarding.waiting, self.reactor.getDelayedCalls()), ({}, []))
+        third = self.client()
+        self.reactor.advance(RETRY)
+        self.owner(*self.attempts()).protocol.dataReceived(b"+")
+        self.assertEqual(third.producerState, "producing")
+
     def test_ownerChanges(self) -> None:
         """Connections to the former owner end; a client that still waits goes to the new one."""
         client, owner = self.joined()

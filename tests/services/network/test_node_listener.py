@@ -9,8 +9,12 @@ from twisted.internet.testing import StringTransport
 from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.dialects.connection.protocol_detection import SniffingFactory
+from fleximq.limits import Limits
 from fleximq.services.network import node_listener
+from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.services.network.node_listener import DEADLINE, PREFACE_BYTES, NodeListener, Preface
+from fleximq.wire.fleximq_frame import encodeFrame
 
 GOOD = Preface("secret", 1, "east-2", "192.0.2.7", 50000)
 
@@ -59,6 +63,24 @@ class NodeListenerTests(SynchronousTestCase):
             self.assertEqual(self.served.clients.pop(), transport.getPeer())
             self.assertEqual(self.served.said.pop(), b"hello")
         self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_counted(self) -> None:
+        """The client counts for the limits of the broker until its connection is lost."""
+        limit = ConnectionLimit(self.clock, Limits(clientsPerAddress=1), lambda: 0, lambda event, number: None)
+        sniffing = SniffingFactory({"fleximq": self.served}, None, self.clock, 10, lambda event, number: None)
+        listener = NodeListener(self.clock, "secret", {1: limit.limited(sniffing)})
+        listener.serve()
+        for hello in (b"", encodeFrame(0, 0)):
+            arrivals: list[Any] = [listener.buildProtocol(None) for _ in range(2)]
+            transports = [StringTransport() for _ in arrivals]
+            for protocol, transport in zip(arrivals, transports, strict=True):
+                protocol.makeConnection(transport)
+                protocol.dataReceived(GOOD.encode())
+            self.assertEqual([each.disconnected for each in transports], [False, True])
+            self.assertEqual(limit.waiting, 1)
+            arrivals[0].dataReceived(hello)
+            arrivals[0].connectionLost()
+            self.assertEqual(limit.waiting, 0)
 
     def test_neverLocal(self) -> None:
         """A client on the standby's machine is named after its node, so that it is not local."""

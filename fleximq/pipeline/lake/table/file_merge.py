@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from fleximq.pipeline.lake.table.parquet_writer import (
     GROUP_BYTES,
+    SORTED_GROUP_BYTES,
     TOPIC,
     Span,
     fileMetadata,
@@ -29,10 +30,12 @@ from fleximq.pipeline.lake.table.parquet_writer import (
 _MAGIC = b"PAR1"
 #: The size of files, as a multiple of that of the merged one.
 _SHRINKS = 1.15
-#: About the bytes of encoded rows in memory while sorted files are merged; decoded, they have several times as many.
-_MERGED_BYTES = 64 << 20
+#: About the bytes of rows that are read ahead while sorted files are merged, and the most rows to decode at once.
+_MERGED_BYTES, _BATCH_ROWS = 16 << 20, 4096
+#: The bytes that are read at once from a column of a file, in place of all of a row group's.
+_READ_BYTES = 16 << 10
 #: The greatest number of files to merge at once: all of them are open then.
-MAX_MERGED = 250
+MAX_MERGED = 100
 
 
 class MergePart(NamedTuple):
@@ -101,7 +104,7 @@ def merge(folder: str, group: Sequence[MergePart], path: str, schema: pa.Schema 
     """Write the rows of some files as one, complete and on disk, with the table's schema or else the files'; raises
     OSError.
     """
-    files = [pq.ParquetFile(f"{folder}/{part.name}") for part in group]
+    files = [pq.ParquetFile(f"{folder}/{part.name}", buffer_size=_READ_BYTES, pre_buffer=False) for part in group]
     try:
         if schema is None:
             schema = pa.unify_schemas([file.schema_arrow.remove_metadata() for file in files])
@@ -122,12 +125,14 @@ def merge(folder: str, group: Sequence[MergePart], path: str, schema: pa.Schema 
 
 def _write(files: Sequence[pq.ParquetFile], schema: pa.Schema, path: str, metadata: dict[bytes, bytes]) -> None:
     isSorted = not metadata[TOPIC]
-    with pq.ParquetWriter(path, schema, **parquetOptions(schema, isSorted)) as writer:
-        for tables in grouped(_sorted(files, schema) if isSorted else _copied(files, schema), GROUP_BYTES):
-            table = pa.concat_tables(tables)
-            if isSorted:
-                writeSorted(writer, table)
-            else:
+    rowBytes = sum(map(_encoded, files)) // max(1, sum(file.metadata.num_rows for file in files))
+    with pq.ParquetWriter(path, schema, **parquetOptions(schema, isSorted, rowBytes)) as writer:
+        if isSorted:
+            for tables in grouped(_sorted(files, schema), 2 * SORTED_GROUP_BYTES):
+                writeSorted(writer, pa.concat_tables(tables))
+        else:
+            for tables in grouped(_copied(files, schema), GROUP_BYTES):
+                table = pa.concat_tables(tables)
                 writer.write_table(table, row_group_size=max(1, table.num_rows))
         writer.add_key_value_metadata(metadata)
 
@@ -141,41 +146,49 @@ def _copied(files: Sequence[pq.ParquetFile], schema: pa.Schema) -> Iterator[pa.T
 
 def _sorted(files: Sequence[pq.ParquetFile], schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield the rows of sorted files, ordered by topic and offset."""
-    heads = [each for file in files if (each := _Head(file, schema, _MERGED_BYTES // len(files))).rows.num_rows]
-    while heads:
+    heads = [_Head(file, schema, _MERGED_BYTES // len(files)) for file in files]
+    while heads := [head for head in heads if head.rows.num_rows]:
         # No file has a row before this one that is not in memory.
         bound = min(head.last for head in heads)
-        yield sortedByTopic(pa.concat_tables([head.upTo(bound) for head in heads]))
-        heads = [head for head in heads if head.rows.num_rows]
+        yield sortedByTopic(pa.concat_tables([head.upTo(bound) for head in heads if head.first <= bound]))
 
 
 class _Head:
-    """The next rows of a sorted file."""
+    """The next ``rows`` of a sorted file, about so many bytes, and the topics and offsets of the first and last one."""
 
-    def __init__(self, file: pq.ParquetFile, schema: pa.Schema, bytes: int) -> None:
-        self._schema = schema
-        size = sum(file.metadata.row_group(each).total_byte_size for each in range(file.num_row_groups))
-        self._batches = file.iter_batches(max(1, bytes * file.metadata.num_rows // max(1, size)))
-        self._read()
+    def __init__(self, file: pq.ParquetFile, schema: pa.Schema, size: int) -> None:
+        self._schema, self._size = schema, max(1, size)
+        # Decoded, rows have up to several times as many bytes.
+        number = size * file.metadata.num_rows // (4 * max(1, _encoded(file)))
+        self._batches = file.iter_batches(min(max(1, number), _BATCH_ROWS))
+        self._fill(schema.empty_table())
 
-    def _read(self) -> None:
-        batch = next(self._batches, None)
-        self.rows = self._schema.empty_table() if batch is None else aligned(pa.table(batch), self._schema)
-
-    @property
-    def last(self) -> tuple[str, int]:
-        """The topic and offset of the last one of the rows."""
-        return tuple(self.rows.column(name)[-1].as_py() for name in ("topic", "offset"))
+    def _fill(self, rows: pa.Table) -> None:
+        """Read after these rows."""
+        parts, size = [rows], rows.nbytes
+        while size < self._size and (batch := next(self._batches, None)) is not None:
+            parts.append(aligned(pa.table(batch), self._schema))
+            size += parts[-1].nbytes
+        self.rows = pa.concat_tables(parts)
+        if self.rows.num_rows:
+            self.first, self.last = (
+                (self.rows.column("topic")[place].as_py(), self.rows.column("offset")[place].as_py())
+                for place in (0, -1)
+            )
 
     def upTo(self, bound: tuple[str, int]) -> pa.Table:
         """Take the rows up to this topic and offset, inclusive."""
         topics, offsets = self.rows.column("topic"), self.rows.column("offset")
         within = pc.and_(pc.equal(topics, bound[0]), pc.less_equal(offsets, bound[1]))
         number = pc.sum(pc.or_(pc.less(topics, bound[0]), within)).as_py()
-        taken, self.rows = self.rows.slice(0, number), self.rows.slice(number)
-        if not self.rows.num_rows:
-            self._read()
+        taken = self.rows.slice(0, number)
+        self._fill(self.rows.slice(number))
         return taken
+
+
+def _encoded(file: pq.ParquetFile) -> int:
+    """Return the bytes of all rows of a file before compression."""
+    return sum(file.metadata.row_group(each).total_byte_size for each in range(file.num_row_groups))
 
 
 def aligned(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -56,13 +56,15 @@ def spansOf(metadata: Any) -> tuple[str, list[Span]]:
     return metadata[TOPIC].decode(), [Span(*span) for span in json.loads(metadata[SPANS])]
 
 
-def parquetOptions(schema: pa.Schema, isSorted: bool) -> dict[str, Any]:
-    """Return how columns are encoded, for :class:`pyarrow.parquet.ParquetWriter`."""
+def parquetOptions(schema: pa.Schema, isSorted: bool, rowBytes: int) -> dict[str, Any]:
+    """Return how columns of rows of about so many bytes are encoded, for :class:`pyarrow.parquet.ParquetWriter`."""
     order = [(name, "ascending") for name in ("topic", "offset")]
     sorting = {
         "sorting_columns": pq.SortingColumn.from_ordering(schema, order),
         "write_page_index": True,
         "data_page_size": SORTED_PAGE_BYTES,
+        # The size of a page is looked at after so many rows. A reader decodes at least one page of each column.
+        "write_batch_size": min(max(1, SORTED_PAGE_BYTES // max(1, rowBytes)), 1024),
     }
     return {
         **(sorting if isSorted else {}),
@@ -112,7 +114,6 @@ class StagingWriter:
         self._folder = folder
         self._schema = schema
         self._isSorted = layout == DATE
-        self._options = parquetOptions(schema, self._isSorted)
         self._journal = journal
         self._batch = batch
         self._attempt = uuid.uuid4().hex
@@ -159,7 +160,7 @@ class StagingWriter:
             return
         table = pa.Table.from_batches(rows.waiting, self._schema)
         if rows.writer is None:
-            self._begin(key, rows)
+            self._begin(key, rows, table.nbytes // table.num_rows)
         if self._isSorted:
             writeSorted(rows.writer, sortedByTopic(table))
         else:
@@ -173,14 +174,15 @@ class StagingWriter:
         if self._isSorted:
             self._end(key)
 
-    def _begin(self, key: tuple[str, int], rows: _Rows) -> None:
+    def _begin(self, key: tuple[str, int], rows: _Rows, rowBytes: int) -> None:
         """Open a file; if too many are open, first complete the oldest."""
         if len(self._opened) >= MAX_OPEN_FILES:
             self._end(next(iter(self._opened)))
         rows.name = f"{self._attempt}-{self._names}.parquet"
         self._names += 1
         self._opened[key] = None
-        rows.writer = pq.ParquetWriter(f"{self._folder}/{rows.name}", self._schema, **self._options)
+        options = parquetOptions(self._schema, self._isSorted, rowBytes)
+        rows.writer = pq.ParquetWriter(f"{self._folder}/{rows.name}", self._schema, **options)
 
     def _end(self, key: tuple[str, int]) -> None:
         """Complete the file of a topic and day; later rows start another one."""
@@ -213,9 +215,13 @@ def rowsByJournal(paths: Iterable[str]) -> dict[str, int]:
     """Return the number of rows of each journal in some files."""
     rows: Counter[str] = Counter()
     for path in paths:
-        for each in pq.ParquetFile(path).read(["journal"]).column("journal").value_counts().to_pylist():
-            rows[each["values"]] += each["counts"]
+        rows.update(rowsIn(pq.ParquetFile(path).read(["journal"])))
     return dict(rows)
+
+
+def rowsIn(rows: pa.Table | pa.RecordBatch) -> dict[str, int]:
+    """Return the number of rows of each journal."""
+    return {each["values"]: each["counts"] for each in rows.column("journal").value_counts().to_pylist()}
 
 
 def topicRange(path: str) -> tuple[str, str]:

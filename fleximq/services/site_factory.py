@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _log = Logger()
 
 
-class Web:
+class SiteFactory:
     """Builds a site for each listener, all with the same pages.
 
     :param settings: returns the current settings.
@@ -68,10 +68,10 @@ class Web:
         api = Api(broker, settings).pages()
         self._pages |= api if node is None else {path: _ofOwner(page, node) for path, page in api.items()}
 
-    def site(self, ways: tuple[WelcomeEntry, ...]) -> IProtocolFactory:
+    def site(self, entries: tuple[WelcomeEntry, ...]) -> IProtocolFactory:
         """Return the site of a listener with these dialects."""
         renewed = self._security.renewed
-        return WebSite(self._reactor, ways, self._pages, self._nobody, renewed, self._rules, self._audit)
+        return WebSite(self._reactor, entries, self._pages, self._nobody, renewed, self._rules, self._audit)
 
     def _refused(self, peer: object, code: int) -> None:
         """Count and log a request that was not received in time or within the budget."""
@@ -88,10 +88,10 @@ class Web:
 def _ofOwner(page: Page, node: "ClusterNode") -> Page:
     """Return a page that only the owner of the journal answers."""
 
-    async def answer(visit: PageRequest) -> HttpReply:
+    async def answer(request: PageRequest) -> HttpReply:
         reason = node.refusal()
         if reason:
             raise HttpRefusal(503, reason)
-        return await page.answer(visit)
+        return await page.answer(request)
 
     return page._replace(answer=answer)

@@ -1,0 +1,130 @@
+"""``fleximq cluster refill SHARD`` and ``cluster adopt FOLDER``: a stream gets the frames of a copy, or of a folder."""
+
+import os
+import secrets
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from threading import Timer
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from fleximq.cli.cluster_commands.connection import Calls, addClusterOptions, connected, settingsFrom, surveyed
+from fleximq.cli.cluster_commands.move import ask
+from fleximq.cluster.copy import Copy
+from fleximq.cluster.interfaces import AHEAD, ClusterError
+from fleximq.cluster.node_state import NodeState
+from fleximq.cluster.refill import refill as refilled
+from fleximq.cluster.stream_log import StreamLog
+from fleximq.errors import JournalError
+from fleximq.journal.files.file_system import Files
+from fleximq.journal.files.folder_files import IDENTITY, Lock
+from fleximq.journal.files.folder_survey import Finding, FolderSurvey
+
+#: Seconds that the largest copies may take.
+_LONGEST = 86_400.0
+
+
+def refill(arguments: Namespace) -> int:
+    """Carry out the command ``refill``."""
+    shard = arguments.shard
+    with connected(settingsFrom(arguments)) as (calls, cluster):
+        survey = surveyed(calls, cluster)
+
+        def ahead() -> list[str]:
+            return [node for node, record in survey.living.items() if record.applied.get(shard) == AHEAD]
+
+        if not ahead():
+            raise ClusterError(f"no living node has more of shard {shard} than its stream")
+        longest = max(ahead(), key=lambda node: NodeState.of(survey.living[node]).end)
+        ask(calls, cluster, survey, longest, "refill")
+        print(f"{longest} brings its copy back into the stream of shard {shard}", flush=True)
+
+        def failure() -> str:
+            reason = NodeState.of(survey.nodes[longest]).reason
+            return reason if reason.startswith("refilling failed") else ""
+
+        # The first key after the command may be older than it.
+        seen = survey.changes[longest] + 1
+        calls.until(lambda: survey.changes[longest] > seen and (failure() or not ahead()), _LONGEST)
+        if failure():
+            raise ClusterError(failure())
+        print(f"the stream of shard {shard} has all of it; a node will own it within seconds")
+    return 0
+
+
+class _Clock:
+    """The time of a command, whose delayed calls run while it waits."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def seconds(self) -> float:
+        """Return the seconds of an even clock."""
+        return time.monotonic()
+
+    def callLater(self, delay: float, call: Callable[..., object], *arguments: Any) -> Timer:
+        """Call a function later."""
+        timer = Timer(delay, self._calls.add, (call, *arguments))
+        timer.daemon = True
+        timer.start()
+        return timer
+
+
+def adopt(arguments: Namespace) -> int:
+    """Carry out the command ``adopt``."""
+    settings = settingsFrom(arguments)
+    try:
+        copy = _opened(arguments.folder)
+    except JournalError as error:
+        raise ClusterError(str(error)) from error
+    try:
+        with connected(settings, create=True) as (calls, cluster):
+            if surveyed(calls, cluster).living:
+                raise ClusterError("brokers of this cluster are running: stop them first")
+            if calls.result(cluster.bounds(0)).last:
+                raise ClusterError("the stream of shard 0 is not empty: only a new cluster can adopt a journal")
+            clock: Any = _Clock(calls)
+            log = StreamLog(
+                cluster, 0, copy, node="", term=0, journal=copy.journal, clock=clock,
+                now=lambda: 0, randomId=lambda: secrets.randbits(64),
+            )  # fmt: skip
+            number = calls.result(Deferred.fromCoroutine(refilled(cluster, 0, copy, log)), _LONGEST)
+    finally:
+        copy.close()
+    print(f"the cluster has the journal {copy.journal} with {number} bytes and {copy.next - 1} as its last offset")
+    print("start the brokers with empty folders; they fetch it")
+    return 0
+
+
+def _opened(folder: str) -> Copy:
+    """Lock and check the folder of a broker.
+
+    :raises JournalError: it is in use, damaged, or not the folder of a journal.
+    """
+    files = Files()
+    if not os.path.exists(f"{folder}/{IDENTITY}"):
+        raise JournalError(f"{folder} is not the folder of a journal")
+    lock = Lock(files, folder)
+    try:
+        found = next((each for each in FolderSurvey(files, folder).check() if isinstance(each, Finding)), None)
+    finally:
+        lock.release()
+    if found is not None:
+        raise JournalError(f"{folder} is damaged; start its broker and stop it in order, or see fleximq journal check")
+    copy = Copy(files, folder, 0)
+    copy.open()
+    return copy
+
+
+def prepareRefill(parser: ArgumentParser) -> None:
+    """Add the arguments of ``refill``."""
+    parser.add_argument("shard", metavar="SHARD", type=int, help="the number of the shard: 0")
+    addClusterOptions(parser)
+
+
+def prepareAdopt(parser: ArgumentParser) -> None:
+    """Add the arguments of ``adopt``."""
+    parser.add_argument("folder", metavar="FOLDER", help="the folder of the journal of a broker that is stopped")
+    addClusterOptions(parser)
