@@ -1,6 +1,6 @@
 """The few words of core NATS that nodes need to exchange volatile messages, spoken on the reactor's thread.
 
-It is a second connection of a node, beside that of nats-py: if a server ends it because a node reads too slowly, the
+It is a second connection of a node, besides that of nats-py: if a server ends it because a node reads too slowly, the
 node keeps its journal and its ownership. Messages are delivered at most once.
 """
 
@@ -25,7 +25,7 @@ PORT = 4222
 CONNECT, RETRY, PING = 5.0, 1.0, 5.0
 #: A longer line is not of this protocol.
 MAX_LINE = 1 << 20
-#: Messages are dropped while so many bytes wait for the server.
+#: Messages are dropped while more bytes wait for the server.
 MAX_WAITING = 16 << 20
 READ_BYTES = 1 << 18
 
@@ -125,11 +125,11 @@ class CoreNats(Protocol):
         self.transport.writeSequence([b"PUB %b %d\r\n" % (subject.encode(), len(data)), data, b"\r\n"])
 
     def pauseProducing(self) -> None:
-        """See :class:`IPushProducer`: count what waits."""
+        """See :class:`IPushProducer`: count the bytes that wait."""
         self._waiting = 0
 
     def resumeProducing(self) -> None:
-        """All was written."""
+        """Learn that all bytes were written."""
         self._waiting = None
 
     def stopProducing(self) -> None:

@@ -1,4 +1,4 @@
-"""What the nodes of a mesh tell each other: their interest, and volatile runs (/explanation/cluster, The mesh).
+"""The packets between the nodes of a mesh: their interest, and volatile runs (/explanation/cluster, The mesh).
 
 Each node tells all others the patterns of its clients, in numbered steps; one that misses a step asks for the whole
 table. They confirm each step, so that a client can wait until all nodes know its subscription. Runs are sent to
@@ -199,7 +199,7 @@ class Mesh:
         self._send("", Kind.INTEREST, self._version, False, added, removed)
 
     def _tellWhole(self, node: str) -> None:
-        # What has changed in this turn may be in it, too: to add or remove it twice has no effect.
+        # It may contain changes of this turn already: adding or removing twice has no effect.
         table = [*ALL, *(each for each in self._counts if each.durable)] if self._isAll else list(self._counts)
         self._send(node, Kind.INTEREST, self._version, True, table, [])
 

@@ -235,7 +235,7 @@ class MeshBroker:
             self.mesh.remove(name, durable)
 
     def interestChanged(self, node: str, added: Sequence[Interest], removed: Sequence[Interest]) -> None:
-        """See :class:`MeshUser`; so with all below."""
+        """See :class:`MeshUser`."""
         topics, peer = self._broker.topics, self.mesh.peers.get(node)
         remote = self._remotes.get(node)
         if remote is None:
@@ -257,6 +257,7 @@ class MeshBroker:
             del self._remotes[node]
 
     def counted(self, event: str, number: int) -> None:
+        """See :class:`MeshUser`."""
         family = EventFamily.DROPPED if event == "lost" else EventFamily.ERROR
         label = "lost between nodes" if event == "lost" else "subscription not confirmed by all nodes"
         self._broker.observers.counted(CountedEvent(family, label), number)
@@ -264,6 +265,7 @@ class MeshBroker:
     # -- publications ------------------------------------------------------------------------------
 
     def received(self, runs: Sequence[Any]) -> None:
+        """See :class:`MeshUser`."""
         self._turn.open = True
         try:
             for run in runs:
