@@ -44,6 +44,8 @@ TIMEOUT = 2.0
 _SLOWEST = 2_000_000
 #: The error of a stream without room.
 _FULL = 10077
+#: The errors of a server, and of a cluster of servers, that have no room for a new stream.
+_NO_PLACE = 10047, 10005
 #: Our headers: end, next and left of a :class:`Piece`.
 _PLACE = "Fx-Place"
 _EXPECTED = "Nats-Expected-Last-Sequence"
@@ -102,6 +104,9 @@ class NatsCluster:
             try:
                 await _answered(self._connect(shards), 5 * TIMEOUT)
                 return
+            except Refused as error:
+                _log.warn("the cluster cannot be created: {error}", error=error)
+                await asyncio.sleep(1)
             except ClusterError as error:
                 _log.warn("the cluster's servers do not answer: {error}; {reason}", error=error, reason=self.reason)
                 await asyncio.sleep(1)
@@ -129,13 +134,24 @@ class NatsCluster:
             try:
                 await context.stream_info(self._stream(shard))
             except NotFoundError:
-                await context.add_stream(self._configuration(shard))
+                await self._addStream(shard)
         try:
             self._keys = await context.key_value(self._name)
         except NotFoundError:
             if not shards:
                 raise Unknown(f"they have no cluster named {self._name}") from None
             self._keys = await context.create_key_value(bucket=self._name, replicas=self._replicas)
+
+    async def _addStream(self, shard: int) -> None:
+        try:
+            await self._context.add_stream(self._configuration(shard))
+        except APIError as error:
+            if error.err_code not in _NO_PLACE:
+                raise
+            raise Refused(
+                f"the disks of the NATS servers, or their max_file_store, have no room for the {self._room:,} bytes of"
+                f" cluster-bytes: {error.description}"
+            ) from error
 
     def _configuration(self, shard: int) -> StreamConfig:
         return StreamConfig(

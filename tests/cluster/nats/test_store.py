@@ -147,6 +147,14 @@ class NatsClusterTests(TestCase):
         await self.cluster.append(0, 0, [frame(bytes(size))])
         await self.assertFailure(self.cluster.append(0, 1, [frame(bytes(size))]), Refused)
 
+    async def test_tooLarge(self) -> None:
+        """A stream that no server has room for is refused, with the option that says so."""
+        assert self.servers is not None
+        cluster = NatsCluster(self.servers.urls, "large", self.reactor.callFromThread, room=1 << 60, replicas=1)
+        self.addCleanup(cluster.stop)
+        with self.assertRaisesRegex(Refused, "no room for the 1,152,921,504,606,846,976 bytes of cluster-bytes"):
+            await cluster.reach(create=True)
+
     async def test_follow(self) -> None:
         """All messages from a sequence on arrive in order, also new ones, until the end; removed ones do not."""
         for number in range(5):
