@@ -7,6 +7,7 @@ that. The name of the cluster begins the name of each stream, subject and bucket
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -14,7 +15,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, DeliverPolicy, DiscardPolicy, StorageType, StreamConfig
-from nats.js.errors import APIError, KeyWrongLastSequenceError, NotFoundError
+from nats.js.errors import APIError, KeyNotFoundError, KeyWrongLastSequenceError, NotFoundError
 from nats.js.kv import KeyValue
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -49,6 +50,8 @@ _NO_PLACE = 10047, 10005
 _PLACE = "Fx-Place"
 _EXPECTED = "Nats-Expected-Last-Sequence"
 _NODE, _SHARD = "node.", "shard."
+#: The key with the number of blocks of client ids that were given.
+_BLOCKS = "blocks"
 
 T = TypeVar("T")
 
@@ -281,6 +284,20 @@ class NatsCluster:
                 raise Refused("the owner has changed") from error
 
         return self._ask(update())
+
+    def nextBlock(self) -> "Deferred[int]":
+        async def count() -> int:
+            while True:
+                try:
+                    entry = await self._bucket.get(_BLOCKS)
+                    number, revision = json.loads(entry.value or b"0"), entry.revision
+                except KeyNotFoundError:
+                    number, revision = 0, 0
+                with suppress(KeyWrongLastSequenceError):  # another node counted, or the read was old
+                    await self._bucket.update(_BLOCKS, json.dumps(number + 1).encode(), last=revision)
+                    return int(number)
+
+        return self._ask(count())
 
     def watch(self, watcher: IWatcher) -> Callable[[], None]:
         prefix = f"$KV.{self._name}."

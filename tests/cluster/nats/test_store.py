@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.task import deferLater
 from twisted.trial.unittest import TestCase
 from zope.interface import implementer
@@ -189,6 +189,12 @@ class NatsClusterTests(TestCase):
         await self.until(lambda: len(watcher.seen) == 3)
         self.assertEqual(watcher.seen[2][1][:2], ("west", 2))
         stop()
+
+    async def test_blocks(self) -> None:
+        """Blocks are numbered from 0, and no two requests get the same, also at the same time."""
+        self.assertEqual(await self.cluster.nextBlock(), 0)
+        found = await gatherResults([self.cluster.nextBlock() for _ in range(5)])
+        self.assertEqual(sorted(found), [1, 2, 3, 4, 5])
 
     async def test_unanswered(self) -> None:
         """Without an answer in time a request is unknown."""
