@@ -40,6 +40,8 @@ class Clients:
         self._seconds = seconds
         self._randomHex = randomHex
         self.peers: dict[int, tuple[ConnectedClient, IPeer]] = {}
+        #: Returns the next id; may be replaced, and raise :class:`NoCapacity`.
+        self.nextId = self._count
 
     def __len__(self) -> int:
         return len(self._byId)
@@ -152,15 +154,19 @@ class Clients:
         ids[chosen] = None
         return chosen
 
+    def _count(self) -> int:
+        id = self._next
+        if id < LAST_CLIENT_ID:
+            self._next = id + 1
+        else:
+            self._next = self._noteAt = FIRST_CLIENT_ID
+        if id >= self._noteAt:
+            self._reserveAhead(id)
+        return id
+
     def _newId(self) -> int:
         while True:
-            id = self._next
-            if id < LAST_CLIENT_ID:
-                self._next = id + 1
-            else:
-                self._next = self._noteAt = FIRST_CLIENT_ID
-            if id >= self._noteAt:
-                self._reserveAhead(id)
+            id = self.nextId()
             if id not in self._byId and id not in self._reserved:
                 return id
 

@@ -24,6 +24,8 @@ jetstream {{ store_dir: "{folder}", sync_interval: always }}
 """
 _ROUTES = """cluster {{ name: try, listen: "127.0.0.1:{port}", routes: [{routes}] }}
 """
+#: What the journal may take on each server; a NATS server refuses more than its disk has.
+_ROOM = "1GiB"
 #: Seconds for a broker or a server to end.
 _PATIENCE = 15.0
 
@@ -115,7 +117,8 @@ def _try(arguments: Namespace) -> int:
         urls = ending.enter_context(_servers(program, folder, arguments.nodes))
         for index in range(arguments.nodes):
             name, port = f"node-{index + 1}", arguments.port + index
-            words = ["--node", name, "--journal", str(folder / name), "--durable", "#", "--allow-anonymous", "--listen"]
+            words = ["--node", name, "--journal", str(folder / name), "--durable", "#", "--allow-anonymous"]
+            words += ["--cluster-bytes", _ROOM, "--listen"]
             words += [f"tcp:{port}:interface=127.0.0.1", *(word for url in urls for word in ("--cluster", url))]
             ending.callback(Broker(name, words).end)
             print(f"{name} is tcp://127.0.0.1:{port}, in {folder / name}", flush=True)

@@ -140,3 +140,24 @@ class ICluster(Interface):
 
     def watch(watcher: IWatcher) -> Callable[[], None]:
         """Tell a watcher all keys, and their changes from now on, until the returned function is called."""
+
+    def nextBlock() -> "Deferred[int]":
+        """Return a number, from 0 on, that no other request gets."""
+
+
+class IMeshLink(Interface):
+    """Sends messages between the nodes of a cluster, at most once, in the order of each sender."""
+
+    maxPayload = Attribute("""The largest number of bytes of a message.""")
+
+    def start(received: Callable[[bytes], None], connected: Callable[[], None]) -> None:
+        """Connect for as long as it takes, also after a loss.
+
+        ``connected`` is called after each connection; messages between two of them were lost.
+        """
+
+    def send(node: str, data: bytes) -> None:
+        """Send to a node, "" for all others; the message is lost while there is no connection."""
+
+    def stop() -> None:
+        """Disconnect."""

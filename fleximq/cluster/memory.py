@@ -17,6 +17,7 @@ from zope.interface import implementer
 from fleximq.cluster.interfaces import (
     ClusterError,
     ICluster,
+    IMeshLink,
     IWatcher,
     NodeRecord,
     Piece,
@@ -86,6 +87,8 @@ class MemoryServers:
         self.cutIn: set[str] = set()
         self.feeds: list[Feed] = []
         self.answers: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
+        self.blocks = 0
+        self.links: dict[str, MemoryLink] = {}
 
     def stream(self, shard: int) -> MemoryStream:
         """Return a shard's stream."""
@@ -210,6 +213,13 @@ class MemoryCluster:
     def answer(self, node: str, answered: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
         self.servers.answers[node] = answered
 
+    def nextBlock(self) -> Deferred[int]:
+        def land() -> int:
+            self.servers.blocks += 1
+            return self.servers.blocks - 1
+
+        return self._request("keys", land)
+
     def watch(self, watcher: IWatcher) -> Callable[[], None]:
         told = 0
 
@@ -295,3 +305,34 @@ class Feed:
         """End the deliveries."""
         if self in self.cluster.servers.feeds:
             self.cluster.servers.feeds.remove(self)
+
+
+@implementer(IMeshLink)
+class MemoryLink:
+    """The connection of one node to the mesh; what it sends while one side is cut off is lost."""
+
+    maxPayload = 1 << 16
+
+    def __init__(self, servers: MemoryServers, node: str) -> None:
+        self._servers = servers
+        self._node = node
+
+    def start(self, received: Callable[[bytes], None], connected: Callable[[], None]) -> None:
+        """See :class:`IMeshLink`; so with all below."""
+        self.received = received
+        self._servers.links[self._node] = self
+        self._servers.clock.callLater(0, connected)
+
+    def send(self, node: str, data: bytes) -> None:
+        servers = self._servers
+        if self._node not in servers.cutOut:
+            for each in [node] if node else [other for other in servers.links if other != self._node]:
+                servers.clock.callLater(_DELAY[1], self._arrive, each, data)
+
+    def _arrive(self, node: str, data: bytes) -> None:
+        link = self._servers.links.get(node)
+        if link is not None and node not in self._servers.cutIn:
+            link.received(data)
+
+    def stop(self) -> None:
+        self._servers.links.pop(self._node, None)

@@ -36,6 +36,8 @@ class OwnerJournal(DiskJournal):
         super().__init__(directory, **options)
         self._copy = copy
         self._trimmed = trimmed
+        #: Returns why nothing is stored while another node owns the shard.
+        self.refusal: Callable[[], str] = lambda: "this node does not own the journal"
 
     async def take(
         self, log: StreamLog, worker: StreamWorker, restore: Callable[[RecoveredJournal], None]
@@ -63,6 +65,8 @@ class OwnerJournal(DiskJournal):
 
     def append(self, topic: str, publisher: int, name: str, dialect: str, run: Run, committed: OnCommitted) -> int:
         """See :class:`IJournal`; so with the next."""
+        if not self._runs:
+            raise NotKept(self.refusal())
         self._checkRoom([run], len(run.payloads))
         return super().append(topic, publisher, name, dialect, run, committed)
 
@@ -120,6 +124,10 @@ class OwnerJournal(DiskJournal):
         found = super()._content()
         found.nextOffset = found.lastOffset
         return found
+
+    def _freed(self, number: int) -> None:
+        super()._freed(number)
+        self._trimmed(self._segments.all[0].base)
 
     def clean(self, done: Callable[[FreedSpace], None] = lambda freed: None) -> bool:
         """See :class:`DiskJournal`."""

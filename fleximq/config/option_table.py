@@ -101,6 +101,7 @@ OPTIONS = (
     _option("cluster-name", text, "The name of the cluster, which begins the names of its streams."),
     _option("cluster-bytes", size, "The most bytes of the cluster's journal on each NATS server."),
     _option("cluster-wait", seconds, "Seconds that a client waits while no node owns the cluster's journal."),
+    _option("mesh", flag, "Serve volatile messages at each node, on the cluster's listeners of fleximq+ or identity+."),
     _option("node-address", text, "The HOST:PORT by which other nodes reach this one; by default the system chooses."),
     _option("retain", texts, "Give new subscribers of topics that match this pattern the latest message."),
     _option("retention", texts, "How long messages are stored, as PATTERN=AGE[,SIZE], e.g. orders.#=7d,10GiB."),

@@ -81,6 +81,7 @@ class Settings:
     clusterName: str = "fleximq"
     clusterBytes: int = 16 << 30
     clusterWait: float = 10.0
+    mesh: bool = False
     nodeAddress: str | None = None
     retain: tuple[str, ...] = ()
     retention: tuple[str, ...] = ()

@@ -191,11 +191,14 @@ class DiskJournal:
             self._newCleaner(),
             self._rollNow,
             self._now,
-            lambda freed: self._onEvent(CountedEvent(EventFamily.JOURNAL, "bytes freed"), freed),
+            self._freed,
         )
         self._count(CountedEvent(EventFamily.JOURNAL, "torn tail"), len(found.torn))
         self._count(CountedEvent(EventFamily.JOURNAL, "lost range"), len(found.lost))
         return found
+
+    def _freed(self, number: int) -> None:
+        self._onEvent(CountedEvent(EventFamily.JOURNAL, "bytes freed"), number)
 
     def _content(self) -> RecoveredJournal:
         return recover(self._files, self._folder, self.id, self._unsaid.append)

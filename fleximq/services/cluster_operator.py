@@ -104,6 +104,9 @@ class ClusterOperator:
         if command == "refill":
             if self._follower.applied != AHEAD:
                 return f"the stream has all of the copy of {self._node}"
+            owner = self._ownership.living().get(self._ownership.owner.node)
+            if owner is not None and NodeState.of(owner).state in ("owning", "fencing"):
+                return f"{self._ownership.owner.node} owns shard {self._shard} and appends to its stream"
             self.failure = ""
             self._refill()
             return ""

@@ -21,7 +21,9 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
+from fleximq.broker.broker import Broker
 from fleximq.cluster.copy import Copy
+from fleximq.cluster.core_nats import CoreLink
 from fleximq.cluster.follower import Follower
 from fleximq.cluster.interfaces import AHEAD, ClusterError
 from fleximq.cluster.nats.access import connectOptions
@@ -38,6 +40,7 @@ from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.recovery.recovered_state import RecoveredJournal
 from fleximq.services.cluster_operator import ClusterOperator, settingsThatLast
+from fleximq.services.mesh_service import MeshBroker
 from fleximq.services.network.node_ports import NodePorts
 from fleximq.services.process.wakeup import Wakeup
 from fleximq.web.health_pages import Check
@@ -55,6 +58,8 @@ _HELD = 0.05
 _JOINED = 10.0
 #: Seconds for the last commit of an owner that stops.
 _LAST = 10.0
+#: The states of a node that does not own the shard yet.
+_FOLLOWING = State.FOLLOWING, State.FENCING
 #: Seconds that clients have to end when an operator moves the shard.
 _MOVING = 0.5
 
@@ -148,8 +153,24 @@ class ClusterNode:
         """End the process with a sentence, exit code 1."""
         endNow(sentence, 1)
 
+    def _refusalWithAddress(self) -> str:
+        """Return why this node stores nothing, with the address of the node that does."""
+        place = self.ports.forwarding.place
+        return self.refusal() + ("" if place is None else f", at {place.host}")
+
+    def _meshOf(self, broker: Broker, cluster: NatsCluster) -> MeshBroker | None:
+        settings, node = self._settings, str(self._settings.node)
+        if not settings.mesh:
+            return None
+        assert self.journal is not None  # it was made before the broker
+        self.journal.refusal = self._refusalWithAddress
+        link = CoreLink(self._reactor, settings.cluster, settings.clusterName, node, optionsFor(settings))
+        session = secrets.token_hex(8)
+        refusal = self._refusalWithAddress
+        return MeshBroker(broker, self.turn, link, node, session, self._reactor, cluster.nextBlock, refusal)
+
     def serving(
-        self, served: MultiService, wakeup: Wakeup, restore: Callable[[RecoveredJournal], None]
+        self, broker: Broker, served: MultiService, wakeup: Wakeup, restore: Callable[[RecoveredJournal], None]
     ) -> "ClusterService":
         """Return the service of this node; ``served`` are the services of its broker."""
         settings = self._settings
@@ -162,6 +183,7 @@ class ClusterNode:
             options=optionsFor(settings),
         )
         assert self.journal is not None  # it was made before the broker
+        mesh = self._meshOf(broker, cluster)
         service = ClusterService(
             SteadyClock(self._reactor),
             cluster,
@@ -175,10 +197,13 @@ class ClusterNode:
             self.abort,
             settings=settingsThatLast(settings),
             stop=self._reactor.stop,
+            mesh=mesh,
         )
         self.service = service
         self.trimmed = service.trim
-        self.turn.serving = lambda: service.ownership.serving
+        # A follower in a mesh writes too; an owner, or a node that was one, only what it may.
+        ownership = service.ownership
+        self.turn.serving = lambda: ownership.serving or (mesh is not None and ownership.state in _FOLLOWING)
         return service
 
 
@@ -194,6 +219,7 @@ class ClusterService(MultiService):
     :param end: ends the process at once.
     :param settings: check sums of the settings that a takeover must not change.
     :param stop: stops the process in order, which stops this service.
+    :param mesh: the broker's part in a mesh; then ``served`` runs as long as this service.
     """
 
     def __init__(
@@ -211,8 +237,10 @@ class ClusterService(MultiService):
         end: "Callable[[str], None] | None" = None,
         settings: Mapping[str, str] = {},
         stop: Callable[[], object] = lambda: None,
+        mesh: MeshBroker | None = None,
     ) -> None:
         super().__init__()
+        self._mesh = mesh
         self._clock = clock
         self._cluster = cluster
         self._node = node
@@ -271,9 +299,22 @@ class ClusterService(MultiService):
         self.follower.start()
         self.ownership.start()
         self._cluster.answer(self._node, self.operator.asked)
+        if self._mesh is not None:
+            joined = self._mesh.start().addCallback(lambda _: self._joinMesh())
+            joined.addErrback(lambda failure: _log.failure("the mesh cannot be joined", failure))
         self._clock.callLater(_JOINED, self._tellUnusable)
         for work, seconds in ((self._cleaning, _CLEANING), (self._measuring, INTERVAL)):
             work.start(seconds, now=False).addErrback(lambda failure: _log.failure("looking after the copy", failure))
+
+    def _joinMesh(self) -> None:
+        if not self._isStopping:
+            self._beginServing()
+            self._ports.joinMesh()
+            _log.info("node {node} serves its clients itself, in the mesh", node=self._node)
+
+    def _beginServing(self) -> None:
+        if self._served.parent is None:
+            self._served.setServiceParent(self)
 
     def _tellUnusable(self) -> None:
         """Log why this node cannot own the shard, if so."""
@@ -288,7 +329,9 @@ class ClusterService(MultiService):
         self._log = log = self._newLog(term)
         worker = StreamWorker(self._clock, lambda error: self.ownership.deposed(str(error)))
         found = await self._journal.take(log, worker, self._restore)
-        self._served.setServiceParent(self)
+        self._beginServing()
+        if self._mesh is not None:
+            self._mesh.own()
         _log.info("The journal is ready with {records} records", records=found.records)
         self._ports.serve()
 
@@ -374,6 +417,8 @@ class ClusterService(MultiService):
         return stopped.addBoth(lambda _: Deferred.fromCoroutine(self._leave()))
 
     async def _leave(self) -> None:
+        if self._mesh is not None:
+            self._mesh.stop()
         self.follower.stop()
         if self.ownership.state is State.OWNING:
             handed = Deferred.fromCoroutine(self._journal.hand(self._clock))

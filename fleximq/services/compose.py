@@ -176,7 +176,7 @@ def compose(
         contexts.append(child.context)
         child.setServiceParent(whole)
     # A node of a cluster is ready when it follows: its listeners are open from then on.
-    outer = whole if node is None else node.serving(whole, wakeup, partial(restore, broker, journal))
+    outer = whole if node is None else node.serving(broker, whole, wakeup, partial(restore, broker, journal))
     beat = journal.beat if journal.onDisk and node is None else None
     listeners = [each for each in places[0] if isinstance(each, ListenerService)]
     readiness = _addReadiness(reactor, outer, listeners, beat, NotifySocket(environment), watchdogInterval(environment))

@@ -267,6 +267,13 @@ class ClusterServiceTests(SynchronousTestCase):
         said = [event["term"] for event in logged if event.get("log_format", "").startswith("{node} owns shard")]
         self.assertEqual((said, self.second.service.operator.values()["cluster_owner_changes"]), ([2], 1))
 
+    def test_notRefilled(self) -> None:
+        """A stream with an owner gets nothing from a copy that has more."""
+        self.second.service.follower._isBehind = True
+        answer = self.first.service._cluster.ask("b", {"do": "refill", "at": self.second.clock.seconds()})
+        self.pass_(0.1)
+        self.assertEqual(self.successResultOf(answer), {"error": "a owns shard 0 and appends to its stream"})
+
     def test_differs(self) -> None:
         """A node with other settings than the owner is logged once, by each node."""
         self.patch(Node, "durable", "t")

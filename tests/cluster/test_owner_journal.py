@@ -188,6 +188,12 @@ class OwnerJournalTests(SynchronousTestCase):
         self.pass_()
         self.assertEqual((self.second.told, self.second.consume(5)), ([None], ["again"]))
 
+    def test_freed(self) -> None:
+        """Whenever the folder has been shortened, also because the stream was full, the stream is shortened as well."""
+        self.first.trims.clear()
+        self.first.journal._freed(5)
+        self.assertEqual(self.first.trims, [0])
+
     def looked(self, node: Node) -> None:
         """Let a node look at the room in the stream."""
         done = Deferred.fromCoroutine(node.log.look())

@@ -83,13 +83,13 @@ class Ingest:
         self._process.send_signal(signal.SIGTERM)
         self.wait()
 
-    def wait(self) -> None:
-        """Wait until it has ended.
+    def wait(self, patience: float = PATIENCE) -> None:
+        """Wait until it has ended, for so many seconds.
 
         :raises AssertionError: it does not, or not in order.
         """
         try:
-            self._process.wait(PATIENCE)
+            self._process.wait(patience)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the ingest did not end\n{self.said.read_text()[-3000:]}") from None
         self.running()

@@ -27,6 +27,10 @@ _OLDEST = 100
 SYSTEM = "$sys/"
 
 
+def _ignore(subscriber: ISubscriber, name: str, durable: bool) -> None:
+    """Do nothing."""
+
+
 class Topic:
     """One name and its subscribers.
 
@@ -137,6 +141,10 @@ class TopicTable:
         self.publishedBefore = 0
         self.proxies: dict[ISubscriber, tuple[ISubscriberProxy, ...]] = {}
         self._bounds: dict[ISubscriber, _Bound] = {}
+        #: Called with each subscription that is added or removed: the subscriber, the name or pattern, and whether it
+        #: makes the topic durable.
+        self.onSubscribed: Callable[[ISubscriber, str, bool], None] = _ignore
+        self.onUnsubscribed: Callable[[ISubscriber, str, bool], None] = _ignore
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -251,9 +259,11 @@ class TopicTable:
         topic.queues += queue
         if guard is not None:
             topic.guards[subscriber] = guard
-        if durable and not name.startswith(SYSTEM):
+        durable = durable and not name.startswith(SYSTEM)
+        if durable:
             topic.durableQueues.add(subscriber)
         self._changed(topic, before)
+        self.onSubscribed(subscriber, name, durable)
 
     def unsubscribe(self, subscriber: ISubscriber, name: str, queue: bool = False) -> None:
         """Remove a subscriber from one literal name; a no-op if it is not subscribed."""
@@ -264,8 +274,10 @@ class TopicTable:
         del topic.members[subscriber]
         topic.queues -= queue
         topic.guards.pop(subscriber, None)
+        durable = subscriber in topic.durableQueues
         topic.durableQueues.discard(subscriber)
         self._changed(topic, before)
+        self.onUnsubscribed(subscriber, name, durable)
 
     def _changed(self, topic: Topic, before: int) -> None:
         topic.dropRoutes()
@@ -322,11 +334,13 @@ class TopicTable:
         """
         self._wildcards.add(subscriber, pattern)
         self.reroute()
+        self.onSubscribed(subscriber, pattern, False)
 
     def unsubscribePattern(self, subscriber: ISubscriber, pattern: str) -> None:
         """Take a subscriber off a pattern it was added to."""
         if self._wildcards.remove(subscriber, pattern):
             self.reroute()
+            self.onUnsubscribed(subscriber, pattern, False)
 
     def reroute(self) -> None:
         """Drop all routes made since the last call, after a change of wildcard subscriptions, feeds or rights."""

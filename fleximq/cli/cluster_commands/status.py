@@ -66,7 +66,7 @@ def warnings(survey: Survey, found: Mapping[str, Any]) -> Iterator[str]:
         shard = row["shard"]
         if not row["living"]:
             yield f"shard {shard} has no living owner" + (f"; the last was {row['owner']}" if row["owner"] else "")
-        if row["limit"] and row["bytes"] > 0.9 * row["limit"]:
+        if row["limit"] and row["bytes"] > 0.8 * row["limit"]:
             yield f"the stream of shard {shard} is almost full: more --retention, or a larger limit, is needed"
     if not found["nodes"]:
         yield "no node has joined this cluster yet"

@@ -7,6 +7,7 @@ that. The name of the cluster begins the name of each stream, subject and bucket
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -14,7 +15,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, DeliverPolicy, DiscardPolicy, StorageType, StreamConfig
-from nats.js.errors import APIError, KeyWrongLastSequenceError, NotFoundError
+from nats.js.errors import APIError, KeyNotFoundError, KeyWrongLastSequenceError, NotFoundError
 from nats.js.kv import KeyValue
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -43,10 +44,14 @@ TIMEOUT = 2.0
 _SLOWEST = 2_000_000
 #: The error of a stream without room.
 _FULL = 10077
+#: The errors of a server, and of a cluster of servers, that have no room for a new stream.
+_NO_PLACE = 10047, 10005
 #: Our headers: end, next and left of a :class:`Piece`.
 _PLACE = "Fx-Place"
 _EXPECTED = "Nats-Expected-Last-Sequence"
 _NODE, _SHARD = "node.", "shard."
+#: The key with the number of blocks of client ids that were given.
+_BLOCKS = "blocks"
 
 T = TypeVar("T")
 
@@ -99,6 +104,9 @@ class NatsCluster:
             try:
                 await _answered(self._connect(shards), 5 * TIMEOUT)
                 return
+            except Refused as error:
+                _log.warn("the cluster cannot be created: {error}", error=error)
+                await asyncio.sleep(1)
             except ClusterError as error:
                 _log.warn("the cluster's servers do not answer: {error}; {reason}", error=error, reason=self.reason)
                 await asyncio.sleep(1)
@@ -126,13 +134,24 @@ class NatsCluster:
             try:
                 await context.stream_info(self._stream(shard))
             except NotFoundError:
-                await context.add_stream(self._configuration(shard))
+                await self._addStream(shard)
         try:
             self._keys = await context.key_value(self._name)
         except NotFoundError:
             if not shards:
                 raise Unknown(f"they have no cluster named {self._name}") from None
             self._keys = await context.create_key_value(bucket=self._name, replicas=self._replicas)
+
+    async def _addStream(self, shard: int) -> None:
+        try:
+            await self._context.add_stream(self._configuration(shard))
+        except APIError as error:
+            if error.err_code not in _NO_PLACE:
+                raise
+            raise Refused(
+                f"the disks of the NATS servers, or their max_file_store, have no room for the {self._room:,} bytes of"
+                f" cluster-bytes: {error.description}"
+            ) from error
 
     def _configuration(self, shard: int) -> StreamConfig:
         return StreamConfig(
@@ -265,6 +284,20 @@ class NatsCluster:
                 raise Refused("the owner has changed") from error
 
         return self._ask(update())
+
+    def nextBlock(self) -> "Deferred[int]":
+        async def count() -> int:
+            while True:
+                try:
+                    entry = await self._bucket.get(_BLOCKS)
+                    number, revision = json.loads(entry.value or b"0"), entry.revision
+                except KeyNotFoundError:
+                    number, revision = 0, 0
+                with suppress(KeyWrongLastSequenceError):  # another node counted, or the read was old
+                    await self._bucket.update(_BLOCKS, json.dumps(number + 1).encode(), last=revision)
+                    return int(number)
+
+        return self._ask(count())
 
     def watch(self, watcher: IWatcher) -> Callable[[], None]:
         prefix = f"$KV.{self._name}."

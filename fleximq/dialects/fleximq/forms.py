@@ -86,12 +86,15 @@ _CONTENT = contentOf(Message(b"", Content.MESSAGEPACK))
 
 
 class FlexiSource(MessageSource):
-    """The source of runs with one envelope; a body consists of consecutive complete frames, or is a view of them."""
+    """The source of runs with one envelope; a body consists of consecutive complete frames, or is a view of them.
 
-    __slots__ = ("_envelopeBytes", "_ids", "_kept")
+    ``envelopeBytes`` are the bytes of each frame before its payload.
+    """
+
+    __slots__ = ("_ids", "_kept", "envelopeBytes")
 
     def __init__(self, envelopeBytes: int, header: Header) -> None:
-        self._envelopeBytes = envelopeBytes
+        self.envelopeBytes = envelopeBytes
         self._kept: bytes | None = None
         fields = header.fields
         self._ids = fields.get("message_id"), fields.get("correlation_id"), fields.get("reply_to")
@@ -99,18 +102,18 @@ class FlexiSource(MessageSource):
     def messages(self, body: bytes | memoryview) -> Sequence[Message]:
         """Return the payloads of the frames with the ids of their header."""
         ids = self._ids
-        found = payloads(bytes(body), self._envelopeBytes)
+        found = payloads(bytes(body), self.envelopeBytes)
         return [Message(payload, Content.MESSAGEPACK, 1, *ids) for payload in found]
 
     def run(self, body: bytes | memoryview) -> Run:
         """Return the payloads of the frames, and their header without the topic."""
         if self._kept is None:
-            self._kept = withoutTopic(bytes(body[FIXED_BYTES : self._envelopeBytes]))
-        return Run(self._kept, choice.joinedPayloads(body, self._envelopeBytes), _CONTENT)
+            self._kept = withoutTopic(bytes(body[FIXED_BYTES : self.envelopeBytes]))
+        return Run(self._kept, choice.joinedPayloads(body, self.envelopeBytes), _CONTENT)
 
     def pick(self, body: bytes | memoryview, indexes: Sequence[int]) -> bytes:
         """Return the frames at these indexes."""
-        frames = singleFrames(bytes(body), self._envelopeBytes)
+        frames = singleFrames(bytes(body), self.envelopeBytes)
         return b"".join([frames[index] for index in indexes])
 
 

@@ -5,7 +5,7 @@ time. TLS is passed on unchanged. Each side is read only as fast as the other on
 input is passed on.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from twisted.internet.interfaces import IDelayedCall, IProtocolFactory
@@ -101,7 +101,11 @@ class Forwarding:
     def serve(self) -> None:
         """Hand the waiting clients over to the broker of this node, and end the others."""
         self.aim(self.node, None)
-        for client in list(self.waiting):
+        self.handOver()
+
+    def handOver(self, wanted: Callable[[int], bool] = lambda number: True) -> None:
+        """Hand the waiting clients of listeners with these numbers over to the broker of this node."""
+        for client in [each for each in self.waiting if wanted(each.factory.number)]:
             client.serve()
 
     def stop(self) -> None:

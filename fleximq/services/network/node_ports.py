@@ -27,6 +27,9 @@ from fleximq.services.network.node_listener import NodeListener
 
 _log = Logger()
 
+#: The dialects that each node of a mesh serves, on listeners of one of them alone.
+MESHED = frozenset({"fleximq", "identity"})
+
 
 class NodePorts(MultiService):
     """The listeners are services of this service.
@@ -40,6 +43,9 @@ class NodePorts(MultiService):
         super().__init__()
         self.forwarding = Forwarding(reactor, node, wait)
         self.isServing = False
+        #: Whether this node is in a mesh; then it serves the listeners of :data:`MESHED` dialects itself.
+        self.isInMesh = False
+        self._meshed: set[int] = set()
         self._reactor = reactor
         self._address = address
         self._kinds: list[str] = []
@@ -59,11 +65,13 @@ class NodePorts(MultiService):
             )
         number = len(self._kinds)
         self._kinds.append(f"{listen.dialect or ''}+{listen.kind.lower()}")
+        if listen.dialect in MESHED:
+            self._meshed.add(number)
 
         def share(served: IProtocolFactory) -> "Entrance":
             self._served[number] = served
             forwarded = ForwardedFactory(self.forwarding, number, self._kinds[number], served)
-            return Entrance(self, served, limit.limited(forwarded, listen.proxied))
+            return Entrance(lambda: self.serves(number), served, limit.limited(forwarded, listen.proxied))
 
         return SharedReactor(self._reactor, share)
 
@@ -101,6 +109,15 @@ class NodePorts(MultiService):
         known = living.get(owner.node)
         self.forwarding.aim(owner.node, None if known is None else known.about.get("forward"))
 
+    def serves(self, number: int) -> bool:
+        """Return whether this node's broker serves the connections of a listener."""
+        return self.isServing or (self.isInMesh and number in self._meshed)
+
+    def joinMesh(self) -> None:
+        """Let this node's broker serve the listeners of the dialects of a mesh."""
+        self.isInMesh = True
+        self.forwarding.handOver(self.serves)
+
     def serve(self) -> None:
         """Let this node's broker serve all connections."""
         self.isServing = True
@@ -116,13 +133,13 @@ class NodePorts(MultiService):
 
 
 class Entrance(WrappingFactory[Any]):
-    """The factory of an open port: ``served`` while this node serves, ``forwarded`` otherwise."""
+    """The factory of an open port: ``served`` while this node serves it, ``forwarded`` otherwise."""
 
     noisy = False
 
-    def __init__(self, ports: NodePorts, served: IProtocolFactory, forwarded: IProtocolFactory) -> None:
+    def __init__(self, serves: Callable[[], bool], served: IProtocolFactory, forwarded: IProtocolFactory) -> None:
         super().__init__(served)
-        self._ports = ports
+        self._serves = serves
         self._forwarded = forwarded
 
     def logPrefix(self) -> str:
@@ -131,7 +148,7 @@ class Entrance(WrappingFactory[Any]):
 
     def buildProtocol(self, addr: Any) -> Any:
         """Return a protocol for a connection."""
-        return (self.wrappedFactory if self._ports.isServing else self._forwarded).buildProtocol(addr)
+        return (self.wrappedFactory if self._serves() else self._forwarded).buildProtocol(addr)
 
 
 class SharedReactor:

@@ -244,7 +244,7 @@ class Campaign:
             address = self.network.addresses["b" + host]
             command = [sys.executable, "-m", "fleximq", "broker", "--node", host, "--durable", "#", *words]
             command += ["--journal", str(folder / host), "--listen", f"tcp:7890:interface={address}"]
-            command += ["--allow-anonymous", "--redelivery", "10"]
+            command += ["--allow-anonymous", "--redelivery", "10", "--cluster-bytes", "2GiB"]
             self.brokers[host] = Process("b" + host, command, folder / f"b{host}.log", self._listener(host))
         self.clients = Clients([(self.network.addresses["b" + host], 7890) for host in HOSTS], seed)
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.task import deferLater
 from twisted.trial.unittest import TestCase
 from zope.interface import implementer
@@ -147,6 +147,14 @@ class NatsClusterTests(TestCase):
         await self.cluster.append(0, 0, [frame(bytes(size))])
         await self.assertFailure(self.cluster.append(0, 1, [frame(bytes(size))]), Refused)
 
+    async def test_tooLarge(self) -> None:
+        """A stream that no server has room for is refused, with the option that says so."""
+        assert self.servers is not None
+        cluster = NatsCluster(self.servers.urls, "large", self.reactor.callFromThread, room=1 << 60, replicas=1)
+        self.addCleanup(cluster.stop)
+        with self.assertRaisesRegex(Refused, "no room for the 1,152,921,504,606,846,976 bytes of cluster-bytes"):
+            await cluster.reach(create=True)
+
     async def test_follow(self) -> None:
         """All messages from a sequence on arrive in order, also new ones, until the end; removed ones do not."""
         for number in range(5):
@@ -181,6 +189,12 @@ class NatsClusterTests(TestCase):
         await self.until(lambda: len(watcher.seen) == 3)
         self.assertEqual(watcher.seen[2][1][:2], ("west", 2))
         stop()
+
+    async def test_blocks(self) -> None:
+        """Blocks are numbered from 0, and no two requests get the same, also at the same time."""
+        self.assertEqual(await self.cluster.nextBlock(), 0)
+        found = await gatherResults([self.cluster.nextBlock() for _ in range(5)])
+        self.assertEqual(sorted(found), [1, 2, 3, 4, 5])
 
     async def test_unanswered(self) -> None:
         """Without an answer in time a request is unknown."""

@@ -105,9 +105,10 @@ class KillTests(SynchronousTestCase):
             publisher.join(PATIENCE)
             self.ingest.kill("all")
         self.ingest = Ingest(self.folder, *common, "--table", "late=#:messagepack", "--once")
-        self.ingest.wait()
+        # It takes all that was published while the jobs were killed, minutes on a loaded machine.
+        self.ingest.wait(5 * PATIENCE)
         for job in (backfill, redecode, expire):
-            self.assertEqual(self.job(*job).wait(PATIENCE), 0)
+            self.assertEqual(self.job(*job).wait(5 * PATIENCE), 0)
         self.look("early", _EXPIRES)
         self.look("late")
 

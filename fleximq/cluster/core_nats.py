@@ -1,0 +1,224 @@
+"""The few words of core NATS that nodes need to exchange volatile messages, spoken on the reactor's thread.
+
+It is a second connection of a node, besides that of nats-py: if a server ends it because a node reads too slowly, the
+node keeps its journal and its ownership. Messages are delivered at most once.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.protocol import ClientFactory, Protocol, connectionDone
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from fleximq import __version__
+from fleximq.cluster.interfaces import IMeshLink
+
+_log = Logger()
+
+PORT = 4222
+#: Seconds for a connection, until the next attempt, and between two PINGs.
+CONNECT, RETRY, PING = 5.0, 1.0, 5.0
+#: A longer line is not of this protocol.
+MAX_LINE = 1 << 20
+#: Messages are dropped while more bytes wait for the server.
+MAX_WAITING = 16 << 20
+READ_BYTES = 1 << 18
+
+
+class CoreNats(Protocol):
+    """One connection.
+
+    :param link: is told of the beginning, the messages and the end.
+    :param options: the credentials, named as the arguments of ``nats.connect``.
+    :param subjects: the subscriptions.
+    """
+
+    transport: Any
+
+    def __init__(self, link: "CoreLink", options: Mapping[str, Any], subjects: Sequence[str]) -> None:
+        self.maxPayload = 0
+        self._link = link
+        self._options = options
+        self._subjects = subjects
+        self._parts: list[bytes] = []
+        self._size = self._needed = 0
+        self._waiting: int | None = None
+        self._isAnswered = True
+        self._timer: IDelayedCall | None = None
+
+    def connectionMade(self) -> None:
+        """Wait for the server's INFO."""
+        self.transport.setTcpNoDelay(True)
+        self.transport.bufferSize = READ_BYTES
+        self.transport.registerProducer(self, True)
+        self._ping()
+
+    def dataReceived(self, data: bytes) -> None:
+        """Read all complete messages; an incomplete one waits, and is joined once."""
+        self._isAnswered = True
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size < self._needed:
+            return
+        data = data if len(self._parts) == 1 else b"".join(self._parts)
+        start = 0
+        while True:
+            end = data.find(b"\r\n", start)
+            if end < 0:
+                self._needed = 0
+                if len(data) - start > MAX_LINE:
+                    self.transport.abortConnection()
+                break
+            word, _, rest = data[start:end].partition(b" ")
+            if word == b"MSG":
+                begin = end + 2
+                end = begin + int(rest.rpartition(b" ")[2])
+                if len(data) < end + 2:
+                    self._needed = end + 2 - start
+                    break
+                self._link.received(data[begin:end])
+            else:
+                self._line(word, rest)
+            start = end + 2
+        self._parts = [data[start:]] if start < len(data) else []
+        self._size = len(data) - start
+
+    def _line(self, word: bytes, rest: bytes) -> None:
+        if word == b"INFO":
+            self._informed(json.loads(rest))
+        elif word == b"PING":
+            self.transport.write(b"PONG\r\n")
+        elif word == b"PONG" and self._link.protocol is not self:
+            self._link.opened(self)
+        elif word == b"-ERR":
+            _log.warn("the server of the mesh says {error}", error=rest.decode(errors="replace"))
+
+    def _informed(self, info: Mapping[str, Any]) -> None:
+        """Connect with the first INFO; later ones only name other servers."""
+        if self.maxPayload:
+            return
+        self.maxPayload = info["max_payload"]
+        options = self._options
+        words: dict[str, Any] = {"verbose": False, "pedantic": False, "echo": False, "lang": "python"}
+        words |= {"version": __version__, "name": "fleximq mesh", "protocol": 1}
+        for ours, theirs in (("user", "user"), ("password", "pass"), ("token", "auth_token")):
+            if ours in options:
+                words[theirs] = options[ours]
+        if "user_jwt_cb" in options:
+            words["jwt"] = options["user_jwt_cb"]().decode()
+            words["sig"] = options["signature_cb"](info.get("nonce", "")).decode()
+        subscriptions = [f"SUB {subject} {number}" for number, subject in enumerate(self._subjects, 1)]
+        lines = [f"CONNECT {json.dumps(words)}", *subscriptions, "PING", ""]
+        self.transport.write("\r\n".join(lines).encode())
+
+    def publish(self, subject: str, data: bytes) -> None:
+        """Send a message, unless too many bytes wait."""
+        if self._waiting is not None:
+            self._waiting += len(data)
+            if self._waiting > MAX_WAITING:
+                return
+        self.transport.writeSequence([b"PUB %b %d\r\n" % (subject.encode(), len(data)), data, b"\r\n"])
+
+    def pauseProducing(self) -> None:
+        """See :class:`IPushProducer`: count the bytes that wait."""
+        self._waiting = 0
+
+    def resumeProducing(self) -> None:
+        """Learn that all bytes were written."""
+        self._waiting = None
+
+    def stopProducing(self) -> None:
+        """See :class:`IPushProducer`."""
+
+    def _ping(self) -> None:
+        if not self._isAnswered:
+            self.transport.abortConnection()
+            return
+        self._isAnswered = False
+        self._timer = self._link.reactor.callLater(PING, self._ping)
+        if self.maxPayload:
+            self.transport.write(b"PING\r\n")
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Let the link connect again."""
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self._link.lost()
+
+
+@implementer(IMeshLink)
+class CoreLink(ClientFactory):
+    """A connection to one of several servers; connects again, to the next one, for as long as it takes.
+
+    :param urls: the servers; one without a port has 4222, and it may have a user and a password.
+    :param name: the name of the cluster.
+    :param node: the name of this node.
+    :param options: see :class:`CoreNats`.
+    """
+
+    noisy = False
+    maxPayload = 1 << 20
+
+    def __init__(self, reactor: Any, urls: Sequence[str], name: str, node: str, options: Mapping[str, Any]) -> None:
+        self.reactor = reactor
+        self.protocol: Any = None
+        self._places = [urlsplit(url) for url in urls]
+        self._name = name
+        self._node = node
+        self._options = options
+        self._again: IDelayedCall | None = None
+        self._connector: Any = None
+        self._isStopped = False
+
+    def start(self, received: Callable[[bytes], None], connected: Callable[[], None]) -> None:
+        """See :class:`IMeshLink`; so with all below."""
+        self.received = received
+        self._connected = connected
+        self._connect()
+
+    def send(self, node: str, data: bytes) -> None:
+        if self.protocol is not None:
+            self.protocol.publish(self._subject(node), data)
+
+    def stop(self) -> None:
+        self._isStopped = True
+        if self._again is not None and self._again.active():
+            self._again.cancel()
+        if self._connector is not None:
+            self._connector.disconnect()
+
+    def _subject(self, node: str) -> str:
+        return f"{self._name}.mesh.node.{node}" if node else f"{self._name}.mesh.all"
+
+    def _connect(self) -> None:
+        place = self._places[0]
+        self._places = [*self._places[1:], place]
+        self._user = {} if place.username is None else {"user": unquote(place.username)}
+        if place.password is not None:
+            self._user["password"] = unquote(place.password)
+        self._connector = self.reactor.connectTCP(place.hostname, place.port or PORT, self, CONNECT)
+
+    def buildProtocol(self, addr: Any) -> CoreNats:
+        """Return a protocol with the subscriptions of this node."""
+        return CoreNats(self, {**self._user, **self._options}, [self._subject(""), self._subject(self._node)])
+
+    def opened(self, protocol: CoreNats) -> None:
+        """Learn that the server has accepted the subscriptions."""
+        _log.info("the mesh is connected to {peer}", peer=protocol.transport.getPeer().host)
+        self.protocol, self.maxPayload = protocol, protocol.maxPayload
+        self._connected()
+
+    def lost(self) -> None:
+        """Connect again."""
+        self.protocol = None
+        if not self._isStopped:
+            self._again = self.reactor.callLater(RETRY, self._connect)
+
+    def clientConnectionFailed(self, connector: Any, reason: Failure) -> None:
+        """See :class:`ClientFactory`."""
+        self.lost()

@@ -1,0 +1,365 @@
+"""The packets between the nodes of a mesh: their interest, and volatile runs (/explanation/cluster, The mesh).
+
+Each node tells all others the patterns of its clients, in numbered steps; one that misses a step asks for the whole
+table. They confirm each step, so that a client can wait until all nodes know its subscription. Runs are sent to
+nodes with interest only, at most once. Each packet of runs says how many messages were sent to that node before, so the
+receiver knows how many it lost.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple, Protocol
+
+import msgpack
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+from fleximq.cluster.interfaces import IMeshLink
+
+_log = Logger()
+
+#: Seconds between two signs of life, and without one until a node counts as silent.
+INTERVAL, SILENCE = 1.0, 4.0
+#: The largest number of seconds for which a client waits until all nodes know its subscription.
+BARRIER = 1.0
+#: A node with more patterns says that it is interested in all topics, until it has fewer than the second number.
+MANY, FEWER = 10_000, 9_000
+#: Runs are sent at the end of a reactor turn, or when they have so many bytes.
+PACKET_BYTES = 1 << 18
+#: Bytes of a packet around its content.
+_MARGIN = 1024
+
+
+class Interest(NamedTuple):
+    """A pattern of a node's clients; ``durable``: the name of a topic that has a durable queue there."""
+
+    pattern: str
+    durable: bool = False
+
+
+#: The patterns that match every topic.
+ALL = tuple(Interest(pattern) for pattern in ("#", "$sys/#", "$dead/#"))
+
+
+class Kind(IntEnum):
+    """The first value of a packet; the sender's name and session follow.
+
+    INTEREST: a step of the sender's table (version, is it whole, added, removed; None for both is a sign of life);
+    CONFIRMED: the session and version
+    of the receiver that the sender has; WHOLE: a request for the receiver's table; RUNS: messages sent before, their
+    number, the runs; PIECE: a part of a large packet (number, how many, bytes); LEAVING: the node stops.
+    """
+
+    INTEREST = 0
+    CONFIRMED = 1
+    WHOLE = 2
+    RUNS = 3
+    PIECE = 4
+    LEAVING = 5
+
+
+class MeshUser(Protocol):
+    """The broker's side of a mesh."""
+
+    def interestChanged(self, node: str, added: Sequence[Interest], removed: Sequence[Interest]) -> None:
+        """Learn that a node wants other messages."""
+
+    def received(self, runs: Sequence[Any]) -> None:
+        """Deliver runs of another node to the clients of this one."""
+
+    def counted(self, event: str, number: int) -> None:
+        """Count an event: messages ``lost`` between nodes, or ``unconfirmed`` subscriptions."""
+
+
+class Peer:
+    """Another node.
+
+    ``interest`` and ``version`` are its table and the last step of it, ``confirmed`` the last step of this node's table
+    that it has confirmed. A node that ``isLate`` is not waited for until it confirms again. ``sent`` counts the
+    messages to it since this node started, ``expected`` is the number of the next one from it, as counted there.
+    """
+
+    def __init__(self, name: str, session: str, now: float) -> None:
+        self.name = name
+        self.session = session
+        self.seen = now
+        self.interest: set[Interest] = set()
+        self.version = -1
+        self.confirmed = -1
+        self.isLate = False
+        self.sent = 0
+        self.expected = -1  # unknown
+        self.waiting: list[Any] = []
+        self.waitingMessages = self.waitingBytes = 0
+        self.pieces: list[bytes] = []
+
+
+class Mesh:
+    """One node of a mesh.
+
+    :param session: differs in each life of the node.
+    """
+
+    def __init__(self, link: IMeshLink, node: str, session: str, clock: IReactorTime, user: MeshUser) -> None:
+        self.peers: dict[str, Peer] = {}
+        self._link = link
+        self._node = node
+        self._session = session
+        self._clock = clock
+        self._user = user
+        self._counts: Counter[Interest] = Counter()
+        self._changed: dict[Interest, bool] = {}
+        self._isAll = False
+        self._sent: dict[str, int] = {}
+        self._version = 0
+        self._barriers: list[tuple[int, float, Callable[[], None]]] = []
+        self._toFlush: list[Peer] = []
+        self._turn: IDelayedCall | None = None
+        self._timer: IDelayedCall | None = None
+        self._ticked = 0.0
+
+    def start(self) -> None:
+        """Connect, and exchange tables with the others."""
+        self._ticked = self._clock.seconds()
+        self._link.start(self.received, self._connected)
+        self._timer = self._clock.callLater(INTERVAL, self._tick)
+
+    def stop(self) -> None:
+        """Leave the others, and disconnect."""
+        for timer in (self._timer, self._turn):
+            if timer is not None and timer.active():
+                timer.cancel()
+        self._send("", Kind.LEAVING)
+        self._link.stop()
+
+    def _connected(self) -> None:
+        self._send("", Kind.WHOLE)
+        self._tellWhole("")
+
+    def _tick(self) -> None:
+        """Give a sign of life, and forget silent nodes, unless this one was paused."""
+        self._timer = self._clock.callLater(INTERVAL, self._tick)
+        now = self._clock.seconds()
+        if now - self._ticked > 2 * INTERVAL:
+            for peer in self.peers.values():
+                peer.seen = now
+        self._ticked = now
+        for peer in [each for each in self.peers.values() if now - each.seen >= SILENCE]:
+            self._forget(peer, "is silent")
+        self._send("", Kind.INTEREST, self._version, False, None, None)
+        self._checkBarriers()
+
+    # -- interest ----------------------------------------------------------------------------------
+
+    def add(self, pattern: str, durable: bool = False) -> None:
+        """Count a subscription; the others learn the first of a pattern at the end of the turn."""
+        interest = Interest(pattern, durable)
+        self._counts[interest] += 1
+        if self._counts[interest] == 1:
+            self._change(interest, True)
+
+    def remove(self, pattern: str, durable: bool = False) -> None:
+        """Take a subscription back; the others learn the end of the last of a pattern."""
+        interest = Interest(pattern, durable)
+        self._counts[interest] -= 1
+        if not self._counts[interest]:
+            del self._counts[interest]
+            self._change(interest, False)
+
+    def _change(self, interest: Interest, isAdded: bool) -> None:
+        if self._changed.pop(interest, isAdded) is isAdded:  # else the others do not know of it yet
+            self._changed[interest] = isAdded
+            self._later()
+
+    def _later(self) -> None:
+        if self._turn is None:
+            self._turn = self._clock.callLater(0, self._endTurn)
+
+    def _endTurn(self) -> None:
+        self._turn = None
+        self._tell()
+        peers, self._toFlush = self._toFlush, []
+        for peer in peers:
+            self._flush(peer)
+
+    def _tell(self) -> None:
+        """Tell the others what has changed."""
+        changed, self._changed = self._changed, {}
+        if not changed:
+            return
+        self._version += 1
+        number, wasAll = len(self._counts), self._isAll
+        self._isAll = number > MANY or (wasAll and number >= FEWER)
+        if self._isAll is not wasAll:
+            self._tellWhole("")
+            return
+        steps = [(each, isAdded) for each, isAdded in changed.items() if each.durable or not wasAll]
+        added, removed = ([each for each, isAdded in steps if isAdded is wanted] for wanted in (True, False))
+        self._send("", Kind.INTEREST, self._version, False, added, removed)
+
+    def _tellWhole(self, node: str) -> None:
+        # It may contain changes of this turn already: adding or removing twice has no effect.
+        table = [*ALL, *(each for each in self._counts if each.durable)] if self._isAll else list(self._counts)
+        self._send(node, Kind.INTEREST, self._version, True, table, [])
+
+    # -- the barrier -------------------------------------------------------------------------------
+
+    @property
+    def isConfirmed(self) -> bool:
+        """Whether all living nodes know the subscriptions of this node's clients."""
+        return not self._changed and self._hasAll(self._version)
+
+    def whenConfirmed(self, call: Callable[[], None]) -> None:
+        """Call when all living nodes know the present subscriptions, after :data:`BARRIER` seconds at the latest."""
+        self._tell()
+        if self.isConfirmed:
+            call()
+        else:
+            self._barriers.append((self._version, self._clock.seconds() + BARRIER, call))
+            self._clock.callLater(BARRIER, self._checkBarriers)
+
+    def _hasAll(self, version: int) -> bool:
+        return all(peer.confirmed >= version or peer.isLate for peer in self.peers.values())
+
+    def _checkBarriers(self) -> None:
+        now = self._clock.seconds()
+        while self._barriers:
+            version, until, call = self._barriers[0]
+            if not self._hasAll(version):
+                if now < until:
+                    return
+                late = [peer for peer in self.peers.values() if peer.confirmed < version]
+                for peer in late:
+                    peer.isLate = True
+                _log.warn(
+                    "{names} did not confirm a subscription within {seconds} s, and may not send its first messages",
+                    names=", ".join(peer.name for peer in late),
+                    seconds=BARRIER,
+                )
+                self._user.counted("unconfirmed", 1)
+            del self._barriers[0]
+            call()
+
+    # -- runs --------------------------------------------------------------------------------------
+
+    def queue(self, peer: Peer, run: Any, count: int, size: int) -> None:
+        """Send a run of ``count`` messages and about ``size`` bytes to a node, at the end of the turn. Hot."""
+        if not peer.waiting:
+            self._toFlush.append(peer)
+            if self._turn is None:
+                self._later()
+        peer.waiting.append(run)
+        peer.waitingMessages += count
+        peer.waitingBytes += size
+        if peer.waitingBytes > PACKET_BYTES:
+            self._toFlush.remove(peer)
+            self._flush(peer)
+
+    def _flush(self, peer: Peer) -> None:
+        runs, count = peer.waiting, peer.waitingMessages
+        peer.waiting, peer.waitingMessages, peer.waitingBytes = [], 0, 0
+        self._send(peer.name, Kind.RUNS, peer.sent, count, runs)
+        peer.sent += count
+
+    def _send(self, node: str, kind: Kind, *values: Any) -> None:
+        """Send a packet, in pieces if it is large."""
+        data = msgpack.packb((kind, self._node, self._session, *values))
+        most = self._link.maxPayload - _MARGIN
+        if len(data) <= most:
+            self._link.send(node, data)
+            return
+        number = -(-len(data) // most)
+        for index in range(number):
+            piece = data[index * most : (index + 1) * most]
+            self._link.send(node, msgpack.packb((Kind.PIECE, self._node, self._session, index, number, piece)))
+
+    # -- receiving ---------------------------------------------------------------------------------
+
+    def received(self, data: bytes) -> None:
+        """Receive a packet."""
+        kind, name, session, *values = msgpack.unpackb(data)
+        if kind == Kind.LEAVING:
+            if name in self.peers:
+                self._forget(self.peers[name], "stops")
+            return
+        peer = self.peers.get(name)
+        if peer is None or peer.session != session:
+            peer = self._meet(name, session)
+        peer.seen = self._clock.seconds()
+        _RECEIVERS[kind](self, peer, *values)
+
+    def _meet(self, name: str, session: str) -> Peer:
+        former = self.peers.get(name)
+        if former is not None:
+            self._forget(former, "has started again")
+        _log.info("node {name} is in the mesh", name=name)
+        peer = self.peers[name] = Peer(name, session, self._clock.seconds())
+        peer.sent = self._sent.get(name, 0)
+        self._tellWhole(name)
+        return peer
+
+    def _forget(self, peer: Peer, reason: str) -> None:
+        _log.info("node {name} is not in the mesh any more: it {reason}", name=peer.name, reason=reason)
+        del self.peers[peer.name]
+        self._sent[peer.name] = peer.sent
+        if peer in self._toFlush:
+            self._toFlush.remove(peer)
+        self._user.interestChanged(peer.name, [], list(peer.interest))
+        self._checkBarriers()
+
+    def _learn(self, peer: Peer, version: int, isWhole: bool, added: Any, removed: Any) -> None:
+        if isWhole:
+            if version < peer.version:
+                return
+            table = {Interest(*each) for each in added}
+            new, gone = table - peer.interest, peer.interest - table
+        elif version == peer.version:
+            new, gone = set(), set()
+        elif added is not None and version == peer.version + 1 and peer.version >= 0:
+            new = {Interest(*each) for each in added} - peer.interest
+            gone = {Interest(*each) for each in removed} & peer.interest
+        else:
+            self._send(peer.name, Kind.WHOLE)
+            return
+        peer.interest |= new
+        peer.interest -= gone
+        peer.version = version
+        if new or gone:
+            self._user.interestChanged(peer.name, list(new), list(gone))
+        self._send(peer.name, Kind.CONFIRMED, peer.session, version)
+
+    def _confirmed(self, peer: Peer, session: str, version: int) -> None:
+        if session == self._session:
+            peer.confirmed = max(peer.confirmed, version)
+            peer.isLate = peer.isLate and peer.confirmed < self._version
+            self._checkBarriers()
+
+    def _asked(self, peer: Peer) -> None:
+        self._tellWhole(peer.name)
+
+    def _delivered(self, peer: Peer, first: int, count: int, runs: Sequence[Any]) -> None:
+        if 0 <= peer.expected < first:
+            lost = first - peer.expected
+            _log.warn("{number} messages from node {name} were lost", number=lost, name=peer.name)
+            self._user.counted("lost", lost)
+        peer.expected = first + count
+        self._user.received(runs)
+
+    def _joined(self, peer: Peer, index: int, number: int, piece: bytes) -> None:
+        if index == 0:
+            peer.pieces = []
+        if index == len(peer.pieces):
+            peer.pieces.append(piece)
+            if len(peer.pieces) == number:
+                pieces, peer.pieces = peer.pieces, []
+                self.received(b"".join(pieces))
+
+
+_RECEIVERS: dict[int, Callable[..., None]] = {
+    Kind.INTEREST: Mesh._learn,
+    Kind.CONFIRMED: Mesh._confirmed,
+    Kind.WHOLE: Mesh._asked,
+    Kind.RUNS: Mesh._delivered,
+    Kind.PIECE: Mesh._joined,
+}

@@ -1,0 +1,318 @@
+"""A broker in a mesh: each node serves its clients itself, and the nodes exchange volatile messages (/guides/cluster).
+
+A remote node is one more subscriber in the topic table, so a run is sent to a node once however many patterns match.
+Runs of FlexiMQ clients are sent as their frames, all others in the journal's form. A node that does not own the journal
+refuses durable publications and all that needs the journal, until it takes over.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from fleximq.broker.broker import Broker
+from fleximq.broker.clients import BLOCK
+from fleximq.broker.envelope import FIRST_CLIENT_ID, LAST_CLIENT_ID, ConnectedClient, Envelope
+from fleximq.broker.publishing.transactions import RecordSource
+from fleximq.cluster.interfaces import ClusterError, IMeshLink
+from fleximq.cluster.mesh import Interest, Mesh, Peer
+from fleximq.dialects.connection.write_turn import WriteTurn
+from fleximq.dialects.fleximq.forms import FlexiSource
+from fleximq.errors import BrokerError, InvalidTopic, NoCapacity, NotKept
+from fleximq.interfaces import IForm, ISubscriber
+from fleximq.values.counted_event import CountedEvent, EventFamily
+from fleximq.values.records import DIALECTS, OTHER_DIALECT, StoredBatch
+from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType
+from fleximq.wire.fleximq_header import checkHeader, openHeader
+
+_log = Logger()
+
+#: Seconds for the tables of the other nodes, before this one serves clients.
+SETTLING = 1.0
+#: Seconds until another attempt to get client ids.
+_RETRY = 0.5
+#: So many envelopes of other nodes are remembered.
+_REMEMBERED = 10_000
+#: The operations that need the journal, and its paths.
+_OWNERS_OPERATIONS = (
+    "follow", "openSubscription", "consume", "consumeMany", "expectReplies", "produce", "produceOnce",
+)  # fmt: skip
+_OWNERS_PATHS = ("/journal/", "/sink/", "/pipeline/", "/broker/queues", "/broker/subscriptions", "/broker/dead-letters")
+
+
+class RemoteClient(ConnectedClient):
+    """A publisher at another node. Its runs are not sent to further nodes."""
+
+    __slots__ = ()
+
+
+@implementer(IForm)
+class RemoteForm:
+    """A run as the other nodes receive it; None if it is from one of them."""
+
+    def render(self, envelope: Envelope, body: Any, count: int) -> Any:
+        """Return topic, publisher, QoS, number, offset, bytes of each frame before its payload (0: no frames), content,
+        and about how many bytes it has.
+        """
+        publisher, source = envelope.publisher, envelope.source
+        if type(publisher) is RemoteClient:
+            return None
+        if type(source) is FlexiSource:
+            head, content, size = source.envelopeBytes, body, len(body)
+        else:
+            run = source.run(body)
+            headers = run.headers if isinstance(run.headers, bytes) else list(run.headers)
+            contents = run.contents if isinstance(run.contents, int) else list(run.contents)
+            payloads = list(run.payloads)
+            head, content, size = 0, (headers, payloads, contents), source.size(body)
+        who = publisher.id, publisher.name, publisher.dialect
+        return (envelope.topic.name, *who, envelope.qos, count, envelope.offset, head, content, size)
+
+
+REMOTE_FORM = RemoteForm()
+
+
+@implementer(ISubscriber)
+class RemoteNode:
+    """Another node as a subscriber."""
+
+    form = REMOTE_FORM
+
+    def __init__(self, mesh: Mesh, peer: Peer) -> None:
+        self._mesh = mesh
+        self._peer = peer
+
+    def deliver(self, rendered: Any, count: int) -> None:
+        """Send a run at the end of the turn."""
+        if rendered is not None:
+            self._mesh.queue(self._peer, rendered[:-1], count, rendered[-1])
+
+
+class IdBlocks:
+    """Client ids that no other node gives, in blocks; the next block is always got in advance.
+
+    :param take: gets the number of a block.
+    """
+
+    def __init__(self, take: "Callable[[], Deferred[int]]", clock: IReactorTime) -> None:
+        self._take = take
+        self._clock = clock
+        self._next = self._end = 0
+        self._ahead: list[int] = []
+
+    def fetch(self) -> "Deferred[None]":
+        """Get a block, for as long as it takes."""
+        done: Deferred[None] = Deferred()
+
+        def attempt() -> None:
+            self._take().addCallbacks(got, failed)
+
+        def got(number: int) -> None:
+            blocks = (LAST_CLIENT_ID + 1 - FIRST_CLIENT_ID) // BLOCK
+            self._ahead.append(FIRST_CLIENT_ID + number % blocks * BLOCK)
+            done.callback(None)
+
+        def failed(failure: Any) -> None:
+            failure.trap(ClusterError)
+            self._clock.callLater(_RETRY, attempt)
+
+        attempt()
+        return done
+
+    def next(self) -> int:
+        """Return an id.
+
+        :raises NoCapacity: there is none at the moment.
+        """
+        if self._next == self._end:
+            if not self._ahead:
+                raise NoCapacity("the cluster has no client ids for this node at the moment")
+            self._next = self._ahead.pop(0)
+            self._end = self._next + BLOCK
+            self.fetch()
+        self._next += 1
+        return self._next - 1
+
+
+class MeshBroker:
+    """Connects a broker to the mesh; a :class:`fleximq.cluster.mesh.MeshUser`.
+
+    :param nextBlock: gets the number of a block of client ids.
+    :param refusal: returns why this node cannot do what needs the journal.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        turn: WriteTurn,
+        link: IMeshLink,
+        node: str,
+        session: str,
+        clock: IReactorTime,
+        nextBlock: "Callable[[], Deferred[int]]",
+        refusal: Callable[[], str],
+    ) -> None:
+        self.mesh = Mesh(link, node, session, clock, self)
+        self._broker = broker
+        self._turn = turn
+        self._clock = clock
+        self._refusal = refusal
+        self._ids = IdBlocks(nextBlock, clock)
+        self._remotes: dict[str, RemoteNode] = {}
+        self._known: dict[tuple[Any, ...], Envelope] = {}
+        self._records = RecordSource()
+        self._isOwner = False
+        broker.clients.nextId = self._ids.next
+        broker.topics.onSubscribed, broker.topics.onUnsubscribed = self._subscribed, self._unsubscribed
+        self._addBarrier()
+        self._refuse()
+
+    def start(self) -> "Deferred[None]":
+        """Join the mesh; fires when this node may serve clients."""
+        self.mesh.start()
+        ready = self._ids.fetch()
+        ready.addCallback(lambda _: self._settle())
+        return ready
+
+    def _settle(self) -> "Deferred[None]":
+        settled: Deferred[None] = Deferred()
+        self._clock.callLater(SETTLING, settled.callback, None)
+        return settled
+
+    def stop(self) -> None:
+        """Leave the mesh."""
+        self.mesh.stop()
+
+    def _addBarrier(self) -> None:
+        """Let clients that wait for their publications wait until all nodes know their subscriptions, too."""
+        mesh, areDecided, whenCommitted = self.mesh, self._broker.arePublicationsDecided, self._broker.whenCommitted
+
+        def areAllDecided(client: ConnectedClient) -> bool:
+            return mesh.isConfirmed and areDecided(client)
+
+        def whenAllCommitted(call: Callable[[], None], client: ConnectedClient | None = None) -> None:
+            whenCommitted(lambda: mesh.whenConfirmed(call), client)
+
+        self._broker.arePublicationsDecided = areAllDecided  # type: ignore[method-assign]
+        self._broker.whenCommitted = whenAllCommitted  # type: ignore[method-assign]
+
+    # -- what needs the journal --------------------------------------------------------------------
+
+    def _refuse(self) -> None:
+        broker = self._broker
+        self._before = {each: getattr(broker, each) for each in (*_OWNERS_OPERATIONS, "recall", "readArguments")}
+
+        def refuse(*arguments: object, **more: object) -> NoReturn:
+            raise NoCapacity(self._refusal())
+
+        def readArguments(client: ConnectedClient, path: str, packed: bytes) -> Any:
+            if path.startswith(_OWNERS_PATHS):
+                refuse()
+            return self._before["readArguments"](client, path, packed)
+
+        for name in _OWNERS_OPERATIONS:
+            setattr(broker, name, refuse)
+        broker.recall = lambda *arguments, **more: None
+        broker.readArguments = readArguments
+
+    def own(self) -> None:
+        """Learn that this node owns the journal."""
+        self._isOwner = True
+        for name, operation in self._before.items():
+            setattr(self._broker, name, operation)
+
+    # -- subscriptions -----------------------------------------------------------------------------
+
+    def _subscribed(self, subscriber: ISubscriber, name: str, durable: bool) -> None:
+        if type(subscriber) is not RemoteNode:
+            self.mesh.add(name, durable)
+
+    def _unsubscribed(self, subscriber: ISubscriber, name: str, durable: bool) -> None:
+        if type(subscriber) is not RemoteNode:
+            self.mesh.remove(name, durable)
+
+    def interestChanged(self, node: str, added: Sequence[Interest], removed: Sequence[Interest]) -> None:
+        """See :class:`MeshUser`."""
+        topics, peer = self._broker.topics, self.mesh.peers.get(node)
+        remote = self._remotes.get(node)
+        if remote is None:
+            if peer is None:
+                return
+            remote = self._remotes[node] = RemoteNode(self.mesh, peer)
+        for pattern, durable in added:
+            if durable:
+                topics.subscribe(remote, pattern, queue=True, durable=True)
+                continue
+            try:
+                topics.subscribePattern(remote, pattern)
+            except InvalidTopic:  # a name with more levels than a pattern may have
+                topics.subscribe(remote, pattern, queue=True)
+        for pattern, _ in removed:
+            topics.unsubscribePattern(remote, pattern)
+            topics.unsubscribe(remote, pattern, queue=True)
+        if peer is None:
+            del self._remotes[node]
+
+    def counted(self, event: str, number: int) -> None:
+        """See :class:`MeshUser`."""
+        family = EventFamily.DROPPED if event == "lost" else EventFamily.ERROR
+        label = "lost between nodes" if event == "lost" else "subscription not confirmed by all nodes"
+        self._broker.observers.counted(CountedEvent(family, label), number)
+
+    # -- publications ------------------------------------------------------------------------------
+
+    def received(self, runs: Sequence[Any]) -> None:
+        """See :class:`MeshUser`."""
+        self._turn.open = True
+        try:
+            for run in runs:
+                try:
+                    self._publish(*run)
+                except NotKept as error:
+                    self.counted("lost", len(error.refused))
+                except BrokerError as error:
+                    _log.warn("a run of another node cannot be delivered: {error}", error=error)
+        finally:
+            self._turn.flush()
+
+    def _publish(
+        self, topic: str, id: int, name: str, dialect: str, qos: int, count: int, offset: int, head: int, content: Any
+    ) -> None:
+        key = (topic, id, qos, content[FIXED_BYTES:head] if head else b"")
+        envelope = self._known.get(key)
+        if envelope is None or envelope.topic.gone:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            envelope = self._known[key] = self._envelope(topic, RemoteClient(id, dialect, name), qos, key[-1], head)
+        if offset:
+            envelope = envelope._replace(offset=offset)
+        body = content if head else self._batch(envelope, offset, count, *content)
+        if offset or not self._isOwner:
+            self._broker.fanOut.deliver(envelope, body, count)  # the owner has stored what is durable
+        else:
+            self._broker.publish(envelope, body, count)
+
+    def _envelope(self, topic: str, publisher: RemoteClient, qos: int, header: bytes, head: int) -> Envelope:
+        found = self._broker.topics.get(topic)
+        if not head:
+            return Envelope(found, publisher, self._records, qos)
+        return Envelope(found, publisher, FlexiSource(head, checkHeader(MessageType.PUB, openHeader(header)[0])), qos)
+
+    @staticmethod
+    def _batch(envelope: Envelope, offset: int, count: int, headers: Any, payloads: list[bytes], contents: Any) -> Any:
+        publisher = envelope.publisher
+        return StoredBatch(
+            range(offset, offset + count) if offset else [0] * count,
+            [0] * count,
+            [envelope.topic.name],
+            [0] * count,
+            [(publisher.id, publisher.name)],
+            [0] * count,
+            [DIALECTS.get(publisher.dialect, OTHER_DIALECT)] * count,
+            [contents] * count if isinstance(contents, int) else contents,
+            [headers] * count if isinstance(headers, bytes) else headers,
+            payloads,
+        )

@@ -1,0 +1,264 @@
+"""fleximq.services.mesh_service: brokers that exchange volatile messages, on a mesh in memory and on real servers."""
+
+import tempfile
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgpack
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface.verify import verifyObject
+
+from fleximq.broker.envelope import Envelope, MessageSource
+from fleximq.broker.replay.replay import Start
+from fleximq.client.blocking import connect
+from fleximq.client.errors import PublishFailed
+from fleximq.cluster.memory import MemoryCluster, MemoryLink, MemoryServers
+from fleximq.dialects.connection.write_turn import WriteTurn
+from fleximq.dialects.fleximq.forms import FLEXI_FORM, FlexiSource
+from fleximq.errors import NoCapacity
+from fleximq.interfaces import IForm, ISubscriber
+from fleximq.services.mesh_service import REMOTE_FORM, SETTLING, MeshBroker, RemoteClient
+from fleximq.values.message import Content, Message
+from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, encodeFrame
+from fleximq.wire.fleximq_header import checkHeader, packHeader
+from tests.broker.parts import AsMessages, Collector, ask, makeBroker
+from tests.broker_process import BrokerProcess
+from tests.cluster.nats.servers import MISSING, Servers
+
+
+class Frames(Collector):
+    """A subscriber that gets frames."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.form = FLEXI_FORM  # type: ignore[assignment]
+        self.frames: list[bytes] = []
+
+    def deliver(self, rendered: Any, count: int) -> None:
+        """Receive frames."""
+        self.frames.append(bytes(rendered))
+
+
+class MeshBrokerTests(SynchronousTestCase):
+    """Three brokers."""
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.servers = MemoryServers(self.clock, Random(1))
+        self.brokers = [makeBroker(self.clock) for _ in "abc"]
+        self.nodes = [self.node(broker, name) for broker, name in zip(self.brokers, "abc", strict=True)]
+        for node in self.nodes:
+            node.start()
+        self.pass_(SETTLING + 0.1)
+        self.a, self.b, self.c = self.brokers
+
+    def node(self, broker: Any, name: str) -> MeshBroker:
+        """Return a node's part of the mesh."""
+        link, cluster = MemoryLink(self.servers, name), MemoryCluster(self.servers, name, self.clock)
+        turn = WriteTurn(self.clock)
+        return MeshBroker(broker, turn, link, name, "1", self.clock, cluster.nextBlock, lambda: "a owns it")
+
+    def pass_(self, seconds: float = 0.1) -> None:
+        """Let time pass."""
+        for _ in range(round(seconds * 100)):
+            self.clock.advance(0.01)
+
+    def collect(self, broker: Any, *patterns: str, collector: Any = None) -> Any:
+        """Return a subscriber to these patterns."""
+        found = Collector() if collector is None else collector
+        client = broker.join("fleximq", found)
+        for pattern in patterns:
+            broker.subscribe(client, found, pattern)
+        self.pass_()
+        return found
+
+    def publish(self, broker: Any, topic: str, *words: str) -> Any:
+        """Publish texts; return the publisher."""
+        me = broker.join("minimq")
+        body = [Message(word.encode(), Content.TEXT, 1, f"id {word}") for word in words]
+        broker.publish(Envelope(broker.topicFor(me, topic), me, MessageSource()), body, len(body))
+        self.pass_()
+        return me
+
+    def test_interfaces(self) -> None:
+        """A remote node is a subscriber with a form."""
+        self.collect(self.b, "t")
+        verifyObject(ISubscriber, self.nodes[0]._remotes["b"])
+        verifyObject(IForm, REMOTE_FORM)
+
+    def test_ids(self) -> None:
+        """No two nodes give an id, also not after a thousand clients; without a block clients are refused."""
+        ids = [broker.join("fleximq").id for broker in self.brokers]
+        self.assertEqual(len({id // 1000 for id in ids}), 3)
+        for _ in range(1999):
+            ids.append(self.a.join("fleximq").id)
+            self.pass_(0.01)
+        self.assertEqual(len(set(ids)), 2002)
+        self.servers.faults.unavailable.add("keys")
+        with self.assertRaises(NoCapacity):
+            for _ in range(2001):
+                self.a.join("fleximq")
+        self.servers.heal()
+        self.pass_(4)
+        self.assertNotIn(self.a.join("fleximq").id, ids)
+
+    def test_messages(self) -> None:
+        """Messages arrive with content, ids and publisher, once however many patterns match, and go no further."""
+        got = self.collect(self.b, "t.*", "t.#", "t.x")
+        alone = self.collect(self.c, "u")
+        self.publish(self.a, "t.x", "one", "two")
+        texts = [(each.payload, each.content, each.message_id) for each in got.messages]
+        self.assertEqual(texts, [(b"one", Content.TEXT, "id one"), (b"two", Content.TEXT, "id two")])
+        self.assertEqual((got.counts, alone.messages), ([2], []))
+        local = self.collect(self.a, "t.x")
+        self.publish(self.a, "t.x", "three")
+        self.assertEqual((len(local.messages), len(got.messages)), (1, 3))
+
+    def test_frames(self) -> None:
+        """Frames of FlexiMQ arrive unchanged, and as messages for other dialects."""
+        got = self.collect(self.b, "t", collector=Frames())
+        messages = self.collect(self.b, "t", collector=Collector(AsMessages()))
+        me = self.a.join("fleximq")
+        header = packHeader({"topic": "t", "correlation_id": "c"})
+        frames = b"".join(encodeFrame(MessageType.PUB, me.id, header, payload) for payload in (b"\x01", b"\x02"))
+        head = FIXED_BYTES + len(header)
+        fields = checkHeader(MessageType.PUB, msgpack.unpackb(header))
+        envelope = Envelope(self.a.topicFor(me, "t"), me, FlexiSource(head, fields))
+        for _ in range(2):
+            self.a.publish(envelope, memoryview(frames), 2)
+        self.pass_()
+        self.assertEqual(b"".join(got.frames), frames * 2)
+        self.assertEqual([(each.payload, each.correlation_id) for each in messages.messages[:1]], [(b"\x01", "c")])
+        known = next(iter(self.nodes[1]._known.values())).publisher
+        self.assertEqual((type(known), known.id, known.name), (RemoteClient, me.id, me.name))
+
+    def test_system(self) -> None:
+        """Events of other nodes arrive too."""
+        got = self.collect(self.b, "$sys/clients/joined")
+        self.a.join("minimq")
+        self.pass_()
+        self.assertEqual([msgpack.unpackb(each.payload)["dialect"] for each in got.messages], ["minimq"])
+
+    def test_ends(self) -> None:
+        """Nothing is sent after the last subscription, nor to a node that has left."""
+        me = self.b.join("fleximq")
+        got = Collector()
+        self.b.subscribe(me, got, "t")
+        self.b.subscribe(me, got, "p.#")
+        self.pass_()
+        self.assertTrue(self.a.topics.hasSubscribers("t") and self.a.topics.hasSubscribers("p.x"))
+        self.b.leave(me, "test")
+        self.pass_()
+        self.assertFalse(self.a.topics.hasSubscribers("t") or self.a.topics.hasSubscribers("p.x"))
+        self.collect(self.b, "t", "/".join("x" * 200))
+        self.assertTrue(self.a.topics.hasSubscribers("/".join("x" * 200)))
+        self.nodes[1].stop()
+        self.pass_()
+        self.assertFalse(self.a.topics.hasSubscribers("t") or self.a.topics.hasSubscribers("/".join("x" * 200)))
+        self.assertEqual(self.a.topics.channels(), [])
+
+    def test_durableQueue(self) -> None:
+        """A topic with a durable queue at one node is durable at all of them."""
+        queue = Collector()
+        self.a.topics.subscribe(queue, "q", queue=True, durable=True)
+        self.pass_()
+        self.assertTrue(self.b.topics.get("q").durable)
+        self.a.topics.unsubscribe(queue, "q", queue=True)
+        self.pass_()
+        self.assertFalse(self.b.topics.get("q").durable)
+
+    def test_barrier(self) -> None:
+        """A client that waits for its publications waits until the other nodes know its subscriptions."""
+        me = self.b.join("fleximq")
+        self.assertTrue(self.b.arePublicationsDecided(me))
+        self.b.subscribe(me, Collector(), "t")
+        done: list[bool] = []
+        self.assertFalse(self.b.arePublicationsDecided(me))
+        self.b.whenCommitted(lambda: done.append(self.a.topics.hasSubscribers("t")), me)
+        self.assertEqual(done, [])
+        self.pass_()
+        self.assertEqual((done, self.b.arePublicationsDecided(me)), ([True], True))
+
+    def test_refuses(self) -> None:
+        """What needs the journal is refused with the owner's name, until this node owns it."""
+        me = self.b.join("fleximq")
+        refused = [
+            lambda: self.b.follow(me, None, "t", Start("first")),  # type: ignore[arg-type]
+            lambda: self.b.consume(me, "q"),
+            lambda: ask(self.b, me, "/journal/bounds", None, print),
+            lambda: ask(self.b, me, "/broker/queues", None, print),
+        ]
+        for each in refused:
+            self.assertEqual(str(self.assertRaises(NoCapacity, each)), "a owns it")
+        answers: list[Any] = []
+        ask(self.b, me, "/broker/about", None, answers.append)
+        self.assertEqual(len(answers), 1)
+        self.nodes[1].own()
+        ask(self.b, me, "/broker/queues", None, answers.append)
+        self.assertEqual(len(answers), 2)
+
+    def test_lost(self) -> None:
+        """Messages that were lost between nodes are counted."""
+        self.collect(self.b, "t")
+        self.publish(self.a, "t", "one")
+        self.servers.cutIn.add("b")
+        self.publish(self.a, "t", "two")
+        self.servers.cutIn.clear()
+        self.publish(self.a, "t", "three")
+        self.assertEqual(self.b.counts.events["dropped: lost between nodes"], 1)
+
+
+class RealTests(SynchronousTestCase):
+    """Two brokers on a real server."""
+
+    if MISSING:
+        skip = MISSING
+
+    def test_subscribed(self) -> None:
+        """A confirmed subscription misses nothing that is published at another node; a node that does not own the
+        journal refuses durable publications, until it takes over.
+        """
+        servers = Servers(self.mktemp())
+        self.addCleanup(servers.end)
+        servers.wait()
+        brokers = [self.broker(servers, name) for name in "ab"]
+        for each in brokers:
+            each.start()
+            self.addCleanup(each.stop)
+        clients = []
+        for each in brokers:
+            each.waitFor(lambda: "serves its clients itself" in each.output, "its mesh")  # noqa: B023
+            each.waitFor(lambda: any("this node owns" in one.output for one in brokers), "an owner")
+            clients.append(connect(f"tcp://{each.address[0]}:{each.address[1]}", timeout=30))
+            self.addCleanup(clients[-1].close)
+        first, second = clients
+        for number in range(50):
+            with first.subscribe(f"t.{number}") as got:
+                first.flush()
+                second.publish(f"t.{number}", number)
+                second.flush()
+                message = got.next(timeout=5)
+                self.assertIsNotNone(message, number)
+        owner = next(each for each in brokers if "this node owns" in each.output)
+        other = clients[1 - brokers.index(owner)]
+        refusal = self.assertRaises(PublishFailed, lambda: (other.publish("d", 1), other.flush()))
+        self.assertIn(f"{owner.arguments[3]} does, at 127.0.0.1", str(refusal))
+        # The next owner serves the same connection.
+        before = other.id
+        brokers.remove(owner)
+        owner.stop()
+        brokers[0].waitFor(lambda: "this node owns" in brokers[0].output, "the next owner")
+        with other.subscribe("d") as got:
+            other.publish("d", 2)
+            other.flush()
+            self.assertIsNotNone(got.next(timeout=5))
+        self.assertEqual(other.id, before)
+
+    def broker(self, servers: Servers, name: str) -> BrokerProcess:
+        """Return a node that is not started yet."""
+        folder = Path(tempfile.mkdtemp(dir=".")).absolute()
+        words = ["--cluster", servers.urls[0], "--node", name, "--mesh", "--durable", "d", "--cluster-bytes", "64MiB"]
+        words += ["--listen", "fleximq+tcp:0:interface=127.0.0.1", "--allow-anonymous", "--cluster-wait", "60"]
+        return BrokerProcess(*words, "--journal", f"{folder}/journal")
