@@ -77,11 +77,12 @@ REMOTE_FORM = RemoteForm()
 
 @implementer(ISubscriber)
 class RemoteNode:
-    """Another node as a subscriber."""
+    """Another node as a subscriber; ``names`` are those with more levels than a pattern may have."""
 
     form = REMOTE_FORM
 
     def __init__(self, mesh: Mesh, peer: Peer) -> None:
+        self.names: set[str] = set()
         self._mesh = mesh
         self._peer = peer
 
@@ -248,11 +249,15 @@ class MeshBroker:
                 continue
             try:
                 topics.subscribePattern(remote, pattern)
-            except InvalidTopic:  # a name with more levels than a pattern may have
+            except InvalidTopic:
                 topics.subscribe(remote, pattern, queue=True)
-        for pattern, _ in removed:
-            topics.unsubscribePattern(remote, pattern)
-            topics.unsubscribe(remote, pattern, queue=True)
+                remote.names.add(pattern)
+        for pattern, durable in removed:
+            if durable or pattern in remote.names:
+                remote.names.discard(pattern)
+                topics.unsubscribe(remote, pattern, queue=True)
+            else:
+                topics.unsubscribePattern(remote, pattern)
         if peer is None:
             del self._remotes[node]
 
