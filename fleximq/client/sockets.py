@@ -3,8 +3,6 @@
 import os
 import socket
 import ssl
-import time
-from select import POLLIN, POLLOUT, poll
 
 from fleximq.client.errors import ConnectionLost, Untrusted
 from fleximq.client.settings import ClientSettings
@@ -99,7 +97,7 @@ def checkTls(url: Url, settings: ClientSettings) -> None:
 def dial(
     url: Url, timeout: float | None, tls: ssl.SSLContext | None = None, ipcFolder: str = IPC_FOLDER
 ) -> "socket.socket | PipeSocket":
-    """Return a connected socket, which has this timeout, or raise an error within about so many seconds.
+    """Return a connected socket with this timeout in seconds.
 
     :param tls: context for TLS; by default the system's authorities are trusted, and the host name is checked.
     :raises ConnectionLost: no server accepted the connection.
@@ -114,10 +112,8 @@ def dial(
         if url.scheme == "ipc":
             return _local(url.socketPath(ipcFolder), timeout)
         host = url.host or "localhost"
-        begun = time.monotonic()
         plain = _remote(host, url.port, timeout)
-        left = None if timeout is None else timeout - (time.monotonic() - begun)
-        return plain if not url.isSecure else secured(plain, tls or ssl.create_default_context(), host, left)
+        return plain if not url.isSecure else _secured(plain, host, tls)
     except (OSError, ValueError) as error:  # ValueError: a name is invalid, e.g. in IDNA
         raise asConnectionLost(error, f"cannot connect to {url}") from error
 
@@ -149,37 +145,11 @@ def enableKeepAlive(remote: socket.socket) -> None:
             remote.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-def secured(plain: socket.socket, context: ssl.SSLContext, host: str, timeout: float | None) -> ssl.SSLSocket:
-    """Return the socket after a TLS handshake; it is closed if that fails.
-
-    :param timeout: the limit in seconds of the whole handshake, not of each read.
-    :raises TimeoutError: the handshake took longer.
-    :raises OSError: it failed.
-    """
-    usual, end = plain.gettimeout(), None if timeout is None else time.monotonic() + timeout
+def _secured(plain: socket.socket, host: str, tls: ssl.SSLContext | None) -> socket.socket:
     try:
-        plain.setblocking(False)
-        made = context.wrap_socket(plain, server_hostname=host, do_handshake_on_connect=False)
+        return (tls or ssl.create_default_context()).wrap_socket(plain, server_hostname=host)
     except BaseException:
         plain.close()
-        raise
-    try:
-        while True:
-            try:
-                made.do_handshake()
-                made.settimeout(usual)
-                return made
-            except ssl.SSLWantReadError:
-                event = POLLIN
-            except ssl.SSLWantWriteError:
-                event = POLLOUT
-            waiting = poll()
-            waiting.register(made, event)
-            left = None if end is None else end - time.monotonic()
-            if (left is not None and left <= 0) or not waiting.poll(None if left is None else left * 1000):
-                raise TimeoutError("timed out")
-    except BaseException:
-        made.close()
         raise
 
 

@@ -1,12 +1,10 @@
 """Where a client calls, and what it hears if nobody is there."""
 
-import contextlib
 import errno
 import os
 import socket
 import ssl
 import tempfile
-import time
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -28,15 +26,6 @@ def _answer(server: socket.socket, answer: bytes) -> None:
         client.settimeout(PATIENCE)
         client.recv(65536)
         client.sendall(answer)
-
-
-def _trickle(server: socket.socket, answer: bytes) -> None:
-    """Take one client, and answer one byte after the other, until it hangs up."""
-    client, _ = server.accept()
-    with client, contextlib.suppress(OSError):
-        for byte in answer:
-            client.sendall(bytes([byte]))
-            time.sleep(0.05)
 
 
 class DialTests(SynchronousTestCase):
@@ -112,16 +101,6 @@ class DialTests(SynchronousTestCase):
                 error = self.assertRaises(ConnectionLost, self.dial, f"tls://127.0.0.1:{server.getsockname()[1]}")
                 answering.result()
             self.assertIn("the server does not use TLS", str(error))
-
-    def test_slowTls(self) -> None:
-        """The timeout limits the whole handshake, whose answer a server may send byte by byte."""
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            server.settimeout(PATIENCE)
-            answering = InThread(partial(_trickle, server, b"\x16\x03\x03\x40\x00" + bytes(20)))
-            url = Url.parse(f"tls://127.0.0.1:{server.getsockname()[1]}")
-            error = self.assertRaises(ConnectionLost, dial, url, 0.2)
-            self.assertIn("timed out", str(error))
-            answering.result()
 
 
 class CertificateTests(SynchronousTestCase):

@@ -14,7 +14,6 @@ from fleximq.cli.client_commands.broker_options import Address, addOptions, addr
 from fleximq.cli.command import Command
 from fleximq.cli.output import say
 from fleximq.client.errors import ClientError, ConnectionLost, TopicWarning, Untrusted
-from fleximq.client.sockets import secured
 from fleximq.errors import SettingError
 from fleximq.values.urls import Url, addressesOf
 
@@ -67,10 +66,12 @@ def speaksTls(url: Url) -> bool:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        plain = socket.create_connection((url.host or "localhost", url.port), _PROBE_SECONDS)
-        secured(plain, context, url.host or "localhost", _PROBE_SECONDS).close()
-        return True
-    except (OSError, ValueError):  # ValueError: a name is invalid, e.g. in IDNA
+        with (
+            socket.create_connection((url.host or "localhost", url.port), _PROBE_SECONDS) as connection,
+            context.wrap_socket(connection),
+        ):
+            return True
+    except OSError:
         return False
 
 

@@ -14,7 +14,6 @@ from fleximq.cli.output import addJsonOption, tell
 from fleximq.client.blocking import Client
 from fleximq.client.errors import Answered, ClientError, JoinRefused
 from fleximq.client.settings import Tls
-from fleximq.client.sockets import secured
 from fleximq.errors import SettingError
 from fleximq.status import Status
 from fleximq.values.urls import Url, addressesOf
@@ -89,9 +88,10 @@ def _address(url: Url, address: Address) -> Check:
 def _certificate(url: Url, address: Address) -> Check:
     """Check how long the certificate will be valid; it is trusted, since a client has connected."""
     try:
-        host = url.host or "localhost"
-        plain = socket.create_connection((host, url.port), address.timeout)
-        with secured(plain, (address.tls or Tls()).context(), host, address.timeout) as connection:
+        with (
+            socket.create_connection((url.host, url.port), address.timeout) as plain,
+            (address.tls or Tls()).context().wrap_socket(plain, server_hostname=url.host) as connection,
+        ):
             until = ssl.cert_time_to_seconds(str((connection.getpeercert() or {}).get("notAfter")))
     except OSError as error:
         return Check("tls", BAD, str(error), "does the broker still run?")
