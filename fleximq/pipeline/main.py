@@ -177,6 +177,8 @@ def _failed(error: BaseException, verbose: bool) -> int:
 def _sentence(error: BaseException) -> str:
     if isinstance(error, (PipelineError, SettingError, JournalError)):
         return _asTyped(str(error))
+    if isinstance(error, ImportError):
+        return f"Spark is not installed ({error.msg}): pip install '.[spark]' in a clone of FlexiMQ installs it"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         words = error.strerror or str(error)

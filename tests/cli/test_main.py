@@ -3,7 +3,7 @@
 import io
 import subprocess
 import sys
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -53,9 +53,16 @@ class MainTests(SynchronousTestCase):
             (("pub", "a", "{}", "--as", "jsn"), "fleximq pub: --as is 'jsn'; did you mean json?"),
         ):
             self.assertEqual(self.refused(*words), sentence)
-        with redirect_stdout(io.StringIO()) as shown:
-            self.assertEqual(main(()), 0)
-        self.assertTrue(shown.getvalue().startswith("usage: fleximq "))
+        for words in (), ("help",):
+            with redirect_stdout(io.StringIO()) as shown:
+                self.assertEqual(main(words), 0)
+            self.assertTrue(shown.getvalue().startswith("usage: fleximq "))
+
+    def test_noHost(self) -> None:
+        """A host name that cannot be one is told in a sentence."""
+        with redirect_stderr(io.StringIO()) as told:
+            self.assertEqual(main(("pub", "--url", f"tcp://{'a' * 70}:1", "--timeout", "1", "t", "x")), 1)
+        self.assertEqual(told.getvalue().count("\n"), 1, told.getvalue())
 
     def test_numbers(self) -> None:
         """A number that is none, or not over 0, is told with what is wanted."""

@@ -166,6 +166,15 @@ class EndTests(SynchronousTestCase):
             self.assertEqual((ended.returncode, ended.stdout), expected)
             self.assertLess(time.monotonic() - began, PATIENCE)
 
+    def test_notInstalled(self) -> None:
+        """Without the extra it says how to install it."""
+        ended = python(
+            "import sys; sys.modules['pyarrow'] = None\n"
+            "from fleximq.pipeline.main import main; sys.exit(main(['sql', '--journal', 'x', 'select 1']))"
+        )
+        self.assertEqual(ended.returncode, 1)
+        self.assertRegex(ended.stderr, r"^fleximq-pipeline: Spark is not installed \(.*pyarrow.*\): pip install ")
+
     def test_failures(self) -> None:
         """What a job raises is its one sentence, with where it arose only if that is asked for."""
         program = (

@@ -71,7 +71,7 @@ def speaksTls(url: Url) -> bool:
             context.wrap_socket(connection),
         ):
             return True
-    except OSError:
+    except (OSError, UnicodeError):  # also a host name that cannot be one
         return False
 
 
