@@ -2,12 +2,15 @@
 
 import sys
 from collections.abc import Iterable, Sequence
+from shutil import get_terminal_size
 from typing import Any
 
 from fleximq.values.printable import printable
 
 #: Characters that the first column keeps in a narrow terminal, if its texts have as many.
 _FIRST = 12
+#: In a terminal with fewer columns numbers are cut as well, or nothing would be left of the texts.
+_NARROW = 80
 #: The width without a terminal, so that nothing is cut.
 _WIDE = 10_000
 
@@ -35,12 +38,13 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], expand: bool =
     found = [tuple(row) for row in rows]
     first = min(max((len(_cell(row[0])) for row in found), default=0), _FIRST)
     made = Table(box=SIMPLE_HEAD, expand=expand, pad_edge=False)
+    isNarrow = get_terminal_size().columns < _NARROW
     for place, heading in enumerate(headings):
         isText = not place or any(isinstance(row[place], str) and not row[place].isdecimal() for row in found)
         made.add_column(
             heading,
             justify="left" if isText else "right",
-            no_wrap=not isText,  # of the columns, rich narrows first those that may wrap
+            no_wrap=not isText and not isNarrow,  # of the columns, rich narrows first those that may wrap
             style="" if place else "bold",
             min_width=None if place else first,
         )
