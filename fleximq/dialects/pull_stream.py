@@ -41,7 +41,7 @@ class PullStreamProtocol(StreamProtocol):
             self._context.clock.callLater(0, self._continue)
 
     def _continue(self) -> None:
-        if self.session.state is ConnectionState.OPEN:
+        if self.session.state in (ConnectionState.WAITING, ConnectionState.OPEN):
             self.work(b"")
 
     def _watch(self) -> None:

@@ -1,5 +1,6 @@
 """Peers that ask for more than they read, in the dialects that send only what was asked for."""
 
+from itertools import count
 from typing import Any
 
 from twisted.internet.protocol import Factory
@@ -12,8 +13,9 @@ from fleximq.dialects.connection.read_pauses import ReadPause
 from fleximq.dialects.minimq import MiniFactory
 from fleximq.dialects.pull_session import PullState
 from fleximq.dialects.pull_stream import CHUNK_BYTES, READ_TIMEOUT, PullStreamProtocol
+from fleximq.dialects.stream import READ_SECONDS
 from fleximq.limits import Limits
-from tests.dialects.blipmq.case import auth, hello, ping, poll, pong, publish, subscribe
+from tests.dialects.blipmq.case import ack, auth, hello, ping, poll, pong, publish, subscribe
 from tests.dialects.conversations import ConversationCase, Peer, makeContext
 
 
@@ -273,6 +275,16 @@ class TurnTests(ConversationCase):
     def test_blipmq(self) -> None:
         """In BlipMQ."""
         self.assertTurns(Peer(BlipFactory(self.context)).say(hello() + auth()), ping(5), pong(5), 200)
+
+    def test_handshake(self) -> None:
+        """The handshake may take more than one turn, too."""
+        clock: Any = self.context.clock
+        self.patch(clock, "seconds", count(step=2 * READ_SECONDS).__next__)
+        peer = Peer(BlipFactory(self.context))
+        for question, answer in (hello(), ack(1)), (auth(), ack(2)), (ping(5), pong(5)):
+            peer.say(question)
+            clock.advance(0)
+            self.assertEqual(peer.heard(), answer)
 
     def test_copies(self) -> None:
         """A run of PUBLISHes is divided if there are many subscriptions."""
