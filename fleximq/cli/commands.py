@@ -75,7 +75,9 @@ def run(words: Sequence[str]) -> int:
 
     :raises SystemExit: the command line is invalid (1), or help or version were printed (0).
     """
-    if not words or list(words) == ["help"]:
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
+    if not words:
         parser().print_help()
         return 0
     if words[0].startswith("-") and not any(own.startswith(words[0]) for own in _OPTIONS_WITHOUT_COMMAND):

@@ -8,6 +8,9 @@ from typing import Any, NoReturn
 #: Arguments that consume all that follow, so that options cannot be placed between them.
 _GREEDY = (argparse.PARSER, argparse.REMAINDER)
 
+#: More choices than these are left to the help.
+_MANY = 8
+
 
 class CommandParser(argparse.ArgumentParser):
     """Reports errors in one sentence, and exits with 1 like all other errors.
@@ -40,8 +43,8 @@ class CommandParser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Exit with the nearest choice if the word is not one of them."""
         if action.choices is not None and value not in action.choices:
-            hint = _nearest(value, action.choices)
-            if hint is not None:
+            hint = _nearest(str(value).lower(), action.choices)
+            if hint is not None or len(list(action.choices)) > _MANY:
                 name = action.option_strings[-1] if action.option_strings else action.metavar
                 self.error(f"{name} is {value!r}", hint)
         super()._check_value(action, value)

@@ -201,7 +201,7 @@ def _node(reactor: Any, settings: Settings) -> "ClusterNode | None":
     try:
         from fleximq.services.cluster_service import ClusterNode  # not loaded by a broker of its own
     except ImportError as error:
-        raise SettingError(f"cluster needs {error.name}: pip install 'fleximq[cluster]' installs it") from error
+        raise SettingError(f"cluster needs {error.name}: pip install '.[cluster]' in a clone adds it") from error
     return ClusterNode(reactor, settings)
 
 

@@ -126,7 +126,7 @@ def connected(settings: Settings, create: bool = False) -> "Iterator[tuple[Calls
         from fleximq.cluster.nats.access import connectOptions  # load slowly
         from fleximq.cluster.nats.store import NatsCluster
     except ImportError as error:
-        raise SettingError(f"cluster needs {error.name}: pip install 'fleximq[cluster]' installs it") from error
+        raise SettingError(f"cluster needs {error.name}: pip install '.[cluster]' in a clone adds it") from error
     calls = Calls()
     options = connectOptions(
         settings.cluster, settings.clusterAuth, settings.clusterCa, settings.clusterCertificate, settings.clusterKey

@@ -60,6 +60,7 @@ class LoopBlipClient(ReconnectingLink):
         :param payload: bytes, or a text, which is sent as UTF-8.
         :param qos: 1, or 0 for messages that need not be stored.
         :raises ValueError: the message is too large for a frame, or the QoS is invalid.
+        :raises TypeError: the payload is neither.
         :raises BufferFull: the broker is unreachable and the buffer is full.
         :raises ConnectionLost: the client is closed.
         """
@@ -77,7 +78,7 @@ class LoopBlipClient(ReconnectingLink):
         if qos not in (0, 1):
             raise ValueError(f"qos is {qos}, but must be 0 or 1")
         head = encodePublish(topic, qos)
-        messages = [each.encode() if isinstance(each, str) else bytes(each) for each in payloads]
+        messages = [_bytesOf(each) for each in payloads]
         longest = max(map(len, messages), default=0) + len(head) + COUNTED_BYTES
         if longest > BLIP_FRAME_BYTES:
             raise ValueError(f"a message would need a frame of {longest} bytes, but the limit is {BLIP_FRAME_BYTES}")
@@ -390,6 +391,14 @@ class SubscriptionWrapper(Wrapper[LoopBlipSubscription]):
 
     ack = called(LoopBlipSubscription.ack)
     leave = called(LoopBlipSubscription.leave)
+
+
+def _bytesOf(payload: bytes | str) -> bytes:
+    if isinstance(payload, str):
+        return payload.encode()
+    if not isinstance(payload, bytes | bytearray | memoryview):
+        raise TypeError(f"a payload is {type(payload).__name__}, but must be bytes or str")
+    return bytes(payload)
 
 
 def _chunks(messages: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:

@@ -37,7 +37,10 @@ class MiniConversation:
         """Return a PRODUCE, and a result with the id of the confirmed message.
 
         :raises ValueError: the message cannot be written in MiniMQ.
+        :raises TypeError: its content is no text.
         """
+        if not isinstance(message.content, str):
+            raise TypeError(f"the content is {type(message.content).__name__}, but must be str")
         line = lineOf(message)
 
         def refused(status: int, words: str) -> Answered:

@@ -215,6 +215,8 @@ class Conversations(BlipCase):
         self.assertRaises(ValueError, one.publish, self.topic, b"", 2)
         self.assertRaises(ValueError, one.publish, "x" * 70_000, b"")
         self.assertRaises(ValueError, one.publish, self.topic, bytes(16 << 20))
+        for payload in 5, None, ["a"]:
+            self.assertRaises(TypeError, one.publish, self.topic, payload)
         self.assertRaises(SettingError, one.subscribe, self.topic, prefetch=0)
         subscription = one.subscribe(self.topic)
         self.assertRaises(ValueError, one.resume, subscription.id)

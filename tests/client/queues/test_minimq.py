@@ -208,6 +208,8 @@ class Conversations(MiniCase):
             (self.topic, "a", "ERROR1"), (self.topic, "a", None, "c:::d"), (self.topic, "a", None, "", ":r"),
         ):  # fmt: skip
             self.assertRaises(ValueError, one.produce, *arguments)
+        for content in b"a", 5, {}:
+            self.assertRaises(TypeError, one.produce, self.topic, content)
         self.assertRaises(ValueError, one.consume, "a\nb")
         self.assertRaises(SettingError, one.consumer, self.topic, 0)
         self.assertRaises(SettingError, self.form.connect, "ws://localhost:1")
