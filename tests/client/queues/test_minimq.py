@@ -208,7 +208,7 @@ class Conversations(MiniCase):
             (self.topic, "a", "ERROR1"), (self.topic, "a", None, "c:::d"), (self.topic, "a", None, "", ":r"),
         ):  # fmt: skip
             self.assertRaises(ValueError, one.produce, *arguments)
-        for content in b"a", 5, {}:
+        for content in b"a", 5, ["a"]:
             self.assertRaises(TypeError, one.produce, self.topic, content)
         self.assertRaises(ValueError, one.consume, "a\nb")
         self.assertRaises(SettingError, one.consumer, self.topic, 0)
