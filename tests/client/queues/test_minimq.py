@@ -284,6 +284,7 @@ class Networks(MiniCase):
         self.addCleanup(service.hang_up)
 
         def work(message: Any) -> str:
+            time.sleep(0.3)  # until the request is confirmed: before that a cut leaves it unknown
             self.network.cut()
             time.sleep(0.1)
             return "done"
