@@ -10,7 +10,7 @@ a position, and the CRC-32 of all before it as 8 hexadecimal digits; separated b
 sequence are on disk, and end at this position. Reading continues after it, and passes over frames that the copy has.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from zlib import crc32
@@ -20,11 +20,12 @@ from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files, errorText, readFile, replaceFile, writeAll
 from fleximq.journal.files.folder_files import IDENTITY, STREAM, DurableEnd, Lock, checkFolder, identify, readIdentity
 from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, framesOf
-from fleximq.journal.files.segment_index import indexName
-from fleximq.journal.files.segment_table import segmentName
+from fleximq.journal.files.segment_index import indexName, writeIndex
+from fleximq.journal.files.segment_table import SegmentTable, segmentName
 from fleximq.journal.files.window import Window
 from fleximq.journal.format.control_frames import decodeGap, decodeRemoved, decodeSegment
 from fleximq.journal.format.frame import HEADER_BYTES, MAGIC, FrameError, FrameKind, completeFrame, readHeader
+from fleximq.journal.recovery.recovery import recover
 
 #: The suffix of segments that were moved aside, since the stream does not reach back to them.
 ASIDE = ".aside"
@@ -54,6 +55,12 @@ class Copy:
         self._folder = folder
         self._shard = shard
         self.journal = ""
+        #: What readers need to find records, from :meth:`load` on; while this node owns the shard, its journal adds to
+        #: it, and ``isOwned`` is true.
+        self.segments: SegmentTable | None = None
+        self.isOwned = False
+        #: Called with frames that were added while another node owns the shard; not None while clients read the copy.
+        self.added: Callable[[Sequence[CompleteFrame]], None] | None = None
         self.end = self.time = self.sequence = self.received = self._created = 0
         self.next = 1
         #: The position after the commit of ``sequence``; smaller than ``end`` while known messages are read again.
@@ -117,6 +124,14 @@ class Copy:
             return False
         self._segment, self._previous, self._descriptor = last.segment, last.crc, descriptor
         return True
+
+    def load(self, log: Callable[[str], None]) -> None:
+        """Read what is in the segments, from their indexes if they have any. Blocks.
+
+        :param log: called with failures that do not prevent it.
+        :raises JournalError: a segment cannot be read.
+        """
+        self.segments = recover(self._files, self._folder, self.journal, log).segments
 
     def close(self) -> None:
         """Close all files, and release the lock."""
@@ -228,7 +243,12 @@ class Copy:
         return bool(self._pieces)
 
     def _moveAside(self) -> None:
-        """Rename all segments: the stream begins at a later position, with a checkpoint that covers them."""
+        """Rename all segments: the stream begins at a later position, with a checkpoint that covers them.
+
+        :raises FrameError: clients read them.
+        """
+        if self.added is not None:
+            raise FrameError("the stream has no more what would continue this copy")
         if self._descriptor is not None:
             self._files.close(self._descriptor)
             self._descriptor = None
@@ -236,6 +256,8 @@ class Copy:
             path = f"{self._folder}/{segmentName(base)}"
             self._files.rename(path, path + ASIDE)
         self._bases.clear()
+        if self.segments is not None:
+            self.segments = SegmentTable()
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -257,10 +279,15 @@ class Copy:
                 writeAll(self._files, self._descriptor, [each.frame for each in new], place)
                 self.end, self._previous = endOf(new[-1]), last.crc
                 self.time = max(self.time, *(each.header.lastTime for each in new))
+            if self.segments is not None and not self.isOwned:
+                for each in new:
+                    self.segments.received(each)
         self.sequence = self.received = sequence
         self._reached = end
         self.next = max(self.next, next)
         self._publish()
+        if new and self.added is not None and not self.isOwned:
+            self.added(new)
         return new
 
     @contextmanager
@@ -329,6 +356,8 @@ class Copy:
             self._files.sync(self._descriptor)
             self._files.close(self._descriptor)
             self._descriptor = None
+            if self.segments is not None and not self.isOwned:
+                writeIndex(self._files, self._folder, self.segments.all[-1])
             if not self._created:
                 return  # it has not joined a stream
             text = f"{_MAGIC} {self._shard} {self._created} {self.sequence} {self._reached} "
@@ -358,6 +387,8 @@ class Copy:
         for base, until in list(pairwise(self._bases)):
             if until > position:
                 break
+            if self.segments is not None:
+                self.segments.remove(base)  # first, so that readers do not look for it
             for name in (segmentName(base), indexName(base)):
                 if self._files.exists(f"{self._folder}/{name}"):
                     self._files.remove(f"{self._folder}/{name}")

@@ -1,6 +1,6 @@
 """Updates the copy of a node that does not own the shard from the stream (/explanation/cluster, Copies)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
@@ -9,7 +9,6 @@ from twisted.logger import Logger
 
 from fleximq.cluster.copy import Copy, CopyError, StreamBehind
 from fleximq.cluster.interfaces import AHEAD, ClusterError, ICluster, Piece
-from fleximq.journal.files.frame_scan import CompleteFrame
 
 _log = Logger()
 
@@ -23,7 +22,6 @@ class Follower:
     ``reason`` says why the copy is not updated, "" while it is.
 
     :param heard: called with each message.
-    :param applied: called with frames that were added to the copy.
     """
 
     def __init__(
@@ -34,7 +32,6 @@ class Follower:
         clock: IReactorTime,
         *,
         heard: Callable[[], None] = lambda: None,
-        applied: Callable[[Sequence[CompleteFrame]], None] = lambda frames: None,
     ) -> None:
         self.reason = "it has not joined the stream"
         self._cluster = cluster
@@ -42,7 +39,6 @@ class Follower:
         self._copy = copy
         self._clock = clock
         self._heard = heard
-        self._applied = applied
         self._stop: Callable[[], None] | None = None
         self._isBehind = False
         self._last = 0
@@ -55,6 +51,11 @@ class Follower:
         if self._isBehind or (not self.reason and copy.ahead and copy.sequence >= self._last):
             return AHEAD
         return copy.sequence if not self.reason and copy.usable else None
+
+    @property
+    def isCurrent(self) -> bool:
+        """Whether the copy has all that the stream had when it was joined."""
+        return not self.reason and self._copy.usable and self._copy.sequence >= self._last
 
     def start(self) -> None:
         """Begin to follow, after the last commit in the copy."""
@@ -89,11 +90,8 @@ class Follower:
     def _received(self, sequence: int, piece: Piece) -> None:
         self._heard()
         try:
-            frames = self._copy.receive(sequence, piece)
+            self._copy.receive(sequence, piece)
         except CopyError as error:
             self.reason = str(error)
             _log.error("the copy of shard {shard} is not continued: {reason}", shard=self._shard, reason=self.reason)
             self.stop()
-            return
-        if frames:
-            self._applied(frames)

@@ -1,8 +1,9 @@
-"""The journal of the node that owns a shard: its commits go to the stream, and from there to the copy in its folder
+"""The journal of a node: the owner's commits go to the stream, and from there to the copy in its folder
 (/explanation/cluster).
 
 It has the content, the reader and the retention of a journal of a single node. The lock of the folder and its active
-segment belong to the :class:`fleximq.cluster.copy.Copy`, which writes each commit that the stream has stored.
+segment belong to the :class:`fleximq.cluster.copy.Copy`, which writes each commit that the stream has stored. While
+another node owns the shard, records can be read, but not appended.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,9 @@ from fleximq.cluster.interfaces import Refused
 from fleximq.cluster.stream_log import StreamLog, StreamWorker
 from fleximq.errors import NotKept
 from fleximq.journal.disk_journal import TRANSITIONS, DiskJournal, Event
-from fleximq.journal.recovery.recovered_state import RecoveredJournal
+from fleximq.journal.files.segment_table import SegmentTable
+from fleximq.journal.format.control_frames import LostRange
+from fleximq.journal.recovery.recovered_state import RecoveredJournal, sentenceOf
 from fleximq.journal.retention.segment_removal import FreedSpace
 from fleximq.journal.writing.group_commit import sizeOf
 from fleximq.values.records import OnCommitted, OnStaged, PublishedRun, Run
@@ -26,7 +29,7 @@ _LOOK = 0.01
 
 
 class OwnerJournal(DiskJournal):
-    """The journal of one term. Order of use: :meth:`take` the shard, and :meth:`hand` it on, or end the process.
+    """Order of use: perhaps :meth:`follow`; :meth:`take` the shard, and :meth:`hand` it on, or end the process.
 
     :param trimmed: called with the position of the first segment when earlier ones were removed, to trim the stream.
     :param options: those of :class:`DiskJournal`.
@@ -38,6 +41,23 @@ class OwnerJournal(DiskJournal):
         self._trimmed = trimmed
         #: Returns why nothing is stored while another node owns the shard.
         self.refusal: Callable[[], str] = lambda: "this node does not own the journal"
+
+    def follow(self) -> None:
+        """Read from the copy, which is loaded, while another node owns the shard."""
+        assert self._copy.segments is not None
+        self.id = self._copy.journal
+        self._readFrom(self._copy.segments)
+        self._reader.begin()
+
+    def _readFrom(self, segments: SegmentTable) -> None:
+        if getattr(self, "_segments", None) is not segments:
+            super()._readFrom(segments)
+
+    def _foundLost(self, lost: LostRange, why: str) -> None:
+        if self._isTaken:
+            super()._foundLost(lost, why)
+        else:
+            self._say(sentenceOf(lost, f"damaged ({why})"))
 
     async def take(
         self, log: StreamLog, worker: StreamWorker, restore: Callable[[RecoveredJournal], None]
@@ -121,8 +141,12 @@ class OwnerJournal(DiskJournal):
 
     def _content(self) -> RecoveredJournal:
         """Return the content of the copy: the stream has nothing after it, so no offset is skipped."""
-        found = super()._content()
-        found.nextOffset = found.lastOffset
+        if self._copy.segments is None:
+            self._copy.load(self._unsaid.append)
+        self._copy.isOwned = True
+        found = RecoveredJournal(self._files, self._folder, self._copy.segments)
+        found.lost = [sentenceOf(lost) for lost in found.segments.lost]
+        found.readCheckpoint()
         return found
 
     def _freed(self, number: int) -> None:
@@ -153,6 +177,7 @@ class OwnerJournal(DiskJournal):
             self._group.stop()
             self._worker.stop(0.0)
             self._room.close()
+        if hasattr(self, "_reader"):
             self._reader.stop()
         if hasattr(self, "_durableEnd"):
             self._durableEnd.close()

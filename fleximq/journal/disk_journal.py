@@ -19,7 +19,7 @@ from fleximq.errors import JournalError, NotKept
 from fleximq.interfaces import IJournal
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.folder_files import DurableEnd, Lock, checkFolder, identify
-from fleximq.journal.files.segment_table import BacklogTotals
+from fleximq.journal.files.segment_table import BacklogTotals, SegmentTable
 from fleximq.journal.format.control_frames import LostRange
 from fleximq.journal.reading.reader_thread import ReaderThread
 from fleximq.journal.recovery.recovered_state import IQueueStateOwner, NoQueueState, RecoveredJournal, sentenceOf
@@ -176,15 +176,11 @@ class DiskJournal:
         self._durableEnd = DurableEnd(self._files, self._folder)
         self._rememberPatterns(found)
         self._found = found
-        self._segments = found.segments
+        self._readFrom(found.segments)
         self._topicLimit = TopicLimit(self._maxTopics, self._segments.bounds())
-        self._weights = BacklogTotals(found.segments)
         self._clientIds = found.nextClientId
         self._group = self._newGroup(found.nextOffset)
         self._staging = StagingArea(self._group, self._segments, found.transactions, self._now)
-        self._reader = ReaderThread(
-            self._files, self._folder, self._segments, self._callFromThread, lost=self._foundLost, log=self._say
-        )
         self._room = Capacity(
             self._maxBytes,
             self._segments,
@@ -196,6 +192,14 @@ class DiskJournal:
         self._count(CountedEvent(EventFamily.JOURNAL, "torn tail"), len(found.torn))
         self._count(CountedEvent(EventFamily.JOURNAL, "lost range"), len(found.lost))
         return found
+
+    def _readFrom(self, segments: SegmentTable) -> None:
+        """Let :meth:`read` and the like find the records of these segments, once the reader begins."""
+        self._segments = segments
+        self._weights = BacklogTotals(segments)
+        self._reader = ReaderThread(
+            self._files, self._folder, segments, self._callFromThread, lost=self._foundLost, log=self._say
+        )
 
     def _freed(self, number: int) -> None:
         self._onEvent(CountedEvent(EventFamily.JOURNAL, "bytes freed"), number)

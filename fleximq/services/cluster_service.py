@@ -52,6 +52,8 @@ SHARD = 0
 LOST = 75
 #: Seconds between two looks for expired records, of an owner, and for what the stream has no more, of a standby.
 _CLEANING = 60.0
+#: Seconds between two looks at whether a node in a mesh may serve.
+_LOOK = 0.1
 #: Seconds between two looks at whether an owner serves again.
 _HELD = 0.05
 #: Seconds after which a copy should have joined the stream.
@@ -282,6 +284,7 @@ class ClusterService(MultiService):
         """Open the copy, and join the cluster when it answers."""
         try:
             self._copy.open()
+            self._copy.load(_warn)
         except JournalError as error:
             self._abort(str(error))
         self._wakeup.start()
@@ -307,10 +310,19 @@ class ClusterService(MultiService):
             work.start(seconds, now=False).addErrback(lambda failure: _log.failure("looking after the copy", failure))
 
     def _joinMesh(self) -> None:
-        if not self._isStopping:
-            self._beginServing()
-            self._ports.joinMesh()
-            _log.info("node {node} serves its clients itself, in the mesh", node=self._node)
+        """Serve clients, as soon as the copy has what the stream had when this node joined it."""
+        if self._isStopping:
+            return
+        if self.ownership.state is not State.OWNING:
+            if self.ownership.state is not State.FOLLOWING or not self.follower.isCurrent:
+                self._clock.callLater(_LOOK, self._joinMesh)
+                return
+            assert self._mesh is not None  # so it joined
+            self._journal.follow()
+            self._copy.added = self._mesh.stored
+        self._beginServing()
+        self._ports.joinMesh()
+        _log.info("node {node} serves its clients itself, in the mesh", node=self._node)
 
     def _beginServing(self) -> None:
         if self._served.parent is None:
@@ -390,7 +402,9 @@ class ClusterService(MultiService):
             Deferred.fromCoroutine(trimCopy(self._cluster, SHARD, self._copy)).addErrback(_passOver)
 
     def _measure(self) -> "Deferred[None] | None":
-        """Let the owner know how much room the stream has."""
+        """Let the owner know how much room the stream has; a follower ends if its clients read a copy that failed."""
+        if self._copy.added is not None and self.follower.reason and self.ownership.state is State.FOLLOWING:
+            self._lost(self.follower.reason)
         if self._log is None or self.ownership.state is not State.OWNING:
             return None
         return Deferred.fromCoroutine(self._log.look())
@@ -428,14 +442,18 @@ class ClusterService(MultiService):
             self.ownership.stop()  # at once, or this node would claim the shard again
             with suppress(ClusterError):
                 await moved
-            self._journal.close()
         else:
             self.ownership.stop()
+        self._journal.close()
         self._copy.close()
         await self._cluster.stop()
         self._wakeup.stop()
         if self.successor:
             self._end(f"shard {SHARD} was handed to {self.successor}")
+
+
+def _warn(sentence: str) -> None:
+    _log.warn("Journal: {sentence}", sentence=sentence)
 
 
 def _passOver(failure: Any) -> None:

@@ -1,8 +1,9 @@
 """A broker in a mesh: each node serves its clients itself, and the nodes exchange volatile messages (/guides/cluster).
 
 A remote node is one more subscriber in the topic table, so a run is sent to a node once however many patterns match.
-Runs of FlexiMQ clients are sent as their frames, all others in the journal's form. A node that does not own the journal
-refuses durable publications and all that needs the journal, until it takes over.
+Runs of FlexiMQ clients are sent as their frames, all others in the journal's form. Durable messages are delivered by
+each node from its copy of the journal. A node that does not own the journal refuses to store any, and all operations on
+queues, until it takes over.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,6 +24,9 @@ from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.fleximq.forms import FlexiSource
 from fleximq.errors import BrokerError, InvalidTopic, NoCapacity, NotKept
 from fleximq.interfaces import IForm, ISubscriber
+from fleximq.journal.files.frame_scan import CompleteFrame
+from fleximq.journal.format.frame import FrameKind
+from fleximq.journal.format.record_columns import decodeRecords
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.records import DIALECTS, OTHER_DIALECT, StoredBatch
 from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType
@@ -38,9 +42,9 @@ _RETRY = 0.5
 _REMEMBERED = 10_000
 #: The operations that need the journal, and its paths.
 _OWNERS_OPERATIONS = (
-    "follow", "openSubscription", "consume", "consumeMany", "expectReplies", "produce", "produceOnce",
+    "openSubscription", "consume", "consumeMany", "expectReplies", "produce", "produceOnce", "readArguments",
 )  # fmt: skip
-_OWNERS_PATHS = ("/journal/", "/sink/", "/pipeline/", "/broker/queues", "/broker/subscriptions", "/broker/dead-letters")
+_OWNERS_PATHS = ("/sink/", "/pipeline/", "/broker/queues", "/broker/subscriptions", "/broker/dead-letters")
 
 
 class RemoteClient(ConnectedClient):
@@ -51,14 +55,14 @@ class RemoteClient(ConnectedClient):
 
 @implementer(IForm)
 class RemoteForm:
-    """A run as the other nodes receive it; None if it is from one of them."""
+    """A run as the other nodes receive it; None if it is from one of them, or durable: they have it in their copies."""
 
     def render(self, envelope: Envelope, body: Any, count: int) -> Any:
-        """Return topic, publisher, QoS, number, offset, bytes of each frame before its payload (0: no frames), content,
-        and about how many bytes it has.
+        """Return topic, publisher, QoS, number, bytes of each frame before its payload (0: no frames), content, and
+        about how many bytes it has.
         """
         publisher, source = envelope.publisher, envelope.source
-        if type(publisher) is RemoteClient:
+        if type(publisher) is RemoteClient or envelope.offset:
             return None
         if type(source) is FlexiSource:
             head, content, size = source.envelopeBytes, body, len(body)
@@ -69,7 +73,7 @@ class RemoteForm:
             payloads = list(run.payloads)
             head, content, size = 0, (headers, payloads, contents), source.size(body)
         who = publisher.id, publisher.name, publisher.dialect
-        return (envelope.topic.name, *who, envelope.qos, count, envelope.offset, head, content, size)
+        return (envelope.topic.name, *who, envelope.qos, count, head, content, size)
 
 
 REMOTE_FORM = RemoteForm()
@@ -204,7 +208,8 @@ class MeshBroker:
 
     def _refuse(self) -> None:
         broker = self._broker
-        self._before = {each: getattr(broker, each) for each in (*_OWNERS_OPERATIONS, "recall", "readArguments")}
+        self._before = {each: getattr(broker, each) for each in _OWNERS_OPERATIONS}
+        broker.replays.mayLag = True
 
         def refuse(*arguments: object, **more: object) -> NoReturn:
             raise NoCapacity(self._refusal())
@@ -216,12 +221,12 @@ class MeshBroker:
 
         for name in _OWNERS_OPERATIONS:
             setattr(broker, name, refuse)
-        broker.recall = lambda *arguments, **more: None
         broker.readArguments = readArguments
 
     def own(self) -> None:
         """Learn that this node owns the journal."""
         self._isOwner = True
+        self._broker.replays.mayLag = False
         for name, operation in self._before.items():
             setattr(self._broker, name, operation)
 
@@ -269,6 +274,20 @@ class MeshBroker:
 
     # -- publications ------------------------------------------------------------------------------
 
+    def stored(self, frames: Sequence[CompleteFrame]) -> None:
+        """Deliver the records that another node has stored to the clients of this one."""
+        transactions, topics = self._broker.transactions, self._broker.topics
+        self._turn.open = True
+        try:
+            for header, frame in frames:
+                if header.kind == FrameKind.RECORDS:
+                    batch = decodeRecords(header, frame)
+                    transactions.deliverRecords(batch.only(topics.hasSubscribers))
+                elif header.kind == FrameKind.TRANSACTION and header.count:
+                    transactions.deliverTransaction(header.baseOffset, header.baseOffset + header.count)
+        finally:
+            self._turn.flush()
+
     def received(self, runs: Sequence[Any]) -> None:
         """See :class:`MeshUser`."""
         self._turn.open = True
@@ -284,7 +303,7 @@ class MeshBroker:
             self._turn.flush()
 
     def _publish(
-        self, topic: str, id: int, name: str, dialect: str, qos: int, count: int, offset: int, head: int, content: Any
+        self, topic: str, id: int, name: str, dialect: str, qos: int, count: int, head: int, content: Any
     ) -> None:
         key = (topic, id, qos, content[FIXED_BYTES:head] if head else b"")
         envelope = self._known.get(key)
@@ -292,13 +311,11 @@ class MeshBroker:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             envelope = self._known[key] = self._envelope(topic, RemoteClient(id, dialect, name), qos, key[-1], head)
-        if offset:
-            envelope = envelope._replace(offset=offset)
-        body = content if head else self._batch(envelope, offset, count, *content)
-        if offset or not self._isOwner:
-            self._broker.fanOut.deliver(envelope, body, count)  # the owner has stored what is durable
-        else:
+        body = content if head else self._batch(envelope, count, *content)
+        if self._isOwner:
             self._broker.publish(envelope, body, count)
+        else:
+            self._broker.fanOut.deliver(envelope, body, count)
 
     def _envelope(self, topic: str, publisher: RemoteClient, qos: int, header: bytes, head: int) -> Envelope:
         found = self._broker.topics.get(topic)
@@ -307,10 +324,10 @@ class MeshBroker:
         return Envelope(found, publisher, FlexiSource(head, checkHeader(MessageType.PUB, openHeader(header)[0])), qos)
 
     @staticmethod
-    def _batch(envelope: Envelope, offset: int, count: int, headers: Any, payloads: list[bytes], contents: Any) -> Any:
+    def _batch(envelope: Envelope, count: int, headers: Any, payloads: list[bytes], contents: Any) -> Any:
         publisher = envelope.publisher
         return StoredBatch(
-            range(offset, offset + count) if offset else [0] * count,
+            [0] * count,
             [0] * count,
             [envelope.topic.name],
             [0] * count,

@@ -23,10 +23,11 @@ from fleximq.cluster.ownership import Ownership, State
 from fleximq.cluster.stream_log import StreamLog, StreamWorker
 from fleximq.cluster.trim import trimCopy, trimStream
 from fleximq.journal.files.file_system import readFile
-from fleximq.journal.files.segment_table import segmentName
+from fleximq.journal.files.segment_table import SegmentTable, segmentName
 from fleximq.journal.format.body import readBody
 from fleximq.journal.format.frame import FrameKind, completeFrame
 from fleximq.journal.format.record_columns import decodeRecords
+from fleximq.journal.recovery.recovery import recover
 from fleximq.journal.writing.commit import Commit, SegmentOpening, Snapshot
 from fleximq.journal.writing.group_commit import GroupCommit
 from tests.cluster.node_clock import NodeClock
@@ -86,6 +87,7 @@ class Node:
         self.cluster = simulation.connect(self.name, self.clock)
         self.copy = Copy(self.disk, FOLDER, SHARD)
         self.copy.open()
+        self.copy.load(lambda sentence: self.simulation.failed(AssertionError(sentence)))
         self.ownership = Ownership(
             self.cluster,
             self.name,
@@ -393,6 +395,15 @@ def compare(node: Node, stream: bytes) -> None:
         position += len(content)
     if position != len(stream):
         raise Broken(f"the copy of {node.name} ends at {position}, the stream at {len(stream)}")
+    known, read = (dict(each.bounds()) for each in tables(node.disk, node.copy))
+    if known != read:
+        raise Broken(f"{node.name} knows {known} in its copy, which has {read}")
+
+
+def tables(disk: Recorder, copy: Copy) -> tuple[SegmentTable, SegmentTable]:
+    """Return what a copy knows of its segments, and what a recovery reads in them."""
+    assert copy.segments is not None
+    return copy.segments, recover(Recorder(disk.now()), FOLDER, copy.journal).segments
 
 
 def main(arguments: list[str]) -> None:

@@ -10,11 +10,14 @@ from fleximq.errors import JournalError
 from fleximq.journal.files.folder_files import STREAM
 from fleximq.journal.files.folder_survey import Finding, FolderSurvey
 from fleximq.journal.files.frame_scan import CompleteFrame
-from fleximq.journal.format.control_frames import SegmentStart, encodeSegment
+from fleximq.journal.files.segment_index import indexName
+from fleximq.journal.files.segment_table import SegmentTable
+from fleximq.journal.format.control_frames import SegmentStart, Transaction, encodeSegment
 from fleximq.journal.recovery.recovery import recover
-from fleximq.journal.writing.commit import SegmentOpening, Snapshot
+from fleximq.journal.writing.commit import SegmentOpening, Snapshot, StagedPart, TransactionPart
+from tests.cluster.simulation import tables
 from tests.cluster.store_case import FOLDER, StoreCase, emptyDisk
-from tests.journal.frames import JOURNAL, TIME, chained
+from tests.journal.frames import JOURNAL, TIME, appended, chained
 from tests.journal.recorder import Recorder, State, crashes
 
 
@@ -30,7 +33,7 @@ class CopyCase(StoreCase):
 
     def setUp(self) -> None:
         super().setUp()
-        log = self.owner()
+        self.owned = log = self.owner()
         self.bases = [0]
         for number in range(6):
             made = self.commit(bytes([number]) * 300, b"second")
@@ -185,6 +188,58 @@ class CopyTests(CopyCase):
             copy.close()
             self.assertTrue(self.openCopy(disk).usable)
 
+    def test_loaded(self) -> None:
+        """A loaded copy knows what is in its segments at any time, as a recovery would read it; it writes indexes."""
+        self.addStaged()
+        for until in range(len(self.pieces) + 1):
+            disk = emptyDisk()
+            copy = self.openCopy(disk)
+            self.fill(copy, until)
+            copy.load(self.fail)
+            self.fill(copy)
+            self.assertKnown(disk, copy)
+            indexed = [base for base in self.bases[:-1] if disk.exists(f"{FOLDER}/{indexName(base)}")]
+            self.assertEqual(indexed, self.bases[:-1])
+            self.assertEqual(copy.segments.nextOffset, copy.next)  # type: ignore[union-attr]
+            copy.trim(self.bases[1])
+            self.assertKnown(disk, copy)
+
+    def test_loadedAside(self) -> None:
+        """When segments are moved aside, their content is unknown as well; while clients read them it is an error."""
+        self.stream.first = 1 + next(i for i, piece in enumerate(self.pieces) if piece.end > self.bases[1])
+        disk = emptyDisk()
+        copy = self.openCopy(disk)
+        copy.load(self.fail)
+        for sequence in (1, 2):
+            copy.receive(sequence, self.pieces[sequence - 1])
+        copy.added = lambda frames: None
+        self.assertRaises(CopyError, self.fill, copy)
+        copy = self.openCopy(disk)
+        copy.load(self.fail)
+        self.fill(copy)
+        self.assertKnown(disk, copy)
+
+    def addStaged(self) -> None:
+        """Add a transaction and one that is not committed to the end of the stream."""
+        for batch in (1, 2):
+            made = self.commit()
+            part = StagedPart("q", batch, "p", [appended(b"one", b"two")], self.copy.next)
+            made.parts.append(part)
+            self.completed(self.owned.carryOut(made))
+            positions = tuple(position for position, frame in made.written)
+            if batch == 1:
+                made = self.commit()
+                made.next += 2
+                made.parts.append(TransactionPart(Transaction("q", 1, positions), self.copy.next, 2, TIME))
+                self.completed(self.owned.carryOut(made))
+        self.pieces = list(self.stream.pieces)
+
+    def assertKnown(self, disk: Recorder, copy: Copy) -> None:
+        """Check that a copy knows what a recovery reads."""
+        known, read = tables(disk, copy)
+        for each in (lambda table: dict(table.bounds()), SegmentTable.staged, lambda table: len(table)):
+            self.assertEqual(each(known), each(read))
+
     def test_streamFile(self) -> None:
         """A damaged file DIR/stream is as none: all is read again; one of another shard is an error."""
         disk = emptyDisk()
@@ -261,7 +316,8 @@ class FollowerTests(CopyCase):
             self.heard += 1
 
         self.followed = self.openCopy(disk)
-        follower = Follower(self.cluster("b"), 0, self.followed, self.clock, heard=heard, applied=self.frames.extend)
+        self.followed.added = self.frames.extend
+        follower = Follower(self.cluster("b"), 0, self.followed, self.clock, heard=heard)
         self.assertIsNone(follower.applied)
         follower.start()
         return follower

@@ -8,17 +8,24 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import Envelope, MessageSource
+from fleximq.broker.replay.feed import DeferredForm
+from fleximq.broker.replay.replay import Start
 from fleximq.cluster.copy import Copy
 from fleximq.cluster.follower import Follower
 from fleximq.cluster.interfaces import Deposed
-from fleximq.cluster.memory import MemoryCluster, MemoryServers
+from fleximq.cluster.memory import MemoryCluster, MemoryLink, MemoryServers
 from fleximq.cluster.owner_journal import OwnerJournal
 from fleximq.cluster.stream_log import StreamLog, StreamWorker
+from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.errors import NotKept
+from fleximq.journal import disk_journal
 from fleximq.journal.recovery.recovery import recover
 from fleximq.services.journal_service import restore
+from fleximq.services.mesh_service import MeshBroker
 from fleximq.values.message import Content, Message
+from fleximq.values.records import PublishedRun, Run
 from tests.broker.parts import makeBroker
+from tests.broker.replay.test_feed import Reader, WithOffsets
 from tests.cluster.node_clock import NodeClock
 from tests.journal.at_once import ReaderAtOnce, atOnce
 from tests.journal.recorder import Recorder
@@ -32,6 +39,7 @@ class Node:
     def __init__(self, servers: MemoryServers, clock: Clock, name: str, term: int) -> None:
         self.term = term
         self.name = name
+        self.servers = servers
         self.disk = Recorder()
         self.disk.makeFolder("/disk")
         self.disk.syncFolder("/")
@@ -44,6 +52,7 @@ class Node:
         self.told: list[object] = []
         self.ended: list[Exception] = []
         self.trims: list[int] = []
+        self.readers: list[Reader] = []
         self.journal = OwnerJournal(
             self.copy,
             FOLDER,
@@ -83,6 +92,30 @@ class Node:
         journal = self.journal
         journal._reader = ReaderAtOnce(self.disk, FOLDER, journal._segments, atOnce, lost=lambda *_: None, log=print)
         restore(self.broker, journal, found)
+
+    def read(self) -> None:
+        """Serve clients from the copy, as a node in a mesh does."""
+        self.copy.load(self.told.append)
+        self.journal.follow()
+        link, turn = MemoryLink(self.servers, self.name), WriteTurn(self.clock)
+        mesh = MeshBroker(self.broker, turn, link, self.name, "1", self.clock, self.cluster.nextBlock, lambda: "")
+        self.copy.added = mesh.stored
+        self.owns = mesh.own
+        mesh.start()
+
+    def subscribe(self, topic: str, start: Start | None = None) -> Reader:
+        """Return what a new client receives of a topic."""
+        reader = Reader()
+        reader.form = DeferredForm(WithOffsets())
+        client = self.broker.join("fleximq", None)
+        if start is None:
+            reader.form = WithOffsets()
+            self.broker.subscribe(client, reader, topic)
+            self.broker.recall(client, reader, topic)
+        else:
+            self.broker.follow(client, reader, topic, start)
+        self.readers.append(reader)
+        return reader
 
     def produce(self, topic: str, *names: str) -> None:
         """Publish messages that are kept."""
@@ -133,6 +166,59 @@ class OwnerJournalTests(SynchronousTestCase):
         self.assertEqual(self.second.consume(5), ["four"])
         bounds = self.second.journal.bounds()["q"]
         self.assertEqual((bounds.first, bounds.last), (1, 4))
+
+    def test_readByFollower(self) -> None:
+        """A node that does not own the shard delivers what the owner stores, once and in order, from any start, also
+        when it becomes the owner.
+        """
+        self.patch(disk_journal, "ReaderThread", ReaderAtOnce)
+        self.first.produce("t", "one", "two")
+        self.pass_()
+        node = self.second
+        node.read()
+        self.pass_(2)
+        plain, first, last, later = (
+            node.subscribe("t", start) for start in (None, Start("first"), Start("last"), Start("offset", 5))
+        )
+        pattern = node.subscribe("#", Start("offset", 2))
+        self.first.produce("t", "three")
+        self.first.produce("q", "four")
+        self.stage("t", "five", "six")
+        self.first.produce("t", "seven")
+        self.pass_()
+        self.settle(node)
+        self.assertEqual(plain.messages, [3, 5, 6, 7])
+        self.assertEqual([each.offsets for each in (first, last)], [[1, 2, 3, 5, 6, 7], [2, 3, 5, 6, 7]])
+        self.assertEqual((later.offsets, pattern.offsets), ([5, 6, 7], [2, 3, 4, 5, 6, 7]))
+        retained = node.subscribe("r")
+        self.first.clock.ended = True
+        self.taken(node)
+        node.owns()
+        node.produce("t", "eight")
+        self.pass_()
+        self.settle(node)
+        again = node.subscribe("t", Start("offset", 9))
+        self.settle(node)
+        self.assertEqual([each.offsets[-2:] for each in (first, later, pattern)], [[7, 8]] * 3)
+        self.assertEqual(plain.messages[-2:], [7, 8])
+        self.assertEqual((len(first.offsets), retained.offsets, again.offsets), (7, [], []))
+
+    def stage(self, topic: str, *names: str) -> None:
+        """Publish messages as a transaction."""
+        broker = self.first.broker
+        tokens: list[str] = []
+        run = Run([b""] * len(names), [name.encode() for name in names], [0] * len(names))
+        me = self.first.me
+        part = [PublishedRun(topic, me.id, me.name, me.dialect, run)]
+        broker.journal.stage("query", 1, "part", part, lambda token, reason: tokens.append(str(token)))
+        self.pass_()
+        broker.transactions.commit("query", 1, tokens, lambda offset, reason: None)
+
+    def settle(self, node: Node) -> None:
+        """Let the readers of a node do what they do later."""
+        for _ in range(5):
+            for reader in node.readers:
+                reader.settle()
 
     def test_handedOn(self) -> None:
         """An owner that stops in order writes all that waits, and a last checkpoint."""

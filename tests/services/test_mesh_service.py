@@ -11,7 +11,6 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.envelope import Envelope, MessageSource
-from fleximq.broker.replay.replay import Start
 from fleximq.client.blocking import connect
 from fleximq.client.errors import PublishFailed
 from fleximq.cluster.memory import MemoryCluster, MemoryLink, MemoryServers
@@ -191,9 +190,8 @@ class MeshBrokerTests(SynchronousTestCase):
         """What needs the journal is refused with the owner's name, until this node owns it."""
         me = self.b.join("fleximq")
         refused = [
-            lambda: self.b.follow(me, None, "t", Start("first")),  # type: ignore[arg-type]
             lambda: self.b.consume(me, "q"),
-            lambda: ask(self.b, me, "/journal/bounds", None, print),
+            lambda: ask(self.b, me, "/sink/commit", None, print),
             lambda: ask(self.b, me, "/broker/queues", None, print),
         ]
         for each in refused:
@@ -251,6 +249,15 @@ class RealTests(SynchronousTestCase):
         other = clients[1 - brokers.index(owner)]
         refusal = self.assertRaises(PublishFailed, lambda: (other.publish("d", 1), other.flush()))
         self.assertIn(f"{owner.arguments[3]} does, at 127.0.0.1", str(refusal))
+        own = clients[brokers.index(owner)]
+        live = other.subscribe("d")
+        for number in range(3):
+            own.publish("d", number)
+        own.flush()
+        replayed = other.subscribe("#", from_="first")
+        for got in (live, replayed):
+            found = [got.next(timeout=5) for _ in range(3)]
+            self.assertEqual([message and message.value for message in found], [0, 1, 2])
         # The next owner serves the same connection.
         before = other.id
         brokers.remove(owner)

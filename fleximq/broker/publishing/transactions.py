@@ -124,13 +124,13 @@ class Transactions:
                 self._lastBatches[query] = batch
                 if len(self._lastBatches) > _QUERIES:
                     del self._lastBatches[next(iter(self._lastBatches))]
-                self._deliverTransaction(offset)
+                self.deliverTransaction(offset, self._journal.end)
             committed(offset, reason)
 
         self._journal.commitStaged(query, batch, tokens, decided)
 
-    def _deliverTransaction(self, offset: int) -> None:
-        end = self._journal.end
+    def deliverTransaction(self, offset: int, end: int) -> None:
+        """Deliver the records of a committed transaction with offsets from one to another (exclusive) in their turn."""
         if self.reading:
             self._waiting.append(_Waiting(offset, partial(self._begin, offset, end)))
         else:
@@ -174,11 +174,19 @@ class Transactions:
         """Return the offset of the first that waits, at most ``end``; they wait in their order."""
         return next((min(waiting.offset, end) for waiting in self._waiting if waiting.offset), end)
 
+    def deliverRecords(self, batch: StoredBatch) -> None:
+        """Deliver committed records after the transactions committed before them."""
+        for run in _runs(batch):
+            self.deliver(self._envelopeOf(run), run, len(run))
+
     def _deliverRun(self, run: StoredBatch) -> None:
+        self._deliver(self._envelopeOf(run), run, len(run))
+
+    def _envelopeOf(self, run: StoredBatch) -> Envelope:
         id, name = run.publishers[run.publisherOf[0]]
         topic = self._topics.get(run.topics[run.topicOf[0]])
         publisher = ConnectedClient(id, "fleximq", name)
-        self._deliver(Envelope(topic, publisher, self._source, durable=True, offset=run.offsets[0]), run, len(run))
+        return Envelope(topic, publisher, self._source, durable=True, offset=run.offsets[0])
 
 
 def _sizeOf(envelope: Envelope, body: Any) -> int:

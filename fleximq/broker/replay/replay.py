@@ -69,6 +69,8 @@ class Replays:
         self._now = now
         self._searches = Searches(slices)
         self._unsubscribe = unsubscribe
+        #: Whether offsets after the end are those of messages that this node has yet to receive.
+        self.mayLag = False
         self._permanent: dict[ConnectedClient, Feed] = {}
         self._temporary: dict[ConnectedClient, Feed] = {}
 
@@ -85,7 +87,7 @@ class Replays:
             raise SubscriptionFailed("there is no journal to begin in")
         if literal and not self._topics.get(name).durable:
             raise SubscriptionFailed("this topic is not durable")
-        search = StartSearch(self._journal, self._feedRange(client, name, literal), start)
+        search = StartSearch(self._journal, self._feedRange(client, name, literal), start, self.mayLag)
         if start.kind != "time" and (literal or self._searches.mayLook(client)):
             # Few topics need no later turn, so that errors are known at once.
             search.look()
@@ -284,11 +286,15 @@ def topicsOf(journal: IJournal, feedRange: FeedRange) -> Iterator[list[tuple[str
 
 
 class StartSearch:
-    """Looks through the topics of a range for the offset at which it starts."""
+    """Looks through the topics of a range for the offset at which it starts.
 
-    def __init__(self, journal: IJournal, feedRange: FeedRange, start: Start) -> None:
+    :param mayLag: whether an offset after the journal's end is waited for; otherwise the range starts at the end.
+    """
+
+    def __init__(self, journal: IJournal, feedRange: FeedRange, start: Start, mayLag: bool = False) -> None:
         self.feedRange = feedRange
         self._start = start
+        self._mayLag = mayLag
         self._end: int = journal.end
         self._first: int = self._end
         self._last: int = self._end
@@ -328,7 +334,7 @@ class StartSearch:
             return self._first if start.kind == "first" else self._last
         if start.number < self._first < end:
             raise NoLongerKept(self._first)
-        return min(start.number, end)
+        return start.number if self._mayLag else min(start.number, end)
 
 
 def _none(name: str) -> bool:

@@ -7,6 +7,7 @@ unfinished end from damage.
 
 import sys
 from array import array
+from collections.abc import Mapping
 from struct import Struct, error
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -27,7 +28,7 @@ from fleximq.journal.format.control_frames import (
     decodeRemoved,
     decodeSegment,
 )
-from fleximq.journal.format.frame import SYNCED, FrameError, FrameHeader, FrameKind
+from fleximq.journal.format.frame import SYNCED, FrameError, FrameKind
 from fleximq.journal.format.record_columns import decodeRecords, decodeStaged
 from fleximq.values.records import TopicBounds
 
@@ -72,7 +73,7 @@ def scanSegment(window: Window, id: int | None = None) -> SegmentScan:
             continue
         header, frame = each
         try:
-            _note(segment, header, frame, window.end)
+            addWholeFrame(segment, each, window.end)
             if header.kind == FrameKind.SEGMENT:
                 start = decodeSegment(header, frame)
             elif header.kind == FrameKind.CHECKPOINT:
@@ -98,17 +99,24 @@ def _lost(damage: DamagedRange, expected: int, next: int) -> LostRange:
     return LostRange(damage.position, damage.until - damage.position, min(expected or next, next), next)
 
 
-def _note(segment: Segment, header: FrameHeader, frame: memoryview, end: int) -> None:
-    topicCounts: dict[str, TopicBounds] = {}
+def addWholeFrame(segment: Segment, whole: CompleteFrame, end: int) -> Mapping[str, TopicBounds]:
+    """Add a frame that was read at the end of a segment, and return its topic counts, see :func:`addFrame`.
+
+    :param end: the position up to which the segment is known.
+    :raises FrameError: its body is damaged.
+    """
+    header, frame = whole
+    topicCounts: Mapping[str, TopicBounds] = {}
     if header.kind == FrameKind.RECORDS:
         topicCounts = topicCountsOfFrame(header, frame)
     elif header.kind == FrameKind.SPARSE_RECORDS:
         topicCounts = shifted(topicCountsOf(decodeRecords(header, frame)), -header.baseOffset)
     elif header.kind == FrameKind.STAGED:
         topicCounts = topicCountsOf(decodeStaged(header, frame)[1])
-    addFrame(segment, header.position, header, topicCounts, lambda: CompleteFrame(header, frame))
+    addFrame(segment, header.position, header, topicCounts, lambda: whole)
     if header.kind == FrameKind.REMOVED:
         segment.removed += min(decodeRemoved(header, frame), end) - header.position - header.length
+    return topicCounts
 
 
 _MAGIC = b"FXI1"

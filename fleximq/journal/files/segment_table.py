@@ -8,6 +8,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 
+from fleximq.journal.files.frame_scan import CompleteFrame
+from fleximq.journal.files.segment_index import addWholeFrame
 from fleximq.journal.files.segment_summary import Segment, StagedBlock, addFrame, countTransaction
 from fleximq.journal.files.topic_counts import Count
 from fleximq.journal.format.control_frames import LostRange
@@ -105,10 +107,27 @@ class SegmentTable:
         segment = self.all[-1]
         with self._changing:
             addFrame(segment, position, frame, frame.topicCounts, lambda: _written(frame, position))
-            if frame.kind in (FrameKind.STAGED, FrameKind.TRANSACTION):
-                self._follow(segment, frame.kind)
-            elif frame.topicCounts:
-                self._extend(frame.topicCounts)
+            self._added(segment, frame.kind, frame.topicCounts)
+
+    def received(self, whole: CompleteFrame) -> None:
+        """Add a frame that another broker has written, the last one; a SEGMENT frame begins a segment.
+
+        :raises FrameError: its body is damaged.
+        """
+        header = whole.header
+        if header.kind == FrameKind.SEGMENT:
+            self.begin(header.position, header.segment)
+        segment = self.all[-1]
+        with self._changing:
+            counts = addWholeFrame(segment, whole, header.position + header.length)
+            self._added(segment, FrameKind(header.kind), counts)
+
+    def _added(self, segment: Segment, kind: FrameKind, topicCounts: Iterable[str]) -> None:
+        """Bring the table up to date after a frame was added to its last segment."""
+        if kind in (FrameKind.STAGED, FrameKind.TRANSACTION):
+            self._follow(segment, kind)
+        elif topicCounts:
+            self._extend(topicCounts)
         self.end = segment.end
         self.nextOffset = max(self.nextOffset, segment.next)
 

@@ -83,7 +83,9 @@ class ReaderThread:
         self._resumed: OrderedDict[int, int] = OrderedDict()
 
     def begin(self) -> None:
-        """Start the thread, and answer the requests so far."""
+        """Start the thread, if it does not run, and answer the requests so far."""
+        if self._thread is not None:
+            return
         self._thread = Thread(target=self._work, name="journal-reader", daemon=True)
         self._thread.start()
 

@@ -6,12 +6,12 @@ from typing import Any, Protocol
 
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files, errorText
-from fleximq.journal.files.frame_scan import DamagedRange, framesOf
+from fleximq.journal.files.frame_scan import DamagedRange, frameAt, framesOf
 from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.files.segment_table import SegmentTable
 from fleximq.journal.files.window import LARGE
-from fleximq.journal.format.control_frames import LostRange, decodeStateRecords
+from fleximq.journal.format.control_frames import Checkpoint, LostRange, decodeCheckpoint, decodeStateRecords
 from fleximq.journal.format.frame import FrameError, FrameKind
 from fleximq.values.records import StoredBatch
 from fleximq.values.state_records import StateRecord
@@ -60,11 +60,11 @@ class RecoveredJournal:
     ``lost`` are sentences.
     """
 
-    def __init__(self, files: Files, folder: str) -> None:
+    def __init__(self, files: Files, folder: str, segments: SegmentTable | None = None) -> None:
         self._files = files
         self._folder = folder
-        self.segments = SegmentTable()
-        self.end = 0
+        self.segments = SegmentTable() if segments is None else segments
+        self.end = self.segments.end
         self.nextOffset = self.lastOffset = 1
         self.clean = True
         self.snapshot: dict[str, Any] | None = None
@@ -79,6 +79,42 @@ class RecoveredJournal:
     def records(self) -> int:
         """The number of records."""
         return self.segments.records
+
+    def readCheckpoint(self) -> None:
+        """Fill in what the last valid checkpoint and the frames after it say; an unclean stop is not considered.
+
+        :raises OSError: a file cannot be read.
+        """
+        index, checkpoint = self._checkpoint()
+        for number, segment in enumerate(self.segments.all):
+            if number == index and checkpoint is not None:
+                for query, batch, base, count in checkpoint.committed:
+                    self.transactions[query] = batch, base, count
+            for transaction, base, count in segment.transactions:
+                if not transaction.aborted:
+                    self.transactions[transaction.query] = transaction.batch, base, count
+            self.nextClientId = max(self.nextClientId, segment.clientIds)
+        for staged in self.segments.staged():
+            key = staged.query, staged.batch
+            self.stagedOpen.setdefault(key, []).append((staged.position, staged.time, staged.count))
+        if checkpoint is not None:
+            self.replayFrom, self.snapshot = checkpoint.replay, checkpoint.snapshot
+        self.lastOffset = self.nextOffset = self.segments.nextOffset
+
+    def _checkpoint(self) -> tuple[int, Checkpoint | None]:
+        """Return the last valid checkpoint, and the index of its segment."""
+        opened = OpenSegments(self._files, self._folder, self.segments)
+        opened.end = self.end
+        try:
+            for index in range(len(self.segments) - 1, -1, -1):
+                segment = self.segments.all[index]
+                for position in reversed(segment.checkpoints):
+                    with suppress(FrameError):
+                        header, frame = frameAt(opened.window(segment), position, segment.id)
+                        return index, decodeCheckpoint(header, frame)
+        finally:
+            opened.close()
+        return 0, None
 
     def replay(self, batches: Callable[[StoredBatch], None], notes: Callable[[StateRecord], None]) -> None:
         """Call back with all records and state records since the checkpoint, in order; damage is skipped.

@@ -20,14 +20,12 @@ from itertools import pairwise
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files, errorText, readFile, readUpTo, writeAll
 from fleximq.journal.files.folder_files import END, readEnd
-from fleximq.journal.files.frame_scan import DamagedRange, frameAt, framesOf
-from fleximq.journal.files.open_segments import OpenSegments
+from fleximq.journal.files.frame_scan import DamagedRange, framesOf
 from fleximq.journal.files.segment_index import SegmentScan, readIndex, scanSegment, writeIndex
 from fleximq.journal.files.segment_summary import Segment, StagedBlock, countTransaction
 from fleximq.journal.files.segment_table import SegmentTable, segmentName
 from fleximq.journal.files.window import LARGE, Window
-from fleximq.journal.format.control_frames import Checkpoint, LostRange, decodeCheckpoint
-from fleximq.journal.format.frame import FrameError
+from fleximq.journal.format.control_frames import LostRange
 from fleximq.journal.recovery.recovered_state import RecoveredJournal, sentenceOf, unreadable
 
 #: After a stop that was not clean, offsets continue at the next multiple of this.
@@ -113,7 +111,10 @@ class _Recovery:
         if ending is not None:
             self._goBehind(ending)
         used = bool(segments) or ending is not None
-        self._continue(used or any(name.endswith(TORN) for name in names))
+        found.readCheckpoint()
+        found.clean = self._clean
+        if (used or any(name.endswith(TORN) for name in names)) and not self._clean:
+            found.nextOffset = (found.lastOffset // SKIP + 1) * SKIP
 
     # -- segments ----------------------------------------------------------------------------------
 
@@ -279,46 +280,6 @@ class _Recovery:
                 self._files.close(copy)
         finally:
             self._files.close(source)
-
-    # -- checkpoint and next offset ----------------------------------------------------------------
-
-    def _continue(self, used: bool) -> None:
-        """Find the last checkpoint, and the next offset."""
-        found = self.found
-        index, checkpoint = self._checkpoint()
-        for number, segment in enumerate(found.segments.all):
-            if number == index and checkpoint is not None:
-                for query, batch, base, count in checkpoint.committed:
-                    found.transactions[query] = batch, base, count
-            for transaction, base, count in segment.transactions:
-                if not transaction.aborted:
-                    found.transactions[transaction.query] = transaction.batch, base, count
-            found.nextClientId = max(found.nextClientId, segment.clientIds)
-        for staged in found.segments.staged():
-            key = staged.query, staged.batch
-            found.stagedOpen.setdefault(key, []).append((staged.position, staged.time, staged.count))
-        if checkpoint is not None:
-            found.replayFrom, found.snapshot = checkpoint.replay, checkpoint.snapshot
-        found.clean = self._clean
-        found.lastOffset = found.nextOffset = found.segments.nextOffset
-        if used and not self._clean:
-            found.nextOffset = (found.lastOffset // SKIP + 1) * SKIP
-
-    def _checkpoint(self) -> tuple[int, Checkpoint | None]:
-        """Return the last valid checkpoint, and the index of its segment."""
-        found = self.found
-        opened = OpenSegments(self._files, self._folder, found.segments)
-        opened.end = found.end
-        try:
-            for index in range(len(found.segments) - 1, -1, -1):
-                segment = found.segments.all[index]
-                for position in reversed(segment.checkpoints):
-                    with suppress(FrameError):
-                        header, frame = frameAt(opened.window(segment), position, segment.id)
-                        return index, decodeCheckpoint(header, frame)
-        finally:
-            opened.close()
-        return 0, None
 
 
 def _isSegment(name: str) -> bool:

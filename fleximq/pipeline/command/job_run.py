@@ -6,7 +6,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from threading import Event, Lock
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
@@ -95,6 +95,8 @@ if TYPE_CHECKING:
 
     from fleximq.pipeline.command.spark_session import SparkLauncher
 
+#: The variable that ``spark-submit`` sets for the programs that it runs.
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -162,7 +164,12 @@ class JobRun:
         )
 
     def notice(self, text: str) -> AbstractContextManager[None]:
-        """Write a line about what a block does, once it has taken 3 seconds."""
+        """Write a line about what a block does, once it has taken 3 seconds.
+
+        Not under ``spark-submit``, which merges standard error with standard output, where the result is.
+        """
+        if _SUBMITTED in os.environ:
+            return nullcontext()
         return waitNotice(lambda: text, self.writeLine)
 
     def writeLine(self, text: str) -> None:
