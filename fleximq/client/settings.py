@@ -134,6 +134,8 @@ class ClientSettings:
             from fleximq.values.key_pairs import publicKeyOf  # cryptography loads slowly
 
             publicKeyOf(self.credentials.get(PRIVATE_KEY, ""))
+        if not isinstance(self.reconnect, Backoff | None):
+            raise SettingError(f"reconnect is {self.reconnect!r}, but must be a Backoff, or None to connect once")
         if self.threads < 1:
             raise SettingError(f"threads is {self.threads}, but must be at least 1")
 

@@ -325,7 +325,8 @@ class HelpingTests(SynchronousTestCase):
 
     def test_settings(self) -> None:
         """Values that make no sense are refused, and credentials are not shown."""
-        for wrong in ({"threads": 0}, {"timeout": 0}, {"keep_alive": 0}, {"buffer": -1}, {"prefetch": 0}):
+        numbers: Any = ({"threads": 0}, {"timeout": 0}, {"keep_alive": 0}, {"buffer": -1}, {"prefetch": 0})
+        for wrong in (*numbers, {"reconnect": False}):
             self.assertRaises(SettingError, ClientSettings, **wrong)
         self.assertNotIn("secret", repr(ClientSettings(credentials={"type": "token", "token": "secret"})))
         intervals = [ClientSettings(keep_alive=seconds).interval for seconds in (0.1, 30, 1000, None)]
