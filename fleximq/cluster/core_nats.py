@@ -5,9 +5,10 @@ node keeps its journal and its ownership. Messages are delivered at most once.
 """
 
 import json
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.protocol import ClientFactory, Protocol, connectionDone
@@ -34,16 +35,21 @@ class CoreNats(Protocol):
     """One connection.
 
     :param link: is told of the beginning, the messages and the end.
-    :param options: the credentials, named as the arguments of ``nats.connect``.
+    :param host: the name that the server's certificate must have.
+    :param options: credentials and TLS context, named as the arguments of ``nats.connect``.
     :param subjects: the subscriptions.
     """
 
     transport: Any
 
-    def __init__(self, link: "CoreLink", options: Mapping[str, Any], subjects: Sequence[str]) -> None:
+    def __init__(self, link: "CoreLink", host: str, options: Mapping[str, Any], subjects: Sequence[str]) -> None:
         self.maxPayload = 0
         self._link = link
+        self._host = host
         self._options = options
+        self._hello: bytes = b""
+        self._tls: ssl.SSLObject | None = None
+        self._encrypted, self._toServer = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._subjects = subjects
         self._parts: list[bytes] = []
         self._size = self._needed = 0
@@ -61,6 +67,8 @@ class CoreNats(Protocol):
     def dataReceived(self, data: bytes) -> None:
         """Read all complete messages; an incomplete one waits, and is joined once."""
         self._isAnswered = True
+        if self._tls is not None:
+            data = self._decrypted(self._tls, data)
         self._parts.append(data)
         self._size += len(data)
         if self._size < self._needed:
@@ -92,7 +100,7 @@ class CoreNats(Protocol):
         if word == b"INFO":
             self._informed(json.loads(rest))
         elif word == b"PING":
-            self.transport.write(b"PONG\r\n")
+            self._write(b"PONG\r\n")
         elif word == b"PONG" and self._link.protocol is not self:
             self._link.opened(self)
         elif word == b"-ERR":
@@ -114,7 +122,48 @@ class CoreNats(Protocol):
             words["sig"] = options["signature_cb"](info.get("nonce", "")).decode()
         subscriptions = [f"SUB {subject} {number}" for number, subject in enumerate(self._subjects, 1)]
         lines = [f"CONNECT {json.dumps(words)}", *subscriptions, "PING", ""]
-        self.transport.write("\r\n".join(lines).encode())
+        self._hello = "\r\n".join(lines).encode()
+        context = options.get("tls")
+        if info.get("tls_required"):
+            context = context or ssl.create_default_context()
+            self._tls = context.wrap_bio(self._encrypted, self._toServer, server_hostname=self._host)
+            self._decrypted(self._tls, b"")
+        elif context is None:
+            self._greet()
+        else:
+            self._fail("it does not use TLS")
+
+    def _greet(self) -> None:
+        hello, self._hello = self._hello, b""
+        self._write(hello)
+
+    def _fail(self, reason: str) -> None:
+        _log.warn("the mesh cannot use the server at {host}: {reason}", host=self._host, reason=reason)
+        self.transport.abortConnection()
+
+    def _decrypted(self, tls: ssl.SSLObject, data: bytes) -> bytes:
+        """Return what is complete of the server's bytes; begin with the handshake."""
+        self._encrypted.write(data)
+        found: list[bytes] = []
+        try:
+            if self._hello:
+                tls.do_handshake()
+                self._greet()
+            while part := tls.read(READ_BYTES):
+                found.append(part)
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            self._fail(str(error))
+        self.transport.write(self._toServer.read())
+        return b"".join(found)
+
+    def _write(self, *parts: bytes) -> None:
+        if self._tls is None:
+            self.transport.writeSequence(parts)
+        else:
+            self._tls.write(b"".join(parts))
+            self.transport.write(self._toServer.read())
 
     def publish(self, subject: str, data: bytes) -> None:
         """Send a message, unless too many bytes wait."""
@@ -122,7 +171,7 @@ class CoreNats(Protocol):
             self._waiting += len(data)
             if self._waiting > MAX_WAITING:
                 return
-        self.transport.writeSequence([b"PUB %b %d\r\n" % (subject.encode(), len(data)), data, b"\r\n"])
+        self._write(b"PUB %b %d\r\n" % (subject.encode(), len(data)), data, b"\r\n")
 
     def pauseProducing(self) -> None:
         """See :class:`IPushProducer`: count the bytes that wait."""
@@ -141,8 +190,8 @@ class CoreNats(Protocol):
             return
         self._isAnswered = False
         self._timer = self._link.reactor.callLater(PING, self._ping)
-        if self.maxPayload:
-            self.transport.write(b"PING\r\n")
+        if self.maxPayload and not self._hello:
+            self._write(b"PING\r\n")
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Let the link connect again."""
@@ -155,7 +204,7 @@ class CoreNats(Protocol):
 class CoreLink(ClientFactory):
     """A connection to one of several servers; connects again, to the next one, for as long as it takes.
 
-    :param urls: the servers; one without a port has 4222, and it may have a user and a password.
+    :param urls: the servers; one without a port has 4222.
     :param name: the name of the cluster.
     :param node: the name of this node.
     :param options: see :class:`CoreNats`.
@@ -198,14 +247,12 @@ class CoreLink(ClientFactory):
     def _connect(self) -> None:
         place = self._places[0]
         self._places = [*self._places[1:], place]
-        self._user = {} if place.username is None else {"user": unquote(place.username)}
-        if place.password is not None:
-            self._user["password"] = unquote(place.password)
         self._connector = self.reactor.connectTCP(place.hostname, place.port or PORT, self, CONNECT)
 
     def buildProtocol(self, addr: Any) -> CoreNats:
         """Return a protocol with the subscriptions of this node."""
-        return CoreNats(self, {**self._user, **self._options}, [self._subject(""), self._subject(self._node)])
+        host = self._places[-1].hostname or ""  # that of the last attempt
+        return CoreNats(self, host, self._options, [self._subject(""), self._subject(self._node)])
 
     def opened(self, protocol: CoreNats) -> None:
         """Learn that the server has accepted the subscriptions."""

@@ -119,8 +119,6 @@ def _faultsOfJournal(settings: Settings) -> Iterator[str]:
             yield "mesh is set, but not cluster: the NATS servers by which the nodes reach each other"
         if settings.spawn:
             yield "mesh is set, and spawn: programs run at the node that owns the journal, so not in a mesh"
-        if settings.clusterCa or settings.clusterCertificate or any(url.startswith("tls:") for url in settings.cluster):
-            yield "mesh is set, and TLS to the NATS servers, which a mesh cannot use yet"
     if 0 < settings.journalMaxBytes < 2 * settings.journalSegment:
         yield (
             f"journal-max-bytes is {settings.journalMaxBytes}, but must be 0 or at least "

@@ -1,6 +1,7 @@
 """fleximq.cluster.core_nats: the words of core NATS, fed in pieces, and connections to several servers."""
 
 import json
+import ssl
 from typing import Any
 
 from twisted.internet.error import ConnectionDone
@@ -31,7 +32,7 @@ class CoreNatsTests(SynchronousTestCase):
         self.reactor = MemoryReactorClock()
         self.got: list[bytes] = []
         self.connections = 0
-        self.link = self.linkTo("nats://one", "nats://us%20er:word@two:1")
+        self.link = self.linkTo("nats://one", "nats://two:1")
 
     def linkTo(self, *urls: str, **options: Any) -> CoreLink:
         """Return a link that connects to these servers."""
@@ -43,11 +44,11 @@ class CoreNatsTests(SynchronousTestCase):
         """Count a connection."""
         self.connections += 1
 
-    def accepted(self, link: CoreLink | None = None) -> tuple[CoreNats, Transport]:
+    def accepted(self, link: CoreLink | None = None, info: bytes = INFO) -> tuple[CoreNats, Transport]:
         """Return a connection to a server that has sent its INFO, and its transport."""
         protocol, transport = (link or self.link).buildProtocol(None), Transport()
         protocol.makeConnection(transport)
-        protocol.dataReceived(INFO)
+        protocol.dataReceived(info)
         return protocol, transport
 
     def lines(self, transport: Transport) -> list[bytes]:
@@ -75,16 +76,24 @@ class CoreNatsTests(SynchronousTestCase):
         self.assertEqual(transport.value(), b"PUB c.mesh.all 1\r\nx\r\nPUB c.mesh.node.b 2\r\nyz\r\n")
 
     def test_credentials(self) -> None:
-        """They are those of the options, or of the URL; a nonce is signed."""
+        """They are those of the options; a nonce is signed."""
         link = self.linkTo(
             "nats://h", token="t", user_jwt_cb=lambda: bytearray(b"j"), signature_cb=lambda nonce: nonce.encode() * 2
         )
         words = json.loads(self.lines(self.accepted(link)[1])[0].removeprefix(b"CONNECT "))
         self.assertEqual([words[each] for each in ("auth_token", "jwt", "sig")], ["t", "j", "nn"])
-        self.link.clientConnectionFailed(None, Failure(ConnectionDone()))
-        self.reactor.advance(RETRY)
-        words = json.loads(self.lines(self.accepted()[1])[0].removeprefix(b"CONNECT "))
-        self.assertEqual((words["user"], words["pass"]), ("us er", "word"))
+
+    def test_tls(self) -> None:
+        """Nothing is sent before the handshake, and nothing at all to a server without TLS where it was asked for."""
+        for tls, required in ((ssl.create_default_context(), True), (None, True), (ssl.create_default_context(), False)):
+            link = self.linkTo("tls://h", token="t", **({} if tls is None else {"tls": tls}))
+            protocol, transport = self.accepted(link, INFO.replace(b"{", b'{"tls_required":%d,' % required))
+            self.reactor.advance(PING - 1)
+            self.assertEqual((transport.value()[:1], transport.disconnected), (b"\x16" * required, not required))
+            if required:
+                protocol.dataReceived(b"not TLS at all")
+                self.assertTrue(transport.disconnected)
+            protocol.connectionLost()
 
     def test_receives(self) -> None:
         """Messages are received at every split of the input, and PINGs are answered."""

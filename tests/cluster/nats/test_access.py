@@ -12,6 +12,7 @@ from twisted.internet.defer import inlineCallbacks
 from twisted.internet.task import deferLater
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
+from fleximq.cluster.core_nats import CoreLink
 from fleximq.errors import SettingError
 from tests.certificates import makeCertificate
 from tests.cluster.nats.servers import MISSING, Servers
@@ -82,16 +83,24 @@ class AccessTests(TestCase):
 
     @inlineCallbacks
     def reach(self, url: str, *files: str | None) -> Any:
-        """Reach a server; return why it cannot be reached, "" if it can."""
+        """Reach a server with both connections of a node; return why it cannot be reached, "" if it can."""
         options = connectOptions([url], *files)
         callFromThread = cast(Any, reactor).callFromThread
         cluster = NatsCluster([url], "c", callFromThread, room=1 << 20, replicas=1, options=options)
         reached: list[object] = []
         cluster.start().addCallback(reached.append)
+        got: list[bytes] = []
+        links = [CoreLink(reactor, [url], "c", node, options) for node in "ab"]
+        for link in links:
+            link.start(got.append, lambda: None)
         for _ in range(200):
-            if reached or cluster.reason != "they do not answer":
+            if (reached and got) or cluster.reason != "they do not answer":
                 break
             yield deferLater(reactor, 0.02)
+            links[0].send("b", b"x" * 100_000)
+        self.assertEqual({len(data) for data in got}, {100_000} if reached else set())
+        for link in links:
+            link.stop()
         yield cluster.stop()
         return "" if reached else cluster.reason
 
