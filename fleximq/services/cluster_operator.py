@@ -119,6 +119,12 @@ class ClusterOperator:
             self._move(to)
         return why
 
+    def successor(self) -> str:
+        """Return the node to which the owner can hand the shard best, "" if there is none."""
+        owner, living = self._ownership.owner, self._ownership.living()
+        able = [node for node in living if not whyNotTo(self._shard, node, owner, living)]
+        return max(able, key=lambda node: living[node].applied[self._shard], default="")
+
     # -- health ------------------------------------------------------------------------------------
 
     async def freshen(self, probe: Callable[[], None]) -> None:

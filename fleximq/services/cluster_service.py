@@ -22,7 +22,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from fleximq.broker.broker import Broker
-from fleximq.cluster.copy import Copy
+from fleximq.cluster.copy import Copy, CopyError
 from fleximq.cluster.core_nats import CoreLink
 from fleximq.cluster.follower import Follower
 from fleximq.cluster.interfaces import AHEAD, ClusterError
@@ -60,6 +60,8 @@ _HELD = 0.05
 _JOINED = 10.0
 #: Seconds for the last commit of an owner that stops.
 _LAST = 10.0
+#: Seconds for the record of another owner, after the own disk failed.
+_HANDING = 1.0
 #: The states of a node that does not own the shard yet.
 _FOLLOWING = State.FOLLOWING, State.FENCING
 #: Seconds that clients have to end when an operator moves the shard.
@@ -339,7 +341,7 @@ class ClusterService(MultiService):
     async def _takeOver(self, term: int) -> None:
         self.follower.stop()
         self._log = log = self._newLog(term)
-        worker = StreamWorker(self._clock, lambda error: self.ownership.deposed(str(error)))
+        worker = StreamWorker(self._clock, self._failed)
         found = await self._journal.take(log, worker, self._restore)
         self._beginServing()
         if self._mesh is not None:
@@ -390,6 +392,22 @@ class ClusterService(MultiService):
         room = {} if left is None else {"cluster_stream_free_bytes": float(left)}
         return {"cluster_reconnects": self._cluster.reconnects, **room}
 
+    def _failed(self, error: Exception) -> None:
+        """Hand the shard to another node at once if this one's disk failed; the process ends in any case."""
+        to = self.operator.successor() if isinstance(error, CopyError) else ""
+        if not to:
+            self.ownership.deposed(str(error))
+            return
+        self._isStopping = True
+        handed = self._handOn(to).addTimeout(_HANDING, self._clock)
+        handed.addBoth(lambda _: self._end(f"shard {SHARD} was handed to {to}: {error}"))
+
+    def _handOn(self, node: str) -> "Deferred[None]":
+        """Hand the shard to a node, "" for any."""
+        moved = Deferred.fromCoroutine(self.ownership.move(node))
+        self.ownership.stop()  # at once, or this node would claim the shard again
+        return moved
+
     def _lost(self, reason: str) -> None:
         if not self._isStopping:
             self._end(f"this node does not own shard {SHARD} any more: {reason}")
@@ -438,10 +456,8 @@ class ClusterService(MultiService):
             handed = Deferred.fromCoroutine(self._journal.hand(self._clock))
             handed.addTimeout(_LAST, self._clock).addErrback(lambda _: None)
             await handed
-            moved = Deferred.fromCoroutine(self.ownership.move(self.successor))
-            self.ownership.stop()  # at once, or this node would claim the shard again
             with suppress(ClusterError):
-                await moved
+                await self._handOn(self.successor or self.operator.successor())
         else:
             self.ownership.stop()
         self._journal.close()

@@ -192,10 +192,10 @@ class ClusterServiceTests(SynchronousTestCase):
         self.assertEqual(self.second.consume(), [b"one"])
 
     def test_stopped(self) -> None:
-        """A node that stops in order hands the shard on, so that the other one serves within a second."""
+        """A node that stops in order hands the shard on, so that the other one serves at once."""
         self.first.produce("one")
         stopped = self.first.service.stopService()
-        self.pass_(2)
+        self.pass_(0.4)
         self.successResultOf(stopped)
         self.assertEqual((self.first.ended, self.first.inner.running), ([], False))
         self.assertTrue(self.second.inner.running)
@@ -353,15 +353,18 @@ class ClusterServiceTests(SynchronousTestCase):
         return node
 
     def test_diskFull(self) -> None:
-        """An owner whose disk is full ends, and another node serves with what was stored; until its disk has room, it
-        is not ready, and says why.
+        """An owner whose disk is full hands the shard on and ends, and another node serves at once with what was stored;
+        until its disk has room, it is not ready, and says why.
         """
         told = self.first.produce("one")
         self.pass_(1)
         self.first.disk.failing = "write"
         told += self.first.produce("two")
-        self.pass_(0.5)
-        self.assertIn("cannot be written: no space left on device", self.first.ended[0])
+        self.pass_(0.2)
+        (ended,) = self.first.ended
+        self.assertTrue(ended.startswith("shard 0 was handed to b: "), ended)
+        self.assertIn("cannot be written: no space left on device", ended)
+        self.assertTrue(self.second.inner.running)
         self.first = self.again(self.first)
         self.first.disk.failing = "write"
         self.pass_(10)
@@ -370,6 +373,15 @@ class ClusterServiceTests(SynchronousTestCase):
         ready, words = self.first.service.operator.ready()
         self.assertFalse(ready)
         self.assertIn("cannot be written: no space left on device", words)
+
+    def test_diskFullAlone(self) -> None:
+        """Without a node that could take the shard, the process of an owner whose disk is full ends too."""
+        self.second.service.follower.reason = "it is damaged"
+        self.pass_(1.5)
+        self.first.disk.failing = "write"
+        self.first.produce("one")
+        self.pass_(0.2)
+        self.assertIn("this node does not own shard 0 any more: ", self.first.ended[0])
 
     def test_unavailable(self) -> None:
         """While the store does not answer nothing is confirmed, and the owner goes on when it does in time."""
