@@ -257,6 +257,8 @@ class ClusterService(MultiService):
         self._abort = abort
         self._end = end or endNow
         self._stop = stop
+        #: Services that run at the owner only, also in a mesh: programs, and standard input.
+        self.owned = MultiService()
         #: The node that an operator wants to own the shard after this one.
         self.successor = ""
         self.operator = ClusterOperator(clock, node, SHARD, copy, settings, self._moveTo, self._refill)
@@ -346,6 +348,7 @@ class ClusterService(MultiService):
         self._beginServing()
         if self._mesh is not None:
             self._mesh.own()
+        self.owned.setServiceParent(self._served)
         _log.info("The journal is ready with {records} records", records=found.records)
         self._ports.serve()
 

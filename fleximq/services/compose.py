@@ -166,17 +166,18 @@ def compose(
             opening, listen, factory, abortStart, abortRun, lambda: connectionLimit.refused
         ).setServiceParent(parent)
 
+    # A node of a cluster is ready when it follows: its listeners are open from then on.
+    outer: Any = whole if node is None else node.serving(broker, whole, wakeup, partial(restore, broker, journal))
+    owned = whole if node is None else outer.owned
     for listen in [Listen.parse(text, defaults) for text in settings.listen]:
-        listenOn(listen, whole)
+        listenOn(listen, owned)
     for place in [WebListen.parse(text, defaults) for text in settings.http]:
         # It stays open as long as the broker, so that health checks see the broker stop.
         listenOn(place, early, speaks=False)
     for line in settings.spawn:
         child = ChildService(reactor, line, contextFor(AnonymousAccess()), environment, security.rightsOf)
         contexts.append(child.context)
-        child.setServiceParent(whole)
-    # A node of a cluster is ready when it follows: its listeners are open from then on.
-    outer = whole if node is None else node.serving(broker, whole, wakeup, partial(restore, broker, journal))
+        child.setServiceParent(owned)
     beat = journal.beat if journal.onDisk and node is None else None
     listeners = [each for each in places[0] if isinstance(each, ListenerService)]
     readiness = _addReadiness(reactor, outer, listeners, beat, NotifySocket(environment), watchdogInterval(environment))

@@ -114,11 +114,8 @@ def _faultsOfJournal(settings: Settings) -> Iterator[str]:
             yield "cluster is set, but not node: each node of a cluster needs a name"
         if settings.journal is None:
             yield "cluster is set, but not journal: the folder of this node's copy of the messages"
-    if settings.mesh:
-        if not settings.cluster:
-            yield "mesh is set, but not cluster: the NATS servers by which the nodes reach each other"
-        if settings.spawn:
-            yield "mesh is set, and spawn: programs run at the node that owns the journal, so not in a mesh"
+    if settings.mesh and not settings.cluster:
+        yield "mesh is set, but not cluster: the NATS servers by which the nodes reach each other"
     if 0 < settings.journalMaxBytes < 2 * settings.journalSegment:
         yield (
             f"journal-max-bytes is {settings.journalMaxBytes}, but must be 0 or at least "

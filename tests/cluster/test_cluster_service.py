@@ -96,6 +96,7 @@ class Node:
         self.served = MultiService()
         self.inner = Service()
         self.inner.setServiceParent(self.served)
+        self.program = Service()
         self.ended: list[str] = []
         self.ports = NodePorts(MemoryReactorClock(), name, 10)
 
@@ -120,6 +121,7 @@ class Node:
             settings={"durable": self.durable},
             stop=lambda: self.service.stopService(),
         )
+        self.program.setServiceParent(self.service.owned)
 
     def end(self, sentence: str) -> None:
         """End the process."""
@@ -166,9 +168,14 @@ class ClusterServiceTests(SynchronousTestCase):
             self.clock.advance(0.01)
 
     def test_serves(self) -> None:
-        """The owner's broker runs, that of the other node does not."""
-        self.assertTrue(self.first.inner.running)
+        """The owner's broker runs, that of the other node only in a mesh, and there without programs."""
+        self.assertTrue(self.first.inner.running and self.first.program.running)
         self.assertFalse(self.second.inner.running)
+        self.second.service._beginServing()
+        self.assertEqual((self.second.inner.running, self.second.program.running), (True, False))
+        self.first.clock.ended = True
+        self.pass_(10)
+        self.assertTrue(self.second.program.running)
 
     def test_forwards(self) -> None:
         """The other node learns from the owner's key where to forward, and serves itself when it takes over."""
@@ -353,8 +360,8 @@ class ClusterServiceTests(SynchronousTestCase):
         return node
 
     def test_diskFull(self) -> None:
-        """An owner whose disk is full hands the shard on and ends, and another node serves at once with what was stored;
-        until its disk has room, it is not ready, and says why.
+        """An owner whose disk is full hands the shard on and ends, and another node serves at once with what was
+        stored; until its disk has room, it is not ready, and says why.
         """
         told = self.first.produce("one")
         self.pass_(1)

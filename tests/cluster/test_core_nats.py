@@ -85,8 +85,9 @@ class CoreNatsTests(SynchronousTestCase):
 
     def test_tls(self) -> None:
         """Nothing is sent before the handshake, and nothing at all to a server without TLS where it was asked for."""
-        for tls, required in ((ssl.create_default_context(), True), (None, True), (ssl.create_default_context(), False)):
-            link = self.linkTo("tls://h", token="t", **({} if tls is None else {"tls": tls}))
+        tls = {"tls": ssl.create_default_context()}
+        for options, required in ((tls, True), ({}, True), (tls, False)):
+            link = self.linkTo("tls://h", token="t", **options)
             protocol, transport = self.accepted(link, INFO.replace(b"{", b'{"tls_required":%d,' % required))
             self.reactor.advance(PING - 1)
             self.assertEqual((transport.value()[:1], transport.disconnected), (b"\x16" * required, not required))

@@ -81,11 +81,7 @@ class FaultsTests(SynchronousTestCase):
             self.faults(cluster_key="k"),
             ["cluster-key is set, but not cluster-certificate: the certificate that it belongs to"],
         )
-        self.assertEqual(self.faults(cluster=urls, node="a", journal="j", mesh=True), [])
-        self.assertEqual(
-            self.faults(cluster=urls, node="a", journal="j", mesh=True, spawn=["true"]),
-            ["mesh is set, and spawn: programs run at the node that owns the journal, so not in a mesh"],
-        )
+        self.assertEqual(self.faults(cluster=urls, node="a", journal="j", mesh=True, spawn=["true"]), [])
         for name, value, sentence in (
             ("mesh", True, "mesh is set, but not cluster: the NATS servers by which the nodes reach each other"),
             ("cluster_auth", "hidden", "cluster-auth must be password:FILE, token:FILE or creds:FILE"),

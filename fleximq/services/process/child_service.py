@@ -23,6 +23,7 @@ from fleximq.config.settings import command
 from fleximq.dialects.context import Context
 from fleximq.dialects.fleximq import FlexiFactory
 from fleximq.dialects.session import STOPPED, ConnectionState, Session
+from fleximq.errors import NoCapacity
 from fleximq.interfaces import IAdmission, IRights
 from fleximq.security.principal import SPAWN, Admitted, Principal
 from fleximq.services.process.child_process import Child
@@ -122,7 +123,11 @@ class ChildService(Service):
             session.end(STOPPED)
 
     def _start(self) -> None:
-        id = self.context.broker.reserve()
+        try:
+            id = self.context.broker.reserve()
+        except NoCapacity as error:
+            self._restart(str(error))
+            return
         started = self._reactor.seconds()
 
         def ended(reason: Failure) -> None:

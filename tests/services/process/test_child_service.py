@@ -9,6 +9,7 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.errors import NoCapacity
 from fleximq.rights import EVERYTHING
 from fleximq.services.process.child_process import Child
 from fleximq.services.process.child_service import FIRST_DELAY, MAX_DELAY, STEADY_SECONDS, ChildService, inherited
@@ -124,6 +125,19 @@ class ChildServiceTests(SynchronousTestCase):
         self.assertEqual(self.reactor.spawned, [])
         self.assertEqual(len(self.reactor.getDelayedCalls()), 1)
         self.assertEqual(len(self.context.broker.clients._reserved), 0)
+
+    def test_noId(self) -> None:
+        """Without a client id it is tried again."""
+        clients = self.context.broker.clients
+        nextId = clients.nextId
+
+        def full() -> int:
+            raise NoCapacity("there are no ids")
+
+        clients.nextId = full
+        self.started()
+        clients.nextId = nextId
+        self.assertEqual((len(self.reactor.spawned), self.waits()), (0, FIRST_DELAY))
 
     def test_path(self) -> None:
         """A program is looked for where its PATH says."""
