@@ -6,6 +6,7 @@ each node from its copy of the journal. A node that does not own the journal ref
 queues, until it takes over.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -29,6 +30,7 @@ from fleximq.journal.format.frame import FrameKind
 from fleximq.journal.format.record_columns import decodeRecords
 from fleximq.services.mesh_direct import Direct, DirectMessages, MeshListings, RemoteClient
 from fleximq.values.counted_event import CountedEvent, EventFamily
+from fleximq.values.patterns import isPattern
 from fleximq.values.records import DIALECTS, OTHER_DIALECT, StoredBatch
 from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType
 from fleximq.wire.fleximq_header import checkHeader, openHeader
@@ -164,6 +166,10 @@ class MeshBroker:
         self._remotes: dict[str, RemoteNode] = {}
         self._known: dict[tuple[Any, ...], Envelope] = {}
         self._records = RecordSource()
+        self._ownChannels = broker.topics.channels
+        self._otherChannels: Counter[str] = Counter()
+        self._channels: tuple[list[str], list[str]] | None = None
+        broker.topics.channels = self._allChannels  # type: ignore[method-assign]
         self._isOwner = False
         self._direct = DirectMessages(broker, self.mesh, REMOTE_FORM)
         self._listings = MeshListings(broker, self.mesh, node, clock)
@@ -245,6 +251,9 @@ class MeshBroker:
             if peer is None:
                 return
             remote = self._remotes[node] = RemoteNode(self.mesh, peer)
+        self._otherChannels.update(_names(added))
+        self._otherChannels -= Counter(_names(removed))
+        self._channels = None
         clients = [[each for each in some if each.client] for some in (added, removed)]
         if any(clients):
             self._direct.changed(node, *clients)
@@ -266,6 +275,13 @@ class MeshBroker:
                 topics.unsubscribePattern(remote, pattern)
         if peer is None:
             del self._remotes[node]
+
+    def _allChannels(self) -> list[str]:
+        """Return the names that have a subscriber at any node, sorted."""
+        own = self._ownChannels()
+        if self._channels is None or self._channels[0] is not own:
+            self._channels = own, sorted({*own, *self._otherChannels})
+        return self._channels[1]
 
     def asked(self, question: Any, answer: Callable[[Any], None]) -> None:
         """See :class:`MeshUser`."""
@@ -355,3 +371,8 @@ class MeshBroker:
             [headers] * count if isinstance(headers, bytes) else headers,
             payloads,
         )
+
+
+def _names(interest: Sequence[Interest]) -> list[str]:
+    """Return the topics with subscribers; those of patterns are not known."""
+    return [each.pattern for each in interest if not (each.durable or each.client or isPattern(each.pattern))]

@@ -163,6 +163,20 @@ class MeshBrokerTests(MeshCase):
         self.assertFalse(self.a.topics.hasSubscribers("t") or self.a.topics.hasSubscribers("/".join("x" * 200)))
         self.assertEqual(self.a.topics.channels(), [])
 
+    def test_channels(self) -> None:
+        """Channels are the topics with subscribers at any node."""
+        self.collect(self.a, "b")
+        got = Collector()
+        me = self.b.join("identity")
+        for name in ("a", "b", "p.*"):
+            self.b.subscribe(me, got, name)
+        self.pass_()
+        self.assertEqual(self.a.topics.channels(), ["a", "b"])
+        self.assertIs(self.a.topics.channels(), self.a.topics.channels())
+        self.b.leave(me, "test")
+        self.pass_()
+        self.assertEqual(self.a.topics.channels(), ["b"])
+
     def test_durableQueue(self) -> None:
         """A topic with a durable queue at one node is durable at all of them."""
         queue = Collector()
