@@ -28,7 +28,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "compiled": _GROUND | {"values", "wire"},
     "broker": _VALUES,
     "journal": _VALUES - {"rights"} | {"config.journal_options"},
-    "cluster": _GROUND | {"values", "journal.files", "journal.format", "journal.writing"},
+    "cluster": _GROUND | {"values", "journal.files", "journal.format", "journal.recovery", "journal.writing"},
     "cluster.owner_journal": _GROUND | {"values", "journal"},
     "security": _SETTINGS,
     "client": _GROUND | {"values", "wire", "compiled", "endpoints.standard_streams"},

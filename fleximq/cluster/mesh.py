@@ -32,10 +32,14 @@ _MARGIN = 1024
 
 
 class Interest(NamedTuple):
-    """A pattern of a node's clients; ``durable``: the name of a topic that has a durable queue there."""
+    """A pattern of a node's clients; ``durable``: the name of a topic that has a durable queue there.
+
+    With ``client``, the id of one that accepts direct messages, and ``pattern`` is the name that it joined with.
+    """
 
     pattern: str
     durable: bool = False
+    client: int = 0
 
 
 #: The patterns that match every topic.
@@ -48,7 +52,8 @@ class Kind(IntEnum):
     INTEREST: a step of the sender's table (version, is it whole, added, removed; None for both is a sign of life);
     CONFIRMED: the session and version
     of the receiver that the sender has; WHOLE: a request for the receiver's table; RUNS: messages sent before, their
-    number, the runs; PIECE: a part of a large packet (number, how many, bytes); LEAVING: the node stops.
+    number, the runs; PIECE: a part of a large packet (number, how many, bytes); LEAVING: the node stops; QUESTION: its
+    number, and the question; ANSWER: session and number of the question, and the answer.
     """
 
     INTEREST = 0
@@ -57,6 +62,8 @@ class Kind(IntEnum):
     RUNS = 3
     PIECE = 4
     LEAVING = 5
+    QUESTION = 6
+    ANSWER = 7
 
 
 class MeshUser(Protocol):
@@ -67,6 +74,9 @@ class MeshUser(Protocol):
 
     def received(self, runs: Sequence[Any]) -> None:
         """Deliver runs of another node to the clients of this one."""
+
+    def asked(self, question: Any, answer: Callable[[Any], None]) -> None:
+        """Answer a question of another node, now or later, or not at all."""
 
     def counted(self, event: str, number: int) -> None:
         """Count an event: messages ``lost`` between nodes, or ``unconfirmed`` subscriptions."""
@@ -110,7 +120,10 @@ class Mesh:
         self._user = user
         self._counts: Counter[Interest] = Counter()
         self._changed: dict[Interest, bool] = {}
+        self._clients = 0
         self._isAll = False
+        self._asking: dict[int, Callable[[str, Any], None]] = {}
+        self._questions = 0
         self._sent: dict[str, int] = {}
         self._version = 0
         self._barriers: list[tuple[int, float, Callable[[], None]]] = []
@@ -152,19 +165,21 @@ class Mesh:
 
     # -- interest ----------------------------------------------------------------------------------
 
-    def add(self, pattern: str, durable: bool = False) -> None:
+    def add(self, pattern: str, durable: bool = False, client: int = 0) -> None:
         """Count a subscription; the others learn the first of a pattern at the end of the turn."""
-        interest = Interest(pattern, durable)
+        interest = Interest(pattern, durable, client)
         self._counts[interest] += 1
         if self._counts[interest] == 1:
+            self._clients += client > 0
             self._change(interest, True)
 
-    def remove(self, pattern: str, durable: bool = False) -> None:
+    def remove(self, pattern: str, durable: bool = False, client: int = 0) -> None:
         """Take a subscription back; the others learn the end of the last of a pattern."""
-        interest = Interest(pattern, durable)
+        interest = Interest(pattern, durable, client)
         self._counts[interest] -= 1
         if not self._counts[interest]:
             del self._counts[interest]
+            self._clients -= client > 0
             self._change(interest, False)
 
     def _change(self, interest: Interest, isAdded: bool) -> None:
@@ -179,28 +194,30 @@ class Mesh:
     def _endTurn(self) -> None:
         self._turn = None
         self._tell()
-        peers, self._toFlush = self._toFlush, []
-        for peer in peers:
-            self._flush(peer)
+        self._flushAll()
 
     def _tell(self) -> None:
-        """Tell the others what has changed."""
+        """Tell the others what has changed, after the runs so far: they may be of clients that have left."""
         changed, self._changed = self._changed, {}
         if not changed:
             return
+        self._flushAll()
         self._version += 1
-        number, wasAll = len(self._counts), self._isAll
+        number, wasAll = len(self._counts) - self._clients, self._isAll
         self._isAll = number > MANY or (wasAll and number >= FEWER)
         if self._isAll is not wasAll:
             self._tellWhole("")
             return
-        steps = [(each, isAdded) for each, isAdded in changed.items() if each.durable or not wasAll]
+        steps = [(each, isAdded) for each, isAdded in changed.items() if not wasAll or each.durable or each.client]
         added, removed = ([each for each, isAdded in steps if isAdded is wanted] for wanted in (True, False))
         self._send("", Kind.INTEREST, self._version, False, added, removed)
 
     def _tellWhole(self, node: str) -> None:
+        self._flushAll()
         # It may contain changes of this turn already: adding or removing twice has no effect.
-        table = [*ALL, *(each for each in self._counts if each.durable)] if self._isAll else list(self._counts)
+        table = list(self._counts)
+        if self._isAll:
+            table = [*ALL, *(each for each in table if each.durable or each.client)]
         self._send(node, Kind.INTEREST, self._version, True, table, [])
 
     # -- the barrier -------------------------------------------------------------------------------
@@ -256,6 +273,16 @@ class Mesh:
             self._toFlush.remove(peer)
             self._flush(peer)
 
+    def queueInOrder(self, peer: Peer, run: Any, count: int, size: int) -> None:
+        """As :meth:`queue`; the node receives it after all of this node's table, and before what it changes later."""
+        self._tell()
+        self.queue(peer, run, count, size)
+
+    def _flushAll(self) -> None:
+        peers, self._toFlush = self._toFlush, []
+        for peer in peers:
+            self._flush(peer)
+
     def _flush(self, peer: Peer) -> None:
         runs, count = peer.waiting, peer.waitingMessages
         peer.waiting, peer.waitingMessages, peer.waitingBytes = [], 0, 0
@@ -273,6 +300,29 @@ class Mesh:
         for index in range(number):
             piece = data[index * most : (index + 1) * most]
             self._link.send(node, msgpack.packb((Kind.PIECE, self._node, self._session, index, number, piece)))
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    def ask(self, question: Any, found: Callable[[str, Any], None]) -> int:
+        """Ask all other nodes, and call with name and answer of each, until :meth:`endAsking` is called with the
+        returned number.
+        """
+        self._questions += 1
+        self._asking[self._questions] = found
+        self._send("", Kind.QUESTION, self._questions, question)
+        return self._questions
+
+    def endAsking(self, number: int) -> None:
+        """Ignore later answers to a question."""
+        del self._asking[number]
+
+    def _answer(self, peer: Peer, number: int, question: Any) -> None:
+        session = peer.session
+        self._user.asked(question, lambda value: self._send(peer.name, Kind.ANSWER, session, number, value))
+
+    def _answered(self, peer: Peer, session: str, number: int, value: Any) -> None:
+        if session == self._session and number in self._asking:
+            self._asking[number](peer.name, value)
 
     # -- receiving ---------------------------------------------------------------------------------
 
@@ -362,4 +412,6 @@ _RECEIVERS: dict[int, Callable[..., None]] = {
     Kind.WHOLE: Mesh._asked,
     Kind.RUNS: Mesh._delivered,
     Kind.PIECE: Mesh._joined,
+    Kind.QUESTION: Mesh._answer,
+    Kind.ANSWER: Mesh._answered,
 }

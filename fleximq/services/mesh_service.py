@@ -6,6 +6,7 @@ each node from its copy of the journal. A node that does not own the journal ref
 queues, until it takes over.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -27,7 +28,9 @@ from fleximq.interfaces import IForm, ISubscriber
 from fleximq.journal.files.frame_scan import CompleteFrame
 from fleximq.journal.format.frame import FrameKind
 from fleximq.journal.format.record_columns import decodeRecords
+from fleximq.services.mesh_direct import Direct, DirectMessages, MeshListings, RemoteClient
 from fleximq.values.counted_event import CountedEvent, EventFamily
+from fleximq.values.patterns import isPattern
 from fleximq.values.records import DIALECTS, OTHER_DIALECT, StoredBatch
 from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType
 from fleximq.wire.fleximq_header import checkHeader, openHeader
@@ -45,12 +48,6 @@ _OWNERS_OPERATIONS = (
     "openSubscription", "consume", "consumeMany", "expectReplies", "produce", "produceOnce", "readArguments",
 )  # fmt: skip
 _OWNERS_PATHS = ("/sink/", "/pipeline/", "/broker/queues", "/broker/subscriptions", "/broker/dead-letters")
-
-
-class RemoteClient(ConnectedClient):
-    """A publisher at another node. Its runs are not sent to further nodes."""
-
-    __slots__ = ()
 
 
 @implementer(IForm)
@@ -169,7 +166,13 @@ class MeshBroker:
         self._remotes: dict[str, RemoteNode] = {}
         self._known: dict[tuple[Any, ...], Envelope] = {}
         self._records = RecordSource()
+        self._ownChannels = broker.topics.channels
+        self._otherChannels: Counter[str] = Counter()
+        self._channels: tuple[list[str], list[str]] | None = None
+        broker.topics.channels = self._allChannels  # type: ignore[method-assign]
         self._isOwner = False
+        self._direct = DirectMessages(broker, self.mesh, REMOTE_FORM)
+        self._listings = MeshListings(broker, self.mesh, node, clock)
         broker.clients.nextId = self._ids.next
         broker.topics.onSubscribed, broker.topics.onUnsubscribed = self._subscribed, self._unsubscribed
         self._addBarrier()
@@ -248,7 +251,14 @@ class MeshBroker:
             if peer is None:
                 return
             remote = self._remotes[node] = RemoteNode(self.mesh, peer)
-        for pattern, durable in added:
+        self._otherChannels.update(_names(added))
+        self._otherChannels -= Counter(_names(removed))
+        self._channels = None
+        clients = [[each for each in some if each.client] for some in (added, removed)]
+        if any(clients):
+            self._direct.changed(node, *clients)
+            added, removed = ([each for each in some if not each.client] for some in (added, removed))
+        for pattern, durable, _ in added:
             if durable:
                 topics.subscribe(remote, pattern, queue=True, durable=True)
                 continue
@@ -257,7 +267,7 @@ class MeshBroker:
             except InvalidTopic:
                 topics.subscribe(remote, pattern, queue=True)
                 remote.names.add(pattern)
-        for pattern, durable in removed:
+        for pattern, durable, _ in removed:
             if durable or pattern in remote.names:
                 remote.names.discard(pattern)
                 topics.unsubscribe(remote, pattern, queue=True)
@@ -265,6 +275,21 @@ class MeshBroker:
                 topics.unsubscribePattern(remote, pattern)
         if peer is None:
             del self._remotes[node]
+
+    def _allChannels(self) -> list[str]:
+        """Return the names that have a subscriber at any node, sorted."""
+        own = self._ownChannels()
+        if self._channels is None or self._channels[0] is not own:
+            self._channels = own, sorted({*own, *self._otherChannels})
+        return self._channels[1]
+
+    def asked(self, question: Any, answer: Callable[[Any], None]) -> None:
+        """See :class:`MeshUser`."""
+        title, arguments = question
+        try:
+            self._listings.asked(title, arguments, answer)
+        except BrokerError as error:
+            _log.warn("another node asked what cannot be answered: {error}", error=error)
 
     def counted(self, event: str, number: int) -> None:
         """See :class:`MeshUser`."""
@@ -294,7 +319,12 @@ class MeshBroker:
         try:
             for run in runs:
                 try:
-                    self._publish(*run)
+                    if run[0] == Direct.RUN:
+                        self._direct.receivedRun(*self._opened(*run[2:]), run[1])
+                    elif isinstance(run[0], int):
+                        self._direct.received(*run)
+                    else:
+                        self._publish(*self._opened(*run))
                 except NotKept as error:
                     self.counted("lost", len(error.refused))
                 except BrokerError as error:
@@ -302,16 +332,19 @@ class MeshBroker:
         finally:
             self._turn.flush()
 
-    def _publish(
+    def _opened(
         self, topic: str, id: int, name: str, dialect: str, qos: int, count: int, head: int, content: Any
-    ) -> None:
+    ) -> tuple[Envelope, Any, int]:
+        """Return a run of another node as the broker takes it."""
         key = (topic, id, qos, content[FIXED_BYTES:head] if head else b"")
         envelope = self._known.get(key)
         if envelope is None or envelope.topic.gone:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             envelope = self._known[key] = self._envelope(topic, RemoteClient(id, dialect, name), qos, key[-1], head)
-        body = content if head else self._batch(envelope, count, *content)
+        return envelope, content if head else self._batch(envelope, count, *content), count
+
+    def _publish(self, envelope: Envelope, body: Any, count: int) -> None:
         if self._isOwner:
             self._broker.publish(envelope, body, count)
         else:
@@ -338,3 +371,8 @@ class MeshBroker:
             [headers] * count if isinstance(headers, bytes) else headers,
             payloads,
         )
+
+
+def _names(interest: Sequence[Interest]) -> list[str]:
+    """Return the topics with subscribers; those of patterns are not known."""
+    return [each.pattern for each in interest if not (each.durable or each.client or isPattern(each.pattern))]

@@ -1,6 +1,6 @@
 """fleximq.cluster.mesh: interest, its confirmation, and runs, between nodes on a mesh in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -35,6 +35,10 @@ class Node:
 
     def counted(self, event: str, number: int) -> None:
         self.counts.append((event, number))
+
+    def asked(self, question: Any, answer: Callable[[Any], None]) -> None:
+        if question != "nothing":
+            answer([question, "answered"])
 
     def send(self, node: str, *runs: Any) -> None:
         """Send runs of one message each."""
@@ -188,6 +192,34 @@ class MeshTests(SynchronousTestCase):
         self.pass_(0.1)
         self.assertEqual(self.b.runs, [b"one", b"two", large, b"three"])
         self.assertEqual((self.c.runs, self.b.counts), ([], []))
+
+    def test_questions(self) -> None:
+        """Each node answers a question until it is ended; answers to another life of the node are ignored."""
+        answers: list[tuple[str, Any]] = []
+        number = self.a.mesh.ask("what", lambda name, value: answers.append((name, value)))
+        self.b.mesh._send("a", mesh.Kind.ANSWER, "other", number, "wrong")
+        self.pass_(0.1)
+        self.assertEqual(sorted(answers), [("b", ["what", "answered"]), ("c", ["what", "answered"])])
+        self.a.mesh.endAsking(number)
+        self.b.mesh._send("a", mesh.Kind.ANSWER, "1", number, "late")
+        self.pass_(0.1)
+        self.assertEqual(len(answers), 2)
+
+    def test_clients(self) -> None:
+        """Clients are told like patterns, but do not count as such; runs before a change arrive before it."""
+        self.patch(mesh, "MANY", 3)
+        for number in range(5):
+            self.a.mesh.add("svc", client=1000 + number)
+        self.pass_(0.1)
+        self.assertEqual(self.b.wanted["a"], {Interest("svc", client=1000 + number) for number in range(5)})
+        known: list[int] = []
+        self.b.received = lambda runs: known.append(len(self.b.wanted["a"]))  # type: ignore[method-assign]
+        peer = self.a.mesh.peers["b"]
+        self.a.mesh.queueInOrder(peer, b"before", 1, 1)
+        self.a.mesh.remove("svc", client=1000)
+        self.a.mesh.queueInOrder(peer, b"after", 1, 1)
+        self.pass_(0.1)
+        self.assertEqual(known, [5, 4])
 
     def test_lost(self) -> None:
         """The receiver counts exactly what was lost on the way."""

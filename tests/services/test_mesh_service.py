@@ -11,14 +11,15 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.broker.envelope import Envelope, MessageSource
-from fleximq.client.blocking import connect
+from fleximq.client.blocking import Client, connect
 from fleximq.client.errors import PublishFailed
 from fleximq.cluster.memory import MemoryCluster, MemoryLink, MemoryServers
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.fleximq.forms import FLEXI_FORM, FlexiSource
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import IForm, ISubscriber
-from fleximq.services.mesh_service import REMOTE_FORM, SETTLING, MeshBroker, RemoteClient
+from fleximq.services.mesh_direct import RemoteClient
+from fleximq.services.mesh_service import REMOTE_FORM, SETTLING, MeshBroker
 from fleximq.values.message import Content, Message
 from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, encodeFrame
 from fleximq.wire.fleximq_header import checkHeader, packHeader
@@ -40,8 +41,8 @@ class Frames(Collector):
         self.frames.append(bytes(rendered))
 
 
-class MeshBrokerTests(SynchronousTestCase):
-    """Three brokers."""
+class MeshCase(SynchronousTestCase):
+    """Three brokers on a mesh in memory."""
 
     def setUp(self) -> None:
         self.clock = Clock()
@@ -80,6 +81,10 @@ class MeshBrokerTests(SynchronousTestCase):
         broker.publish(Envelope(broker.topicFor(me, topic), me, MessageSource()), body, len(body))
         self.pass_()
         return me
+
+
+class MeshBrokerTests(MeshCase):
+    """MeshBroker."""
 
     def test_interfaces(self) -> None:
         """A remote node is a subscriber with a form."""
@@ -158,6 +163,20 @@ class MeshBrokerTests(SynchronousTestCase):
         self.assertFalse(self.a.topics.hasSubscribers("t") or self.a.topics.hasSubscribers("/".join("x" * 200)))
         self.assertEqual(self.a.topics.channels(), [])
 
+    def test_channels(self) -> None:
+        """Channels are the topics with subscribers at any node."""
+        self.collect(self.a, "b")
+        got = Collector()
+        me = self.b.join("identity")
+        for name in ("a", "b", "p.*"):
+            self.b.subscribe(me, got, name)
+        self.pass_()
+        self.assertEqual(self.a.topics.channels(), ["a", "b"])
+        self.assertIs(self.a.topics.channels(), self.a.topics.channels())
+        self.b.leave(me, "test")
+        self.pass_()
+        self.assertEqual(self.a.topics.channels(), ["b"])
+
     def test_durableQueue(self) -> None:
         """A topic with a durable queue at one node is durable at all of them."""
         queue = Collector()
@@ -231,11 +250,13 @@ class RealTests(SynchronousTestCase):
         for each in brokers:
             each.start()
             self.addCleanup(each.stop)
-        clients = []
+        clients: list[Client] = []
         for each in brokers:
             each.waitFor(lambda: "serves its clients itself" in each.output, "its mesh")  # noqa: B023
             each.waitFor(lambda: any("this node owns" in one.output for one in brokers), "an owner")
-            clients.append(connect(f"tcp://{each.address[0]}:{each.address[1]}", timeout=30))
+            clients.append(
+                connect(f"tcp://{each.address[0]}:{each.address[1]}", timeout=30, name="squares" * (not clients))
+            )
             self.addCleanup(clients[-1].close)
         first, second = clients
         for number in range(50):
@@ -245,6 +266,7 @@ class RealTests(SynchronousTestCase):
                 second.flush()
                 message = got.next(timeout=5)
                 self.assertIsNotNone(message, number)
+        self.checkDirect(first, second)
         owner = next(each for each in brokers if "this node owns" in each.output)
         other = clients[1 - brokers.index(owner)]
         refusal = self.assertRaises(PublishFailed, lambda: (other.publish("d", 1), other.flush()))
@@ -268,6 +290,20 @@ class RealTests(SynchronousTestCase):
             other.flush()
             self.assertIsNotNone(got.next(timeout=5))
         self.assertEqual(other.id, before)
+
+    def checkDirect(self, first: Client, second: Client) -> None:
+        """Check direct messages between clients of two nodes, by id and by name, and listings of both."""
+        first.serve("square", lambda request: request.value**2)
+        first.flush()
+        self.assertEqual(second.request(first.id, "square", 7), 49)
+        self.assertEqual([second.request("squares", "square", number) for number in range(3)], [0, 1, 4])
+        told = first.notifications()
+        second.notify("squares", "/hi", "you")
+        second.broadcast("all")
+        self.assertEqual([each and each.value for each in (told.next(timeout=5), told.next(timeout=5))], ["you", "all"])
+        found = second.ask("/broker/clients")
+        self.assertEqual({row["client_id"] for row in found["clients"]}, {first.id, second.id})
+        self.assertEqual(({row["node"] for row in found["clients"]}, found["missing"]), ({"a", "b"}, []))
 
     def broker(self, servers: Servers, name: str) -> BrokerProcess:
         """Return a node that is not started yet."""

@@ -44,6 +44,9 @@ class IBrokerView(Protocol):
     transactions: Transactions
     slices: Slices
 
+    def gathered(self, title: str, client: ConnectedClient, arguments: Arguments, answer: "Answer") -> "Answer":
+        """Return what takes this broker's page of a listing."""
+
     def topicFor(self, client: ConnectedClient, name: str) -> Topic:
         """Return the topic that a client may publish to."""
 
@@ -54,8 +57,10 @@ class IBrokerView(Protocol):
 #: A path's function: takes the broker, the requester, its arguments, and the callback for the answer, a value for
 #: MessagePack or a :class:`~fleximq.errors.BrokerError`; it may be called before the function returns or later.
 Path = Callable[[IBrokerView, ConnectedClient, Arguments, Callable[[Any], None]], None]
+Answer = Callable[[Any], None]
 
-_PAGE = 100
+#: Rows of a page without ``limit``.
+PAGE = 100
 _MAX_PAGE = 1000
 #: So many names are looked at in one turn of the reactor.
 _LOOKED_AT = _MAX_PAGE + 1
@@ -72,7 +77,7 @@ def page(arguments: Arguments, kind: type, first: Any) -> tuple[Any, int]:
     after = arguments.get("after", first)
     if isinstance(after, bool) or not isinstance(after, kind):
         raise BadRequest(f"'after' must be of type {kind.__name__}")
-    return after, number(arguments, "limit", _PAGE, _MAX_PAGE, least=1)
+    return after, number(arguments, "limit", PAGE, _MAX_PAGE, least=1)
 
 
 class Listing(NamedTuple):

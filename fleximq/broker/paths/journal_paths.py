@@ -13,6 +13,7 @@ import msgspec
 from fleximq.broker.authorization import permit, permits, sees
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths.arguments import (
+    Answer,
     Arguments,
     IBrokerView,
     Path,
@@ -39,7 +40,6 @@ MAX_RECORDS, MAX_TOKENS = 100_000, 200_000
 #: Maximum characters of a token: those of a part have at most about half as many.
 MAX_TOKEN_CHARACTERS = 1 << 20
 
-Answer = Callable[[Any], None]
 _AFTER_ALL = (1 << 63) - 1
 #: Maximum records that are read, and runs that are staged, in one turn of the reactor.
 _AT_ONCE = 250

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 import msgspec
@@ -17,7 +17,7 @@ import msgspec
 from fleximq.broker.authorization import permitPath, sees
 from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.paths import queue_paths
-from fleximq.broker.paths.arguments import Arguments, IBrokerView, Listing, Path, page
+from fleximq.broker.paths.arguments import Answer, Arguments, IBrokerView, Listing, Path, page
 from fleximq.broker.paths.group_paths import GROUP_PATHS, lag
 from fleximq.broker.paths.journal_paths import JOURNAL_PATHS, READERS
 from fleximq.broker.paths.rows import clientRow, overview, topicPage, whoIs
@@ -37,18 +37,37 @@ def about(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) ->
     return {**overview(broker), "dialects": list(broker.dialects), "time": int(time.time() * 1000)}
 
 
-def clients(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Callable[[Any], None]) -> None:
-    """Answer ``/broker/clients``: the connected clients, by id."""
+def clients(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/broker/clients``: the connected clients, by id; those of all nodes of a mesh."""
+    _ownClients(broker, client, arguments, broker.gathered("clients", client, arguments, answer))
+
+
+def _ownClients(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     rows = Listing("clients", broker.clients, attrgetter("id"), partial(clientRow, broker), *page(arguments, int, 0))
     rows.answer(broker, answer)
 
 
-def topics(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Callable[[Any], None]) -> None:
-    """Answer ``/broker/topics``: every topic by name, with its subscribers, messages and queue.
+def topics(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+    """Answer ``/broker/topics``: every topic by name, with its subscribers, messages and queue, at all nodes of a mesh.
 
     Topics without any right for the client are left out.
     """
+    _ownTopics(broker, client, arguments, broker.gathered("topics", client, arguments, answer))
+
+
+def _ownTopics(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     topicPage(broker, partial(sees, client), arguments, answer)
+
+
+class NodeListing(NamedTuple):
+    """A listing of one broker, whose rows are in the order of ``key``."""
+
+    key: str
+    own: Path
+
+
+#: The listings that all nodes of a mesh answer together.
+LISTINGS = {"clients": NodeListing("client_id", _ownClients), "topics": NodeListing("topic", _ownTopics)}
 
 
 def reload(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -> Any:

@@ -80,8 +80,10 @@ _PEEKED = {"value": "value", "id": "message_id", "deliveries": "deliveries", "by
 _LETTERS = {heading: name for heading, name in _PEEKED.items() if name != "deliveries"}
 _CLIENTS = {
     "name": "name", "as": "client_name", "id": "client_id", "dialect": "dialect", "principal": "principal",
-    "from": "address", "seconds": "connected", "subs": "subscriptions",
+    "from": "address", "seconds": "connected", "subs": "subscriptions", "node": "node",
 }  # fmt: skip
+#: Fields of which a table has no column if no row has a value.
+_RARE = ("client_name", "node")
 _deadTopic = partial(_topic, prefix=DEAD)
 
 #: The commands, with their help, the name of their argument and their actions; the first one is the default.
@@ -108,7 +110,7 @@ NOUNS: Mapping[str, tuple[str, str, Mapping[str, Action]]] = {
     "topics": ("List topics.", "TOPIC", {
         "ls": Action("list all", "/broker/topics", "topics",
                    {"topic": "topic", "published": "published", "subscribers": "subscribers", "durable": "durable",
-                    "queued": "queued"}),
+                    "queued": "queued", "node": "node"}),
     }),
 }  # fmt: skip
 
@@ -168,7 +170,7 @@ def _show(action: Action, arguments: Namespace, rows: list[Row]) -> None:
             outJson(row)
         return
     if action.columns:
-        columns = {heading: name for heading, name in action.columns.items() if name != "client_name" or _named(rows)}
+        columns = {heading: name for heading, name in action.columns.items() if name not in _RARE or _has(rows, name)}
         cells = [[_cell(name, row.get(name)) for name in columns.values()] for row in rows]
         shown = table(tuple(columns), cells, expand=False)
     else:
@@ -176,9 +178,9 @@ def _show(action: Action, arguments: Namespace, rows: list[Row]) -> None:
     console().print(shown)
 
 
-def _named(rows: list[Row]) -> bool:
-    """Return whether a client has joined with a name."""
-    return any(row.get("client_name") for row in rows)
+def _has(rows: list[Row], field: str) -> bool:
+    """Return whether a row has a value in a field."""
+    return any(row.get(field) for row in rows)
 
 
 def _cell(field: str, value: Any) -> Any:

@@ -1,0 +1,276 @@
+"""Direct messages between clients at different nodes of a mesh, and listings of all nodes (/explanation/cluster).
+
+A node's table names its clients that accept direct messages. At each other node they are proxies among the broker's own
+peers, so that requests, names, answers and their absence (502, 504, 600) follow the rules of a single broker. A proxy
+passes a message on to its client's node, where the sender is a proxy.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any
+
+from twisted.internet.interfaces import IReactorTime
+from zope.interface import implementer
+
+from fleximq.broker.authorization import sees
+from fleximq.broker.broker import Broker
+from fleximq.broker.envelope import BROKER_ID, ConnectedClient, Envelope
+from fleximq.broker.paths.arguments import PAGE
+from fleximq.broker.paths.path_table import LISTINGS
+from fleximq.broker.presence import Presence
+from fleximq.cluster.mesh import Interest, Mesh
+from fleximq.errors import BrokerError
+from fleximq.interfaces import IBrokerObserver, IForm, IPeer
+
+Answer = Callable[[Any], None]
+
+#: Seconds that a listing waits for the other nodes.
+LISTING = 1.0
+
+
+class RemoteClient(ConnectedClient):
+    """A publisher at another node. Its runs are not sent to further nodes."""
+
+    __slots__ = ()
+
+
+class Direct(IntEnum):
+    """The first value of a direct message between nodes.
+
+    REQ, REP, NOTIF, BCAST: receiver (0: all), sender, id and path of the request, and the message. RUN: receivers, and
+    a run of a PUB with ``routing``.
+    """
+
+    REQ = 0
+    REP = 1
+    NOTIF = 2
+    BCAST = 3
+    RUN = 4
+
+
+@implementer(IPeer)
+class RemotePeer:
+    """A client at another node as a peer of the broker; it has no subscriptions here."""
+
+    def __init__(self, direct: "DirectMessages", node: str, id: int, form: IForm) -> None:
+        self.form = form
+        self.node = node
+        self._direct = direct
+        self._id = id
+
+    def deliver(self, rendered: Any, count: int) -> None:
+        """Ignore a run; its node delivers it."""
+
+    def forward(self, message: Any) -> None:
+        """Send a message to the client's node."""
+        self._direct.send(self.node, self._id, message)
+
+    def receiveBroadcast(self, message: Any) -> None:
+        """Ignore a broadcast, which is sent once to the whole node."""
+
+    def requestFailed(self, id: str, path: str, status: int, words: str) -> None:
+        """Ignore that its request failed; its own node learns it in the same way."""
+
+    def requestDone(self) -> None:
+        """Ignore that its request was answered."""
+
+
+@implementer(IBrokerObserver)
+class DirectMessages:
+    """The clients of other nodes as peers of a broker.
+
+    :param form: makes runs for other nodes.
+    """
+
+    def __init__(self, broker: Broker, mesh: Mesh, form: IForm) -> None:
+        self._broker = broker
+        self._mesh = mesh
+        self._form = form
+        self._own: dict[int, str] = {}
+        self._proxies: dict[int, ConnectedClient] = {}
+        self._nodes: dict[int, str] = {}
+        self._lost: set[int] = set()
+        self._sending: tuple[int, int, str, str] = (Direct.NOTIF, 0, "", "")
+        # Its events are for the clients of this node only.
+        itself = RemoteClient(BROKER_ID, broker.itself.dialect, broker.itself.name)
+        self._presence = Presence(broker.topics, itself, broker.fanOut.deliver)
+        self._request, self._reply, self._notify = broker.request, broker.reply, broker.notify
+        self._broadcast, self._narrowed, self._rename = broker.broadcast, broker.publishNarrowed, broker.clients.rename
+        for name in ("request", "reply", "notify", "broadcast"):
+            setattr(broker, name, getattr(self, name))
+        broker.publishNarrowed = self.publishNarrowed
+        broker.clients.rename = self.rename  # type: ignore[method-assign]
+        broker.observers.add(self)
+
+    # -- the clients of this node ------------------------------------------------------------------
+
+    def clientJoined(self, client: ConnectedClient) -> None:
+        """Let the others know a client that accepts direct messages."""
+        if client.peer is not None:
+            self._own[client.id] = client.service
+            self._mesh.add(client.service, client=client.id)
+
+    def rename(self, client: ConnectedClient, service: str) -> None:
+        """Let the others know a client's name."""
+        self._rename(client, service)
+        if self._own.get(client.id, service) != service:
+            self._mesh.remove(self._own[client.id], client=client.id)
+            self._mesh.add(service, client=client.id)
+            self._own[client.id] = service
+
+    def clientLeft(self, client: ConnectedClient, reason: str) -> None:
+        """Let the others forget a client."""
+        if client.id in self._own:
+            self._mesh.remove(self._own.pop(client.id), client=client.id)
+
+    def topicCreated(self, name: str) -> None:
+        """Ignore it; so with the next."""
+
+    def counted(self, event: str, number: int) -> None:
+        pass
+
+    # -- the clients of other nodes ----------------------------------------------------------------
+
+    def changed(self, node: str, added: Iterable[Interest], removed: Iterable[Interest]) -> None:
+        """Learn which clients another node has."""
+        clients = {each.client: each.pattern for each in added}
+        for id in {each.client for each in removed} - clients.keys():
+            self._leave(id, node)
+        for id, name in clients.items():
+            client = self._proxies.get(id)
+            if client is None:
+                peer = RemotePeer(self, node, id, self._form)
+                client = self._proxies[id] = RemoteClient(id, "fleximq", f"fleximq-{id}", peer=peer)
+                self._nodes[id] = node
+                self._broker.clients.peers[id] = client, peer
+                if id in self._lost:
+                    self._lost.discard(id)
+                    self._presence.clientJoined(client)
+            self._rename(client, name)
+
+    def _leave(self, id: int, node: str) -> None:
+        client = self._proxies.pop(id)
+        del self._nodes[id]
+        self._rename(client, "")
+        del self._broker.clients.peers[id]
+        self._broker.requests.leave(client)
+        if node not in self._mesh.peers:
+            self._lost.add(id)
+            self._presence.clientLeft(client, "node lost")
+
+    # -- sending -----------------------------------------------------------------------------------
+
+    def request(self, sender: ConnectedClient, target: int | str, id: str, path: str, message: Any) -> None:
+        """See :class:`Broker`; so with all below."""
+        self._sending = Direct.REQ, sender.id, id, path
+        self._request(sender, target, id, path, message)
+
+    def reply(self, sender: ConnectedClient, target: int, id: str, message: Any, path: str = "") -> None:
+        self._sending = Direct.REP, sender.id, id, path
+        self._reply(sender, target, id, message, path)
+
+    def notify(self, sender: ConnectedClient, ids: Iterable[int], paths: Iterable[str], message: Any) -> None:
+        self._sending = Direct.NOTIF, sender.id, "", ""
+        self._notify(sender, ids, paths, message)
+
+    def broadcast(self, sender: ConnectedClient, message: Any) -> None:
+        self._broadcast(sender, message)
+        self._sending = Direct.BCAST, sender.id, "", ""
+        for node in self._mesh.peers:
+            self.send(node, 0, message)
+
+    def publishNarrowed(self, envelope: Envelope, body: Any, count: int, audience: Iterable[int]) -> None:
+        here: list[int] = []
+        others: dict[str, list[int]] = {}
+        for id in audience:
+            (others.setdefault(self._nodes[id], []) if id in self._nodes else here).append(id)
+        self._narrowed(envelope, body, count, here)
+        if others:
+            *run, size = self._form.render(envelope, body, count)
+            for node, ids in others.items():
+                self._mesh.queueInOrder(self._mesh.peers[node], (Direct.RUN, ids, *run), count, size)
+
+    def send(self, node: str, receiver: int, message: Any) -> None:
+        """Send the message that is being sent to a client at another node."""
+        kind, *rest = self._sending
+        item = (kind, receiver, *rest, bytes(message))
+        self._mesh.queueInOrder(self._mesh.peers[node], item, 1, len(message))
+
+    # -- receiving ---------------------------------------------------------------------------------
+
+    def received(self, kind: int, receiver: int, sender: int, id: str, path: str, message: bytes) -> None:
+        """Pass a message of another node's client on. Its own node learns it if the receiver has left."""
+        client = self._proxies.get(sender) or RemoteClient(sender, "fleximq", f"fleximq-{sender}")
+        try:
+            if kind == Direct.REQ:
+                self._request(client, receiver, id, path, message)
+            elif kind == Direct.REP:
+                self._reply(client, receiver, id, message, path)
+            elif kind == Direct.NOTIF:
+                self._notify(client, (receiver,), (), message)
+            else:
+                self._broadcast(client, message)
+        except BrokerError:
+            pass
+
+    def receivedRun(self, envelope: Envelope, body: Any, count: int, audience: Sequence[int]) -> None:
+        """Deliver a run of another node's client to its receivers."""
+        self._narrowed(envelope, body, count, audience)
+
+
+class MeshListings:
+    """Adds the rows of the other nodes to the listings of clients and topics; each row names its node."""
+
+    def __init__(self, broker: Broker, mesh: Mesh, node: str, clock: IReactorTime) -> None:
+        self._broker = broker
+        self._mesh = mesh
+        self._node = node
+        self._clock = clock
+        broker.gathered = self.gathered
+
+    def asked(self, title: str, arguments: Mapping[str, Any], answer: Answer) -> None:
+        """Answer another node."""
+        LISTINGS[title].own(self._broker, self._broker.itself, arguments, answer)
+
+    def gathered(self, title: str, client: ConnectedClient, arguments: Mapping[str, Any], answer: Answer) -> Answer:
+        """Return what takes this node's page, and answers with those of all nodes."""
+        return lambda page: self._gather(title, client, arguments, answer, page)
+
+    def _gather(
+        self,
+        title: str,
+        client: ConnectedClient,
+        arguments: Mapping[str, Any],
+        answer: Answer,
+        own: Mapping[str, Any],
+    ) -> None:
+        pages = {self._node: own}
+        asked = sorted(self._mesh.peers)
+
+        def found(node: str, page: Mapping[str, Any]) -> None:
+            pages[node] = page
+            if len(pages) > len(asked):
+                timer.cancel()
+                done()
+
+        def done() -> None:
+            self._mesh.endAsking(number)
+            key = LISTINGS[title].key
+            page = _together(title, key, pages, arguments.get("limit", PAGE))
+            if title == "topics":
+                page[title] = [row for row in page[title] if sees(client, row[key])]
+            answer({**page, "missing": [node for node in asked if node not in pages]})
+
+        timer = self._clock.callLater(LISTING if asked else 0, done)
+        number = self._mesh.ask((title, dict(arguments)), found)
+
+
+def _together(title: str, key: str, pages: Mapping[str, Mapping[str, Any]], limit: int) -> dict[str, Any]:
+    """Return one page with the first rows of all pages; it is longer than ``limit`` only if their keys are equal."""
+    ends = [page["next"] for page in pages.values() if page["next"] is not None]
+    rows = [{**row, "node": node} for node, page in pages.items() for row in page[title]]
+    rows.sort(key=lambda row: (row[key], row["node"]))
+    if len(rows) > limit:
+        ends.append(rows[limit - 1][key])
+    end = min(ends) if ends else None
+    return {title: [row for row in rows if end is None or row[key] <= end], "next": end}
