@@ -167,8 +167,10 @@ def compose(
         ).setServiceParent(parent)
 
     # A node of a cluster is ready when it follows: its listeners are open from then on.
-    outer: Any = whole if node is None else node.serving(broker, whole, wakeup, partial(restore, broker, journal))
-    owned = whole if node is None else outer.owned
+    outer = owned = whole
+    if node is not None:
+        outer = cluster = node.serving(broker, whole, wakeup, partial(restore, broker, journal))
+        owned = cluster.owned
     for listen in [Listen.parse(text, defaults) for text in settings.listen]:
         listenOn(listen, owned)
     for place in [WebListen.parse(text, defaults) for text in settings.http]:
