@@ -1,0 +1,98 @@
+"""Three real nodes of a mesh: no confirmed subscription misses a message, a flood into a stopped node does no harm."""
+
+import os
+import signal
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.client.blipmq.blocking import connect as connectQueues
+from fleximq.client.blocking import Client, connect
+from fleximq.client.errors import PublishFailed
+from tests.broker_process import BrokerProcess
+from tests.cluster.nats.servers import MISSING, Servers
+from tests.nightly import nightly
+
+#: Subscriptions of the barrier's test, and those to topics with queues.
+_SUBSCRIPTIONS, _QUEUES = 10_000, 300
+#: Messages of the flood, and their bytes: 500 MB.
+_MESSAGES, _BYTES = 50_000, 10_000
+
+
+@nightly
+class MeshTests(SynchronousTestCase):
+    """Each node has a listener for the mesh, and one that forwards; no topic is durable."""
+
+    if MISSING:
+        skip = MISSING
+
+    def setUp(self) -> None:
+        servers = Servers(self.mktemp(), 3)
+        self.addCleanup(servers.end)
+        servers.wait()
+        words = [word for url in servers.urls for word in ("--cluster", url)]
+        words += ["--mesh", "--allow-anonymous", "--cluster-bytes", "64MiB"]
+        for scheme in ("fleximq+tcp", "tcp"):
+            words += ["--listen", f"{scheme}:0:interface=127.0.0.1"]
+        self.brokers = [
+            BrokerProcess(*words, "--node", name, "--journal", f"{Path(self.mktemp()).absolute()}") for name in "abc"
+        ]
+        for each in self.brokers:
+            each.start()
+            self.addCleanup(each.stop, signal.SIGKILL)
+        for each in self.brokers:
+            each.waitFor(lambda: "serves its clients itself" in each.output, "its mesh")  # noqa: B023
+        self.brokers[0].waitFor(lambda: self.owner is not None, "an owner")
+
+    @property
+    def owner(self) -> BrokerProcess | None:
+        """The broker that owns the journal."""
+        return next((each for each in self.brokers if "this node owns" in each.output), None)
+
+    def client(self, broker: BrokerProcess) -> Client:
+        """Return a client of a node."""
+        client = connect(f"tcp://127.0.0.1:{broker.port(0)}", timeout=60)
+        self.addCleanup(client.close)
+        return client
+
+    def test_barrier(self) -> None:
+        """What is published at another node after the PONG arrives."""
+        clients = [self.client(each) for each in self.brokers]
+        for number in range(_SUBSCRIPTIONS):
+            first, second = clients[number % 3], clients[(number + 1 + number // 3 % 2) % 3]
+            with first.subscribe(f"t.{number}") as got:
+                first.flush()
+                second.publish(f"t.{number}", number)
+                self.assertIsNotNone(got.next(timeout=10), number)
+
+    def test_queues(self) -> None:
+        """No publication passes by a durable queue that was opened at the owner: other nodes refuse it."""
+        others = [self.client(each) for each in self.brokers if each is not self.owner]
+        port = self.brokers[0].port(1)
+        with connectQueues(f"tcp://127.0.0.1:{port}", timeout=60) as queues:
+            for number in range(_QUEUES):
+                queues.subscribe(f"q.{number}")
+                other = others[number % 2]
+                other.publish(f"q.{number}", number)
+                self.assertRaises(PublishFailed, other.flush)
+
+    def test_flood(self) -> None:
+        """A stopped node that is sent 500 MB changes no owner, and counts exactly what it has lost."""
+        stopped = next(each for each in self.brokers if each is not self.owner)
+        assert self.owner is not None
+        publisher, subscriber = self.client(self.owner), self.client(stopped)
+        got = subscriber.subscribe("f")
+        subscriber.flush()
+        os.kill(stopped.pid, signal.SIGSTOP)
+        self.addCleanup(os.kill, stopped.pid, signal.SIGCONT)
+        publisher.publish_many("f", [bytes(_BYTES)] * _MESSAGES)
+        publisher.flush()
+        os.kill(stopped.pid, signal.SIGCONT)
+        arrived = 0
+        while got.next(timeout=5) is not None:
+            arrived += 1
+        publisher.publish("f", b"after")
+        self.assertIsNotNone(got.next(timeout=10))
+        found = stopped.waitForOutput(r"(\d+) messages from node . were lost")
+        self.assertEqual(arrived + int(found[1]), _MESSAGES)
+        self.assertEqual(sum(each.output.count("this node owns") for each in self.brokers), 1)
