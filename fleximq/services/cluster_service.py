@@ -114,7 +114,9 @@ class ClusterNode:
         self.copy = Copy(Files(), str(settings.journal), SHARD)
         self.trimmed: Callable[[int], None] = lambda position: None
         self.journal: OwnerJournal | None = None
-        self.ports = NodePorts(reactor, str(settings.node), settings.clusterWait, settings.nodeAddress)
+        self._options = optionsFor(settings)
+        isEncrypted = "tls" in self._options
+        self.ports = NodePorts(reactor, str(settings.node), settings.clusterWait, settings.nodeAddress, isEncrypted)
         self.service: ClusterService | None = None
 
     def drainTimeout(self, seconds: float) -> float:
@@ -168,7 +170,7 @@ class ClusterNode:
             return None
         assert self.journal is not None  # it was made before the broker
         self.journal.refusal = self._refusalWithAddress
-        link = CoreLink(self._reactor, settings.cluster, settings.clusterName, node, optionsFor(settings))
+        link = CoreLink(self._reactor, settings.cluster, settings.clusterName, node, self._options)
         session = secrets.token_hex(8)
         refusal = self._refusalWithAddress
         return MeshBroker(broker, self.turn, link, node, session, self._reactor, cluster.nextBlock, refusal)
@@ -184,7 +186,7 @@ class ClusterNode:
             wakeup.call,
             room=settings.clusterBytes,
             replicas=1 if len(settings.cluster) == 1 else 3,
-            options=optionsFor(settings),
+            options=self._options,
         )
         assert self.journal is not None  # it was made before the broker
         mesh = self._meshOf(broker, cluster)

@@ -18,6 +18,7 @@ from fleximq.dialects.connection.tcp_socket import probePeer, quickAcks
 from fleximq.dialects.stream import tune
 from fleximq.security.peer_address import peerAddress
 from fleximq.services.network.node_listener import ACCEPTED, Preface
+from fleximq.services.network.node_tls import contextFor, startTls
 from fleximq.values.log_limit import LogLimits
 
 _log = Logger()
@@ -33,12 +34,16 @@ READ_BYTES = 1 << 18
 
 
 class Place(NamedTuple):
-    """Where the owner accepts the connections of other nodes, as its key says; ``kinds`` are those of its listeners."""
+    """Where the owner accepts the connections of other nodes, as its key says.
+
+    ``kinds`` are those of its listeners; ``certificate`` is that of encrypted connections, in PEM.
+    """
 
     host: str
     port: int
     secret: str
     kinds: Sequence[str]
+    certificate: str = ""
 
 
 class Forwarding:
@@ -54,6 +59,7 @@ class Forwarding:
         self.wait = wait
         self.logLimits = LogLimits()
         self.place: Place | None = None
+        self.tls: Any = None
         self.isReachable = True
         self.waiting: dict[ForwardedClient, None] = {}
         self.joined: set[ForwardedClient] = set()
@@ -63,14 +69,22 @@ class Forwarding:
 
     def aim(self, owner: str, about: Mapping[str, Any] | None) -> None:
         """Learn the owner, "" for none, and its part of :attr:`NodeRecord.about`, None if the owner is silent."""
-        place = None if about is None or owner in ("", self.node) else Place(*(about[each] for each in Place._fields))
+        place = None
+        if about is not None and owner not in ("", self.node):
+            place = Place(**{name: about[name] for name in Place._fields if name in about})
         if owner not in ("", self._owner) or place not in (None, self._known):
             self._owner, self._known = owner, place
             self.end()
         if place != self.place:
             self.place, self.isReachable = place, True
             if place is not None:
-                _log.info("clients are forwarded to node {owner}, {host}:{port}", owner=owner, **place._asdict())
+                self.tls = contextFor(place.certificate) if place.certificate else None
+                _log.info(
+                    "clients are forwarded to node {owner}, {host}:{port}",
+                    owner=owner,
+                    host=place.host,
+                    port=place.port,
+                )
         self.attempt()
 
     def attempt(self) -> None:
@@ -202,7 +216,7 @@ class ForwardedClient(_Side):
             return
         number = self.factory.number
         if self.factory.kind not in place.kinds[number : number + 1]:
-            self._refuse("listener {number} of this node, {kind}, differs from the owner's", kind=self.factory.kind)
+            self.refuse("listener {number} of this node, {kind}, differs from the owner's", kind=self.factory.kind)
             return
         peer = self.transport.getPeer()
         host, port = getattr(peer, "host", ""), getattr(peer, "port", 0)
@@ -267,9 +281,10 @@ class ForwardedClient(_Side):
         super().leave()
 
     def _giveUp(self) -> None:
-        self._refuse("no owner was found for it")
+        self.refuse("no owner was found for it")
 
-    def _refuse(self, why: str, **more: object) -> None:
+    def refuse(self, why: str, **more: object) -> None:
+        """Close the connection, with a line in the log."""
         forwarding = self.forwarding
         end = forwarding.logLimits[why].ending(forwarding.reactor.seconds())
         if end is not None:
@@ -297,6 +312,8 @@ class _OwnersSide(_Side):
 
     def connectionMade(self) -> None:
         """Introduce the client."""
+        if self.forwarding.tls is not None:
+            startTls(self, self.forwarding.tls)
         tune(self.transport)
         probePeer(self.transport, PROBE)
         self.transport.write(self._preface.encode())
@@ -320,7 +337,7 @@ class _OwnersSide(_Side):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """End the client's side, also if the owner did not accept it."""
         if self._client is not None:
-            self._client.leave()
+            self._client.refuse("the owner does not accept it: {error}", error=reason.getErrorMessage())
         super().connectionLost(reason)
 
 

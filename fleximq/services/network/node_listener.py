@@ -19,6 +19,7 @@ from twisted.python.failure import Failure
 from fleximq.dialects.connection.handover import Handover
 from fleximq.security.anonymous_access import isLocal
 from fleximq.security.peer_address import peerAddress
+from fleximq.services.network.node_tls import startTls
 from fleximq.values.log_limit import LogLimit
 
 _log = Logger()
@@ -67,15 +68,16 @@ class Preface(NamedTuple):
 class NodeListener(Factory["Arrival"]):
     """The connections of other nodes; ``served`` are the factories of this node's listeners by position.
 
-    ``isServing`` says whether it is the owner; see :meth:`serve`.
+    ``isServing`` says whether it is the owner; see :meth:`serve`. ``tls`` is the context of encrypted connections.
     """
 
     noisy = False
 
-    def __init__(self, clock: Any, secret: str, served: Mapping[int, IProtocolFactory]) -> None:
+    def __init__(self, clock: Any, secret: str, served: Mapping[int, IProtocolFactory], tls: Any = None) -> None:
         self.clock = clock
         self.secret = secret
         self.served = served
+        self.tls = tls
         self.isServing = False
         self.silent: dict[Arrival, None] = {}
         self.introduced: dict[Arrival, None] = {}
@@ -104,6 +106,8 @@ class Arrival(Handover):
 
     def connectionMade(self) -> None:
         """Wait for the preface."""
+        if self.factory.tls is not None:
+            startTls(self, self.factory.tls)
         silent = self.factory.silent
         silent[self] = None
         self._timer = self.factory.clock.callLater(DEADLINE, self._refuse, "it sent nothing")

@@ -24,6 +24,7 @@ from fleximq.security.peer_address import isAddress
 from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.services.network.forwarding import ForwardedFactory, Forwarding, Place
 from fleximq.services.network.node_listener import NodeListener
+from fleximq.services.network.node_tls import makeContext
 
 _log = Logger()
 
@@ -37,9 +38,12 @@ class NodePorts(MultiService):
     :param node: the name of this node.
     :param wait: the seconds for which a client waits for an owner.
     :param address: the ``HOST:PORT`` by which other nodes reach this one; None to choose a port.
+    :param isEncrypted: whether their connections are.
     """
 
-    def __init__(self, reactor: Any, node: str, wait: float, address: str | None = None) -> None:
+    def __init__(
+        self, reactor: Any, node: str, wait: float, address: str | None = None, isEncrypted: bool = False
+    ) -> None:
         super().__init__()
         self.forwarding = Forwarding(reactor, node, wait)
         self.isServing = False
@@ -50,7 +54,8 @@ class NodePorts(MultiService):
         self._address = address
         self._kinds: list[str] = []
         self._served: dict[int, IProtocolFactory] = {}
-        self._nodes = NodeListener(reactor, secrets.token_hex(16), self._served)
+        tls, self._certificate = makeContext() if isEncrypted else (None, "")
+        self._nodes = NodeListener(reactor, secrets.token_hex(16), self._served, tls)
         self._port: Any = None
         self._host = ""
 
@@ -80,7 +85,7 @@ class NodePorts(MultiService):
         """What this node's key says of its ports."""
         if self._port is None:
             return {}
-        place = Place(self._host, self._port.getHost().port, self._nodes.secret, self._kinds)
+        place = Place(self._host, self._port.getHost().port, self._nodes.secret, self._kinds, self._certificate)
         return {"forward": place._asdict()}
 
     def open(self, host: str) -> None:
