@@ -13,7 +13,6 @@ from zope.interface.verify import verifyObject
 from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.client.blocking import Client, connect
 from fleximq.client.errors import PublishFailed
-from fleximq.cluster.memory import MemoryCluster, MemoryLink, MemoryServers
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.fleximq.forms import FLEXI_FORM, FlexiSource
 from fleximq.errors import NoCapacity
@@ -25,6 +24,7 @@ from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, encodeFrame
 from fleximq.wire.fleximq_header import checkHeader, packHeader
 from tests.broker.parts import AsMessages, Collector, ask, makeBroker
 from tests.broker_process import BrokerProcess
+from tests.cluster.memory import MemoryCluster, MemoryLink, MemoryServers
 from tests.cluster.nats.servers import MISSING, Servers
 
 
