@@ -468,6 +468,8 @@ class KilledBrokerTests(SynchronousTestCase):
             asked = {path: ask(each, path) for path in ("/healthz", "/readyz", "/metrics", "/api/topics")}
             self.assertEqual([asked[path][0] for path in ("/healthz", "/readyz", "/metrics")], [200] * 3, asked)
             self.assertIn(f"fleximq_cluster_owner {float(each is owner)}".encode(), asked["/metrics"][1])
+            forwards = f"fleximq_cluster_forwards_total {float(each is third)}"
+            self.assertIn(forwards.encode(), asked["/metrics"][1])
             code, words = asked["/api/topics"]
             refusal = f"this node does not own the journal; {owner.arguments[3]} does"
             self.assertEqual((code, refusal.encode() in words), (200, False) if each is owner else (503, True))
