@@ -273,10 +273,14 @@ class RealTests(SynchronousTestCase):
         self.assertIn(f"{owner.arguments[3]} does, at 127.0.0.1", str(refusal))
         own = clients[brokers.index(owner)]
         live = other.subscribe("d")
+        other.flush()
         for number in range(3):
             own.publish("d", number)
         own.flush()
-        replayed = other.subscribe("#", from_="first")
+        host, port = brokers[1 - brokers.index(owner)].address
+        reader = connect(f"tcp://{host}:{port}", timeout=30)
+        self.addCleanup(reader.close)
+        replayed = reader.subscribe("#", from_="first")
         for got in (live, replayed):
             found = [got.next(timeout=5) for _ in range(3)]
             self.assertEqual([message and message.value for message in found], [0, 1, 2])
