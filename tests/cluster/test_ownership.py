@@ -8,8 +8,8 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cluster.interfaces import AHEAD, ClusterError, NodeRecord, ShardOwner
-from fleximq.cluster.memory import MemoryCluster, MemoryServers
 from fleximq.cluster.ownership import DEADLINE, PATIENCE, Ownership, State
+from tests.cluster.memory import MemoryCluster, MemoryServers
 from tests.cluster.node_clock import NodeClock
 
 
