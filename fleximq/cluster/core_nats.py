@@ -1,6 +1,6 @@
 """The few words of core NATS that nodes need to exchange volatile messages, spoken on the reactor's thread.
 
-It is a second connection of a node, besides that of nats-py: if a server ends it because a node reads too slowly, the
+It is a second connection of a node; nats-py has the first. If a server ends it because a node reads too slowly, the
 node keeps its journal and its ownership. Messages are delivered at most once.
 """
 
@@ -36,7 +36,7 @@ READ_BYTES = 1 << 18
 class CoreNats(Protocol):
     """One connection.
 
-    :param link: is told of the beginning, the messages and the end.
+    :param link: gets the messages, and learns of the beginning and the end.
     :param host: the name that the server's certificate must have.
     :param options: credentials and TLS context, named as the arguments of ``nats.connect``.
     :param subjects: the subscriptions.
@@ -144,7 +144,7 @@ class CoreNats(Protocol):
         self.transport.abortConnection()
 
     def _decrypted(self, tls: ssl.SSLObject, data: bytes) -> bytes:
-        """Return what is complete of the server's bytes; begin with the handshake."""
+        """Return the decrypted bytes of the server; begin with the handshake."""
         self._encrypted.write(data)
         found: list[bytes] = []
         try:

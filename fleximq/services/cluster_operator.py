@@ -120,8 +120,10 @@ class ClusterOperator:
         return why
 
     def successor(self) -> str:
-        """Return the node to which the owner can hand the shard best, "" if there is none."""
+        """Return the node to which this one can hand the shard best, "" if there is none, or it has no shard."""
         owner, living = self._ownership.owner, self._ownership.living()
+        if self._ownership.state is not State.OWNING:
+            return ""
         able = [node for node in living if not whyNotTo(self._shard, node, owner, living)]
         return max(able, key=lambda node: living[node].applied[self._shard], default="")
 

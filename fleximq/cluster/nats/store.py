@@ -64,7 +64,7 @@ class NatsCluster:
     :param name: the name of the cluster: letters, digits and hyphens.
     :param callFromThread: runs a function on the reactor's thread.
     :param room: the largest number of bytes in each stream; a full disk would end JetStream on that server.
-    :param options: further arguments of ``nats.connect``, such as credentials.
+    :param options: more arguments of ``nats.connect``, such as credentials.
     """
 
     maxPayload = 0

@@ -83,12 +83,8 @@ class Forwarding:
             self.place, self.isReachable = place, True
             if place is not None:
                 self.tls = contextFor(place.certificate) if place.certificate else None
-                _log.info(
-                    "clients are forwarded to node {owner}, {host}:{port}",
-                    owner=owner,
-                    host=place.host,
-                    port=place.port,
-                )
+                words = "clients are forwarded to node {owner}, {host}:{port}"
+                _log.info(words, owner=owner, host=place.host, port=place.port)
         self.attempt()
 
     def attempt(self) -> None:
@@ -324,7 +320,10 @@ class _OwnersSide(_Side):
     def withdraw(self) -> None:
         """Learn that the client does not need it any more."""
         self._client = None
-        self._connector.disconnect()
+        if self.transport is None:
+            self._connector.disconnect()
+        else:
+            self.transport.abortConnection()  # TLS would wait for an owner that hangs
 
     def connectionMade(self) -> None:
         """Introduce the client."""
