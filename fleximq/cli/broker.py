@@ -12,6 +12,13 @@ def _prepare(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: Namespace) -> int:
+    if "--help" in arguments.options:
+        from fleximq.startup.options import Options
+
+        options = Options()
+        options.synopsis = f"Usage: fleximq broker {options.synopsis}"
+        print(options)
+        return 0
     from twisted.scripts import twistd  # loads slowly
 
     sys.argv = ["twistd", "--nodaemon", "--pidfile=", "fleximq", *arguments.options]

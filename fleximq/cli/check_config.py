@@ -166,9 +166,10 @@ def _notes(settings: Settings, path: str) -> Iterator[str]:
 def _show(path: str, settings: Settings) -> None:
     """Print the settings that differ from the defaults."""
     lines = asToml(settings)
-    print(f"# {path} is good." + (" Settings that differ from the defaults:" if lines else " It sets only defaults."))
+    print(f"# {path} is good; ports and folders are tried when the broker starts.")
     for sentence in _notes(settings, path):
         print(f"# Note: {sentence}")
+    print("# Settings that differ from the defaults:" if lines else "# It sets only defaults.")
     for line in lines:
         print(line)
 

@@ -159,7 +159,8 @@ def _survey(folder: str) -> FolderSurvey:
     try:
         readIdentity(files, folder)
     except FileNotFoundError:
-        raise JournalError(f"{folder} is not a journal") from None
+        reason = "is not a journal" if files.exists(folder) else "does not exist"
+        raise JournalError(f"{folder} {reason}") from None
     return FolderSurvey(files, folder)
 
 

@@ -21,6 +21,8 @@ from fleximq.cluster.interfaces import IMeshLink
 
 _log = Logger()
 
+#: Part of all subjects: nodes of another version do not receive packets that they cannot read.
+VERSION = "v1"
 PORT = 4222
 #: Seconds for a connection, until the next attempt, and between two PINGs.
 CONNECT, RETRY, PING = 5.0, 1.0, 5.0
@@ -242,7 +244,7 @@ class CoreLink(ClientFactory):
             self._connector.disconnect()
 
     def _subject(self, node: str) -> str:
-        return f"{self._name}.mesh.node.{node}" if node else f"{self._name}.mesh.all"
+        return f"{self._name}.mesh.{VERSION}.{f'node.{node}' if node else 'all'}"
 
     def _connect(self) -> None:
         place = self._places[0]

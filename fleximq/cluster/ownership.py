@@ -124,6 +124,7 @@ class Ownership:
         self._beats = 0
         self._lastBeat = self._until = self._claimedAt = clock.seconds()
         self._begun = self._claimed = 0
+        self._due = 0.0
         self._timer: IDelayedCall | None = None
         self._claiming: IDelayedCall | None = None
         self._unwatch: Callable[[], None] | None = None
@@ -146,8 +147,16 @@ class Ownership:
 
     @property
     def serving(self) -> bool:
-        """Whether this node may hand out messages and answer clients; to be asked before each time."""
-        return self.state is State.OWNING and self._clock.seconds() < self._until
+        """Whether this node may hand out messages and answer clients; to be asked before each time.
+
+        It beats if that is due: a reactor turn in which thousands of clients leave has no time for timers.
+        """
+        if self.state is not State.OWNING:
+            return False
+        now = self._clock.seconds()
+        if now >= self._due:
+            self._beat()
+        return now < self._until
 
     def confirmed(self, sent: float) -> None:
         """Learn that the stream has accepted an append that was sent at this time."""
@@ -173,8 +182,11 @@ class Ownership:
     # -- beats -------------------------------------------------------------------------------------
 
     def _beat(self) -> None:
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
         self._timer = self._clock.callLater(INTERVAL, self._beat)
         sent, applied = self._clock.seconds(), self._applied()
+        self._due = sent + INTERVAL
         record = NodeRecord({} if applied is None else {self._shard: applied}, self._about())
         beaten = self._cluster.beat(self._node, record)
         beaten.addCallback(lambda _: self._beaten(sent))

@@ -142,7 +142,7 @@ class ClusterNode:
     def values(self) -> dict[str, float]:
         """Return the metrics of this node, by name."""
         assert self.service is not None  # as above
-        return {**self.operator.values(), **self.service.values()}
+        return {**self.operator.values(), **self.service.values(), **self.ports.forwarding.values()}
 
     def refusal(self) -> str:
         """Return why this node answers only requests about itself, "" if it answers all."""

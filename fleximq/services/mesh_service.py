@@ -252,7 +252,10 @@ class MeshBroker:
                 return
             remote = self._remotes[node] = RemoteNode(self.mesh, peer)
         self._otherChannels.update(_names(added))
-        self._otherChannels -= Counter(_names(removed))
+        for name in _names(removed):
+            self._otherChannels[name] -= 1
+            if not self._otherChannels[name]:
+                del self._otherChannels[name]
         self._channels = None
         clients = [[each for each in some if each.client] for some in (added, removed)]
         if any(clients):

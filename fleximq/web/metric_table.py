@@ -96,6 +96,10 @@ METRICS = (
     Metric("cluster_lag_seconds", _GAUGE, "Seconds by which the copy of this node is behind."),
     Metric("cluster_stream_free_bytes", _GAUGE, "Bytes that the stream may still have, at the owner."),
     Metric("cluster_reconnects", _COUNTER, "Reconnects to the NATS servers."),
+    Metric("cluster_forwarded_clients", _GAUGE, "Clients that this node forwards to the owner."),
+    Metric("cluster_waiting_clients", _GAUGE, "Clients that wait for an owner, or for its answer."),
+    Metric("cluster_forwards", _COUNTER, "Clients that the owner has accepted from this node."),
+    Metric("cluster_forwards_refused", _COUNTER, "Clients closed because no owner has accepted them."),
     # the process
     Metric("reactor_lag_seconds", _HISTOGRAM, "Delay of timers in the event loop, measured each second."),
     Metric("reactor_lag_latest_seconds", _GAUGE, "Latest measured delay of timers in the event loop."),

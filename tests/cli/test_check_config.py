@@ -49,7 +49,8 @@ class CheckConfigTests(SynchronousTestCase):
         self.assertEqual(
             out,
             [
-                f"# {self.path} is good. Settings that differ from the defaults:",
+                f"# {self.path} is good; ports and folders are tried when the broker starts.",
+                "# Settings that differ from the defaults:",
                 'listen = ["tcp:0"]',
                 "keepalive = 5",
                 'allowed-origin = ["https://a.example", "*"]',
@@ -102,7 +103,9 @@ class CheckConfigTests(SynchronousTestCase):
     def test_defaultsOnly(self) -> None:
         """A file that changes nothing is good."""
         for content in ("", 'listen = "tcp:7890"'):
-            self.assertEqual(self.check(content), (0, [f"# {self.path} is good. It sets only defaults."], []))
+            code, [good, nothing], err = self.check(content)
+            self.assertEqual((code, nothing, err), (0, "# It sets only defaults.", []))
+            self.assertEqual(good, f"# {self.path} is good; ports and folders are tried when the broker starts.")
 
     def test_notes(self) -> None:
         """What is not wrong, but should be known, is a comment."""
@@ -112,7 +115,7 @@ class CheckConfigTests(SynchronousTestCase):
         self.addCleanup(os.umask, os.umask(0o022))
         code, out, _ = self.check(f'auth = "tokens:{tokens}"')
         self.assertEqual(
-            (code, out[1:3], out[4:]),
+            (code, out[1:3], out[5:]),
             (
                 0,
                 [

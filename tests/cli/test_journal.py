@@ -361,10 +361,10 @@ class FolderTests(JournalCase):
 
     def test_none(self) -> None:
         """A folder that is not there, or holds no journal, is one sentence and 1."""
-        for path in (self.path / "x", self.path.parent):
+        for path, reason in ((self.path / "x", "does not exist"), (self.path.parent, "is not a journal")):
             self.path = path
             for work in ("check", "stat", "cat", "repair"):
-                self.assertEqual(self.run_(work), (1, [], f"fleximq: {path} is not a journal\n"))
+                self.assertEqual(self.run_(work), (1, [], f"fleximq: {path} {reason}\n"))
 
     def test_newer(self) -> None:
         """So is one of a newer version."""

@@ -197,7 +197,7 @@ class Conversations(FormCase):
         for path, status, words in (
             ("/refuse", 409, "it is taken"),
             ("/break", 500, "the service failed"),
-            ("/none", 404, "nothing is served here"),
+            ("/none", 404, "nothing is served at '/none'"),
         ):
             error = self.assertRaises(RequestFailed, two.request, one.id, path)
             self.assertEqual((error.status, error.words, error.path), (status, words, path))

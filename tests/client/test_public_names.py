@@ -174,6 +174,8 @@ class ReprTests(SynchronousTestCase):
         """A query may hold a secret, so it is not shown."""
         found = onAsyncio.connect("ws://localhost:1/path?token=hidden")
         self.assertEqual(repr(found), "<Connecting to ws://localhost:1/path>")
+        with self.assertRaisesRegex(TypeError, "async with"), found:
+            pass
 
     def test_settings(self) -> None:
         """Credentials are not shown."""

@@ -18,7 +18,6 @@ from twisted.internet.task import Clock
 from fleximq.cluster.copy import ASIDE, Copy
 from fleximq.cluster.follower import Follower
 from fleximq.cluster.interfaces import HEADROOM, ClusterError
-from fleximq.cluster.memory import MemoryCluster, MemoryServers
 from fleximq.cluster.ownership import Ownership, State
 from fleximq.cluster.stream_log import StreamLog, StreamWorker
 from fleximq.cluster.trim import trimCopy, trimStream
@@ -30,6 +29,7 @@ from fleximq.journal.format.record_columns import decodeRecords
 from fleximq.journal.recovery.recovery import recover
 from fleximq.journal.writing.commit import Commit, SegmentOpening, Snapshot
 from fleximq.journal.writing.group_commit import GroupCommit
+from tests.cluster.memory import MemoryCluster, MemoryServers
 from tests.cluster.node_clock import NodeClock
 from tests.journal.at_once import published
 from tests.journal.recorder import Crash, Recorder

@@ -10,10 +10,10 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cluster.copy import Copy
 from fleximq.cluster.interfaces import Piece
-from fleximq.cluster.memory import MemoryCluster, MemoryServers
 from fleximq.cluster.stream_log import StreamLog
 from fleximq.journal.format.frame import FrameHeader, completeFrame
 from fleximq.journal.writing.commit import Commit, RecordsPart
+from tests.cluster.memory import MemoryCluster, MemoryServers
 from tests.journal.frames import JOURNAL, TIME, appended
 from tests.journal.recorder import Recorder, State
 

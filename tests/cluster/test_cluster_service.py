@@ -25,7 +25,6 @@ from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.cli.main import main
 from fleximq.cluster.copy import Copy
 from fleximq.cluster.interfaces import AHEAD
-from fleximq.cluster.memory import MemoryCluster, MemoryServers
 from fleximq.cluster.node_state import NodeState
 from fleximq.cluster.owner_journal import OwnerJournal
 from fleximq.dialects.connection.write_turn import WriteTurn
@@ -37,6 +36,7 @@ from fleximq.values.message import Content, Message
 from tests.broker.parts import makeBroker
 from tests.broker_process import BrokerProcess
 from tests.certificates import Made, makeCertificate
+from tests.cluster.memory import MemoryCluster, MemoryServers
 from tests.cluster.nats.servers import MISSING, Servers
 from tests.cluster.node_clock import NodeClock
 from tests.journal.at_once import ReaderAtOnce, atOnce
@@ -468,6 +468,8 @@ class KilledBrokerTests(SynchronousTestCase):
             asked = {path: ask(each, path) for path in ("/healthz", "/readyz", "/metrics", "/api/topics")}
             self.assertEqual([asked[path][0] for path in ("/healthz", "/readyz", "/metrics")], [200] * 3, asked)
             self.assertIn(f"fleximq_cluster_owner {float(each is owner)}".encode(), asked["/metrics"][1])
+            forwards = f"fleximq_cluster_forwards_total {float(each is third)}"
+            self.assertIn(forwards.encode(), asked["/metrics"][1])
             code, words = asked["/api/topics"]
             refusal = f"this node does not own the journal; {owner.arguments[3]} does"
             self.assertEqual((code, refusal.encode() in words), (200, False) if each is owner else (503, True))

@@ -1,4 +1,4 @@
-"""fleximq.cluster.memory keeps the interface, and its faults are those that it promises."""
+"""The store in memory keeps the interface, and its faults are those that it promises."""
 
 from twisted.internet.defer import Deferred
 from zope.interface.verify import verifyObject

@@ -10,8 +10,8 @@ from zope.interface.verify import verifyObject
 
 from fleximq.cluster import mesh
 from fleximq.cluster.interfaces import IMeshLink
-from fleximq.cluster.memory import MemoryLink, MemoryServers
 from fleximq.cluster.mesh import ALL, BARRIER, SILENCE, Interest, Mesh
+from tests.cluster.memory import MemoryLink, MemoryServers
 
 
 class Node:

@@ -13,7 +13,6 @@ from fleximq.broker.replay.replay import Start
 from fleximq.cluster.copy import Copy
 from fleximq.cluster.follower import Follower
 from fleximq.cluster.interfaces import Deposed
-from fleximq.cluster.memory import MemoryCluster, MemoryLink, MemoryServers
 from fleximq.cluster.owner_journal import OwnerJournal
 from fleximq.cluster.stream_log import StreamLog, StreamWorker
 from fleximq.dialects.connection.write_turn import WriteTurn
@@ -26,6 +25,7 @@ from fleximq.values.message import Content, Message
 from fleximq.values.records import PublishedRun, Run
 from tests.broker.parts import makeBroker
 from tests.broker.replay.test_feed import Reader, WithOffsets
+from tests.cluster.memory import MemoryCluster, MemoryLink, MemoryServers
 from tests.cluster.node_clock import NodeClock
 from tests.journal.at_once import ReaderAtOnce, atOnce
 from tests.journal.recorder import Recorder

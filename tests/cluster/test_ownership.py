@@ -8,8 +8,8 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cluster.interfaces import AHEAD, ClusterError, NodeRecord, ShardOwner
-from fleximq.cluster.memory import MemoryCluster, MemoryServers
 from fleximq.cluster.ownership import DEADLINE, PATIENCE, Ownership, State
+from tests.cluster.memory import MemoryCluster, MemoryServers
 from tests.cluster.node_clock import NodeClock
 
 
@@ -103,6 +103,25 @@ class OwnershipTests(SynchronousTestCase):
         self.assertEqual(self.servers.owners, {})
         old.applied = None
         self.until(lambda: new.ownership.serving)
+
+    def test_busy(self) -> None:
+        """An owner whose timers wait for a long turn keeps the shard while it works, and serves after it."""
+        first, second = self.pair()
+        first.clock.paused = True
+        served: list[bool] = []
+        for _ in range(100):
+            self.pass_(0.1)
+            served.append(first.ownership.serving)
+        self.assertEqual((served[0], served[-1]), (True, False))
+        self.assertEqual((self.servers.owners[0].node, second.log), ("a", []))
+        self.assertIn("probe", first.log)
+        first.clock.resume(Random(1))
+        first.ownership.confirmed(self.clock.seconds())
+        self.pass_(2.5)
+        self.assertTrue(first.ownership.serving)
+        changes = self.servers.revision
+        self.pass_(5)
+        self.assertEqual(self.servers.revision - changes, 5 * len(self.nodes))
 
     def test_alive(self) -> None:
         """An owner that beats keeps the shard."""

@@ -8,11 +8,11 @@ from twisted.python.failure import Failure
 
 from fleximq.cluster.copy import CopyError
 from fleximq.cluster.interfaces import HEADROOM, Deposed, Unknown
-from fleximq.cluster.memory import MemoryCluster
 from fleximq.cluster.stream_log import StreamWorker
 from fleximq.journal.format.body import readBody
 from fleximq.journal.format.frame import FrameKind, completeFrame
 from fleximq.journal.writing.commit import SegmentOpening, Snapshot
+from tests.cluster.memory import MemoryCluster
 from tests.cluster.store_case import StoreCase, headersOf
 from tests.journal.frames import JOURNAL, TIME
 

@@ -13,7 +13,6 @@ from zope.interface.verify import verifyObject
 from fleximq.broker.envelope import Envelope, MessageSource
 from fleximq.client.blocking import Client, connect
 from fleximq.client.errors import PublishFailed
-from fleximq.cluster.memory import MemoryCluster, MemoryLink, MemoryServers
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.dialects.fleximq.forms import FLEXI_FORM, FlexiSource
 from fleximq.errors import NoCapacity
@@ -25,6 +24,7 @@ from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, encodeFrame
 from fleximq.wire.fleximq_header import checkHeader, packHeader
 from tests.broker.parts import AsMessages, Collector, ask, makeBroker
 from tests.broker_process import BrokerProcess
+from tests.cluster.memory import MemoryCluster, MemoryLink, MemoryServers
 from tests.cluster.nats.servers import MISSING, Servers
 
 
@@ -273,10 +273,14 @@ class RealTests(SynchronousTestCase):
         self.assertIn(f"{owner.arguments[3]} does, at 127.0.0.1", str(refusal))
         own = clients[brokers.index(owner)]
         live = other.subscribe("d")
+        other.flush()
         for number in range(3):
             own.publish("d", number)
         own.flush()
-        replayed = other.subscribe("#", from_="first")
+        host, port = brokers[1 - brokers.index(owner)].address
+        reader = connect(f"tcp://{host}:{port}", timeout=30)
+        self.addCleanup(reader.close)
+        replayed = reader.subscribe("#", from_="first")
         for got in (live, replayed):
             found = [got.next(timeout=5) for _ in range(3)]
             self.assertEqual([message and message.value for message in found], [0, 1, 2])

@@ -75,7 +75,7 @@ def _letters(row: Row) -> Row | None:
     return {**row, "topic": row["topic"].removeprefix(DEAD)} if row["dead_letters"] else None
 
 
-_LOAD = {"messages": "messages", "in flight": "in_flight", "memory": "bytes", "kept": "kept"}
+_LOAD = {"messages": "messages", "in flight": "in_flight", "memory": "bytes", "durable": "kept"}
 _PEEKED = {"value": "value", "id": "message_id", "deliveries": "deliveries", "bytes": "bytes"}
 _LETTERS = {heading: name for heading, name in _PEEKED.items() if name != "deliveries"}
 _CLIENTS = {
@@ -92,7 +92,7 @@ NOUNS: Mapping[str, tuple[str, str, Mapping[str, Action]]] = {
         "ls": Action("list all", "/broker/queues", "queues", {"topic": "topic", **_LOAD}),
         "info": Action("show one in full", "/broker/queues", "queues", {}, _topic),
         "purge": Action("discard the waiting messages", "/broker/queues/purge", subject=_topic,
-                      sentence="{purged} messages of {name} discarded"),
+                      sentence="messages of {name} discarded: {purged}"),
         "peek": Action("show the oldest messages, which stay", "/broker/queues/peek", "messages", _PEEKED, _topic, True,
                      _message),
     }),
@@ -100,7 +100,7 @@ NOUNS: Mapping[str, tuple[str, str, Mapping[str, Action]]] = {
         "ls": Action("list the topics with any", "/broker/queues", "queues", {"topic": "topic", **_LOAD}, row=_letters),
         "show": Action("show the oldest", "/broker/queues/peek", "messages", _LETTERS, _deadTopic, True, _letter),
         "return": Action("publish them to their topic again", "/broker/dead-letters/return", "", {}, _deadTopic, True,
-                       sentence="{returned} dead letters published to {name} again"),
+                       sentence="dead letters published to {name} again: {returned}"),
     }),
     "clients": ("List, inspect and disconnect clients.", "ID", {
         "ls": Action("list all", "/broker/clients", "clients", _CLIENTS),

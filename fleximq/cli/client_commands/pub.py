@@ -99,6 +99,8 @@ def chunks(arguments: Namespace) -> Iterator[list[Any]]:
         return _repeated(argumentValue(arguments.as_, arguments.value), arguments.count or 1)
     if arguments.file:
         return _repeated(read(_content(arguments.file)), arguments.count or 1)
+    if sys.stdin.isatty():
+        say("fleximq: publishing each line that you type; Control-D ends it")
     return _limited(([read(line) for line in lines] for lines in _lines(sys.stdin.buffer)), arguments.count)
 
 

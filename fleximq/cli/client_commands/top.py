@@ -157,6 +157,7 @@ def _draw(found: Iterator[dict[str, Any]], client: Client) -> None:
     with Live(console=shown, screen=True, auto_refresh=False) as live:
         for each in found:
             live.update(screen(each, client.url), refresh=True)
+    shown.print(live.get_renderable())  # the last one stays, after --count
 
 
 #: The command.

@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.loops.interfaces import Cancellable, Listener, Loop, Transport
@@ -175,6 +175,12 @@ class Connecting(Generic[L]):
     async def _open(self) -> L:
         self._client = self._make(AsyncioLoop(asyncio.get_running_loop()))
         return await self._client.open()
+
+    def __enter__(self) -> NoReturn:
+        raise TypeError("this client is for asyncio: write 'async with connect(...)'")
+
+    def __exit__(self, *raised: object) -> None:
+        """Only so that ``with`` calls the above."""
 
     async def __aenter__(self) -> L:
         return await self._open()

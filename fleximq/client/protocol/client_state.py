@@ -39,6 +39,7 @@ from fleximq.client.protocol.unconfirmed import Account, AccountLookup, Accounts
 from fleximq.client.settings import ClientSettings, State
 from fleximq.limits import BASE_BYTES, MEBIBYTE
 from fleximq.status import FIRST_ERROR, Status
+from fleximq.values.printable import shortened
 
 #: Makes the bytes to send, once the connection is known.
 FrameMaker = Callable[[Conversation], bytes]
@@ -452,7 +453,8 @@ class ClientState:
             if event.path in self.served:
                 self._onRequest(event)
             else:
-                self._send(self.conversation.reply(event, packed("nothing is served here"), Status.NOT_FOUND))
+                words = f"nothing is served at {shortened(event.path)!r}"
+                self._send(self.conversation.reply(event, packed(words), Status.NOT_FOUND))
         elif isinstance(event, Notification):
             self.inbox.putDirect(event)
         elif isinstance(event, Pinged):

@@ -63,6 +63,7 @@ class Forwarding:
         self.isReachable = True
         self.waiting: dict[ForwardedClient, None] = {}
         self.joined: set[ForwardedClient] = set()
+        self.forwarded = self.refused = 0
         self._owner = ""
         self._known: Place | None = None
         self._again: IDelayedCall | None = None
@@ -121,6 +122,11 @@ class Forwarding:
         """Hand the waiting clients of listeners with these numbers over to the broker of this node."""
         for client in [each for each in self.waiting if wanted(each.factory.number)]:
             client.serve()
+
+    def values(self) -> dict[str, float]:
+        """Return the metrics of forwarding, by name."""
+        now = {"cluster_forwarded_clients": len(self.joined), "cluster_waiting_clients": len(self.waiting)}
+        return {**now, "cluster_forwards": self.forwarded, "cluster_forwards_refused": self.refused}
 
     def stop(self) -> None:
         """End everything."""
@@ -235,6 +241,7 @@ class ForwardedClient(_Side):
         forwarding = self.forwarding
         del forwarding.waiting[self]
         forwarding.joined.add(self)
+        forwarding.forwarded += 1
         self._owners = None
         self.join(owners)
         owners.join(self)
@@ -286,6 +293,7 @@ class ForwardedClient(_Side):
     def refuse(self, why: str, **more: object) -> None:
         """Close the connection, with a line in the log."""
         forwarding = self.forwarding
+        forwarding.refused += 1
         end = forwarding.logLimits[why].ending(forwarding.reactor.seconds())
         if end is not None:
             words = "closing the connection from {peer}: " + why + "{end}"

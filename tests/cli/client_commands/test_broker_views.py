@@ -31,7 +31,7 @@ class QueueTests(CommandCase):
         self.assertEqual(shown, [("sweep", 0), ("a", 0)])
         self.assertEqual(ran("consume", "jobs", "--count", "2"), (0, b"sweep\na\n", ""))
         self.assertEqual([row["content"] for row in rows("consume", "jobs", "--count", "1")], ["b"])
-        self.assertEqual(ran("queues", "purge", "jobs"), (0, b"1 messages of jobs discarded\n", ""))
+        self.assertEqual(ran("queues", "purge", "jobs"), (0, b"messages of jobs discarded: 1\n", ""))
         over = "fleximq: the time of --for is over after 0 of 1 messages\n"
         self.assertEqual(ran("consume", "jobs", "--for", "0.1", "--count", "1"), (1, b"", over))
 
@@ -61,8 +61,10 @@ class QueueTests(CommandCase):
         shown = rows("dead-letters", "show", "jobs")
         self.assertEqual([(row["value"], "deliveries" in row) for row in shown], [("sweep", False)])
         self.assertEqual(ran("dead-letters", "show", "jobs").lines[1].split(), ["value", "id", "bytes"])
-        self.assertEqual(ran("dead-letters").lines[1].split(), ["topic", "messages", "in", "flight", "memory", "kept"])
-        returned = b"1 dead letters published to jobs again\n"
+        self.assertEqual(
+            ran("dead-letters").lines[1].split(), ["topic", "messages", "in", "flight", "memory", "durable"]
+        )
+        returned = b"dead letters published to jobs again: 1\n"
         self.assertEqual(ran("dead-letters", "return", "jobs", "--limit", "5"), (0, returned, ""))
         self.assertEqual(rows("dead-letters"), [{**rows("dead-letters")[0], "messages": 0}])
         self.assertEqual(ran("consume", "jobs", "--count", "1").out, b"sweep\n")

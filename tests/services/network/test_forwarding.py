@@ -243,6 +243,16 @@ class ForwardingTests(SynchronousTestCase):
         self.joined()
         self.assertEqual([self.client().connected for _ in range(4)], [True, True, True, False])
 
+    def test_values(self) -> None:
+        """The metrics say how many clients are forwarded and wait, and how many were forwarded and refused so far."""
+        self.joined()
+        self.client()
+        self.owner(self.attempts()[0]).abortConnection()
+        for _ in range(2):
+            self.client()
+        values = {"forwarded_clients": 1, "waiting_clients": 2, "forwards": 1, "forwards_refused": 1}
+        self.assertEqual(self.forwarding.values(), {f"cluster_{name}": value for name, value in values.items()})
+
     def test_serve(self) -> None:
         """The clients that wait when this node becomes the owner are handed over to its broker."""
         client = self.client()
