@@ -404,6 +404,8 @@ class ClusterService(MultiService):
             self.ownership.deposed(str(error))
             return
         self._isStopping = True
+        if self._mesh is not None:
+            self._mesh.stop()  # or the others would wait for it until they notice its end
         handed = self._handOn(to).addTimeout(_HANDING, self._clock)
         handed.addBoth(lambda _: self._end(f"shard {SHARD} was handed to {to}: {error}"))
 

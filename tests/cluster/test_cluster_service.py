@@ -12,6 +12,7 @@ from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from twisted.application.service import MultiService, Service
@@ -366,9 +367,12 @@ class ClusterServiceTests(SynchronousTestCase):
         told = self.first.produce("one")
         self.pass_(1)
         self.first.disk.failing = "write"
+        left: list[bool] = []
+        self.first.service._mesh = SimpleNamespace(stop=lambda: left.append(True))  # type: ignore[assignment]
         told += self.first.produce("two")
         self.pass_(0.2)
         (ended,) = self.first.ended
+        self.assertEqual(left, [True])
         self.assertTrue(ended.startswith("shard 0 was handed to b: "), ended)
         self.assertIn("cannot be written: no space left on device", ended)
         self.assertTrue(self.second.inner.running)

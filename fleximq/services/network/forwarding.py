@@ -6,6 +6,7 @@ input is passed on.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from twisted.internet.interfaces import IDelayedCall, IProtocolFactory
@@ -25,6 +26,8 @@ _log = Logger()
 
 #: Seconds for a connection to the owner, and between two attempts.
 CONNECT, RETRY = 5.0, 0.5
+#: Clients that connect to the owner at one time; it would end the oldest of more than 1,000.
+AT_ONCE = 100
 #: Seconds for the remaining output of one side after the other side is lost.
 LINGER = 60.0
 #: Seconds of silence after which the system probes whether the other machine is alive.
@@ -89,10 +92,17 @@ class Forwarding:
         self.attempt()
 
     def attempt(self) -> None:
-        """Connect the waiting clients to the owner; only one of them while it cannot be reached."""
+        """Connect the first of the waiting clients to the owner; only one of them while it cannot be reached."""
         if self.place is not None:
-            for client in list(self.waiting) if self.isReachable else list(self.waiting)[:1]:
+            for client in list(islice(self.waiting, AT_ONCE if self.isReachable else 1)):
                 client.attempt(self.place)
+
+    def forget(self, client: "ForwardedClient") -> None:
+        """Let the next client connect: this one does not wait any more."""
+        if client in self.waiting:
+            del self.waiting[client]
+            if self.waiting and self.place is not None:
+                self.reactor.callLater(0, self.attempt)
 
     def failed(self) -> None:
         """Try again later: the owner cannot be reached."""
@@ -213,8 +223,8 @@ class ForwardedClient(_Side):
         forwarding.waiting[self] = None
         if not forwarding.isReachable:
             forwarding.failed()
-        elif forwarding.place is not None:
-            self.attempt(forwarding.place)
+        else:
+            forwarding.attempt()
 
     def attempt(self, place: Place) -> None:
         """Connect to the owner, unless that is under way."""
@@ -239,7 +249,8 @@ class ForwardedClient(_Side):
         """Pass bytes between both sides; ``data`` came with the owner's answer."""
         self._stopClock()
         forwarding = self.forwarding
-        del forwarding.waiting[self]
+        forwarding.isReachable = True
+        forwarding.forget(self)
         forwarding.joined.add(self)
         forwarding.forwarded += 1
         self._owners = None
@@ -248,9 +259,6 @@ class ForwardedClient(_Side):
         self._acknowledge = quickAcks(self.transport)
         self.transport.write(data)
         self.transport.resumeProducing()
-        if not forwarding.isReachable:
-            forwarding.isReachable = True
-            forwarding.attempt()
 
     def dataReceived(self, data: bytes) -> None:
         """Pass bytes on."""
@@ -267,7 +275,7 @@ class ForwardedClient(_Side):
         """Hand over to the broker of this node."""
         self._stopClock()
         self.withdraw()
-        del self.forwarding.waiting[self]
+        self.forwarding.forget(self)
         leave, self.whenLost = self.whenLost, None
         if leave is not None:
             leave()  # the broker counts it again
@@ -278,13 +286,13 @@ class ForwardedClient(_Side):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Forget this client, and end the owner's side."""
         self.withdraw()
-        self.forwarding.waiting.pop(self, None)
+        self.forwarding.forget(self)
         self.forwarding.joined.discard(self)
         super().connectionLost(reason)
 
     def leave(self) -> None:
         """Close; a client that waits will not be served."""
-        self.forwarding.waiting.pop(self, None)
+        self.forwarding.forget(self)
         super().leave()
 
     def _giveUp(self) -> None:

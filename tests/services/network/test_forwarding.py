@@ -12,6 +12,7 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.limits import Limits
+from fleximq.services.network import forwarding
 from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.services.network.forwarding import LINGER, RETRY, ForwardedFactory, Forwarding
 
@@ -154,7 +155,19 @@ class ForwardingTests(SynchronousTestCase):
         self.client()
         self.assertEqual(self.attempts(), [])
         self.owner(attempt).protocol.dataReceived(b"+")
+        self.reactor.advance(0)
         self.assertEqual((clients[0].producerState, len(self.attempts())), ("producing", 2))
+
+    def test_atOnce(self) -> None:
+        """Not too many clients connect to the owner at one time; the next one does when one is accepted, or leaves."""
+        self.patch(forwarding, "AT_ONCE", 1)
+        clients = [self.client() for _ in range(3)]
+        self.forwarding.aim("n1", ABOUT)
+        for finish in (lambda owner: owner.protocol.dataReceived(b"+"), lambda owner: clients[1].abortConnection()):
+            (attempt,) = self.attempts()
+            finish(self.owner(attempt))
+            self.reactor.advance(0)
+        self.assertEqual([len(self.attempts()), *(each.connected for each in clients)], [1, True, False, True])
 
     def test_unreachableForLong(self) -> None:
         """Attempts go on when the client that tried has left, and for one that connects later."""
