@@ -44,6 +44,11 @@ def only(deliveries: Sequence[QueueDelivery]) -> QueueDelivery | None:
     return delivery
 
 
+def paired(polled: tuple[Sequence[int], Sequence[Message]]) -> list[QueueDelivery]:
+    """Return polled tags and messages as deliveries, as if each were the first of its message."""
+    return [QueueDelivery(tag, message, 1) for tag, message in zip(*polled, strict=True)]
+
+
 def consumeFrom(queues: WorkQueues, topic: str, number: int = 1) -> list[QueueDelivery]:
     """Consume so many messages of a topic, none if it has no queue."""
     queue = queues.get(topic)

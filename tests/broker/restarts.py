@@ -12,6 +12,7 @@ from fleximq.limits import Limits
 from fleximq.values.message import Content, Message
 from fleximq.values.records import StoredBatch
 from tests.broker.parts import makeBroker
+from tests.broker.queueing import paired
 from tests.journal_records import batchOf
 from tests.slow_journal import SlowJournal
 
@@ -119,7 +120,7 @@ class Restarts:
         """Poll until that many were given, or there is nothing more, as a dialect does."""
         deliveries: list[QueueDelivery] = []
         while len(deliveries) < number:
-            taken = self.broker.poll(self.me, owner, id, number - len(deliveries))
+            taken = paired(self.broker.poll(self.me, owner, id, number - len(deliveries)))
             deliveries += taken
             if not taken:
                 if self.broker.loading(owner, id) is None:

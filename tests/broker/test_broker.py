@@ -199,7 +199,7 @@ class RefusedTests(BrokerCase):
 
     def polled(self, id: int) -> list[bytes]:
         """Return what waits in a subscription."""
-        return [delivery.message.payload for delivery in self.broker.poll(self.bob, None, id, 100)]
+        return [message.payload for message in self.broker.poll(self.bob, None, id, 100)[1]]
 
     def test_partly(self) -> None:
         """What fits all of them is delivered, the rest reaches nobody and is named by its places."""
@@ -261,11 +261,11 @@ class DurableTests(BrokerCase):
         subscription = self.broker.openSubscription(self.bob, None, "t", 1)
         self.publish("a", durable=True)
         self.journal.commit()
-        [delivery] = self.broker.poll(self.alice, None, subscription.id, 1)
+        [tag], _ = self.broker.poll(self.alice, None, subscription.id, 1)
         self.publish("b", durable=True)
         called: list[str] = []
         self.broker.whenCommitted(lambda: called.append("before"), self.bob)
-        self.broker.acknowledge(None, subscription.id, [delivery.tag], self.bob)
+        self.broker.acknowledge(None, subscription.id, [tag], self.bob)
         self.broker.whenCommitted(lambda: called.append("behind"), self.bob)
         self.assertEqual(called, ["before"])
         self.journal.commit()
@@ -498,11 +498,11 @@ class QueueTests(BrokerCase):
         """Publications are polled and acknowledged; another owner finds nothing."""
         subscription = self.broker.openSubscription(self.bob, "key", "t", 1)
         self.publish("a", "b")
-        first, second = self.broker.poll(self.bob, "key", subscription.id, 10)
-        self.assertEqual([first.message.payload, second.message.payload], [b"a", b"b"])
-        self.assertEqual(self.broker.acknowledge("key", subscription.id, [first.tag, 4711]), [4711])
+        [first, second], polled = self.broker.poll(self.bob, "key", subscription.id, 10)
+        self.assertEqual([message.payload for message in polled], [b"a", b"b"])
+        self.assertEqual(self.broker.acknowledge("key", subscription.id, [first, 4711]), [4711])
         self.assertRaises(NotFound, self.broker.poll, self.alice, "other", subscription.id, 1)
-        self.assertRaises(NotFound, self.broker.acknowledge, "other", subscription.id, second.tag)
+        self.assertRaises(NotFound, self.broker.acknowledge, "other", subscription.id, second)
 
     def test_consumed(self) -> None:
         """A work queue exists from its first use and takes what is published from then on."""

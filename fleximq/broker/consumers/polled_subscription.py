@@ -16,14 +16,11 @@ from zope.interface import implementer
 
 from fleximq.broker.consumers.queue_owner import QueueOwner
 from fleximq.broker.deadlines import Deadline, Deadlines
-from fleximq.broker.envelope import QueueDelivery
 from fleximq.broker.queues.queue import DROPPED, QUEUED, Queue
 from fleximq.broker.queues.waiting_messages import NEVER_USED, WaitingMessages
 from fleximq.interfaces import IGuard, ISubscriber
 from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY, cost, costOf
-
-_new = tuple.__new__
 
 
 @implementer(ISubscriber, IGuard)
@@ -115,33 +112,37 @@ class PolledSubscription(QueueOwner):
         else:
             self._deliverUntracked(rendered)
 
-    def pollMany(self, holder: object, number: int, most: int = ANY) -> list[QueueDelivery]:
+    def pollMany(self, holder: object, number: int, most: int = ANY) -> tuple[Sequence[int], Sequence[Message]]:
         """Deliver up to ``number`` messages until they cost ``most`` bytes, and attach the holder.
 
-        A tag of 0 means that no acknowledgement is expected.
+        Returns their tags and the messages. A tag of 0 means that no acknowledgement is expected.
         """
         self.attach(holder)
         if not self._untracked:
-            return self.queue.takeMany(holder, number, most)
-        deliveries: list[QueueDelivery] = []
-        while self._untracked and len(deliveries) < number and most > 0:
+            return self.queue.take(holder, number, most)[:2]
+        tags: list[int] = []
+        messages: list[Message] = []
+        while self._untracked and len(tags) < number and most > 0:
             ahead = self.queue.returned + self._after[0][0] - self.queue.lastTag
             if ahead > 0:
-                taken = self.queue.takeMany(holder, min(ahead, number - len(deliveries)), most)
+                tracked, taken, _ = self.queue.take(holder, min(ahead, number - len(tags)), most)
                 if not taken and self.queue.loading:
-                    return deliveries
-                most -= cost([delivery.message for delivery in taken])
+                    return tags, messages
+                most -= cost(taken)
             else:
                 size = self._untracked.size
-                taken = self._pollUntracked(number - len(deliveries), most)
+                taken = self._pollUntracked(number - len(tags), most)
+                tracked = [0] * len(taken)
                 most -= size - self._untracked.size
-            deliveries += taken
-        return deliveries + self.queue.takeMany(holder, number - len(deliveries), most)
+            tags += tracked
+            messages += taken
+        tracked, taken, _ = self.queue.take(holder, number - len(tags), most)
+        return [*tags, *tracked], [*messages, *taken]
 
-    def deadLetter(self, delivery: QueueDelivery) -> None:
-        """Remove a delivery that cannot be sent: to the dead letters, or dropped if untracked."""
-        if delivery.tag:
-            self.queue.deadLetter(delivery.tag)
+    def deadLetter(self, tag: int) -> None:
+        """Remove a delivery that cannot be sent: to the dead letters, or dropped if its tag is 0."""
+        if tag:
+            self.queue.deadLetter(tag)
         else:
             self._counted(DROPPED, 1)
 
@@ -215,14 +216,11 @@ class PolledSubscription(QueueOwner):
             self._after.append((self.queue.lastTag + self.queue.untried, len(fitting)))
         self._makeRoom()
 
-    def _pollUntracked(self, number: int, most: int = ANY) -> list[QueueDelivery]:
+    def _pollUntracked(self, number: int, most: int = ANY) -> list[Message]:
         """Remove and return up to ``number`` messages of the first run, until they cost ``most`` bytes."""
         messages = self._untracked.popMany(min(number, self._after[0][1]), most)
         self._removed(len(messages))
-        return [
-            _new(QueueDelivery, (0, message if message.qos == 0 else message._replace(qos=0), 1))
-            for message in messages
-        ]
+        return [message if message.qos == 0 else message._replace(qos=0) for message in messages]
 
     def _removed(self, number: int) -> None:
         """Shorten the first run by so many messages, which left it."""

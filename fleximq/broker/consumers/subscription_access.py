@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from fleximq.broker.authorization import permit, permits
 from fleximq.broker.consumers.polled_subscriptions import PolledSubscription, PolledSubscriptions
 from fleximq.broker.consumers.state_log import OpeningLog
-from fleximq.broker.envelope import ConnectedClient, QueueDelivery
+from fleximq.broker.envelope import ConnectedClient
 from fleximq.broker.queues.queue_factory import QueueFactory
 from fleximq.broker.rules import BrokerRules
 from fleximq.broker.topics.topic_table import SYSTEM, TopicTable
 from fleximq.errors import NoCapacity, SubscriptionFailed
 from fleximq.interfaces import IJournal
 from fleximq.rights import Action
+from fleximq.values.message import Message
 from fleximq.values.message_cost import ANY
 
 
@@ -76,8 +77,8 @@ class SubscriptionAccess:
 
     def poll(
         self, client: ConnectedClient, owner: str | None, id: int, number: int, most: int = ANY
-    ) -> Sequence[QueueDelivery]:
-        """Deliver up to ``number`` messages of a subscription, until they cost ``most`` bytes.
+    ) -> tuple[Sequence[int], Sequence[Message]]:
+        """Deliver up to ``number`` messages of a subscription, until they cost ``most``; return tags and messages.
 
         :raises NotFound: the subscription does not exist, or has another owner.
         :raises NotPermitted: the client may not subscribe to its topic any more.
@@ -85,10 +86,10 @@ class SubscriptionAccess:
         subscription = self.subscriptions.find(id, owner)
         permit(client, Action.SUBSCRIBE, subscription.topic)
         subscription.attach(client)
-        deliveries = subscription.pollMany(client, number, most)
-        if deliveries and subscription.durable:
+        polled = subscription.pollMany(client, number, most)
+        if polled[0] and subscription.durable:
             client.consumed = True
-        return deliveries
+        return polled
 
     def loading(self, owner: str | None, id: int) -> PolledSubscription | None:
         """Return the subscription if its next message must first be read from the journal.

@@ -7,7 +7,7 @@ A message's tag is always its arrival number, so tags are the same after a resta
 """
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import takewhile
 from typing import Any, Protocol
@@ -182,6 +182,14 @@ class DurableQueue(Queue):
         if self._backlog.isShort:
             self._load()
         return deliveries + first if deliveries else first
+
+    def take(
+        self, holder: object, number: int, most: int = ANY
+    ) -> tuple[Sequence[int], Sequence[Message], Iterable[int]]:
+        """Deliver as :meth:`takeMany`."""
+        deliveries = self.takeMany(holder, number, most)
+        tags, messages, attempts = zip(*deliveries, strict=True) if deliveries else ((), (), ())
+        return tags, messages, attempts
 
     def _takeReturned(self, holder: object, number: int, most: int) -> list[QueueDelivery]:
         deliveries: list[QueueDelivery] = []

@@ -9,9 +9,9 @@ one costs 0.1 us in runs of 1000. A queue has one deadline, not moved before it 
 message would cost more than all the rest.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import islice, repeat
+from itertools import chain, islice, repeat
 from typing import Any
 
 from zope.interface import implementer
@@ -39,8 +39,8 @@ REDELIVERED = CountedEvent(EventFamily.REDELIVERED)
 SLICE = 10_000
 
 _new = tuple.__new__
-# In C, since each message is delivered by it.
-_firstDelivery: Callable[[tuple[int, Message, int]], QueueDelivery] = partial(_new, QueueDelivery)
+# In C, since many messages are delivered by it.
+_delivery: Callable[[tuple[int, Message, int]], QueueDelivery] = partial(_new, QueueDelivery)
 _ONCE = repeat(1)
 
 
@@ -231,7 +231,15 @@ class Queue:
             self._waiters.wake(self._available)
 
     def takeMany(self, holder: object, number: int, most: int = ANY) -> list[QueueDelivery]:
+        """As :meth:`take`, but return single deliveries. 0.2 us more for each."""
+        return list(map(_delivery, zip(*self.take(holder, number, most), strict=False)))
+
+    def take(
+        self, holder: object, number: int, most: int = ANY
+    ) -> tuple[Sequence[int], Sequence[Message], Iterable[int]]:
         """Deliver and hide up to ``number`` of the oldest messages, until they cost ``most`` bytes.
+
+        Returns their tags, the messages, and how often each was delivered.
 
         :param holder: the consumer, any hashable object, remembered until :meth:`release`, or None.
         """
@@ -254,10 +262,12 @@ class Queue:
         tags = range(self.lastTag + 1, self.lastTag + 1 + len(messages))
         self._inFlight.add(tags, messages, due, holder)
         self.lastTag += len(messages)
-        deliveries += map(_firstDelivery, zip(tags, messages, _ONCE, strict=False))
-        if self._deadline is None and deliveries:
+        if self._deadline is None and (deliveries or messages):
             self._arm(self._redelivery)
-        return deliveries
+        if not deliveries:
+            return tags, messages, _ONCE
+        tagsAgain, messagesAgain, attempts = zip(*deliveries, strict=True)
+        return [*tagsAgain, *tags], [*messagesAgain, *messages], chain(attempts, _ONCE)
 
     def _withIds(
         self, naming: Callable[[Sequence[Message]], Sequence[Message]], messages: Sequence[Message]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import groupby
 
-from fleximq.broker.envelope import MessageSource, QueueDelivery
+from fleximq.broker.envelope import MessageSource
 from fleximq.compiled import choice
 from fleximq.errors import BadRequest, BrokerError, Forbidden, NotFound, TooManyRequests, Unauthorized
 from fleximq.limits import BLIP_FRAME_BYTES
@@ -80,18 +80,16 @@ class BlipSource(MessageSource):
 SOURCES = (BlipSource(0), BlipSource(1))
 
 
-def renderDeliveries(topic: str, deliveries: Sequence[QueueDelivery], polls: Sequence[int]) -> bytes:
-    """Return the PUBLISH frames for POLLs, each delivery answering the POLL at its index.
+def renderDeliveries(topic: str, tags: Sequence[int], messages: Sequence[Message], polls: Sequence[int]) -> bytes:
+    """Return the PUBLISH frames for POLLs, each message answering the POLL at its index.
 
-    A delivery with a tag has QoS1 and the tag as correlation id; one without has QoS0 and the correlation id of its
+    A message with a tag has QoS1 and the tag as correlation id; one with tag 0 has QoS0 and the correlation id of its
     POLL in ``polls``.
     """
     # By index: unpacking a named tuple takes twice as long.
-    tags = [delivery[0] for delivery in deliveries]
-    messages = [delivery[1] for delivery in deliveries]
     payloads = [message[0] if message[1] is _BYTES else toBytes(message) for message in messages]
-    if all(tags):
-        return choice.encodeRun(_head(topic, 1), tags, payloads)
+    if 0 not in tags:
+        return choice.encodeRun(_head(topic, 1), [*tags], payloads)
     frames, start = [], 0
     for tracked, group in groupby(tags, bool):
         end = start + sum(1 for _ in group)
@@ -101,9 +99,9 @@ def renderDeliveries(topic: str, deliveries: Sequence[QueueDelivery], polls: Seq
     return b"".join(frames)
 
 
-def exceedsFrame(topic: str, delivery: QueueDelivery) -> bool:
-    """Return whether a delivery exceeds the largest frame: messages of other dialects may be larger than BlipMQ's."""
-    counted = COUNTED_BYTES + len(_head(topic, 1)) + len(toBytes(delivery.message))
+def exceedsFrame(topic: str, message: Message) -> bool:
+    """Return whether a message exceeds the largest frame: those of other dialects may be larger than BlipMQ's."""
+    counted = COUNTED_BYTES + len(_head(topic, 1)) + len(toBytes(message))
     return counted > BLIP_FRAME_BYTES
 
 

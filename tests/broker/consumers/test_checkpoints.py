@@ -63,7 +63,8 @@ class SubscriptionTests(RestartCase):
         self.world.poll(id, 2)
         self.world.commit()
         self.world.kill()
-        deliveries = self.world.poll(id, 9)
+        self.assertEqual([each.tag for each in self.world.poll(id, 9)], [1, 2, 3])
+        deliveries = self.world.broker.polledSubscriptions.find(id, None).queue.delivered()
         self.assertEqual([(each.tag, each.attempts) for each in deliveries], [(1, 2), (2, 2), (3, 1)])
 
     def test_acknowledged(self) -> None:

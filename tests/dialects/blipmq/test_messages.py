@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from fleximq.broker.envelope import QueueDelivery
 from fleximq.dialects.blipmq.messages import SOURCES, renderDeliveries
 from fleximq.interfaces import ISource
 from fleximq.values.message import Content, Message
@@ -47,18 +46,16 @@ class RenderTests(SynchronousTestCase):
     @given(st.lists(st.tuples(st.booleans(), st.binary(max_size=20)), min_size=1, max_size=20))
     def test_eachByItself(self, deliveries: list[tuple[bool, bytes]]) -> None:
         """Rendering many gives the same bytes as rendering each, whatever their order."""
-        made = [
-            QueueDelivery(place + 1 if tracked else 0, Message(payload, Content.BYTES), 1)
-            for place, (tracked, payload) in enumerate(deliveries)
-        ]
-        polls = range(100, 100 + len(made))
+        tags = [place if tracked else 0 for place, (tracked, _) in enumerate(deliveries, 1)]
+        polls = range(100, 100 + len(tags))
         wanted = b"".join(
-            publish("t", each.message.payload, int(each.tag > 0), each.tag or poll)
-            for each, poll in zip(made, polls, strict=True)
+            publish("t", payload, int(tracked), tag or poll)
+            for (tracked, payload), tag, poll in zip(deliveries, tags, polls, strict=True)
         )
-        self.assertEqual(renderDeliveries("t", made, polls), wanted)
+        made = [Message(payload, Content.BYTES) for _, payload in deliveries]
+        self.assertEqual(renderDeliveries("t", tags, made, polls), wanted)
 
     def test_fewer(self) -> None:
         """There may be more POLLs than deliveries."""
-        delivery = QueueDelivery(0, Message(b"x", Content.BYTES), 1)
-        self.assertEqual(renderDeliveries("t", [delivery], [7, 8]), publish("t", b"x", 0, 7))
+        rendered = renderDeliveries("t", [0], [Message(b"x", Content.BYTES)], [7, 8])
+        self.assertEqual(rendered, publish("t", b"x", 0, 7))

@@ -70,7 +70,7 @@ class Everybody:
     def outcome(self) -> tuple[Any, ...]:
         """Return all that anybody got since the last time, and what was counted."""
         broker = self.server.broker
-        polled = broker.poll(self.polling, None, self.subscription.id, 10_000)
+        _, polled = broker.poll(self.polling, None, self.subscription.id, 10_000)
         payloads = self.collector.payloads()
         self.collector.messages.clear()
         return (
@@ -78,7 +78,7 @@ class Everybody:
             self.publisher.heard(),
             self.publisher.closed,
             payloads,
-            [delivery.message.payload for delivery in polled],
+            [message.payload for message in polled],
             {topic.name: topic.published for topic in broker.topics},
         )
 
