@@ -137,7 +137,7 @@ def _try(arguments: Namespace) -> int:
 
 
 def _prepare(parser: ArgumentParser) -> None:
-    works = parser.add_subparsers(metavar="WORK", required=True)
+    works = parser.add_subparsers(metavar="COMMAND", required=True)
     words = "Run a cluster of NATS servers and brokers on this machine, to try it; all topics are durable."
     own = works.add_parser("try", help=words, description=words)
     own.add_argument("--nodes", metavar="NUMBER", type=int, default=3, help="1, 3 or 5 (3)")

@@ -218,7 +218,7 @@ def _pattern(written: str) -> str:
 
 
 def _prepare(parser: ArgumentParser) -> None:
-    works = parser.add_subparsers(metavar="WORK", required=True)
+    works = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, work, words in (
         ("check", check, "Verify every checksum, and report damaged, missing or unfinished parts; changes nothing."),
         ("stat", stat, "Show the journal's size, the messages of each topic, and the progress of consumer groups."),

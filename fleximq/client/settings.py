@@ -74,10 +74,9 @@ class Tls:
 
     def check_files(self) -> None:
         """Check that all files can be read; raises SettingError if not."""
-        for path in (self.authority, self.certificate, self.key):
+        for path in self._paths():
             try:
-                if path is not None:
-                    open(path, "rb").close()
+                open(path, "rb").close()
             except OSError as error:
                 raise SettingError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from error
 
@@ -92,8 +91,15 @@ class Tls:
             if self.certificate is not None:
                 context.load_cert_chain(self.certificate, self.key)
         except (OSError, ValueError) as error:
-            raise SettingError(f"the files for TLS cannot be used: {error}") from error
+            raise self.refused(error) from error
         return context
+
+    def refused(self, error: Exception) -> SettingError:
+        """Return the error about files that can be read, but not used."""
+        return SettingError(f"{' and '.join(self._paths())} cannot be used for TLS as PEM files: {error}")
+
+    def _paths(self) -> list[str]:
+        return [path for path in (self.authority, self.certificate, self.key) if path is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

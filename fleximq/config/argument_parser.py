@@ -2,7 +2,7 @@
 
 import argparse
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
 
 #: Arguments that consume all that follow, so that options cannot be placed between them.
@@ -10,6 +10,18 @@ _GREEDY = (argparse.PARSER, argparse.REMAINDER)
 
 #: More choices than these are left to the help.
 _MANY = 8
+
+#: How similar a known word must be, from 0 to 1.
+_SIMILAR = 0.7
+
+#: What other commands and programs call an option.
+_SYNONYMS = {
+    "--as": "--format",
+    "--format": "--as",
+    **dict.fromkeys(("--ca", "--cacert", "--cafile", "--ca-file", "--tls-ca", "--tls-ca-file"), "--tls-authority"),
+    **dict.fromkeys(("--cert", "--tls-cert"), "--tls-certificate"),
+    **dict.fromkeys(("--host", "--server", "--port", "--address"), "--url"),
+}
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -43,14 +55,15 @@ class CommandParser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Exit with the nearest choice if the word is not one of them."""
         if action.choices is not None and value not in action.choices:
-            hint = _nearest(str(value).lower(), action.choices)
+            hint = _nearest(str(value).lower(), list(action.choices))
             if hint is not None or len(list(action.choices)) > _MANY:
                 name = action.option_strings[-1] if action.option_strings else action.metavar
                 self.error(f"{name} is {value!r}", hint)
         super()._check_value(action, value)
 
 
-def _nearest(word: str, known: Iterable[str]) -> str | None:
+def _nearest(word: str, known: Collection[str]) -> str | None:
     """Return a question for the known word that resembles this one most; None without such a word."""
-    nearest = difflib.get_close_matches(word, list(known), 1)
+    synonym = _SYNONYMS.get(word)
+    nearest = [synonym] if synonym in known else difflib.get_close_matches(word, list(known), 1, _SIMILAR)
     return f"did you mean {nearest[0]}?" if nearest else None

@@ -52,6 +52,8 @@ Examples:
 """
 
 
+#: Options of twistd that people give to the broker.
+_OF_TWISTD = ("chroot", "gid", "logfile", "nodaemon", "pidfile", "reactor", "rundir", "syslog", "uid", "umask")
 _CONFIG = "A TOML file with any of these settings; the command line wins over it."
 _DEFAULTS = Settings()
 
@@ -86,7 +88,10 @@ class Options(usage.Options):
         except usage.UsageError as error:
             name = str(error).split()[1].removeprefix("--") if str(error).endswith("not recognized") else ""
             nearest = difflib.get_close_matches(name, self.longOpt and [each.rstrip("=") for each in self.longOpt], 1)
-            hint = f"did you mean --{nearest[0]}?" if nearest else "twistd fleximq --help lists the options"
+            if name in _OF_TWISTD:
+                hint = f"it is an option of twistd: twistd --{name} ... fleximq"
+            else:
+                hint = f"did you mean --{nearest[0]}?" if nearest else "twistd fleximq --help lists the options"
             raise SystemExit(f"fleximq: {error}; {hint}") from None
         except SettingError as error:
             raise SystemExit(f"fleximq: {error}") from None

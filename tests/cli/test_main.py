@@ -27,6 +27,10 @@ class MainTests(SynchronousTestCase):
         for words, said in (
             (("pub", "--cuont", "3", "a", "b"), "unrecognized arguments: --cuont; did you mean --count?"),
             (("pub", "--cuont=3", "a", "b", "c"), "unrecognized arguments: --cuont; did you mean --count?"),
+            (("sub", "a", "--as", "json"), "unrecognized arguments: --as; did you mean --format?"),
+            (("pub", "a", "--format=json"), "unrecognized arguments: --format; did you mean --as?"),
+            (("pub", "a", "--cafile", "x"), "unrecognized arguments: --cafile; did you mean --tls-authority?"),
+            (("completion", "bash", "--ca"), "unrecognized arguments: --ca; fleximq completion --help says more"),
             (("ping", "a", "b"), "unrecognized arguments: a b; fleximq ping --help says more"),
         ):
             self.assertEqual(self.refused(*words), f"fleximq {words[0]}: {said}")
@@ -51,7 +55,7 @@ class MainTests(SynchronousTestCase):
             (("queus",), "fleximq: COMMAND is 'queus'; did you mean queues?"),
             (("PUB",), "fleximq: COMMAND is 'PUB'; did you mean pub?"),
             (("wxyz",), "fleximq: COMMAND is 'wxyz'; fleximq --help says more"),
-            (("queues", "peak", "jobs"), "fleximq queues: ACTION is 'peak'; did you mean peek?"),
+            (("queues", "peak", "jobs"), "fleximq queues: COMMAND is 'peak'; did you mean peek?"),
             (("pub", "a", "{}", "--as", "jsn"), "fleximq pub: --as is 'jsn'; did you mean json?"),
         ):
             self.assertEqual(self.refused(*words), sentence)

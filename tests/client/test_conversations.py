@@ -335,14 +335,16 @@ class Certificates(FormCase):
             return str(shown["subject"][0][0][1])
 
     def test_settings(self) -> None:
-        """Files that are not there, TLS where there is none, and pipes that no broker has made are wrong settings."""
+        """Missing files, files without certificates, TLS where there is none and pipes without a broker are refused."""
         for url, wishes in (
             ("tls://localhost:1", {"tls": Tls(authority="/none")}),
+            ("tls://localhost:1", {"tls": Tls(authority=__file__)}),
             ("tcp://localhost:1", {"tls": Tls()}),
             ("stdio://", {}),
             ("tcp://localhost", {}),
         ):
-            self.assertRaises(SettingError, self.form.connect, url, **wishes)
+            error = self.assertRaises(SettingError, self.form.connect, url, **wishes)
+            self.assertEqual(wishes == {"tls": Tls(authority=__file__)}, f"{__file__} cannot be used" in str(error))
 
     def test_nobody(self) -> None:
         """Where nobody listens there is no connection, and where no FlexiMQ is spoken there is none either."""

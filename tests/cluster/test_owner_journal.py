@@ -36,7 +36,7 @@ FOLDER = "/disk/journal"
 class Node:
     """A node with a copy; ``broker`` works from :meth:`take` on. ``told`` has the result of each commit."""
 
-    def __init__(self, servers: MemoryServers, clock: Clock, name: str, term: int) -> None:
+    def __init__(self, servers: MemoryServers, clock: Clock, name: str, term: int, **rules: Any) -> None:
         self.term = term
         self.name = name
         self.servers = servers
@@ -62,7 +62,7 @@ class Node:
             files=self.disk,
             segmentBytes=2000,
         )
-        self.broker = makeBroker(clock, self.journal, durable=("t", "q"))
+        self.broker = makeBroker(clock, self.journal, durable=("t", "q"), **rules)
         self.me = self.broker.join("minimq")
 
     def now(self) -> int:
@@ -123,18 +123,20 @@ class Node:
         body = [Message(name.encode(), Content.TEXT, 1, name) for name in names]
         self.broker.produce(envelope, body, len(body), lambda reason, indexes: self.told.append(reason))
 
-    def consume(self, number: int) -> list[str]:
-        """Take messages from the queue ``q``."""
-        return [each.message.payload.decode() for each in self.broker.consumeMany(self.me, "q", number)]
+    def consume(self, number: int, topic: str = "q") -> list[str]:
+        """Take messages from a queue."""
+        return [each.message.payload.decode() for each in self.broker.consumeMany(self.me, topic, number)]
 
 
 class OwnerJournalTests(SynchronousTestCase):
     """Two nodes on one store."""
 
-    def setUp(self) -> None:
+    def setUp(self, **rules: Any) -> None:
         self.clock = Clock()
         self.servers = MemoryServers(self.clock, Random(1))
-        self.first, self.second = Node(self.servers, self.clock, "a", 1), Node(self.servers, self.clock, "b", 2)
+        self.first, self.second = (
+            Node(self.servers, self.clock, name, term, **rules) for term, name in enumerate("ab", 1)
+        )
         self.taken(self.first)
 
     def pass_(self, seconds: float = 1.0) -> None:
@@ -205,6 +207,10 @@ class OwnerJournalTests(SynchronousTestCase):
 
     def stage(self, topic: str, *names: str) -> None:
         """Publish messages as a transaction."""
+        self.first.broker.transactions.commit("query", 1, self.staged(topic, *names), lambda offset, reason: None)
+
+    def staged(self, topic: str, *names: str) -> list[str]:
+        """Return the tokens of a part of a transaction."""
         broker = self.first.broker
         tokens: list[str] = []
         run = Run([b""] * len(names), [name.encode() for name in names], [0] * len(names))
@@ -212,13 +218,53 @@ class OwnerJournalTests(SynchronousTestCase):
         part = [PublishedRun(topic, me.id, me.name, me.dialect, run)]
         broker.journal.stage("query", 1, "part", part, lambda token, reason: tokens.append(str(token)))
         self.pass_()
-        broker.transactions.commit("query", 1, tokens, lambda offset, reason: None)
+        return tokens
 
     def settle(self, node: Node) -> None:
         """Let the readers of a node do what they do later."""
         for _ in range(5):
             for reader in node.readers:
                 reader.settle()
+
+    def cut(self, milliseconds: int) -> int:
+        """Kill the owner after some time, and let the other node take over; return what the stream had before."""
+        for _ in range(milliseconds):
+            self.clock.advance(0.001)
+        self.first.clock.ended = True
+        stored = len(self.servers.stream(0).pieces)
+        self.taken(self.second)
+        return stored
+
+    def test_transactionCut(self) -> None:
+        """Whenever an owner is killed in a commit of staged records, the repeat at the next one stores them once."""
+        seen = set()
+        told: list[str | None] = []
+        for milliseconds in range(16):
+            self.setUp()
+            told.clear()
+            tokens = self.staged("t", "one", "two")
+            for node in (self.first, self.second):
+                node.broker.transactions.commit("query", 1, tokens, lambda offset, reason: told.append(reason))
+                if node is self.first:
+                    stored = self.cut(milliseconds)
+                    seen.add((stored, len(told)))
+            self.pass_()
+            self.assertEqual(told[-1:], [None])
+            self.assertEqual(self.second.journal.bounds()["t"][:2], (1, 2))
+        self.assertEqual(len(seen), 3)
+
+    def test_deadLetterCut(self) -> None:
+        """Whenever an owner is killed while it moves a dead letter, the next one has it, as such or in its queue."""
+        seen = set()
+        for milliseconds in range(490, 520):
+            self.setUp(redelivery=0.5, maxDeliveries=1)
+            self.first.produce("q", "one")
+            self.pass_(0.1)
+            self.assertEqual(self.first.consume(1), ["one"])
+            seen.add(self.cut(milliseconds))
+            found = self.second.consume(5) + self.second.consume(5, "$dead/q")
+            self.assertEqual(set(found), {"one"})
+        self.assertEqual(len(seen), 3)  # before it is stored, before the note that it was moved, and after that
 
     def test_handedOn(self) -> None:
         """An owner that stops in order writes all that waits, and a last checkpoint."""

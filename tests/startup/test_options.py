@@ -147,8 +147,13 @@ class OptionsTests(SynchronousTestCase):
     def test_wrongWords(self) -> None:
         """So is an unknown option, a missing or needless value, a bare word."""
         more = "twistd fleximq --help lists the options"
+        twistd = "it is an option of twistd: twistd --pidfile ... fleximq"
         for words, reason in {
             ("--lisen", "tcp:1"): "option --lisen not recognized; did you mean --listen?",
+            (
+                "--pidfile",
+                "x",
+            ): f"option --pidfile not recognized; {twistd}",
             ("--zzz", "tcp:1"): f"option --zzz not recognized; {more}",
             ("--listen",): f"option --listen requires argument; {more}",
             ("--bcast-echo=1",): f"option --bcast-echo must not have an argument; {more}",

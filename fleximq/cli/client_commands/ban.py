@@ -53,7 +53,7 @@ def _sentence(row: Mapping[str, Any]) -> str:
 
 
 def _prepare(parser: ArgumentParser) -> None:
-    works = parser.add_subparsers(metavar="WORK", required=True)
+    works = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, work, words in (
         ("add", _add, "Disconnect a principal or an address, and refuse it until the ban ends."),
         ("ls", _list, "List the bans in force."),

@@ -119,7 +119,7 @@ def _prepare(noun: str, parser: ArgumentParser) -> None:
     _, metavar, actions = NOUNS[noun]
     words = "; ".join(f"{name}: {action.words}" for name, action in actions.items())
     parser.add_argument(
-        "action", metavar="ACTION", nargs="?", choices=tuple(actions), default="ls", help=f"{words} [ls]"
+        "action", metavar="COMMAND", nargs="?", choices=tuple(actions), default="ls", help=f"{words} [ls]"
     )
     if named := " and ".join(name for name, action in actions.items() if action.subject):
         parser.add_argument("name", metavar=metavar, nargs="?", help=f"for {named}")

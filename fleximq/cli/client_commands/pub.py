@@ -98,7 +98,7 @@ def chunks(arguments: Namespace) -> Iterator[list[Any]]:
     if arguments.value is not None:
         return _repeated(argumentValue(arguments.as_, arguments.value), arguments.count or 1)
     if arguments.file:
-        return _repeated(read(_content(arguments.file)), arguments.count or 1)
+        return _repeated(read(content(arguments.file)), arguments.count or 1)
     if sys.stdin.isatty():
         say("fleximq: publishing each line that you type; Control-D ends it")
     return _limited(([read(line) for line in lines] for lines in _lines(sys.stdin.buffer)), arguments.count)
@@ -129,7 +129,8 @@ def _lines(stream: BinaryIO) -> Iterator[list[bytes]]:
         yield [rest]
 
 
-def _content(path: str) -> bytes:
+def content(path: str) -> bytes:
+    """Return the content of a file, or of standard input for ``-``; raises SettingError if it cannot be read."""
     try:
         return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:

@@ -9,7 +9,15 @@ from typing import Any
 
 from fleximq.cli.client_commands.broker_command import brokerCommand
 from fleximq.cli.client_commands.broker_options import Address
-from fleximq.cli.client_commands.payload_text import addInputOption, addOutputOptions, argumentValue, asJson, formatted
+from fleximq.cli.client_commands.payload_text import (
+    addInputOption,
+    addOutputOptions,
+    argumentValue,
+    asJson,
+    formatted,
+    parserOf,
+)
+from fleximq.cli.client_commands.pub import content
 from fleximq.cli.output import out, outJson
 from fleximq.client.blocking import Client
 from fleximq.client.events import BROKER
@@ -37,13 +45,13 @@ def clientOf(text: str) -> int | str:
 def _prepareReq(parser: ArgumentParser) -> None:
     parser.add_argument("client", metavar="CLIENT", type=clientOf, help="its id or name, or broker")
     parser.add_argument("path", metavar="PATH", help="the path of the request, e.g. /broker/about")
-    parser.add_argument("value", metavar="VALUE", nargs="?", help="the value to send")
+    parser.add_argument("value", metavar="VALUE", nargs="?", help="the value to send; - is standard input")
     addInputOption(parser)
     addOutputOptions(parser)
 
 
 def _runReq(arguments: Namespace, address: Address) -> int:
-    value = None if arguments.value is None else argumentValue(arguments.as_, arguments.value)
+    value = _value(arguments, arguments.value)
     with address.connect(codec=_RAW) as client:
         begun = time.perf_counter()
         answer = _ask(client, arguments, value, address.timeout)
@@ -64,6 +72,13 @@ def _ask(client: Client, arguments: Namespace, value: Any, timeout: float) -> by
     return answer
 
 
+def _value(arguments: Namespace, written: str | None) -> Any:
+    """Return the value of an argument, which may be standard input; None without one."""
+    if written is None:
+        return None
+    return parserOf(arguments.as_)(content(written)) if written == "-" else argumentValue(arguments.as_, written)
+
+
 #: The command.
 REQ = brokerCommand("req", "Send a request to a client or the broker, and show the answer.", _prepareReq, _runReq)
 
@@ -71,7 +86,7 @@ REQ = brokerCommand("req", "Send a request to a client or the broker, and show t
 def _prepareNotify(parser: ArgumentParser) -> None:
     parser.add_argument("client", metavar="CLIENT", help="its id or name, several with commas between them, or all")
     parser.add_argument("path", metavar="PATH", nargs="?", help="the path of the notification; none with all")
-    parser.add_argument("value", metavar="VALUE", nargs="?", help="the value to send")
+    parser.add_argument("value", metavar="VALUE", nargs="?", help="the value to send; - is standard input")
     addInputOption(parser)
 
 
@@ -82,7 +97,7 @@ def _runNotify(arguments: Namespace, address: Address) -> int:
         raise SettingError("a broadcast has no path: give all and a VALUE")
     if not toAll and arguments.path is None:
         raise SettingError("a notification needs a PATH")
-    value = None if written is None else argumentValue(arguments.as_, written)
+    value = _value(arguments, written)
     with address.connect() as client:
         if toAll:
             client.broadcast(value)

@@ -30,7 +30,6 @@ from fleximq.client.loops.interfaces import Cancellable, Listener, Loop, Transpo
 from fleximq.client.settings import ClientSettings, Tls
 from fleximq.client.sockets import IPC_FOLDER, takeStandardStreams
 from fleximq.endpoints.standard_streams import StandardStreams
-from fleximq.errors import SettingError
 from fleximq.values.urls import Url
 
 _log = Logger()
@@ -120,6 +119,8 @@ def _creator(host: str, tls: Any) -> Any:
         trusted = None
         if files.authority is not None:
             several = Path(files.authority).read_bytes().split(_END)[:-1]
+            if not several:
+                raise ValueError("no certificate found")
             trusted = trustRootFromCertificates([Certificate.loadPEM(each + _END) for each in several])
         shown = None
         if files.certificate is not None:
@@ -127,7 +128,7 @@ def _creator(host: str, tls: Any) -> Any:
             shown = PrivateCertificate.loadPEM(both)
         return optionsForClientTLS(host, trustRoot=trusted, clientCertificate=shown)
     except (OSError, ValueError, SSL.Error) as error:
-        raise SettingError(f"the files for TLS cannot be used: {error}") from error
+        raise files.refused(error) from error
 
 
 @implementer(IPushProducer)

@@ -32,6 +32,8 @@ class RequestTests(CommandCase):
         found = ran("req", "broker", "/broker/clients", '{"limit": 1}', "--as", "json", "--json")
         told = json.loads(found.out)
         self.assertEqual((told["path"], len(told["value"]["clients"])), ("/broker/clients", 1))
+        again = ran("req", "broker", "/broker/clients", "-", "--as", "json", "--json", input=b'{"limit": 1}')
+        self.assertEqual(len(json.loads(again.out)["value"]["clients"]), 1)
 
     def test_served(self) -> None:
         """A command of the shell answers, and is told what was asked and by whom."""

@@ -1,5 +1,5 @@
 """Two brokers on three real servers: an owner that is stopped while it is asked, large records and checkpoints, a dead
-letter while an owner is killed."""
+letter while an owner is killed, and Spark over both copies."""
 
 import contextlib
 import os
@@ -8,6 +8,7 @@ import socket
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -16,9 +17,13 @@ from tests.broker_process import BrokerProcess
 from tests.cluster.nats.servers import MISSING, Servers
 from tests.dialects.blipmq.case import auth, hello, poll, publish, subscribe
 from tests.nightly import nightly
+from tests.pipeline.end_to_end import Ingest
+from tests.pipeline.installed import missing as withoutSpark
 
 #: Remembered ids of 40 bytes: their checkpoint has more than 40 MB.
 _IDS = 800_000
+#: Seconds that an ingest may take.
+_PATIENCE = 300.0
 
 
 @nightly
@@ -55,6 +60,13 @@ class EdgesTests(SynchronousTestCase):
                     return each
             time.sleep(0.05)
         raise AssertionError([each.output for each in self.brokers])
+
+    def standby(self) -> BrokerProcess:
+        """Return the broker that does not serve, when its listeners are open."""
+        owner = self.owner()
+        other = next(each for each in self.brokers if each is not owner)
+        other.waitFor(lambda: other.listeners, "its listeners")
+        return other
 
     def connection(self, broker: BrokerProcess) -> socket.socket:
         """Connect."""
@@ -112,7 +124,7 @@ class EdgesTests(SynchronousTestCase):
         found = self.say(next, b"CONSUME:big\n", 1)[0]
         self.assertEqual((found[:14], len(found)), (b"large:::big:::", 14 + len(large) + 6))
         self.again(owner)
-        self._equal()
+        self._equal(_IDS)
 
     def again(self, broker: BrokerProcess) -> None:
         """Start a broker that was killed."""
@@ -121,17 +133,53 @@ class EdgesTests(SynchronousTestCase):
         self.brokers[-1].start()
         self.addCleanup(self.brokers[-1].stop, signal.SIGKILL)
 
-    def _equal(self) -> None:
+    def _equal(self, least: int) -> None:
         """Wait until both folders end with the same record."""
         limit = time.monotonic() + 60
         while time.monotonic() < limit:
             with contextlib.suppress(JournalError):
                 ends = {bounds(folder).next for folder in self.folders}
                 if len(ends) == 1:
-                    self.assertGreater(ends.pop(), _IDS)
+                    self.assertGreater(ends.pop(), least)
                     return
             time.sleep(0.2)
         raise AssertionError(f"the folders do not become equal: {[bounds(folder) for folder in self.folders]}")
+
+    def test_spark(self) -> None:
+        """Each copy has the same rows, and the checkpoint of one goes on with the other, also while that one lags."""
+        if withoutSpark:
+            self.skipTest(str(withoutSpark))
+        self.nodes("--allow-anonymous")
+        owner, other = self.owner(), self.standby()
+        folders = self.folders if owner is self.brokers[0] else self.folders[::-1]
+        lakes = [Path(self.mktemp()).absolute() for _ in range(2)]
+
+        def produce(first: int) -> None:
+            lines = b"".join(b"PRODUCE:m%d:::q:::%d\n" % (number, number) for number in range(first, first + 500))
+            self.say(owner, lines, 500)
+
+        def ingest(lake: int, folder: int) -> Ingest:
+            lakes[lake].mkdir(exist_ok=True)
+            return Ingest(lakes[lake], "--journal", str(folders[folder]), "--once")
+
+        produce(0)
+        self._equal(500)
+        os.kill(other.pid, signal.SIGSTOP)
+        self.addCleanup(os.kill, other.pid, signal.SIGCONT)
+        produce(500)
+        ingest(0, 0).wait(_PATIENCE)
+        self.assertLess(bounds(folders[1]).next, bounds(folders[0]).next)
+        lagging = ingest(0, 1)
+        time.sleep(20)
+        os.kill(other.pid, signal.SIGCONT)
+        lagging.wait(_PATIENCE)
+        produce(1000)
+        self._equal(1500)
+        ingest(0, 1).wait(_PATIENCE)
+        ingest(1, 0).wait(_PATIENCE)
+        found = [_rows(lake / "lake" / "messages") for lake in lakes]
+        self.assertEqual([row[2] for row in found[0]], [b"%d" % number for number in range(1500)])
+        self.assertEqual(found[0], found[1])
 
     def test_deadLetters(self) -> None:
         """Dead letters are there once, or the message still is, if an owner dies while it moves them."""
@@ -155,6 +203,31 @@ class EdgesTests(SynchronousTestCase):
             self.say(owner, b"".join(b"ACK:%b\n" % id for id in got) + b"CONSUME:none\n", 1)
             time.sleep(0.2)
         self.assertEqual(found, Counter(ids))
+
+    def test_sameId(self) -> None:
+        """Of two messages with the same id, handed out by two nodes, an ACK removes one, also for the next owner."""
+        self.nodes("--redelivery", "2", "--allow-anonymous")
+        owner = self.owner()
+        other = self.standby()
+        self.assertEqual(self.say(owner, b"PRODUCE:x:::q:::1\nPRODUCE:x:::r:::2\n", 2), [b"x", b"x"])
+        self.assertTrue(self.say(owner, b"CONSUME:q\n", 1)[0].startswith(b"x:::q"))
+        self.assertTrue(self.say(other, b"CONSUME:r\n", 1)[0].startswith(b"x:::r"))
+        self.assertEqual(self.say(other, b"ACK:x\nCONSUME:none\n", 1), [b"NO_MSG"])
+        time.sleep(3)
+        both = b"CONSUME:q\nCONSUME:r\n"
+        self.assertEqual(self.say(other, both, 2).count(b"NO_MSG"), 1)
+        owner.stop(signal.SIGKILL)
+        self.owner(owner)
+        time.sleep(3)
+        self.assertEqual(self.say(other, both, 2).count(b"NO_MSG"), 1)
+
+
+def _rows(lake: Path) -> list[tuple[Any, ...]]:
+    """Return the rows of a lake, by offset."""
+    import pyarrow.dataset as ds
+
+    table = ds.dataset(str(lake), format="parquet").to_table(columns=["offset", "topic", "value", "timestamp"])
+    return sorted(tuple(row.values()) for row in table.to_pylist())
 
 
 def _rest(connection: socket.socket) -> bytes:

@@ -1,4 +1,6 @@
-"""A proxy before a real server holds appends back, until the owner has repeated them or another node has taken over."""
+"""Appends that arrive late: a proxy before a real server holds them back, or the server, the stream's leader, stops,
+until the owner has repeated them or another node has taken over.
+"""
 
 import sys
 import time
@@ -15,8 +17,10 @@ from fleximq.cluster.stream_log import StreamLog
 from fleximq.journal.format.frame import FrameKind
 from fleximq.journal.writing.commit import Commit, RecordsPart
 from tests.cluster.nats.servers import MISSING, Servers
+from tests.cluster.simulation import recordsOf
 from tests.cluster.store_case import FOLDER, emptyDisk, headersOf
 from tests.journal.frames import JOURNAL, appended
+from tests.nightly import nightly
 
 if not MISSING:
     from fleximq.cluster.nats.store import NatsCluster
@@ -49,29 +53,26 @@ class Proxy(ProxyFactory):
             connection.transport.resumeProducing()
 
 
-class LateLandingTests(TestCase):
-    """Two owners on one server, the first through a proxy."""
+class OwnersCase(TestCase):
+    """Owners of one shard on real servers."""
 
     skip = MISSING or None
     timeout = 60
+    #: How many servers, and seconds until they have answered.
+    number, patience = 1, 0.3
 
     async def setUp(self) -> None:  # type: ignore[override]  # trial waits for coroutines too
         from twisted.internet import reactor
 
         self.reactor = cast(Any, reactor)
-        self.servers = Servers(self.mktemp())
+        self.servers = Servers(self.mktemp(), self.number)
         self.addCleanup(self.servers.end)
         self.servers.wait()
-        self.hurry = self.patch(sys.modules[NatsCluster.__module__], "TIMEOUT", 0.3)
-        self.proxy = Proxy(int(self.servers.urls[0].rpartition(":")[2]))
-        port = self.reactor.listenTCP(0, self.proxy, interface="127.0.0.1")
-        self.addCleanup(port.stopListening)
-        self.first = await self.owner(f"nats://127.0.0.1:{port.getHost().port}", 1)
-        await self.commit(self.first, b"one")
+        self.hurry = self.patch(sys.modules[NatsCluster.__module__], "TIMEOUT", self.patience)
 
     async def owner(self, url: str, term: int) -> StreamLog:
         """Return the log of an owner that has fenced the stream."""
-        cluster = NatsCluster([url], "test", self.reactor.callFromThread, room=1 << 20, replicas=1)
+        cluster = NatsCluster([url], "test", self.reactor.callFromThread, room=1 << 20, replicas=self.number)
         self.addCleanup(cluster.stop)
         await cluster.start()
         self.copy = Copy(emptyDisk(), FOLDER, 0)
@@ -97,12 +98,28 @@ class LateLandingTests(TestCase):
         made = Commit(last=1, next=offset + 1, time=1, parts=[RecordsPart(offset, [appended(payload)])])
         return Deferred.fromCoroutine(log.carryOut(made))
 
-    async def kinds(self) -> list[int]:
-        """Return the kinds of all frames in the stream."""
+    async def pieces(self) -> list[Piece]:
+        """Return all messages of the stream."""
         self.hurry.restore()
         last = (await self.cluster.bounds(0)).last
-        pieces: list[Piece | None] = [await self.cluster.slot(0, sequence) for sequence in range(1, last + 1)]
-        return [header.kind for header in headersOf([piece for piece in pieces if piece is not None])]
+        pieces = [await self.cluster.slot(0, sequence) for sequence in range(1, last + 1)]
+        return [piece for piece in pieces if piece is not None]
+
+
+class LateLandingTests(OwnersCase):
+    """Two owners on one server, the first through a proxy."""
+
+    async def setUp(self) -> None:  # type: ignore[override]  # trial waits for coroutines too
+        await super().setUp()
+        self.proxy = Proxy(int(self.servers.urls[0].rpartition(":")[2]))
+        port = self.reactor.listenTCP(0, self.proxy, interface="127.0.0.1")
+        self.addCleanup(port.stopListening)
+        self.first = await self.owner(f"nats://127.0.0.1:{port.getHost().port}", 1)
+        await self.commit(self.first, b"one")
+
+    async def kinds(self) -> list[int]:
+        """Return the kinds of all frames in the stream."""
+        return [header.kind for header in headersOf(await self.pieces())]
 
     async def test_repeated(self) -> None:
         """An append that arrives several times is stored once, and confirmed."""
@@ -131,3 +148,40 @@ class LateLandingTests(TestCase):
     def assertNoResult(self, deferred: "Deferred[Any]") -> None:
         """Check that something has not ended."""
         self.assertFalse(deferred.called)
+
+
+@nightly
+class StaleLeaderTests(OwnersCase):
+    """An owner that is connected to the stream's leader, which is stopped and goes on."""
+
+    number, patience, timeout = 3, 1.0, 600
+
+    async def leader(self) -> int:
+        """Return the place of the stream's leader among the servers."""
+        info: Any = await self.cluster._loop.ask(self.cluster._context.stream_info("test-0"))
+        return int(info.cluster.leader[1:])
+
+    async def test_woken(self) -> None:
+        """Each confirmed message is there once, and none that was refused, whether another node took over or not."""
+        wanted: list[bytes] = []
+        await self.owner(self.servers.urls[0], 1)
+        for term in range(2, 14, 2):
+            leader = await self.leader()
+            first = await self.owner(self.servers.urls[leader], term)
+            await self.commit(first, b"%d" % term)
+            wanted.append(b"%d" % term)
+            self.servers.pause(leader)
+            late = self.commit(first, b"late %d" % term)
+            if term % 4:
+                await deferLater(self.reactor, 8.0)
+                self.servers.resume(leader)
+                await late
+                wanted.append(b"late %d" % term)
+            else:
+                second = await self.owner(self.servers.urls[leader - 1], term + 1)
+                await self.commit(second, b"%d" % (term + 1))
+                wanted.append(b"%d" % (term + 1))
+                self.servers.resume(leader)
+                await self.assertFailure(late, Deposed)
+        found = recordsOf(b"".join(piece.data for piece in await self.pieces()))
+        self.assertEqual(list(found), wanted)
