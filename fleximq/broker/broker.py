@@ -277,6 +277,10 @@ class Broker:
         self.checkpointer.flush()
         self.journal.whenCommitted(call, None if client is None or consumed else client.lastRun)
 
+    def announce(self, topic: str, call: Callable[[], None]) -> None:
+        """Call before a client subscribes to a topic, when all nodes of a mesh know that; at once without a mesh."""
+        call()
+
     def whenPublicationsDecided(self, call: Callable[[], None], client: ConnectedClient) -> None:
         """As :meth:`whenCommitted`, for the client's publications only."""
         self.journal.whenCommitted(call, client.lastRun)

@@ -97,7 +97,8 @@ class Session(metaclass=ABCMeta):
     refuse. ``joinsFirst`` means that the first message is small in any case.
 
     The protocol sets ``certificate``, which returns the client certificate; ``checking``, called with True and False at
-    the start and end of a pending credential check; and ``admitted``, the result for credentials in an HTTP request.
+    the start and end of a pending credential check, or of another wait of input; and ``admitted``, the result for
+    credentials in an HTTP request.
     """
 
     __slots__ = (

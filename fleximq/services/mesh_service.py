@@ -195,7 +195,7 @@ class MeshBroker:
         self.mesh.stop()
 
     def _addBarrier(self) -> None:
-        """Let clients that wait for their publications wait until all nodes know their subscriptions, too."""
+        """Let clients that wait for their publications, or announce a topic, wait until all nodes know it."""
         mesh, areDecided, whenCommitted = self.mesh, self._broker.arePublicationsDecided, self._broker.whenCommitted
 
         def areAllDecided(client: ConnectedClient) -> bool:
@@ -205,7 +205,17 @@ class MeshBroker:
             whenCommitted(lambda: mesh.whenConfirmed(call), client)
 
         self._broker.arePublicationsDecided = areAllDecided  # type: ignore[method-assign]
+
+        def announce(topic: str, call: Callable[[], None]) -> None:
+            def announced() -> None:
+                call()
+                mesh.remove(topic)
+
+            mesh.add(topic)
+            mesh.whenConfirmed(announced)
+
         self._broker.whenCommitted = whenAllCommitted  # type: ignore[method-assign]
+        self._broker.announce = announce  # type: ignore[method-assign]
 
     # -- what needs the journal --------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """The Identity dialect: every rule of its document and of docs/reference/dialects.rst, over a WebSocket."""
 
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import given, settings
@@ -103,6 +104,25 @@ class SubscriptionTests(IdentityCase):
         """Subscribing again is acknowledged again, and one copy comes."""
         user = self.user("news", "news")
         self.assertEqual(user.askText("PUBLISH:news:x"), ["MSG:news:user-00000000:x"])
+
+    def test_announced(self) -> None:
+        """In a mesh a SUBSCRIBE is acknowledged when the other nodes know of it; later messages wait for that."""
+        calls: list[Callable[[], None]] = []
+        self.patch(self.broker, "announce", lambda topic, call: calls.append(call))
+        user = self.user()
+        self.assertEqual(user.askText("SUBSCRIBE:a", "PUBLISH:a:1", "SUBSCRIBE:b", "PUBLISH:b:2"), [])
+        self.assertEqual(user.askText("PUBLISH:b:3"), [])
+        for expected in (
+            ["SUB-ACK:a", "MSG:a:user-00000000:1"],
+            ["SUB-ACK:b", "MSG:b:user-00000000:2", "MSG:b:user-00000000:3"],
+        ):
+            calls.pop()()
+            self.clock.advance(0)
+            self.assertEqual(user.texts(), expected)
+        user.askText("SUBSCRIBE:c", "PUBLISH:c:4")
+        user.protocol.connectionLost()
+        calls.pop()()
+        self.assertEqual((calls, self.broker.topics.hasSubscribers("c")), ([], False))
 
     def test_acknowledgedNext(self) -> None:
         """The frame after a SUBSCRIBE is its acknowledgement, whatever else one read brings."""

@@ -205,6 +205,15 @@ class MeshBrokerTests(MeshCase):
         self.pass_()
         self.assertEqual((done, self.b.arePublicationsDecided(me)), ([True], True))
 
+    def test_announced(self) -> None:
+        """An announced topic is known to the other nodes, and only while somebody subscribes to it."""
+        found: list[bool] = []
+        for node in (self.b, self.c):
+            node.announce("t", lambda: found.append(self.a.topics.hasSubscribers("t")))
+        self.assertEqual(found, [])
+        self.pass_()
+        self.assertEqual((found, self.a.topics.hasSubscribers("t")), ([True, True], False))
+
     def test_refuses(self) -> None:
         """What needs the journal is refused with the owner's name, until this node owns it."""
         me = self.b.join("fleximq")

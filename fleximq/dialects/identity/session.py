@@ -4,7 +4,8 @@ Consecutive PUBLISHes to one channel in one read are published as one run: each 
 comparison, 0.1 us, instead of a topic look-up.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from twisted.internet.interfaces import IAddress
 from zope.interface import implementer
@@ -70,6 +71,8 @@ class IdentitySession(Session):
         self._channels = channels or ChannelList(context)
         self._recordTexts = recordTexts or RecordTexts()
         self._envelopes: dict[bytes, Envelope] = {}
+        self._isAnnouncing = False  # a channel, to the nodes of a mesh; input waits
+        self._waiting: list[bytes] = []
         self._actions: dict[Word, Callable[[ClientText], None]] = {
             Word.SUBSCRIBE: self._subscribe,
             Word.UNSUBSCRIBE: self._unsubscribe,
@@ -114,11 +117,19 @@ class IdentitySession(Session):
         all checks until the client unsubscribes.
         """
         self.traffic.messagesIn += len(messages)
+        self._process(iter(self.admittedOf(messages)))
+
+    def resume(self) -> None:
+        """Continue with the messages after a SUBSCRIBE."""
+        messages, self._waiting = self._waiting, []
+        self._process(iter(messages))
+
+    def _process(self, messages: Iterator[bytes]) -> None:
         known = self._envelopes.get
         envelope: Envelope | None = None
         beginning, size = b"", 0
         texts: list[bytes] = []
-        for message in self.admittedOf(messages):
+        for message in messages:
             if texts and message.startswith(beginning):
                 texts.append(message[size:])
                 continue
@@ -133,6 +144,9 @@ class IdentitySession(Session):
                 continue
             self._perform(message)
             if self.state is ConnectionState.ENDING:
+                return
+            if self._isAnnouncing:
+                self._waiting = list(messages)
                 return
         if texts and envelope is not None:
             self._publish(envelope, texts)
@@ -149,17 +163,34 @@ class IdentitySession(Session):
     # -- the action of each word -------------------------------------------------------------------
 
     def _subscribe(self, request: ClientText) -> None:
-        """Acknowledge before subscribing, which may deliver messages: clients rely on that order."""
         checkChannel(request.channel)
         self.subscribing()
         self.broker.checkSubscription(self.client, request.channel, literal=True)
-        self._send(encodeSubAck(request.channel))
-        if request.channel not in self.client.subscriptions:
-            self.broker.subscribe(self.client, self, request.channel, literal=True)
-            render, slices = self._recordTexts.render, self.broker.slices
-            past = ReplayOutlet(self, self.outbox, self.context.clock, RECALLING, render, slices=slices)
-            past.chunkBytes = _RECALLED_BYTES
-            self.broker.recall(self.client, past, request.channel, literal=True, history=self.broker.rules.history)
+        if request.channel in self.client.subscriptions:
+            self._send(encodeSubAck(request.channel))
+            return
+        self._isAnnouncing, isLater = True, False
+
+        def announced() -> None:
+            self._isAnnouncing = False
+            if self.state is ConnectionState.OPEN:
+                self.attempt(partial(self._acknowledge, request.channel))
+            if isLater:
+                self.checking(False)
+
+        self.broker.announce(request.channel, announced)
+        if self._isAnnouncing:
+            isLater = True
+            self.checking(True)
+
+    def _acknowledge(self, channel: str) -> None:
+        """Acknowledge before subscribing, which may deliver messages: clients rely on that order."""
+        self._send(encodeSubAck(channel))
+        self.broker.subscribe(self.client, self, channel, literal=True)
+        render, slices = self._recordTexts.render, self.broker.slices
+        past = ReplayOutlet(self, self.outbox, self.context.clock, RECALLING, render, slices=slices)
+        past.chunkBytes = _RECALLED_BYTES
+        self.broker.recall(self.client, past, channel, literal=True, history=self.broker.rules.history)
 
     def _unsubscribe(self, request: ClientText) -> None:
         self.broker.unsubscribe(self.client, request.channel)
