@@ -222,7 +222,7 @@ def _reason(kind: str, error: Exception) -> str:
         return f"{kind} endpoints take other arguments"
     unknown = re.match(r"Unknown endpoint type: ('.*')", str(error), re.DOTALL)
     if unknown:
-        return f"there is no kind of endpoint named {unknown[1]}"
+        return f"there is no kind of endpoint named {unknown[1]}: use tcp:7890, unix:PATH or tls://0.0.0.0:7891"
     if isinstance(error, IndexError | KeyError) and kind.endswith(_SYSTEMD):
         return "systemd passed no such socket; sockets need names too: systemd-socket-activate --fdname=NAME"
     number = re.match(r"invalid literal for int.*: (.*)", str(error))

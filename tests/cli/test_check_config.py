@@ -143,7 +143,8 @@ class CheckConfigTests(SynchronousTestCase):
             [
                 f"fleximq: {self.path}: keepalive is 0, but must be over 0 and at most 31622400 seconds",
                 f"fleximq: {self.path}: there is no setting named keep-alive, did you mean keepalive?",
-                f"fleximq: {self.path}: listen is 'foo:1', but there is no kind of endpoint named 'foo'",
+                f"fleximq: {self.path}: listen is 'foo:1', but there is no kind of endpoint named 'foo': "
+                "use tcp:7890, unix:PATH or tls://0.0.0.0:7891",
             ],
         )
         self.assertIn(f"fleximq: {self.path}: there is no extension named 'none-such'; installed: ", err[3])

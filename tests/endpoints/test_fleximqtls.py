@@ -102,7 +102,9 @@ class ParserTests(FleximqtlsCase):
             self.text(clientCA=self.made.both, clientRequired="1"): "clientRequired=1 must be yes or no",
             self.text(clientCA="/no"): "/no cannot be read: no such file or directory",
             self.text(cert="/no"): "/no cannot be read: no such file or directory",
-            self.text("foo:1"): "there is no kind of endpoint named 'foo'",
+            self.text(
+                "foo:1"
+            ): "there is no kind of endpoint named 'foo': use tcp:7890, unix:PATH or tls://0.0.0.0:7891",
             self.text("tcp:http"): "'http' is not a number",
             self.text("systemd:domain=INET:index=99"): (
                 "systemd passed no such socket; sockets need names too: systemd-socket-activate --fdname=NAME"

@@ -74,8 +74,8 @@ class ListenTests(SynchronousTestCase):
             "tcp:http": "'http' is not a number",
             "tcp": "tcp endpoints take other arguments",
             "tcp:1:foo=3": "tcp endpoints take other arguments",
-            "foo:1": "there is no kind of endpoint named 'foo'",
-            "haproxy:foo:1": "there is no kind of endpoint named 'foo'",
+            "foo:1": "there is no kind of endpoint named 'foo': use tcp:7890, unix:PATH or tls://0.0.0.0:7891",
+            "haproxy:foo:1": "there is no kind of endpoint named 'foo': use tcp:7890, unix:PATH or tls://0.0.0.0:7891",
             "unix:/tmp/x:mode=9": "'9' is not a number",
             f"ssl:1:privateKey={missing}": f"{missing} cannot be read: no such file or directory",
             "systemd:domain=INET:index=99": (
@@ -268,6 +268,6 @@ class UrlTests(SynchronousTestCase):
         for text, reason in {
             "tcp://a": "the URL must name a port, e.g. tcp://localhost:7890",
             "ipc://": "an ipc:// URL must name the path of a socket, e.g. ipc:///run/fleximq.sock",
-            "http://a": "there is no kind of endpoint named 'http'",
+            "http://a": "there is no kind of endpoint named 'http': use tcp:7890, unix:PATH or tls://0.0.0.0:7891",
         }.items():
             self.assertIn(reason, self.refused(text))

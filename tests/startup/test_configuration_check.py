@@ -112,7 +112,7 @@ class FaultsTests(SynchronousTestCase):
                 "there is no setting named keep-alive, did you mean keepalive?",
                 "keepalive is True, but must be a number of seconds, e.g. 30 or 0.5",
                 "max-clients is 0, but must be between 1 and 281474976710656",
-                "listen is 'foo:1', but there is no kind of endpoint named 'foo'",
+                "listen is 'foo:1', but there is no kind of endpoint named 'foo': use tcp:7890, unix:PATH or tls://0.0.0.0:7891",
                 f"listen names the dialect 'mqtt', but must name one of {', '.join(REGISTRY.dialects)}, or none",
                 "there is no extension named 'none'; installed: gone, sample",
                 "extension sample: n is 'many', but must be a whole number",
