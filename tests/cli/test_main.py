@@ -102,7 +102,8 @@ class BrokerTests(SynchronousTestCase):
         words = ["fleximq", "broker", "--listen", "nowhere:1"]
         with Forked(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             said = process.communicate(timeout=60)
-        sentence = b"fleximq: listen is 'nowhere:1', but there is no kind of endpoint named 'nowhere': use tcp:7890, unix:PATH or tls://0.0.0.0:7891\n"
+        sentence = b"fleximq: listen is 'nowhere:1', but there is no kind of endpoint named 'nowhere': "
+        sentence += b"use tcp:7890, unix:PATH or tls://0.0.0.0:7891\n"
         self.assertEqual((process.returncode, said), (1, (b"", sentence)))
 
 

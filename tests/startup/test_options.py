@@ -83,7 +83,10 @@ class OptionsTests(SynchronousTestCase):
         for content, sentence in {
             "keepalive = 0": "keepalive is 0, but must be over 0 and at most 31622400 seconds",
             "keepalife = 1": "there is no setting named keepalife, did you mean keepalive?",
-            'listen = "foo:1"': "listen is 'foo:1', but there is no kind of endpoint named 'foo': use tcp:7890, unix:PATH or tls://0.0.0.0:7891",
+            'listen = "foo:1"': (
+                "listen is 'foo:1', but there is no kind of endpoint named 'foo': "
+                "use tcp:7890, unix:PATH or tls://0.0.0.0:7891"
+            ),
         }.items():
             with open(path, "w") as file:
                 file.write(content)
