@@ -109,15 +109,25 @@ class Mesh:
     """One node of a mesh.
 
     :param session: differs in each life of the node.
+    :param atTurnEnd: calls a function when all that was read in this turn is processed.
     """
 
-    def __init__(self, link: IMeshLink, node: str, session: str, clock: IReactorTime, user: MeshUser) -> None:
+    def __init__(
+        self,
+        link: IMeshLink,
+        node: str,
+        session: str,
+        clock: IReactorTime,
+        user: MeshUser,
+        atTurnEnd: Callable[[Callable[[], None]], object],
+    ) -> None:
         self.peers: dict[str, Peer] = {}
         self._link = link
         self._node = node
         self._session = session
         self._clock = clock
         self._user = user
+        self._atTurnEnd = atTurnEnd
         self._counts: Counter[Interest] = Counter()
         self._changed: dict[Interest, bool] = {}
         self._clients = 0
@@ -128,7 +138,7 @@ class Mesh:
         self._version = 0
         self._barriers: list[tuple[int, float, Callable[[], None]]] = []
         self._toFlush: list[Peer] = []
-        self._turn: IDelayedCall | None = None
+        self._isWaiting = self._isStopped = False
         self._timer: IDelayedCall | None = None
         self._ticked = 0.0
 
@@ -140,9 +150,9 @@ class Mesh:
 
     def stop(self) -> None:
         """Leave the others, and disconnect."""
-        for timer in (self._timer, self._turn):
-            if timer is not None and timer.active():
-                timer.cancel()
+        self._isStopped = True
+        if self._timer is not None:
+            self._timer.cancel()
         self._send("", Kind.LEAVING)
         self._link.stop()
 
@@ -188,13 +198,15 @@ class Mesh:
             self._later()
 
     def _later(self) -> None:
-        if self._turn is None:
-            self._turn = self._clock.callLater(0, self._endTurn)
+        if not self._isWaiting:
+            self._isWaiting = True
+            self._atTurnEnd(self._endTurn)
 
     def _endTurn(self) -> None:
-        self._turn = None
-        self._tell()
-        self._flushAll()
+        self._isWaiting = False
+        if not self._isStopped:
+            self._tell()
+            self._flushAll()
 
     def _tell(self) -> None:
         """Tell the others what has changed, after the runs so far: they may be of clients that have left."""
@@ -264,8 +276,7 @@ class Mesh:
         """Send a run of ``count`` messages and about ``size`` bytes to a node, at the end of the turn. Hot."""
         if not peer.waiting:
             self._toFlush.append(peer)
-            if self._turn is None:
-                self._later()
+            self._later()
         peer.waiting.append(run)
         peer.waitingMessages += count
         peer.waitingBytes += size

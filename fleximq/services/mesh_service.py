@@ -157,7 +157,7 @@ class MeshBroker:
         nextBlock: "Callable[[], Deferred[int]]",
         refusal: Callable[[], str],
     ) -> None:
-        self.mesh = Mesh(link, node, session, clock, self)
+        self.mesh = Mesh(link, node, session, clock, self, turn.later)
         self._broker = broker
         self._turn = turn
         self._clock = clock

@@ -1,6 +1,7 @@
 """fleximq.cluster.mesh: interest, its confirmation, and runs, between nodes on a mesh in memory."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -21,7 +22,9 @@ class Node:
         self.wanted: dict[str, set[Interest]] = {}
         self.runs: list[Any] = []
         self.counts: list[tuple[str, int]] = []
-        self.mesh = Mesh(MemoryLink(servers, name), name, session, servers.clock, self)
+        self.mesh = Mesh(
+            MemoryLink(servers, name), name, session, servers.clock, self, partial(servers.clock.callLater, 0)
+        )
         self.mesh.start()
 
     def interestChanged(self, node: str, added: Sequence[Interest], removed: Sequence[Interest]) -> None:
