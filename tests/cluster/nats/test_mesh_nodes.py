@@ -11,6 +11,7 @@ from fleximq.client.blocking import Client, connect
 from fleximq.client.errors import PublishFailed
 from tests.broker_process import BrokerProcess
 from tests.cluster.nats.servers import MISSING, Servers
+from tests.conversations.clients import IdentityClient
 from tests.nightly import nightly
 
 #: Subscriptions of the barrier's test, and those to topics with queues.
@@ -21,7 +22,7 @@ _MESSAGES, _BYTES = 50_000, 10_000
 
 @nightly
 class MeshTests(SynchronousTestCase):
-    """Each node has a listener for the mesh, and one that forwards; no topic is durable."""
+    """Each node has two listeners for the mesh, and one that forwards; no topic is durable."""
 
     if MISSING:
         skip = MISSING
@@ -32,7 +33,7 @@ class MeshTests(SynchronousTestCase):
         servers.wait()
         words = [word for url in servers.urls for word in ("--cluster", url)]
         words += ["--mesh", "--allow-anonymous", "--cluster-bytes", "64MiB"]
-        for scheme in ("fleximq+tcp", "tcp"):
+        for scheme in ("fleximq+tcp", "tcp", "identity+tcp"):
             words += ["--listen", f"{scheme}:0:interface=127.0.0.1"]
         self.brokers = [
             BrokerProcess(*words, "--node", name, "--journal", f"{Path(self.mktemp()).absolute()}") for name in "abc"
@@ -64,6 +65,19 @@ class MeshTests(SynchronousTestCase):
                 first.flush()
                 second.publish(f"t.{number}", number)
                 self.assertIsNotNone(got.next(timeout=10), number)
+
+    def test_identityBarrier(self) -> None:
+        """What is published at another node after the SUB-ACK arrives."""
+        publishers = [self.client(each) for each in self.brokers]
+        subscribers = [IdentityClient(("127.0.0.1", each.port(2))) for each in self.brokers]
+        for each in subscribers:
+            self.addCleanup(each.close)
+        for number in range(_SUBSCRIPTIONS):
+            first, second = subscribers[number % 3], publishers[(number + 1 + number // 3 % 2) % 3]
+            first.subscribe(f"t{number}")
+            second.publish(f"t{number}", str(number))
+            self.assertRegex(first.hear(), f"^MSG:t{number}:.*:{number}$")
+            self.assertEqual(first.ask(f"UNSUBSCRIBE:t{number}"), f"UNSUB-ACK:t{number}")
 
     def test_queues(self) -> None:
         """No publication passes by a durable queue that was opened at the owner: other nodes refuse it."""
