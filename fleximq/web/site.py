@@ -100,7 +100,10 @@ class Pages(Resource):
         """Answer a request, perhaps later."""
         path = request.path.decode("latin-1")
         if path not in self._pages:
-            return self._welcome.render(request)
+            if not path.startswith("/api/"):
+                return self._welcome.render(request)
+            _write(request, jsonReply({"error": "no such path; /api/ lists them"}, 404))
+            return NOT_DONE_YET
         answering = Deferred.fromCoroutine(self._answer(request, path, self._pages[path]))
         gone: list[object] = []
         request.notifyFinish().addErrback(lambda failure: gone.append(failure))

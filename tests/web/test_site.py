@@ -90,6 +90,11 @@ class MethodTests(SiteCase):
         answer = self.post("/api/clients", {})
         self.assertEqual((answer.code, answer.fields["allow"]), (405, "GET, HEAD"))
 
+    def test_unknownPath(self) -> None:
+        """An unknown path of the API is answered in JSON, as its other errors."""
+        answer = self.ask("GET /api/nope")
+        self.assertEqual((answer.code, answer.value), (404, {"error": "no such path; /api/ lists them"}))
+
     def test_foreignPages(self) -> None:
         """No answer lets foreign pages read it, show it in a frame, guess its type or find it in a cache."""
         for line in (
@@ -97,6 +102,7 @@ class MethodTests(SiteCase):
             "GET /api/about",
             "GET /metrics",
             "GET /nowhere",
+            "GET /api/nowhere",
             "POST /",
             "POST /api/about",
             "OPTIONS /",
