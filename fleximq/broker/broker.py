@@ -126,7 +126,7 @@ class Broker:
         self.reload: Callable[[], Any] = _noSettings
         self.audit: Callable[..., None] = _noAudit
         self.operate: Callable[[str, Mapping[str, Any], str], Any] = _noOperator
-        #: Adds the rows of other nodes to a listing, see :class:`fleximq.broker.paths.arguments.IBrokerView`.
+        #: Adds the rows or answers of other nodes, see :class:`fleximq.broker.paths.arguments.IBrokerView`.
         self.gathered: Callable[..., Callable[[Any], None]] = lambda title, client, arguments, answer: answer
         self._deliver = self.fanOut.deliver
         # The operations below are those of one part; its method describes them.

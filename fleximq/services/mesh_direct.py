@@ -218,8 +218,15 @@ class DirectMessages:
         self._narrowed(envelope, body, count, audience)
 
 
+#: How the answers of several nodes to an operator's act become one.
+_JOINED: Mapping[str, Callable[[Iterable[Any]], Any]] = {"disconnected": sum, "removed": any}
+
+
 class MeshListings:
-    """Adds the rows of the other nodes to the listings of clients and topics; each row names its node."""
+    """Adds the rows of the other nodes to the listings of clients and topics; each row names its node.
+
+    An operator's acts against clients are performed at all nodes, and their numbers added.
+    """
 
     def __init__(self, broker: Broker, mesh: Mesh, node: str, clock: IReactorTime) -> None:
         self._broker = broker
@@ -230,7 +237,10 @@ class MeshListings:
 
     def asked(self, title: str, arguments: Mapping[str, Any], answer: Answer) -> None:
         """Answer another node."""
-        LISTINGS[title].own(self._broker, self._broker.itself, arguments, answer)
+        if title in LISTINGS:
+            LISTINGS[title].own(self._broker, self._broker.itself, arguments, answer)
+        else:
+            answer(self._broker.operate(title, arguments, arguments["by"]))
 
     def gathered(self, title: str, client: ConnectedClient, arguments: Mapping[str, Any], answer: Answer) -> Answer:
         """Return what takes this node's page, and answers with those of all nodes."""
@@ -255,10 +265,15 @@ class MeshListings:
 
         def done() -> None:
             self._mesh.endAsking(number)
-            key = LISTINGS[title].key
-            page = _together(title, key, pages, arguments.get("limit", PAGE))
-            if title == "topics":
-                page[title] = [row for row in page[title] if sees(client, row[key])]
+            if title in LISTINGS:
+                key = LISTINGS[title].key
+                page = _together(title, key, pages, arguments.get("limit", PAGE))
+                if title == "topics":
+                    page[title] = [row for row in page[title] if sees(client, row[key])]
+            else:
+                answers = pages.values()
+                counts = {key: join([each[key] for each in answers]) for key, join in _JOINED.items() if key in own}
+                page = {**own, **counts}
             answer({**page, "missing": [node for node in asked if node not in pages]})
 
         timer = self._clock.callLater(LISTING if asked else 0, done)

@@ -19,7 +19,7 @@ from twisted.logger import Logger
 from fleximq.broker.broker import Broker
 from fleximq.broker.paths import queue_paths
 from fleximq.broker.paths.arguments import Listing, Path, number, page
-from fleximq.broker.paths.path_table import clients, topics
+from fleximq.broker.paths.path_table import clients, operate, topics
 from fleximq.broker.paths.rows import groupRow, overview
 from fleximq.config.option_table import OPTIONS
 from fleximq.config.settings import Settings
@@ -138,7 +138,11 @@ class Api:
         id = number(request.arguments, "client_id")
         client = next((each for each in self._broker.clients if each.id == id), None)
         if client is None:
-            raise NotFound(f"there is no client {id}")
+            asked, answered = {"client_id": id, "by": request.who}, Deferred[Any]()
+            self._broker.gathered("kick", self._broker.itself, asked, answered.callback)({"disconnected": 0})
+            if not (await answered)["disconnected"]:
+                raise NotFound(f"there is no client {id}")
+            return jsonReply({"disconnected": id})
         if client.conversation is None:
             raise Conflict(f"client {id} cannot be disconnected")
         client.conversation.expel(Forbidden("disconnected by the operator"))
@@ -146,7 +150,9 @@ class Api:
 
     async def operate(self, act: str, request: PageRequest) -> HttpReply:
         """Perform an act of :class:`fleximq.services.operator.Operator` with the arguments of the request."""
-        return jsonReply(self._broker.operate(act, request.arguments, request.who))
+        answered: Deferred[Any] = Deferred()
+        operate(self._broker, act, request.arguments, request.who, answered.callback)
+        return jsonReply(await answered)
 
 
 async def _logged(act: Answer, request: PageRequest) -> HttpReply:

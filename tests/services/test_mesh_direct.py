@@ -11,11 +11,14 @@ from fleximq.broker.presence import JOINED, LEFT
 from fleximq.cluster.mesh import SILENCE
 from fleximq.errors import BrokerError, ClientNotFound, NotPermitted
 from fleximq.interfaces import IBrokerObserver, IPeer
+from fleximq.security.bans import Bans
 from fleximq.security.permissions import Rights
 from fleximq.services.mesh_direct import LISTING
+from fleximq.services.operator import Operator
 from fleximq.values.message import Content, Message
 from tests.broker.parts import Friend, ask
 from tests.services.test_mesh_service import MeshCase
+from tests.web.test_api import Conversation
 
 
 class DirectTests(MeshCase):
@@ -175,3 +178,18 @@ class DirectTests(MeshCase):
         self.assertEqual(self.listed("/broker/clients")["missing"], ["c"])
         with self.assertRaises(BrokerError):
             self.listed("/broker/clients", limit=0)
+
+    def test_operator(self) -> None:
+        """A client of any node can be disconnected at each, and a ban holds at all; a silent node is named."""
+        for broker in self.brokers:
+            broker.operate = Operator(broker, Bans())
+        conversations: list[Any] = [Conversation() for _ in "abc"]
+        for client, conversation in zip(self.clients, conversations, strict=True):
+            client.conversation, client.principal = conversation, "ann"
+        self.assertEqual(self.listed("/broker/kick", client_id=self.clients[1].id), {"disconnected": 1, "missing": []})
+        self.assertEqual([len(each.errors) for each in conversations], [0, 1, 0])
+        self.assertEqual(self.listed("/broker/ban", principal="ann")["disconnected"], 3)
+        self.assertEqual([len(broker.operate("bans", {}, "")["bans"]) for broker in self.brokers], [1, 1, 1])
+        self.servers.cutIn.add("c")
+        self.assertEqual(self.listed("/broker/unban", principal="ann"), {"removed": True, "missing": ["c"]})
+        self.assertEqual([len(broker.operate("bans", {}, "")["bans"]) for broker in self.brokers], [0, 0, 1])

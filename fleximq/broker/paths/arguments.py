@@ -45,7 +45,7 @@ class IBrokerView(Protocol):
     slices: Slices
 
     def gathered(self, title: str, client: ConnectedClient, arguments: Arguments, answer: "Answer") -> "Answer":
-        """Return what takes this broker's page of a listing."""
+        """Return what takes this broker's page of a listing, or its answer to an operator's act."""
 
     def topicFor(self, client: ConnectedClient, name: str) -> Topic:
         """Return the topic that a client may publish to."""

@@ -80,9 +80,18 @@ def reload(broker: IBrokerView, client: ConnectedClient, arguments: Arguments) -
     return broker.reload()
 
 
+def operate(broker: IBrokerView, act: str, arguments: Arguments, by: str, answer: Answer) -> None:
+    """Perform an operator's act, ``kick``, ``ban`` or ``unban``, at all nodes of a mesh, or list the ``bans``."""
+    own = broker.operate(act, arguments, by)
+    if act != "bans":
+        answer = broker.gathered(act, broker.itself, {**arguments, "by": by}, answer)
+    answer(own)
+
+
 def _operate(act: str) -> Path:
-    """Return a path that performs an operator's act: ``kick``, ``ban``, ``unban``, or ``bans`` for a list."""
-    return _atOnce(lambda broker, client, arguments: broker.operate(act, arguments, client.principal or client.name))
+    return lambda broker, client, arguments, answer: operate(
+        broker, act, arguments, client.principal or client.name, answer
+    )
 
 
 def _atOnce(tell: Callable[[IBrokerView, ConnectedClient, Arguments], Any]) -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 
 from fleximq.cli.client_commands.broker_command import readingAnswers, runWith
 from fleximq.cli.client_commands.broker_options import Address, addOptions, count
-from fleximq.cli.client_commands.listing import pagedRows
+from fleximq.cli.client_commands.listing import pagedRows, tellMissing
 from fleximq.cli.command import Command
 from fleximq.cli.output import out, outJson, say
 
@@ -16,6 +16,7 @@ def _add(arguments: Namespace, address: Address) -> int:
     with address.connect() as client:
         details = {"seconds": arguments.seconds, "reason": arguments.reason}
         found = client.ask("/broker/ban", {**_named(arguments), **details}, address.timeout)
+    tellMissing(found)
     if arguments.json:
         outJson(found)
     else:
@@ -35,10 +36,11 @@ def _list(arguments: Namespace, address: Address) -> int:
 
 def _remove(arguments: Namespace, address: Address) -> int:
     with address.connect() as client:
-        removed = client.ask("/broker/unban", _named(arguments), address.timeout)["removed"]
-    if not removed:
+        found = client.ask("/broker/unban", _named(arguments), address.timeout)
+    tellMissing(found)
+    if not found["removed"]:
         say("fleximq: there is no such ban")
-    return 0 if removed else 1
+    return 0 if found["removed"] else 1
 
 
 def _named(arguments: Namespace) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from fleximq.cli.client_commands.broker_command import brokerCommand, readingAnswers
 from fleximq.cli.client_commands.broker_options import Address, count
-from fleximq.cli.client_commands.listing import Row, pagedRows
+from fleximq.cli.client_commands.listing import Row, pagedRows, tellMissing
 from fleximq.cli.client_commands.payload_text import asJson
 from fleximq.cli.output import addJsonOption, outJson, say, tell
 from fleximq.cli.tables import console, table
@@ -156,6 +156,7 @@ def _rows(client: Client, action: Action, asked: dict[str, Any], timeout: float)
 
 def _act(action: Action, arguments: Namespace, answer: Row) -> int:
     """Show the result of an act; an incomplete one is an error, as is one without a client."""
+    tellMissing(answer)
     if answer.get("disconnected") == 0:
         raise SettingError(f"there is no client {arguments.name}")
     tell(arguments, action.sentence.format(**answer, name=arguments.name), **answer)

@@ -1,6 +1,8 @@
 """Listings of a broker in pages."""
 
+import io
 from collections.abc import Iterator
+from contextlib import redirect_stderr
 from itertools import count
 from typing import Any
 
@@ -37,6 +39,13 @@ class PageTests(SynchronousTestCase):
         pages: list[dict[str, Any]] = [{"all": [1], "next": 5}, {"all": [], "next": 6}, {"all": [2], "next": None}]
         self.assertEqual((self.listed(iter(pages)), self.broker.asked), ([1, 2], [None, 5, 6]))
         self.assertEqual((self.listed(iter(pages), 1), self.broker.asked), ([1], [None]))
+
+    def test_missing(self) -> None:
+        """Nodes of a mesh that did not answer are told on standard error, unless the listing is shown again soon."""
+        for most, told in ((None, "fleximq: no answer from the nodes b, c\n"), (5, "")):
+            with redirect_stderr(io.StringIO()) as written:
+                self.listed(iter([{"all": [1], "next": None, "missing": ["b", "c"]}]), most)
+            self.assertEqual(written.getvalue(), told)
 
     def test_endless(self) -> None:
         """Answers without an end are an error: without progress, in many pages, and in many bytes."""
