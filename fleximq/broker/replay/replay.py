@@ -84,7 +84,7 @@ class Replays:
         literal = not isPattern(name)
         (checkName if literal else checkPattern)(name)
         if not self._journal.onDisk:
-            raise SubscriptionFailed("there is no journal to begin in")
+            raise SubscriptionFailed("this broker stores no messages: it has no --journal")
         if literal and not self._topics.get(name).durable:
             raise SubscriptionFailed("this topic is not durable")
         search = StartSearch(self._journal, self._feedRange(client, name, literal), start, self.mayLag)

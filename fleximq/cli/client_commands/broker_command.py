@@ -47,9 +47,11 @@ def runWith(work: Work, arguments: Namespace) -> int:
 
 
 def hintFor(error: Exception, url: Url) -> str | None:
-    """Return what to do about a connection that could not be made because of TLS; None if that is not the cause."""
+    """Return what to do about a connection that could not be made; None for an unknown cause."""
     if not isinstance(error, ConnectionLost):
         return None
+    if str(error).endswith("Connection refused"):
+        return "no broker listens there: fleximq broker starts one"
     if isinstance(error, Untrusted) and "mismatch" in str(error):
         return f"use a host for which the certificate is, or a certificate for {url.host}"
     if isinstance(error, Untrusted):

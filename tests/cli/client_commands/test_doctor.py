@@ -86,13 +86,17 @@ class DoctorTests(CommandCase):
             self.assertEqual((found.code, wanted in found.err), (1, True), found.err)
 
     def test_hints(self) -> None:
-        """Other commands tell the same about TLS, and a host with a port is an address."""
+        """Other commands tell the same about TLS, or that no broker runs; a host with a port is an address."""
         place = f"localhost:{self.broker.port(1)}"
         self.assertIn("this port speaks TLS, so the URL begins with tls://", ran("ping", "--url", place).err)
         self.assertIn("--tls-authority FILE names", ran("ping", "--url", self.secure).err)
         other = Untrusted("Hostname mismatch, certificate is not valid for 'there'.")
         hint = broker_command.hintFor(other, Url.parse("tls://there:7891"))
         self.assertIn("a host for which the certificate is", hint or "")
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            told = ran("ping", "--url", f"127.0.0.1:{closed.getsockname()[1]}").err
+        self.assertIn("Connection refused; no broker listens there: fleximq broker starts one\n", told)
         found = ran("ping", "--url", f"127.0.0.1:{self.broker.port()}", "--count", "1", "--token", "bob's")
         self.assertEqual(found.code, 0, found.err)
 
