@@ -72,7 +72,7 @@ class IdentitySession(Session):
         self._recordTexts = recordTexts or RecordTexts()
         self._envelopes: dict[bytes, Envelope] = {}
         self._isAnnouncing = False  # a channel, to the nodes of a mesh; input waits
-        self._waiting: list[bytes] = []
+        self._waiting: Iterator[bytes] = iter(())
         self._actions: dict[Word, Callable[[ClientText], None]] = {
             Word.SUBSCRIBE: self._subscribe,
             Word.UNSUBSCRIBE: self._unsubscribe,
@@ -121,8 +121,7 @@ class IdentitySession(Session):
 
     def resume(self) -> None:
         """Continue with the messages after a SUBSCRIBE."""
-        messages, self._waiting = self._waiting, []
-        self._process(iter(messages))
+        self._process(self._waiting)
 
     def _process(self, messages: Iterator[bytes]) -> None:
         known = self._envelopes.get
@@ -146,7 +145,7 @@ class IdentitySession(Session):
             if self.state is ConnectionState.ENDING:
                 return
             if self._isAnnouncing:
-                self._waiting = list(messages)
+                self._waiting = messages
                 return
         if texts and envelope is not None:
             self._publish(envelope, texts)
@@ -244,8 +243,9 @@ class IdentitySession(Session):
             self._send(encodeError(int(Status.SERVICE_UNAVAILABLE), "the broker is stopping"))
 
     def left(self) -> None:
-        """Stop the channel list, and clear cached envelopes."""
+        """Stop the channel list, and clear cached envelopes and waiting input."""
         self._envelopes.clear()
+        self._waiting = iter(())
         self._channels.leave(self.outbox)
 
 
