@@ -100,11 +100,11 @@ class Url:
 def addressesOf(urls: str | Sequence[str]) -> tuple[Url, ...]:
     """Return the addresses of one broker, or of the nodes of a cluster: ``tcp://a:7890,b:7890``, or several URLs.
 
-    The path of a URL follows its last address.
+    ``HOST:PORT`` alone is a ``tcp://`` URL. The path of a URL follows its last address.
 
     :raises SettingError: as :class:`Url` does, and if schemes differ or an address is empty.
     """
-    texts = (urls,) if isinstance(urls, str) else urls
+    texts = (each if ":/" in each else f"tcp://{each}" for each in ((urls,) if isinstance(urls, str) else urls))
     found = tuple(each for text in texts for url in urlsIn(text) for each in _split(url))
     schemes = sorted({each.scheme for each in found})
     if len(schemes) != 1:

@@ -291,6 +291,8 @@ class Conversations(FormCase):
         one = self.connected()
         self.assertRaises(TypeError, one.publish, self.topic, object())
         self.assertRaises(TypeError, one.publish, self.topic, 1, topic="other")
+        self.assertRaises(TypeError, one.subscribe, self.topic, print)
+        self.assertRaises(TypeError, one.serve, "/five", 5)
         one.flush()
 
 

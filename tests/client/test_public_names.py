@@ -171,11 +171,13 @@ class ReprTests(SynchronousTestCase):
             self.assertEqual(repr(client), f"<Client 1000 at {url}, closed>")
 
     def test_connecting(self) -> None:
-        """A query may hold a secret, so it is not shown."""
+        """A query may hold a secret, so it is not shown; a client that is not awaited says so."""
         found = onAsyncio.connect("ws://localhost:1/path?token=hidden")
         self.assertEqual(repr(found), "<Connecting to ws://localhost:1/path>")
         with self.assertRaisesRegex(TypeError, "async with"), found:
             pass
+        with self.assertRaisesRegex(AttributeError, "no 'publish' before the connection: .*await"):
+            found.publish("a", 1)
 
     def test_settings(self) -> None:
         """Credentials are not shown."""

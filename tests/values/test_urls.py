@@ -79,13 +79,14 @@ class UrlTests(SynchronousTestCase):
             self.assertEqual(self.refused(text), sentence)
 
     def test_severalAddresses(self) -> None:
-        """Addresses after commas have the scheme and the path of the URL; a list has a URL for each."""
+        """Addresses after commas have the scheme and the path of the URL, or are TCP; a list has a URL for each."""
         for text, urls in {
             "tcp://a:1,[::1]:2, c:3,TCP://d:4": tuple(
                 Url("tcp", host, port) for port, host in enumerate(("a", "::1", "c", "d"), 1)
             ),
             "WS://a:1,b/c?d=e,f://g": (Url("ws", "a", 1, "/c?d=e,f://g"), Url("ws", "b", 80, "/c?d=e,f://g")),
             "wss://a?b": None,
+            "a:1,[::1]:2": (Url("tcp", "a", 1), Url("tcp", "::1", 2)),
             "ipc:///a,b": (Url("ipc", path="/a,b"),),
             "ws://a/?b,c": (Url("ws", "a", 80, "/?b,c"),),
         }.items():

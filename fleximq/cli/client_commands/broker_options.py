@@ -175,7 +175,7 @@ def addressOf(arguments: Namespace, environment: Mapping[str, str] = os.environ)
     files = [said.get(name) for name in ("tls-authority", "tls-certificate", "tls-key")]
     tls = Tls(*files) if any(files) else None
     url = said.get("url", DEFAULT_URL)
-    return Address(url if ":/" in url else f"tcp://{url}", _credentials(arguments, said), tls, arguments.timeout)
+    return Address(url, _credentials(arguments, said), tls, arguments.timeout)
 
 
 def profilesFile(environment: Mapping[str, str] = os.environ) -> Path:

@@ -53,8 +53,8 @@ def connect(
     The keyword arguments are described in :class:`~fleximq.client.settings.ClientSettings`.
 
     :param url: ``tcp://``, ``tls://``, ``ipc://``, ``ws://``, ``wss://``, or ``stdio://`` in a program that the broker
-        has started. A cluster has several addresses, as ``tcp://a:7890,b:7890`` or a list of URLs: the client connects
-        to any of them, and to another one after a loss.
+        has started; ``HOST:PORT`` alone means ``tcp://``. A cluster has several addresses, as ``tcp://a:7890,b:7890``
+        or a list of URLs: the client connects to any of them, and to another one after a loss.
     :raises SettingError: the URL or a setting is invalid.
     :raises ConnectionLost: no FlexiMQ broker answers there.
     :raises Untrusted: one side does not trust the other's certificate.

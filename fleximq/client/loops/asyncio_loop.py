@@ -169,6 +169,9 @@ class Connecting(Generic[L]):
     def __repr__(self) -> str:
         return f"<Connecting to {', '.join(each.withoutQuery for each in self._urls)}>"
 
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"no {name!r} before the connection: write 'client = await connect(...)'")
+
     def __await__(self) -> Generator[Any, Any, L]:
         return self._open().__await__()
 

@@ -203,6 +203,8 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         mistake = mistakeIn(topic)
         if mistake is not None:
             raise ValueError(mistake)
+        if not isinstance(from_, str | int | Mapping | None):
+            raise TypeError(f"from_ is {from_!r}, but must be 'first', 'last', an offset, or {{'time': milliseconds}}")
         warnOf(doubtIn(topic))
         if resume and from_ is None:
             from_ = await self._journalEnd(topic, timeout)
@@ -266,7 +268,10 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         functions of a blocking client run in one thread of its own, or as many as ``threads`` says.
 
         :raises ValueError: the path is already served.
+        :raises TypeError: the function is none.
         """
+        if not callable(function):
+            raise TypeError(f"{path} needs a function that answers requests, not {function!r}")
         with self._lock:
             if path in self._functions:
                 raise ValueError(f"the path {path!r} is already served")

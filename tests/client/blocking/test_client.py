@@ -113,7 +113,7 @@ class JoiningTests(SynchronousTestCase):
 
     def test_url(self) -> None:
         """What is no URL, or none for this client, is a wrong setting."""
-        for url in ("localhost:7890", "tcp://localhost", "stdio://"):
+        for url in ("localhost", "tcp://localhost", "stdio://"):
             self.assertRaises(SettingError, connect, url)
 
     def test_withoutTwisted(self) -> None:
@@ -329,7 +329,7 @@ class SubscriptionTests(ScriptedCase):
     def test_wrongStart(self) -> None:
         """A place that cannot be packed is refused, and nothing is kept for it."""
         client = self.talk(lambda peer: (peer.passBarrier(), peer.untilEnd()))
-        self.assertRaises(TypeError, client.subscribe, "a", from_=object())
+        self.assertRaises(TypeError, client.subscribe, "a", from_={"time": object()})
         self.assertEqual(client._inner._clientState.inbox._boxes, {})
 
     def test_timeout(self) -> None:
