@@ -277,8 +277,11 @@ class Broker:
         self.checkpointer.flush()
         self.journal.whenCommitted(call, None if client is None or consumed else client.lastRun)
 
-    def announce(self, topic: str, call: Callable[[], None]) -> None:
-        """Call before a client subscribes to a topic, when all nodes of a mesh know that; at once without a mesh."""
+    def announce(self, topic: str | None, call: Callable[[], None]) -> None:
+        """Call when all nodes of a mesh know the names of all clients, and that one will subscribe to a topic.
+
+        At once without a mesh.
+        """
         call()
 
     def whenPublicationsDecided(self, call: Callable[[], None], client: ConnectedClient) -> None:

@@ -9,7 +9,7 @@ The states and their transitions::
     WAITING --letIn()--> OPEN --end()--> ENDING --connection lost--> CLOSED
      |   ^|___________________________________^
      v   |
-    CHECKING (of credentials; back to WAITING when decided)
+    CHECKING (of credentials; back to WAITING when decided. Or of a name by the nodes of a mesh; then OPEN)
 
 ``end`` is called with a short constant phrase, which is logged and counted.
 """
@@ -72,7 +72,7 @@ class ConnectionState(Enum):
     """The state of a connection."""
 
     WAITING = "waiting for its handshake"
-    CHECKING = "its credentials are being checked"
+    CHECKING = "its credentials are being checked, or its name is being told to the nodes of a mesh"
     OPEN = "open"
     ENDING = "ending"
     CLOSED = "closed"
@@ -213,7 +213,7 @@ class Session(metaclass=ABCMeta):
             self._check = None
             self.state = ConnectionState.WAITING
             self.attempt(act)
-            if self._check is None:
+            if self.state is not ConnectionState.CHECKING:  # again
                 self.checking(False)
 
     def _expired(self) -> None:

@@ -206,12 +206,14 @@ class MeshBroker:
 
         self._broker.arePublicationsDecided = areAllDecided  # type: ignore[method-assign]
 
-        def announce(topic: str, call: Callable[[], None]) -> None:
+        def announce(topic: str | None, call: Callable[[], None]) -> None:
             def announced() -> None:
                 call()
-                mesh.remove(topic)
+                if topic is not None:
+                    mesh.remove(topic)
 
-            mesh.add(topic)
+            if topic is not None:
+                mesh.add(topic)
             mesh.whenConfirmed(announced)
 
         self._broker.whenCommitted = whenAllCommitted  # type: ignore[method-assign]

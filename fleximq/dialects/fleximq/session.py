@@ -292,6 +292,40 @@ class FlexiSession(FlexiMessages):
         self.id = self._me.id
         self._beginning = encodeFrame(MessageType.PUB, self.id)[:BEGINNING_BYTES]
         self._named = name is not None
+        if name:
+            self._announce(partial(self._welcome, id))
+        else:
+            self._welcome(id)
+
+    def _announce(self, welcome: Callable[[], None]) -> None:
+        """Call when all nodes of a mesh know the client's name. Until then its input and its messages wait."""
+        forward, receiveBroadcast = self.forward, self.receiveBroadcast
+        waiting: list[Callable[[], None]] = []
+        isKnown = False
+
+        def known() -> None:
+            nonlocal isKnown
+            isKnown = True
+            if self.state is not ConnectionState.CHECKING:  # at once, or the connection has ended
+                return
+            self.state = ConnectionState.OPEN
+            self.charge.change(0)
+            self.forward, self.receiveBroadcast = forward, receiveBroadcast
+            welcome()
+            for call in waiting:
+                call()
+            self.checking(False)
+
+        self.broker.announce(None, known)
+        if isKnown:
+            welcome()
+            return
+        self.forward = lambda frame: waiting.append(partial(forward, frame))
+        self.receiveBroadcast = lambda frame: waiting.append(partial(receiveBroadcast, frame))
+        self.state = ConnectionState.CHECKING
+        self.checking(True)
+
+    def _welcome(self, id: str | None) -> None:
         status = {} if self._omitsStatusOk else {"status": int(Status.OK)}
         self._send(MessageType.REP, status | correlation(id), sender=self.id)
         self.keepAlive()

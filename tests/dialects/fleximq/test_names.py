@@ -1,5 +1,7 @@
 """Routing by the name that clients join with (docs/reference/dialects.rst, "Names")."""
 
+from collections.abc import Callable
+
 from fleximq.security.permissions import Rights
 from tests.dialects.admissions import FakeAdmission
 from tests.dialects.conversations import inPieces
@@ -66,6 +68,32 @@ class RequestTests(NameCase):
         self.assertError(lost, self.alice, 502, "R0", "/p")
         [heard] = self.request("R1").messages()
         self.assertError(heard, self.alice, 600, "R1", "/p")
+
+    def test_announced(self) -> None:
+        """In a mesh a JOIN is answered when the other nodes know its name; its input and its messages wait."""
+        calls: list[Callable[[], None]] = []
+        self.patch(self.server.broker, "announce", lambda topic, call: calls.append(call))
+        peer = self.server.connect()
+        peer.joinWith({"client_name": "new"})
+        peer.id = max(each.id for each in self.server.broker.clients)
+        peer.subscribe("t")
+        self.alice.publish("t", 1)
+        self.alice.tell("BCAST", {}, "all")
+        self.alice.tell("NOTIF", {"routing": [{"client_name": "new", "path": "/n"}]}, "one")
+        self.assertEqual((peer.messages(), self.alice.messages()), ([], []))
+        calls.pop()()
+        self.clock.advance(0)
+        heard = peer.messages()
+        self.assertEqual([each.kind for each in heard], ["REP", "BCAST", "NOTIF"])
+        self.assertEqual((heard[0].sender, heard[0].header["status"]), (peer.id, peer.variant.status(200)))
+        self.alice.publish("t", 2)
+        self.assertEqual(peer.values(), [2])
+        gone = self.server.connect()
+        gone.joinWith({"client_name": "gone"})
+        gone.leave()
+        calls.pop()()
+        self.clock.advance(0)
+        self.assertEqual(gone.heard(), b"")
 
     def test_idDecides(self) -> None:
         """Where an id stands as well, it decides."""
