@@ -174,6 +174,8 @@ class CoreNats(Protocol):
             if self._waiting > MAX_WAITING:
                 return
         self._write(b"PUB %b %d\r\n" % (subject.encode(), len(data)), data, b"\r\n")
+        if self._waiting is None and not self.transport.disconnecting:
+            self.transport.doWrite()  # now, not after the next wait of the reactor; it repeats what fails
 
     def pauseProducing(self) -> None:
         """See :class:`IPushProducer`: count the bytes that wait."""

@@ -24,6 +24,9 @@ class Transport(StringTransport):
     def setTcpNoDelay(self, enabled: bool) -> None:
         """Do nothing."""
 
+    def doWrite(self) -> None:
+        """Do nothing: all is written already."""
+
 
 class CoreNatsTests(SynchronousTestCase):
     """A node named a of the cluster named c."""
