@@ -20,6 +20,8 @@ _REFERENCE = 100
 #: Larger chunks stay references: they are most of their reads, and copying would cost too much.
 _LARGE = 1 << 17
 _SHEET = 1 << 16
+#: Smaller chunks are joined for sending, to at most so many bytes.
+_JOINED = 1 << 15
 #: Private memory; where the system cannot populate a whole sheet at once, it does so page by page.
 _FLAGS = {"flags": mmap.MAP_PRIVATE | getattr(mmap, "MAP_POPULATE", 0)} if hasattr(mmap, "MAP_PRIVATE") else {}
 _NONE = memoryview(b"")
@@ -84,14 +86,16 @@ class WriteBacklog:
             self._begin = self._end
 
     def takeView(self, maximum: int) -> Chunk:
-        """Remove and return at most so many bytes from the front. Of a large chunk, a view without copying, possibly
-        shorter.
+        """Remove and return at most so many bytes from the front.
+
+        Of a large chunk, that is a view; small ones are joined, but only a few, since copying more takes longer than
+        sending twice.
         """
         if not self._ready:
             self._makeReady()
         ready = self._ready
-        if not ready or len(ready[0]) < _LARGE:
-            return self.take(maximum)
+        if not ready or len(ready[0]) < _JOINED:
+            return self.take(min(maximum, _JOINED))
         chunk = ready.popleft()
         if len(chunk) <= maximum:
             return chunk
