@@ -11,9 +11,6 @@ _GREEDY = (argparse.PARSER, argparse.REMAINDER)
 #: More choices than these are left to the help.
 _MANY = 8
 
-#: How similar a known word must be, from 0 to 1.
-_SIMILAR = 0.7
-
 #: What other commands and programs call an option.
 _SYNONYMS = {
     "--as": "--format",
@@ -65,5 +62,5 @@ class CommandParser(argparse.ArgumentParser):
 def _nearest(word: str, known: Collection[str]) -> str | None:
     """Return a question for the known word that resembles this one most; None without such a word."""
     synonym = _SYNONYMS.get(word)
-    nearest = [synonym] if synonym in known else difflib.get_close_matches(word, list(known), 1, _SIMILAR)
+    nearest = [synonym] if synonym in known else difflib.get_close_matches(word, list(known), 1)
     return f"did you mean {nearest[0]}?" if nearest else None
