@@ -131,7 +131,7 @@ def _try(arguments: Namespace) -> int:
             ending.callback(Broker(name, words).end)
             print(f"{name} is tcp://127.0.0.1:{port}, in {folder / name}", flush=True)
         print("clients may connect to any of them; Control-C ends all", flush=True)
-        print(f"fleximq cluster status {' '.join(f'--cluster {url}' for url in urls)}", flush=True)
+        print(f"to look at it: fleximq cluster status {' '.join(f'--cluster {url}' for url in urls)}", flush=True)
         ended.wait()
     return 0
 
