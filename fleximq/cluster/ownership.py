@@ -7,7 +7,8 @@ neither an unavailable store nor a pause of the watcher deposes an owner. No clo
 
 An owner serves for :data:`DEADLINE` seconds from the moment at which it sent its last confirmed append. A confirmed
 beat extends this only if it is confirmed in time: later, another node may have taken over between the two, and only an
-append can tell.
+append can tell. A node whose claim was carried out late, when the former owner had come back, waits so long before it
+serves.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -122,8 +123,10 @@ class Ownership:
         self._about = about
         self._nodes: dict[str, _Sighting] = {}
         self._beats = 0
-        self._lastBeat = self._until = self._claimedAt = clock.seconds()
+        self._lastBeat = self._since = self._until = clock.seconds()
         self._begun = self._claimed = 0
+        #: The owner before this node's claim; "" if that handed the shard on.
+        self._former = ""
         self._due = 0.0
         self._timer: IDelayedCall | None = None
         self._claiming: IDelayedCall | None = None
@@ -156,15 +159,15 @@ class Ownership:
         now = self._clock.seconds()
         if now >= self._due:
             self._beat()
-        return now < self._until
+        return self._since <= now < self._until
 
     def confirmed(self, sent: float) -> None:
         """Learn that the stream has accepted an append that was sent at this time."""
         self._until = max(self._until, sent + DEADLINE)
 
     def heard(self) -> None:
-        """Learn that a message of the stream has arrived: a sign of life of the owner."""
-        self._sight(self.owner.node)
+        """Learn that a message of the stream has arrived: a sign of life of the owner, or of the one before."""
+        self._sight(self._former if self.state is State.FENCING else self.owner.node)
 
     async def move(self, node: str) -> None:
         """Hand the shard to another node, "" for any; to be drained before. A node that cannot take it gives it back.
@@ -222,18 +225,14 @@ class Ownership:
             return
         former = self.owner.node
         isOld = self.owner.revision == 0 and owner.term != self._claimed
-        isLate = owner.term == self._claimed and self._clock.seconds() - self._claimedAt > DEADLINE
         self.owner = owner
         self._sight(owner.node)
         if owner.term != self._begun or owner.node != self._node:
             self._lose(f"{owner.node or 'no node'} owns the shard now")
         # A record that is older than this process needs a new claim, so that each term has one owner.
         if owner.node == self._node and owner.term > self._begun and not isOld:
-            if isLate and former not in ("", self._node) and not self._isSilent(former):
-                # A late claim must not depose an owner that has come back, and may not learn of it in time.
-                _unlessRefused(self.move(former))
-            else:
-                self._begin(owner.term)
+            self._former = former if owner.term == self._claimed and former != self._node else ""
+            self._begin(owner.term)
         self._tell()
 
     def living(self) -> dict[str, NodeRecord]:
@@ -285,7 +284,7 @@ class Ownership:
 
     def _claim(self, free: ShardOwner) -> None:
         if self.state is State.FOLLOWING and free == self.owner and self._isFree() and self._usable() is not None:
-            self._claimed, self._claimedAt = free.term + 1, self._clock.seconds()
+            self._claimed = free.term + 1
             # Only the record shows the outcome: a claim without an answer may succeed later.
             _unlessRefused(self.move(self._node))
 
@@ -310,6 +309,8 @@ class Ownership:
             return
         if self._begun == term and self.state is State.FENCING:
             self.state = _TRANSITIONS[self.state, Event.FENCED]
+            if self._former:
+                self._since = self._nodes[self._former].at + DEADLINE
             _log.info("this node owns shard {shard} in term {term}", shard=self._shard, term=term)
 
     def _lose(self, reason: str) -> bool:

@@ -73,6 +73,7 @@ class StreamLog:
     :param now: microseconds since 1970.
     :param randomId: returns 64 random bits.
     :param confirmed: called with the time at which an append was sent that the stream has accepted.
+    :param heard: called with each message of another owner that :meth:`fence` reads.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class StreamLog:
         now: Callable[[], int],
         randomId: Callable[[], int],
         confirmed: Callable[[float], None] = lambda sent: None,
+        heard: Callable[[], None] = lambda: None,
     ) -> None:
         self._cluster = cluster
         self._shard = shard
@@ -98,6 +100,7 @@ class StreamLog:
         self._now = now
         self._randomId = randomId
         self._confirmed = confirmed
+        self._heard = heard
         self._segment = _Sealing(0, 0, 0)
         self._stopped = False
         self._limit = self._left = self._opened = 0
@@ -158,10 +161,12 @@ class StreamLog:
                     copy.write(copy.sequence + 1, data, segment.end, copy.next)
                     self._segment = segment
                     await self.look()
+                    self._checkStopped()
                     return
             if held is None:
                 await self._sleep()
             else:
+                self._heard()
                 copy.receive(copy.received + 1, held)
 
     # -- commits -----------------------------------------------------------------------------------
@@ -252,6 +257,7 @@ class StreamLog:
         """
         uncertain = False
         while True:
+            self._checkStopped()
             sent = self._clock.seconds()
             try:
                 last = await self._cluster.append(self._shard, expected, pieces)

@@ -366,6 +366,7 @@ class ClusterService(MultiService):
             now=lambda: time.time_ns() // 1000,
             randomId=lambda: secrets.randbits(64),
             confirmed=self._confirmed,
+            heard=self.ownership.heard,
         )
 
     def _refill(self) -> None:

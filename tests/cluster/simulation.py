@@ -117,6 +117,7 @@ class Node:
             now=lambda: round(self.clock.seconds() * 1e6) + self.skew + 10**15,
             randomId=lambda: self.simulation.random.getrandbits(64),
             confirmed=self.ownership.confirmed,
+            heard=self.ownership.heard,
         )
         await log.fence()
         self.length = 0

@@ -276,7 +276,7 @@ class OwnershipTests(SynchronousTestCase):
         self.assertEqual(node.log, ["take over 1"])
 
     def test_lateClaim(self) -> None:
-        """A claim that is carried out late returns the shard to its owner, if that is not silent any more."""
+        """If its claim is carried out late, a node serves when the former owner, which has come back, cannot any more."""
         first, second = self.pair()
         first.clock.paused = True
         held: list[ShardOwner] = []
@@ -288,12 +288,38 @@ class OwnershipTests(SynchronousTestCase):
         self.patch(second.ownership._cluster, "claim", hold)
         self.until(lambda: bool(held))
         first.clock.resume(Random(1))
+        self.pass_(0.1)
         first.ownership.confirmed(self.clock.seconds())
-        self.pass_(4)
+        second.ownership.heard()
+        self.servers.cutIn.add("a")
         second.ownership._cluster = MemoryCluster(self.servers, "b", second.clock)
         second.ownership._cluster.claim(0, held[0])
-        self.pass_(2)
-        self.assertEqual((second.log, self.servers.owners[0][:2]), ([], ("a", 3)))
+        self.until(lambda: second.ownership.state is State.OWNING)
+        self.assertTrue(first.ownership.serving)
+        while first.ownership.serving:
+            self.assertFalse(second.ownership.serving)
+            self.pass_(0.01)
+        self.assertLess(self.until(lambda: second.ownership.serving), 0.1)
+
+    def test_readWhileFencing(self) -> None:
+        """Messages of the former owner that a takeover reads count as well; those of an orderly move do not."""
+        first, second = self.pair()
+        second.fenced = Deferred()
+        first.clock.paused = True
+        self.until(lambda: second.ownership.state is State.FENCING)
+        second.ownership.heard()
+        second.fenced.callback(None)
+        self.pass_(DEADLINE - 0.1)
+        self.assertFalse(second.ownership.serving)
+        self.pass_(0.2)
+        self.assertTrue(second.ownership.serving)
+        first.clock.resume(Random(1))
+        self.pass_(0.1)
+        first.fenced = Deferred()
+        Deferred.fromCoroutine(second.ownership.move("a"))
+        self.pass_(0.1)
+        first.ownership.heard()
+        first.fenced.callback(None)
         self.assertTrue(first.ownership.serving)
 
     def test_claimTwice(self) -> None:

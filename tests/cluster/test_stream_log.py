@@ -82,6 +82,20 @@ class FenceTests(StoreCase):
         self.successResultOf(fenced)
         self.assertEqual((self.copy.sequence, self.copy.next), (len(pieces), 2))
 
+    def test_stopped(self) -> None:
+        """A log that is stopped while it asks how full the stream is has not taken over, and appends nothing."""
+        log = self.log()
+        fenced = self.begin(log.fence())
+        while not self.sent:
+            self.pass_(0.01)
+        log.stop()
+        self.pass_(0.1)
+        self.failureResultOf(fenced, Deposed)
+        stopped = self.begin(log.carryOut(self.commit(b"one")))
+        self.pass_(0.1)
+        self.failureResultOf(stopped, Deposed)
+        self.assertEqual(len(self.stream.pieces), 1)
+
     def test_ahead(self) -> None:
         """A copy that has more than the stream does not become an owner's."""
         log = self.owner()
