@@ -276,7 +276,7 @@ class OwnershipTests(SynchronousTestCase):
         self.assertEqual(node.log, ["take over 1"])
 
     def test_lateClaim(self) -> None:
-        """If its claim is carried out late, a node serves when the former owner, which has come back, cannot any more."""
+        """After a late claim, a node serves when the former owner, which has come back, cannot any more."""
         first, second = self.pair()
         first.clock.paused = True
         held: list[ShardOwner] = []
