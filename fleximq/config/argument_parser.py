@@ -11,13 +11,17 @@ _GREEDY = (argparse.PARSER, argparse.REMAINDER)
 #: More choices than these are left to the help.
 _MANY = 8
 
-#: What other commands and programs call an option.
+#: What other commands and programs call an option or a command.
 _SYNONYMS = {
     "--as": "--format",
     "--format": "--as",
     **dict.fromkeys(("--ca", "--cacert", "--cafile", "--ca-file", "--tls-ca", "--tls-ca-file"), "--tls-authority"),
     **dict.fromkeys(("--cert", "--tls-cert"), "--tls-certificate"),
     **dict.fromkeys(("--host", "--server", "--port", "--address"), "--url"),
+    **dict.fromkeys(("run", "server", "start"), "broker"),
+    **dict.fromkeys(("about", "health", "info", "status"), "doctor"),
+    **{"publish": "pub", "send": "pub", "subscribe": "sub", "listen": "sub", "request": "req", "list": "topics"},
+    **{"kick": "clients disconnect", "bans": "ban ls", "unban": "ban remove", "reload": "req broker /broker/reload"},
 }
 
 
@@ -46,21 +50,24 @@ class CommandParser(argparse.ArgumentParser):
     def refuse(self, words: Sequence[str]) -> NoReturn:
         """Exit with a sentence about unknown arguments: if there are options among them, about these."""
         options = [word.partition("=")[0] for word in words if word.startswith("-")]
-        hints = (_nearest(option, self._option_string_actions) for option in options)
+        hints = [_nearest(option, self._option_string_actions) for option in options]
+        hints += ["--url names the broker" for word in words if "://" in word]
         self.error(f"unrecognized arguments: {' '.join(options or words)}", next(filter(None, hints), None))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Exit with the nearest choice if the word is not one of them."""
         if action.choices is not None and value not in action.choices:
             hint = _nearest(str(value).lower(), list(action.choices))
+            if not action.option_strings:
+                few = f"only {', '.join(action.choices)}" if len(list(action.choices)) <= _MANY else None
+                self.error(f"there is no {str(action.metavar or action.dest).lower()} {value!r}", hint or few)
             if hint is not None or len(list(action.choices)) > _MANY:
-                name = action.option_strings[-1] if action.option_strings else action.metavar
-                self.error(f"{name} is {value!r}", hint)
+                self.error(f"{action.option_strings[-1]} is {value!r}", hint)
         super()._check_value(action, value)
 
 
 def _nearest(word: str, known: Collection[str]) -> str | None:
     """Return a question for the known word that resembles this one most; None without such a word."""
     synonym = _SYNONYMS.get(word)
-    nearest = [synonym] if synonym in known else difflib.get_close_matches(word, list(known), 1)
+    nearest = [synonym] if synonym and synonym.split()[0] in known else difflib.get_close_matches(word, list(known), 1)
     return f"did you mean {nearest[0]}?" if nearest else None

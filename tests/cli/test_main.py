@@ -31,6 +31,7 @@ class MainTests(SynchronousTestCase):
             (("pub", "a", "--format=json"), "unrecognized arguments: --format; did you mean --as?"),
             (("pub", "a", "--cafile", "x"), "unrecognized arguments: --cafile; did you mean --tls-authority?"),
             (("completion", "bash", "--ca"), "unrecognized arguments: --ca; fleximq completion --help says more"),
+            (("ping", "tcp://localhost"), "unrecognized arguments: tcp://localhost; --url names the broker"),
             (("ping", "a", "b"), "unrecognized arguments: a b; fleximq ping --help says more"),
         ):
             self.assertEqual(self.refused(*words), f"fleximq {words[0]}: {said}")
@@ -52,10 +53,12 @@ class MainTests(SynchronousTestCase):
         said = self.refused("xyz")
         self.assertTrue(said.startswith("fleximq: ") and said.endswith("; fleximq --help says more"), said)
         for words, sentence in (
-            (("queus",), "fleximq: COMMAND is 'queus'; did you mean queues?"),
-            (("PUB",), "fleximq: COMMAND is 'PUB'; did you mean pub?"),
-            (("wxyz",), "fleximq: COMMAND is 'wxyz'; fleximq --help says more"),
-            (("queues", "peak", "jobs"), "fleximq queues: COMMAND is 'peak'; did you mean peek?"),
+            (("queus",), "fleximq: there is no command 'queus'; did you mean queues?"),
+            (("PUB",), "fleximq: there is no command 'PUB'; did you mean pub?"),
+            (("wxyz",), "fleximq: there is no command 'wxyz'; fleximq --help says more"),
+            (("queues", "peak", "jobs"), "fleximq queues: there is no command 'peak'; did you mean peek?"),
+            (("kick", "7"), "fleximq: there is no command 'kick'; did you mean clients disconnect?"),
+            (("ban", "10.0.0.1"), "fleximq ban: there is no command '10.0.0.1'; only add, ls, remove"),
             (("pub", "a", "{}", "--as", "jsn"), "fleximq pub: --as is 'jsn'; did you mean json?"),
         ):
             self.assertEqual(self.refused(*words), sentence)

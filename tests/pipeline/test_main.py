@@ -94,7 +94,7 @@ class MistakeTests(SynchronousTestCase):
     def test_words(self) -> None:
         """No job, no such job, no such option."""
         self.mistaken("fleximq-pipeline: the following arguments are required: JOB; fleximq-pipeline --help says more")
-        self.mistaken("fleximq-pipeline: JOB is 'sqk'; did you mean sql?", "sqk")
+        self.mistaken("fleximq-pipeline: there is no job 'sqk'; did you mean sql?", "sqk")
         self.mistaken(
             "fleximq-pipeline sql: unrecognized arguments: --jurnal; fleximq-pipeline sql --help says more",
             "sql", "select 1", "--jurnal",

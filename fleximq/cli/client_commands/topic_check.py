@@ -19,9 +19,12 @@ def checkTopics(names: Iterable[str], strict: bool, publishes: bool = False) -> 
     """Warn on standard error of names that may not mean what was typed.
 
     :param publishes: the names are topics of messages, not of subscriptions.
-    :raises SettingError: a subscription cannot mean what was typed; if ``strict``, also in place of a warning.
+    :raises SettingError: a name is a URL; a subscription cannot mean what was typed; if ``strict``, also in place of a
+        warning.
     """
     for name in names:
+        if "://" in name:
+            raise SettingError(f"{name!r} is a URL, not a topic; --url names the broker")
         mistake = None if publishes else mistakeIn(name)
         doubt = mistake or doubtIn(name, publishes)
         if mistake or (doubt and strict):

@@ -84,6 +84,15 @@ class PubTests(CommandCase):
         self.assertTrue(found.err.startswith("warning: 't.*' is an ordinary topic"), found.err)
         self.assertTrue(strict.err.startswith("fleximq: 't.*' is an ordinary topic"), strict.err)
 
+    def test_url(self) -> None:
+        """A URL in place of a topic is refused, for it names a broker."""
+        for command in "pub", "sub":
+            found = ran(command, "tcp://localhost:7890", "x")
+            self.assertEqual(
+                (found.code, found.err),
+                (1, "fleximq: 'tcp://localhost:7890' is a URL, not a topic; --url names the broker\n"),
+            )
+
     def test_wrong(self) -> None:
         """A wrong value is one sentence and exit code 1, and nothing is published."""
         for words, sentence in (
