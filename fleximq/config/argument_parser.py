@@ -20,8 +20,16 @@ _SYNONYMS = {
     **dict.fromkeys(("--host", "--server", "--port", "--address"), "--url"),
     **dict.fromkeys(("run", "server", "start"), "broker"),
     **dict.fromkeys(("about", "health", "info", "status"), "doctor"),
-    **{"publish": "pub", "send": "pub", "subscribe": "sub", "listen": "sub", "request": "req", "list": "topics"},
-    **{"kick": "clients disconnect", "bans": "ban ls", "unban": "ban remove", "reload": "req broker /broker/reload"},
+    "publish": "pub",
+    "send": "pub",
+    "subscribe": "sub",
+    "listen": "sub",
+    "request": "req",
+    "list": "topics",
+    "kick": "clients disconnect",
+    "bans": "ban ls",
+    "unban": "ban remove",
+    "reload": "req broker /broker/reload",
 }
 
 
