@@ -33,7 +33,7 @@ server_name: {name}
 listen: "{address}:4222"
 http: "{address}:8222"
 jetstream {{ store_dir: "{folder}", sync_interval: always }}
-cluster {{ name: test, listen: "{address}:6222", routes: [{routes}] }}
+cluster {{ name: test, listen: "{address}:6222", routes: [{routes}], ping_interval: "1s", ping_max: 2 }}
 """
 #: Seconds that a client waits for an answer.
 _PATIENCE = 5.0

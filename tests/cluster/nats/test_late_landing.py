@@ -1,5 +1,5 @@
-"""Appends that arrive late: a proxy before a real server holds them back, or the server, the stream's leader, stops,
-until the owner has repeated them or another node has taken over.
+"""Servers that do not answer, and appends that arrive late: a proxy before a real server holds them back, or the
+server, the stream's leader, stops, until the owner has repeated them or another node has taken over.
 """
 
 import sys
@@ -51,6 +51,37 @@ class Proxy(ProxyFactory):
         """Let everything go on."""
         for connection in self._connections:
             connection.transport.resumeProducing()
+
+
+class SilentServerTests(TestCase):
+    """A server that was cut off: its connections stay, but nothing arrives."""
+
+    skip = MISSING or None
+    timeout = 60
+
+    async def test_left(self) -> None:
+        """A node leaves it for another one, although its connection was not closed."""
+        from twisted.internet import reactor
+
+        clock = cast(Any, reactor)
+        servers = Servers(self.mktemp())
+        self.addCleanup(servers.end)
+        servers.wait()
+        ways = [Proxy(int(servers.urls[0].rpartition(":")[2])) for _ in range(2)]
+        ports = [clock.listenTCP(0, way, interface="127.0.0.1") for way in ways]
+        for port in ports:
+            self.addCleanup(port.stopListening)
+        module = sys.modules[NatsCluster.__module__]
+        self.patch(module, "_RECONNECTING", {**module._RECONNECTING, "ping_interval": 0.1})
+        urls = [f"nats://127.0.0.1:{port.getHost().port}" for port in ports]
+        cluster = NatsCluster(urls, "test", clock.callFromThread, room=1 << 20, replicas=1)
+        self.addCleanup(cluster.stop)
+        await cluster.start()
+        for way in ways:
+            way.hold()
+        while not cluster.reconnects:
+            await deferLater(clock, 0.05)
+        self.assertEqual((await cluster.bounds(0))[1:3], (1, 0))
 
 
 class OwnersCase(TestCase):
