@@ -129,6 +129,7 @@ OPTIONS = (
     _option("max-join-rate", rate, "Join attempts a second from one address, as RATE[,BURST].", "joinRate"),
     _option("max-disconnects", count, "Disconnects in a minute after which a client must wait."),
     _option("flapping-wait", seconds, "Seconds that a client over max-disconnects must wait."),
+    _option("busy-poll", count, "Microseconds to look for input after a read before the broker sleeps; 0 is never."),
     _option("log-format", oneOf(LogFormat), "How the log is written: text, or lines of JSON."),
     _option("metrics-top", count, "Number of topics, queues and groups that metrics name."),
     _option("request-timeout", seconds, "Seconds until an unanswered REQ gets 504; 0 is never."),

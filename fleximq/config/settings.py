@@ -32,7 +32,7 @@ _PLACE = re.compile(r"(?:\[[\dA-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", re.ASCII
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of a broker; times are in seconds, sizes in bytes.
+    """The settings of a broker; times are in seconds (``busyPoll``: microseconds), sizes in bytes.
 
     :data:`fleximq.config.option_table.OPTIONS` says what each of them means. The texts of ``listen`` and ``http`` are
     parsed by :mod:`fleximq.endpoints.listen`, those of ``auth`` by :mod:`fleximq.security.authentication.schemes`,
@@ -56,6 +56,7 @@ class Settings:
     queueExpiry: float = 3600.0
     consumeWait: float = 0.0
     metricsTop: int = 20
+    busyPoll: int = 100
     logFormat: LogFormat = LogFormat.TEXT
     auditLog: str | None = None
     drainTimeout: float = 10.0
@@ -120,6 +121,7 @@ class Settings:
         within("max-deliveries", self.maxDeliveries, 1, 1 << 31)
         within("max-disconnects", self.maxDisconnects, 0, 1_000)
         within("metrics-top", self.metricsTop, 0, 1000)
+        within("busy-poll", self.busyPoll, 0, 1000)
         for origin in self.allowedOrigin:
             if origin not in ("*", "null") and not _ORIGIN.fullmatch(origin):
                 raise SettingError(f"allowed-origin is {origin!r}, but must be like https://example.com, null or *")

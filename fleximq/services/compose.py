@@ -29,6 +29,7 @@ from fleximq.services.network.listeners import ListenerService, prepareCertifica
 from fleximq.services.network.proxy_protocol import ProxiedFactory
 from fleximq.services.network.rate_limits import RateLimits
 from fleximq.services.operator import Operator
+from fleximq.services.process.busy_poll import BusyPollService, processors
 from fleximq.services.process.child_service import ChildService
 from fleximq.services.process.service_manager import NotifySocket, Readiness
 from fleximq.services.process.startup_failure import StartupFailure
@@ -126,6 +127,8 @@ def compose(
     lag = LagService(reactor)
     early = brokerService if node is None else node.ports  # also runs while a node follows
     lag.setServiceParent(early)
+    if settings.busyPoll and processors() > 1:
+        BusyPollService(reactor, turn, journal, settings.busyPoll / 1e6).setServiceParent(early)
     places = [whole] if node is None else [node.ports, whole]
     health = Health(
         broker, lag, lambda: listenersOf(places), lambda: connections.stopping, None if node is None else node.ready

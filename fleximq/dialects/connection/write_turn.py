@@ -23,6 +23,10 @@ _FAILED = "the output of one connection could not be written"
 _FREED = 16
 
 
+def doNothing() -> None:
+    """Do nothing after a read, the default."""
+
+
 class TurnWriter(Protocol):
     """An object that writes at the end of a turn: an outbox, or the channel list that serves several."""
 
@@ -31,12 +35,16 @@ class TurnWriter(Protocol):
 
 
 class WriteTurn:
-    """The objects with pending output. While a read is processed, ``open`` is set and ``reader`` is its connection."""
+    """The objects with pending output. While a read is processed, ``open`` is set and ``reader`` is its connection.
 
-    __slots__ = ("_clock", "_later", "_waiting", "open", "reader")
+    ``afterRead`` is called at the end of each read.
+    """
+
+    __slots__ = ("_clock", "_later", "_waiting", "afterRead", "open", "reader")
 
     def __init__(self, clock: IReactorTime) -> None:
         self.open = False
+        self.afterRead: Callable[[], None] = doNothing
         self.reader: PausablePublisher | None = None
         self._clock = clock
         self._waiting: list[TurnWriter] = []
@@ -67,7 +75,9 @@ class WriteTurn:
 
     def flush(self) -> None:
         """End the turn: write all pending output, then do the work for slow readers."""
-        self.open = False
+        if self.open:
+            self.open = False
+            self.afterRead()
         self.reader = None
         while self._waiting or self._later:
             if not self._waiting:

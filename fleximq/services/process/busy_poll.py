@@ -1,0 +1,93 @@
+"""Shortens answers: after a read the broker looks for the next one without sleeping.
+
+A sleeping process takes 20 to 40 us to wake up, longer than the broker needs for a small message, and a request with
+its answer wakes it twice. Measured with requests one at a time: 82 us at the median instead of 155; nats-server 136.
+
+It costs processor time, thus it polls only while that pays: after a few polls that found nothing, the next reads start
+none. It needs a second processor for the program that is to answer, and none of the journal's threads at work, since
+those wait for the interpreter's lock meanwhile.
+"""
+
+import os
+from time import perf_counter
+from typing import Any, Protocol
+
+from twisted.application.service import Service
+
+from fleximq.dialects.connection.write_turn import WriteTurn, doNothing
+
+#: After so many polls in a row that found nothing, reads are skipped: 2 before the next poll, then 4, 8, ... up to 128.
+MISSES = 4
+MOST_SKIPPED = 128
+
+
+def processors() -> int:
+    """Return the number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class PendingCommits(Protocol):
+    """The part of :class:`fleximq.interfaces.IJournal` that shows whether its threads work."""
+
+    appended: int
+    decided: int
+
+
+class BusyPollService(Service):
+    """Keeps the reactor awake for a moment after reads.
+
+    :param reactor: its ``callLater`` with 0 makes the next turn begin at once.
+    :param turn: calls this object after each read.
+    :param journal: nothing is polled while it has pending commits.
+    :param seconds: how long to look for the next read.
+    """
+
+    def __init__(self, reactor: Any, turn: WriteTurn, journal: PendingCommits, seconds: float) -> None:
+        self._reactor = reactor
+        self._turn = turn
+        self._journal = journal
+        self._seconds = seconds
+        self._next: Any = None
+        self._found = False
+        self._deadline = 0.0
+        self._misses = 0
+        self._toSkip = 0
+
+    def startService(self) -> None:
+        """Poll after each read from now on."""
+        super().startService()
+        self._turn.afterRead = self.noteRead
+
+    def stopService(self) -> None:
+        """Let the reactor sleep."""
+        super().stopService()
+        self._turn.afterRead = doNothing
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+
+    def noteRead(self) -> None:
+        """Start a poll, or continue the present one."""
+        if self._next is not None:
+            self._found = True
+        elif self._toSkip:
+            self._toSkip -= 1
+        elif self._journal.appended == self._journal.decided:
+            self._found = False
+            self._deadline = perf_counter() + self._seconds
+            self._next = self._reactor.callLater(0, self._poll)
+
+    def _poll(self) -> None:
+        if self._found:
+            self._found = False
+            self._misses = 0
+            self._deadline = perf_counter() + self._seconds
+        elif perf_counter() >= self._deadline:
+            self._next = None
+            self._misses += 1
+            if self._misses >= MISSES:
+                self._toSkip = min(1 << (self._misses - MISSES + 1), MOST_SKIPPED)
+                self._misses = min(self._misses, MISSES + 6)
+            return
+        pending = self._journal.appended != self._journal.decided
+        self._next = None if pending else self._reactor.callLater(0, self._poll)
