@@ -127,7 +127,7 @@ def compose(
     lag = LagService(reactor)
     early = brokerService if node is None else node.ports  # also runs while a node follows
     lag.setServiceParent(early)
-    if settings.busyPoll and processors() > 1:
+    if settings.busyPoll and processors() >= 2:
         BusyPollService(reactor, turn, journal, settings.busyPoll / 1e6).setServiceParent(early)
     places = [whole] if node is None else [node.ports, whole]
     health = Health(

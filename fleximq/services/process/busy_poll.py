@@ -9,6 +9,7 @@ those wait for the interpreter's lock meanwhile.
 """
 
 import os
+from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -21,9 +22,18 @@ MISSES = 4
 MOST_SKIPPED = 128
 
 
-def processors() -> int:
-    """Return the number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def processors(root: str = "/") -> float:
+    """Return how many processors this process may use, by its affinity and the quota of its control group (version 2).
+
+    :param root: the folder that has ``proc`` and ``sys``.
+    """
+    number = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        group = Path(root, "proc/self/cgroup").read_text().rpartition("::")[2].strip().lstrip("/")
+        quota, period = Path(root, "sys/fs/cgroup", group, "cpu.max").read_text().split()
+        return min(number, int(quota) / int(period))
+    except (OSError, ValueError):  # no control group, or its quota is "max"
+        return number
 
 
 class PendingCommits(Protocol):

@@ -1,6 +1,7 @@
 """How long the broker looks for input before it sleeps."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
 
@@ -12,7 +13,7 @@ from fleximq.config.settings import Settings
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.services.compose import compose
 from fleximq.services.process import busy_poll
-from fleximq.services.process.busy_poll import MISSES, MOST_SKIPPED, BusyPollService
+from fleximq.services.process.busy_poll import MISSES, MOST_SKIPPED, BusyPollService, processors
 
 #: Seconds to poll.
 SHORT = 0.0001
@@ -117,6 +118,20 @@ class BusyPollTests(SynchronousTestCase):
         self.service.stopService()
         self.read()
         self.assertFalse(self.isPolling())
+
+    def test_processors(self) -> None:
+        """The quota of a control group counts, as in a container; what cannot be read does not."""
+        own = processors("/missing")
+        self.assertGreaterEqual(own, 1)
+        for group in ("", "system.slice/fleximq.service"):
+            root = Path(self.mktemp())
+            (root / "proc/self").mkdir(parents=True)
+            (root / "proc/self/cgroup").write_text(f"12:cpu:/other\n0::/{group}\n")
+            folder = root / "sys/fs/cgroup" / group
+            folder.mkdir(parents=True)
+            for written, expected in (("50000 100000\n", 0.5), ("max 100000\n", own), ("", own)):
+                (folder / "cpu.max").write_text(written)
+                self.assertEqual(processors(str(root)), expected)
 
     def test_composed(self) -> None:
         """A broker polls as its option says, where it has a second processor."""
