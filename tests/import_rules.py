@@ -7,6 +7,7 @@ made-up sources. Imports inside functions and under ``TYPE_CHECKING`` count as a
 import ast
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
 _GROUND = frozenset({"status", "errors", "limits"})
 _VALUES = _GROUND | {"interfaces", "rights", "values"}
@@ -143,14 +144,19 @@ def importsOf(module: str, source: str, isPackage: bool = False) -> Iterator[tup
     ``from a import b`` yields ``a.b``, whether ``b`` is a module or not. Relative imports are resolved against
     ``module``, the dotted name of the source itself.
     """
-    for node in ast.walk(ast.parse(source)):
+    for node in _importsIn(source):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
-        elif isinstance(node, ast.ImportFrom):
+        else:
             origin = _origin(module, isPackage, node)
             for alias in node.names:
                 yield node.lineno, f"{origin}.{alias.name}"
+
+
+@cache
+def _importsIn(source: str) -> list[ast.Import | ast.ImportFrom]:
+    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def _origin(module: str, isPackage: bool, node: ast.ImportFrom) -> str:

@@ -24,6 +24,7 @@ from fleximq.values.patterns import anyOf, isPattern, overlap
 from fleximq.values.records import StoredBatch
 from tests.broker.parts import AsMessages, Collector, Friend, ask, makeBroker, text
 from tests.broker.replay.test_feed import Reader
+from tests.nightly import repetitions
 from tests.slow_journal import SlowJournal
 
 
@@ -825,5 +826,5 @@ class LeakTests(SynchronousTestCase):
     def test_model(self) -> None:
         """Whatever happens in whatever order."""
         run_state_machine_as_test(
-            LeakMachine, settings=settings(max_examples=100, stateful_step_count=30, deadline=None)
+            LeakMachine, settings=settings(max_examples=repetitions(40, 500), stateful_step_count=30, deadline=None)
         )

@@ -10,6 +10,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.deadlines import Deadline, Deadlines
+from tests.nightly import repetitions
 
 
 def _fail() -> None:
@@ -264,7 +265,7 @@ class DeadlinesTests(SynchronousTestCase):
         deadline.cancel()
         self.assertEqual(len(self.deadlines), 0)
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=repetitions(80, 1000), deadline=None)
     @given(st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=60))
     def test_likeASortedList(self, wishes: list[tuple[int, bool]]) -> None:
         """Any mix of delays and cancellations comes out as sorting it would have it."""

@@ -9,6 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.broker.envelope import QueueDelivery
 from tests.broker.restarts import Restarts
+from tests.nightly import repetitions
 
 RETRY = 30.0
 #: So little that a dozen messages are too much for it.
@@ -217,5 +218,5 @@ class RestartModelTests(SynchronousTestCase):
 
     def test_likeTheModel(self) -> None:
         run_state_machine_as_test(
-            RestartMachine, settings=settings(max_examples=150, stateful_step_count=40, deadline=None)
+            RestartMachine, settings=settings(max_examples=repetitions(60, 750), stateful_step_count=40, deadline=None)
         )

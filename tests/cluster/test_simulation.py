@@ -43,7 +43,7 @@ class SimulationTests(SynchronousTestCase):
     def test_seeds(self) -> None:
         """No seed breaks a promise, and together they have seen everything that they are for."""
         counts: Counter[str] = Counter()
-        for seed in range(repetitions(300, 10_000)):
+        for seed in range(repetitions(100, 10_000)):
             simulation = Simulation(seed)
             try:
                 simulation.run()

@@ -17,6 +17,7 @@ from tests.dialects.conversations import HERE, ConversationCase, inPieces, makeC
 from tests.dialects.flexi_peer import FlexiPeer
 from tests.dialects.websocket.test_inflation import deflated
 from tests.dialects.websocket_peer import BINARY, CLOSE, CONTINUATION, DEFLATE, PING, PONG, TEXT, WebSocketPeer, masked
+from tests.nightly import repetitions
 from tests.wire.flexi_frames import Heard, cut, frame
 
 
@@ -237,7 +238,7 @@ class InflationTests(SynchronousTestCase):
         peer.say(masked(BINARY, bomb[:-4], rsv=4))
         self.assertEqual(peer.closeCode(), 1009)
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=repetitions(40, 500), deadline=None)
     @given(st.lists(st.binary(max_size=100)), st.booleans())
     def test_anyBytes(self, said: list[bytes], joined: bool) -> None:
         """Arbitrary bytes in binary messages log no error."""

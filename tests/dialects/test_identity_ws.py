@@ -24,6 +24,7 @@ from tests.dialects.conversations import HERE, ConversationCase, inPieces, makeC
 from tests.dialects.flexi_peer import FlexiPeer
 from tests.dialects.websocket.test_inflation import deflated
 from tests.dialects.websocket_peer import BINARY, CLOSE, DEFLATE, PING, PONG, TEXT, Frame, WebSocketPeer, masked, text
+from tests.nightly import repetitions
 
 
 class IdentityCase(ConversationCase):
@@ -465,7 +466,7 @@ class ConnectionTests(IdentityCase):
 class AnyBytesTests(SynchronousTestCase):
     """Whatever a client says."""
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=repetitions(80, 1000), deadline=None)
     @given(st.lists(st.tuples(st.sampled_from(["SUBSCRIBE:", "UNSUBSCRIBE:", "PUBLISH:", ""]), st.text(max_size=20))))
     def test_anyTexts(self, said: list[tuple[str, str]]) -> None:
         """Arbitrary texts close nothing, log no error, and every answer is one of the document's."""

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from fleximq.errors import JournalError, NotKept
 from tests.journal.journal_case import JournalCase
+from tests.nightly import repetitions
 
 OPERATIONS = ("write", "sync", "create", "syncFolder", "write", "sync", "truncate", "remove")
 
@@ -31,7 +32,7 @@ class ModelTests(JournalCase):
         super().setUp()
         self.journal.close()
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=repetitions(80, 1000), deadline=None)
     @given(STEPS)
     def test_whatever(self, steps: list[tuple[object, ...]]) -> None:
         """Nothing acknowledged is lost, moved or given twice; nothing is there that nobody appended."""

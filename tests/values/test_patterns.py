@@ -9,6 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.broker.topics.topic_table import TopicTable
 from fleximq.values.patterns import anyOf, covers, doubtIn, mistakeIn, overlap
 from tests.broker.parts import Collector
+from tests.nightly import repetitions
 
 _PARTS = st.sampled_from(["a", "b", "*", "#", ".", "/", "$", "", "a*", "\n", "é"])
 #: Every name that tells patterns of up to three of these levels apart; "c" is in none of them.
@@ -83,7 +84,7 @@ class OverlapTests(SynchronousTestCase):
         ):
             self.assertEqual([overlap(one, other), overlap(other, one)], [expected] * 2, (one, other))
 
-    @settings(deadline=None, max_examples=300)
+    @settings(deadline=None, max_examples=repetitions(120, 1500))
     @given(*[st.lists(st.sampled_from(["a", "$a", "", "*", "#"]), min_size=1, max_size=3).map(".".join)] * 2)
     def test_asMatched(self, one: str, other: str) -> None:
         """They overlap just if one of all names is matched by both."""

@@ -15,6 +15,7 @@ from fleximq.broker.queues.waiting_messages import IN_FLIGHT_OVERHEAD
 from fleximq.values.message import Message
 from fleximq.values.message_cost import OVERHEAD
 from tests.broker.queueing import World, message, only, paired
+from tests.nightly import repetitions
 
 RETRY = 10.0
 MESSAGES = 6
@@ -147,5 +148,6 @@ class SubscriptionModelTests(SynchronousTestCase):
 
     def test_likeTheModel(self) -> None:
         run_state_machine_as_test(
-            SubscriptionMachine, settings=settings(max_examples=150, stateful_step_count=40, deadline=None)
+            SubscriptionMachine,
+            settings=settings(max_examples=repetitions(60, 750), stateful_step_count=40, deadline=None),
         )

@@ -11,6 +11,7 @@ from fleximq.broker.consumers.work_queues import WorkQueue, WorkQueues
 from fleximq.broker.envelope import QueueDelivery
 from fleximq.values.message import Message
 from tests.broker.queueing import World, consumeFrom, message, only
+from tests.nightly import repetitions
 
 RETRY = 10.0
 EXPIRY = 35.0
@@ -124,5 +125,6 @@ class TopicQueuesModelTests(SynchronousTestCase):
 
     def test_likeTheModel(self) -> None:
         run_state_machine_as_test(
-            TopicQueuesMachine, settings=settings(max_examples=150, stateful_step_count=40, deadline=None)
+            TopicQueuesMachine,
+            settings=settings(max_examples=repetitions(60, 750), stateful_step_count=40, deadline=None),
         )

@@ -9,6 +9,7 @@ from fleximq.broker.queues import in_flight
 from fleximq.broker.queues.in_flight import InFlight, Returned
 from fleximq.values.message_cost import OVERHEAD
 from tests.broker.queueing import message
+from tests.nightly import repetitions
 
 
 def _delivery(tag: int) -> QueueDelivery:
@@ -118,7 +119,7 @@ class InFlightTests(SynchronousTestCase):
             looked += len(inFlight.takeDue(looked, 10**6))
         self.assertEqual(looked, 200_000)
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=repetitions(80, 1000), deadline=None)
     @given(st.lists(st.tuples(st.integers(1, 6), st.sampled_from("xyz"), st.lists(st.integers(0, 60))), max_size=12))
     def test_likeADict(self, steps: list[tuple[int, str, list[int]]]) -> None:
         """However removing cuts the spans, they know all that is in flight, and little more."""
@@ -188,7 +189,7 @@ class ReturnedTests(SynchronousTestCase):
             self.returned.remove(tag)
         self.assertLess(len(self.returned._heap), 20)
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=repetitions(80, 1000), deadline=None)
     @given(st.lists(st.lists(st.integers(0, 40), max_size=10), max_size=10), st.sets(st.integers(0, 40)))
     def test_likeASortedSet(self, batches: list[list[int]], removed: set[int]) -> None:
         returned = Returned()

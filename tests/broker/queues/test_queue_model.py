@@ -13,6 +13,7 @@ from fleximq.broker.queues.waiting_messages import IN_FLIGHT_OVERHEAD
 from fleximq.values.message import Message
 from fleximq.values.message_cost import OVERHEAD
 from tests.broker.queueing import World, message, only
+from tests.nightly import repetitions
 
 RETRY = 10.0
 MESSAGES = 8
@@ -166,5 +167,5 @@ class QueueModelTests(SynchronousTestCase):
 
     def test_likeTheModel(self) -> None:
         run_state_machine_as_test(
-            QueueMachine, settings=settings(max_examples=150, stateful_step_count=40, deadline=None)
+            QueueMachine, settings=settings(max_examples=repetitions(60, 750), stateful_step_count=40, deadline=None)
         )

@@ -20,6 +20,7 @@ from fleximq.interfaces import IForm, ISubscriberProxy
 from fleximq.values.patterns import anyOf, isPattern
 from fleximq.values.records import StoredBatch
 from tests.broker.parts import AsMessages, Collector, makeBroker, text
+from tests.nightly import repetitions
 from tests.slow_journal import SlowJournal
 
 _TOPICS = ("d.a", "d.b", "d.a.x")
@@ -213,7 +214,7 @@ class FeedTests(SynchronousTestCase):
         self.patch(feed, "_TOGETHER", 3)
         for machine in (FeedMachine, SlicesMachine):
             run_state_machine_as_test(
-                machine, settings=settings(max_examples=150, stateful_step_count=40, deadline=None)
+                machine, settings=settings(max_examples=repetitions(60, 750), stateful_step_count=40, deadline=None)
             )
 
     def test_interfaces(self) -> None:

@@ -15,6 +15,7 @@ from fleximq.errors import InvalidTopic
 from fleximq.interfaces import IGuard, ISubscriber
 from fleximq.values.patterns import isPattern
 from tests.broker.parts import AsMessages, Collector
+from tests.nightly import repetitions
 from tests.processor_time import processorSeconds
 
 #: Pattern, names that match, names that do not (docs/reference/dialects.rst, "Topics").
@@ -122,7 +123,7 @@ class MatchTests(TableCase):
         )
     )
 
-    @settings(deadline=None, max_examples=300)
+    @settings(deadline=None, max_examples=repetitions(120, 1500))
     @given(st.lists(NAMES.filter(isPattern), max_size=8), st.lists(NAMES.filter(bool), max_size=8), st.integers(0, 8))
     def test_naive(self, patterns: list[str], names: list[str], removed: int) -> None:
         """Any patterns, some of them taken back, against the plain matcher."""

@@ -29,6 +29,7 @@ from tests.dialects.websocket_peer import (
     masked,
     text,
 )
+from tests.nightly import repetitions
 
 
 class HandshakeTests(EchoCase):
@@ -397,7 +398,7 @@ class BoundTests(SynchronousTestCase):
         peer.say(masked(PONG) * 1000)
         self.assertLess(max(seen), 20)
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=repetitions(120, 1500), deadline=None)
     @given(st.data())
     def test_anyBytes(self, data: st.DataObject) -> None:
         """Arbitrary bytes and frames in arbitrary pieces raise nothing, log no error, and are not piled up."""

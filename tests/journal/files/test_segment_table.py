@@ -16,6 +16,7 @@ from tests.journal.at_once import JournalAtOnce, published
 from tests.journal.load import Load
 from tests.journal.recorder import Recorder
 from tests.journal.small import FOLDER, makeSmall
+from tests.nightly import repetitions
 
 _FIELDS = ("base", "end", "id", "first", "next", "highest", "clientIds", "removed", "counts", "lost", "staged")
 _MORE = ("transactions", "checkpoints", "offsets", "times", "positions")
@@ -195,7 +196,7 @@ class SegmentsTests(SynchronousTestCase):
 class PlacedTests(SynchronousTestCase):
     """The parts of a transaction, some of which are lost."""
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=repetitions(120, 1500), deadline=None)
     @given(st.lists(st.integers(1, 5), max_size=8), st.sets(st.integers(0, 7)))
     def test_placed(self, counts: list[int], unknown: set[int]) -> None:
         """Each part before the first unknown one, and behind the last one, is placed where it was."""

@@ -6,6 +6,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.journal.files.window import Window
 from tests.journal.recorder import Recorder
+from tests.nightly import repetitions
 
 BASE = 4096
 
@@ -43,7 +44,7 @@ class WindowTests(SynchronousTestCase):
         self.assertEqual(view.at(BASE + 2, 8), b"23")
         self.assertIsNone(view.find(b"9", BASE))
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=repetitions(80, 1000), deadline=None)
     @given(st.lists(st.sampled_from(b"ab"), max_size=40), st.integers(1, 9), st.integers(0, 40))
     def test_find(self, letters: list[int], size: int, start: int) -> None:
         """The first place is found, also where it lies across what is fetched at once."""

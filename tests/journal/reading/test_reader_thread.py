@@ -16,6 +16,7 @@ from fleximq.values.records import StoredBatch
 from tests.journal.at_once import JournalAtOnce, published
 from tests.journal.recorder import Recorder
 from tests.journal.small import FOLDER, Small, contents, makeSmall
+from tests.nightly import repetitions
 
 
 class Unreadable(Recorder):
@@ -118,7 +119,7 @@ class AnyPartTests(SynchronousTestCase):
         self.assertGreaterEqual(sum(sizes), 900)
         self.assertLess(sum(sizes[:-1]), 900)
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=repetitions(60, 750), deadline=None)
     @given(st.lists(st.integers(0, 10_000), max_size=12), st.integers(1, 2000))
     def test_fetch(self, places: list[int], most: int) -> None:
         """Messages come in the order in which they are asked for, until they are enough; what is not there does not."""

@@ -16,6 +16,7 @@ from fleximq.journal.format.record_columns import decodeRecords, decodeStaged, e
 from fleximq.values.records import DIALECTS, OTHER_DIALECT, Run, StoredBatch
 from tests.journal.frames import JOURNAL, SEGMENT, TIME, appended
 from tests.journal.make_vectors import FOLDER as VECTORS
+from tests.nightly import repetitions
 from tests.pipeline.installed import missing as skip
 
 if not skip:
@@ -148,7 +149,7 @@ class AnyFramesTests(SynchronousTestCase):
                 self.assertEqual(rowsOf(buffer, places, Selection(Topics(), 10, 2050)), part)
 
     @given(someFrames())
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=repetitions(60, 750), deadline=None)
     def test_allColumns(self, frames: list[Frame]) -> None:
         """Everything that is in the frames comes out, in their order."""
         buffer, places = joined(frames)
@@ -162,7 +163,7 @@ class AnyFramesTests(SynchronousTestCase):
         st.tuples(st.integers(0, 12), st.integers(0, 12)),
         st.tuples(st.integers(TIME, TIME + 60), st.integers(TIME, TIME + 60)),
     )
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=repetitions(60, 750), deadline=None)
     def test_selection(
         self, frames: list[Frame], topics: Any, offsets: tuple[int, int], times: tuple[int, int]
     ) -> None:
@@ -198,7 +199,7 @@ class AnyFramesTests(SynchronousTestCase):
         self.assertEqual(found, [(row["offset"], row["timestamp"]) for row in expected(buffer, places)])
 
     @given(someFrames(), st.data())
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=repetitions(120, 1500), deadline=None)
     def test_contradictions(self, frames: list[Frame], data: st.DataObject) -> None:
         """Whatever bytes stand in a body, a frame is refused or read, and nothing outside of it is looked at."""
         buffer, places = joined(frames)

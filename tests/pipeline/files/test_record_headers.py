@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.nightly import repetitions
 from tests.pipeline.installed import missing as skip
 
 if not skip:
@@ -63,7 +64,7 @@ class HeadersTests(SynchronousTestCase):
         )
 
     @given(st.lists(st.binary(max_size=20), max_size=5))
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=repetitions(80, 1000), deadline=None)
     def test_anyBytes(self, headers: list[bytes]) -> None:
         """Whatever a header is, there is a row for it."""
         self.assertEqual(len(self.headers(*headers)), len(headers))

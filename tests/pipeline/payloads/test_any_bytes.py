@@ -8,6 +8,7 @@ import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.values.message import Content
+from tests.nightly import repetitions
 from tests.pipeline.installed import missing as skip
 
 if not skip:
@@ -94,7 +95,7 @@ def _slow(format: str) -> "Decoder":
 class AnyBytesTests(SynchronousTestCase):
     """What holds for all bytes."""
 
-    def holds(self, check: Callable[..., None], *given_: Any, examples: int = 200) -> None:
+    def holds(self, check: Callable[..., None], *given_: Any, examples: int = repetitions(80, 1000)) -> None:
         """Try something with many examples."""
         settings(max_examples=examples, deadline=None)(given(*given_)(check))()
 
@@ -127,7 +128,7 @@ class AnyBytesTests(SynchronousTestCase):
                 )
                 self.assertEqual(repr(rowsOf(alone)), repr([row]))
 
-        self.holds(check, ROWS, st.sampled_from(decoders), st.integers(0, 2), examples=600)
+        self.holds(check, ROWS, st.sampled_from(decoders), st.integers(0, 2), examples=repetitions(240, 3000))
 
     def test_bothWays(self) -> None:
         """What is read in one step is what is read value by value."""
@@ -139,7 +140,7 @@ class AnyBytesTests(SynchronousTestCase):
             if not isinstance(first, str):
                 self.assertEqual(repr(first), repr(second))
 
-        self.holds(check, PAYLOADS, st.sampled_from(STRUCTURED), examples=1000)
+        self.holds(check, PAYLOADS, st.sampled_from(STRUCTURED), examples=repetitions(400, 5000))
 
     def test_exactly(self) -> None:
         """Every value of these types comes back as it was."""
@@ -179,4 +180,4 @@ class AnyBytesTests(SynchronousTestCase):
             if len(schema) and "metadata" not in names:
                 Decoder(format, schema, Identity(True, False)).decode(values, dialects, contents)
 
-        self.holds(check, ROWS, st.sampled_from(STRUCTURED), examples=400)
+        self.holds(check, ROWS, st.sampled_from(STRUCTURED), examples=repetitions(160, 2000))

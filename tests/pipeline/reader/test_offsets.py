@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.nightly import repetitions
 from tests.pipeline.installed import missing as skip
 
 if not skip:
@@ -179,7 +180,7 @@ class AdmittedTests(SynchronousTestCase):
         st.one_of(st.none(), st.integers(1, 150)),
         st.one_of(st.none(), st.integers(1, 1500)),
     )
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=repetitions(120, 1500), deadline=None)
     def test_always(self, spans: dict[str, tuple[int, int]], records: int | None, size: int | None) -> None:
         """Nothing goes back or too far, the limit of records holds, and something is taken if anything waits."""
         start = {journal: first for journal, (first, _) in spans.items()}

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.nightly import repetitions
 from tests.pipeline.installed import missing as skip
 
 if not skip:
@@ -53,7 +54,7 @@ class EscapingTests(SynchronousTestCase):
         ):
             self.assertEqual(escaped(name), path)
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=repetitions(120, 1500), deadline=None)
     @given(st.text(min_size=1, max_size=60).filter(lambda name: len(name.encode("utf-8", "replace")) < 60))
     def test_undone(self, name: str) -> None:
         """Whatever the name, undoing gives it back."""
