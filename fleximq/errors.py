@@ -68,7 +68,7 @@ class NoLongerKept(NotFound):
     """The requested offset is older than the journal (404); ``first`` is the oldest offset available."""
 
     def __init__(self, first: int) -> None:
-        super().__init__(f"the first offset that is kept is {first}")
+        super().__init__(f"the first offset that is kept is {first}; 'first' begins there")
         self.first = first
 
 

@@ -1,11 +1,13 @@
 """Payloads of the FlexiMQ dialect: values to MessagePack and back."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import msgpack
 
 from fleximq.limits import KIBIBYTE
+
+T = TypeVar("T")
 
 #: Values of these types share one packer for all threads: packing them runs no Python code, so no other thread can
 #: interrupt, and a packer for each value would take three times as long. The packer's buffer grows to the largest
@@ -66,3 +68,13 @@ def errorText(payload: bytes | memoryview) -> str:
     if isinstance(value, Mapping):
         value = value.get("error")
     return value if isinstance(value, str) else ""
+
+
+def severalOf(values: Iterable[T]) -> Iterable[T]:
+    """Return the values of a method that sends several; a single text would be sent letter by letter.
+
+    :raises TypeError: it is a single text or bytes.
+    """
+    if isinstance(values, str | bytes | bytearray):
+        raise TypeError(f"several messages are a list, not one {type(values).__name__}")
+    return values

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from functools import update_wrapper
 from inspect import signature
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, get_args, get_origin
+from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypeVar, get_args, get_origin
 
 from fleximq.client.reconnecting import Reconnecting
 from fleximq.client.settings import State
@@ -110,6 +110,12 @@ class BlockingClient(ClientWrapper[K]):
 
     def __enter__(self) -> Self:
         return self
+
+    async def __aenter__(self) -> NoReturn:
+        raise TypeError("this client blocks: write 'with connect(...)', or import connect from fleximq.client.asyncio")
+
+    async def __aexit__(self, *raised: object) -> None:
+        """Only so that ``async with`` calls the above."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -37,6 +37,7 @@ TIMEOUT = 30.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 #: A text of the connection's end that makes a second attempt useless.
 _TOO_LARGE = f"{int(Status.PAYLOAD_TOO_LARGE)} payload too large"
+#: How the broker's sentence begins if it has no journal.
 _NO_JOURNAL = "there is no journal"
 
 T = TypeVar("T")
@@ -228,7 +229,7 @@ class BrokerLink:
         if _TOO_LARGE in str(error):
             return PayloadTooLarge(f"a row is larger than the broker at {url} takes, see its --max-message: {error}")
         if isinstance(error, RequestFailed):
-            if error.words == _NO_JOURNAL:
+            if error.words.startswith(_NO_JOURNAL):
                 return NotJournalled(f"the broker at {url} has no journal; start it with --journal DIR")
             return BrokerRefused(f"the broker at {url} answered {error.path} with {error}")
         if isinstance(error, Behind):
@@ -239,5 +240,5 @@ class BrokerLink:
 def _mayPass(error: Exception) -> bool:
     if isinstance(error, Answered):
         busy = error.status in (Status.SERVICE_UNAVAILABLE, Status.TOO_MANY_REQUESTS)
-        return busy and error.words != _NO_JOURNAL
+        return busy and not error.words.startswith(_NO_JOURNAL)
     return _TOO_LARGE not in str(error) and not isinstance(error, Untrusted)

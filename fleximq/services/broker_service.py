@@ -21,6 +21,7 @@ from fleximq.config.settings import Settings
 from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.interfaces import IJournal
 from fleximq.services.network.connections import OpenConnections
+from fleximq.values.log_limit import LogLimit
 from fleximq.values.message import Message
 from fleximq.wire.minimq_message import deliveryId, idAt
 from fleximq.wire.ulids import newUlid
@@ -32,7 +33,7 @@ def makeBroker(
     clock: IReactorTime, settings: Settings, turn: WriteTurn, journal: IJournal, dialects: Sequence[str] = ()
 ) -> Broker:
     """Return a broker with these settings. ``dialects``: names of the installed dialects."""
-    return assemble(
+    broker = assemble(
         clock,
         journal,
         randomHex=_randomHex,
@@ -44,6 +45,8 @@ def makeBroker(
         dialects=dialects,
         implementation=IMPLEMENTATION,
     )
+    broker.consuming.onDropped = partial(_dropped, clock, LogLimit(), settings.queueExpiry)
+    return broker
 
 
 def rulesOf(settings: Settings) -> BrokerRules:
@@ -99,6 +102,16 @@ def _randomHex(digits: int) -> str:
 def _idOf(journal: IJournal, message: Message) -> str:
     """Return the id of a message for MiniMQ clients; stable across restarts."""
     return deliveryId(message, lambda: idAt(journal.id, message.offset) if message.offset else newUlid())
+
+
+def _dropped(clock: IReactorTime, limit: LogLimit, expiry: float, topic: str, number: int) -> None:
+    more = limit.ending(clock.seconds())
+    if more is not None:
+        _log.warn(
+            "The queue {topic} was removed with {number} messages, since it had no CONSUME for {expiry:g} s "
+            "(--queue-expiry); queues whose topic matches --durable are not removed{more}",
+            topic=topic, number=number, expiry=expiry, more=more,
+        )  # fmt: skip
 
 
 def _failed(error: Exception) -> None:

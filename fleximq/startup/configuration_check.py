@@ -106,7 +106,7 @@ def _faultsOfJournal(settings: Settings) -> Iterator[str]:
             ("history", settings.history),
         ):
             if given:
-                yield f"{name} is set, but nothing is kept without a journal: set journal to a folder"
+                yield f"{name} is set, but nothing is kept without a journal: name its folder with journal (--journal)"
     if settings.clusterKey is not None and settings.clusterCertificate is None:
         yield "cluster-key is set, but not cluster-certificate: the certificate that it belongs to"
     if settings.cluster:

@@ -51,7 +51,15 @@ Examples:
       serve other machines, and the WebSockets of one web site
 """
 
-
+#: Options of other brokers, and ours in their place.
+_OTHER_NAMES = {
+    **dict.fromkeys(("port", "p"), "listen PORT"),
+    **dict.fromkeys(("addr", "address", "bind", "host"), "listen tcp:PORT:interface=ADDRESS"),
+    **dict.fromkeys(("data", "data-dir", "dir", "store_dir"), "journal FOLDER"),
+    **dict.fromkeys(("cert", "certfile", "tlscert"), "tls-certificate FILE"),
+    **dict.fromkeys(("key", "keyfile", "tlskey"), "tls-key FILE"),
+    **dict.fromkeys(("password-file", "passwords", "users"), "auth passwords:FILE"),
+}
 #: Options of twistd that people give to the broker.
 _OF_TWISTD = ("chroot", "gid", "logfile", "nodaemon", "pidfile", "reactor", "rundir", "syslog", "uid", "umask")
 _CONFIG = "A TOML file with any of these settings; the command line wins over it."
@@ -88,7 +96,9 @@ class Options(usage.Options):
         except usage.UsageError as error:
             name = str(error).split()[1].removeprefix("--") if str(error).endswith("not recognized") else ""
             nearest = difflib.get_close_matches(name, self.longOpt and [each.rstrip("=") for each in self.longOpt], 1)
-            if name in _OF_TWISTD:
+            if name in _OTHER_NAMES:
+                hint = f"it is --{_OTHER_NAMES[name]}"
+            elif name in _OF_TWISTD:
                 hint = f"it is an option of twistd: twistd --{name} ... fleximq"
             else:
                 hint = f"did you mean --{nearest[0]}?" if nearest else "twistd fleximq --help lists the options"

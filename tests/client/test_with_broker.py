@@ -1,5 +1,6 @@
 """The blocking client and the real broker, over every way that leads there."""
 
+import asyncio
 import atexit
 import shutil
 import ssl
@@ -91,9 +92,19 @@ class Conversations(BrokerCase):
         for each in values:
             one.publish(self.topic, each)
         one.publish_many(self.topic, values)
+        self.assertRaises(TypeError, one.publish_many, self.topic, "text")
         got = [subscription.next() for _ in range(2 * len(values))]
         self.assertEqual([each and each.value for each in got], 2 * values)
         self.assertEqual({each and each.publisher for each in got}, {one.id})
+
+    def test_asyncWith(self) -> None:
+        """A blocking client in ``async with`` says what to write."""
+
+        async def use() -> None:
+            async with self.connected():
+                pass
+
+        self.assertIn("write 'with connect", str(self.assertRaises(TypeError, asyncio.run, use())))
 
     def test_flush(self) -> None:
         """After a flush the broker has counted everything."""
@@ -338,4 +349,6 @@ class JournalTests(BrokerCase):
             first = subscription.next()
         assert first is not None and first.offset is not None
         error = self.assertRaises(SubscribeFailed, self.client.subscribe, later, from_=first.offset - 1)
-        self.assertEqual((error.status, error.words), (404, f"the first offset that is kept is {first.offset}"))
+        self.assertEqual(
+            (error.status, error.words), (404, f"the first offset that is kept is {first.offset}; 'first' begins there")
+        )

@@ -191,7 +191,11 @@ class LinkTests(SynchronousTestCase):
         """Other answers are final."""
         for error, kind, words in (
             (RequestFailed(409, "no such token", "/sink/commit"), BrokerRefused, "answered /sink/commit with 409"),
-            (RequestFailed(503, "there is no journal", "/a"), NotJournalled, "has no journal; start it with --journal"),
+            (
+                RequestFailed(503, "there is no journal: why", "/a"),
+                NotJournalled,
+                "has no journal; start it with --journal",
+            ),
             (ConnectionLost("closed, and said before: 413 payload too large"), BrokerRefused, "--max-message"),
             (RequestFailed(413, "17 bytes, but at most 16", "/sink/stage"), BrokerRefused, "--max-message"),
         ):

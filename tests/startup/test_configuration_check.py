@@ -54,7 +54,7 @@ class FaultsTests(SynchronousTestCase):
         for name, value in (("durable", "a"), ("retain", "a"), ("retention", "a=1d"), ("history", 3)):
             self.assertEqual(
                 self.faults(**{name: value}),
-                [f"{name} is set, but nothing is kept without a journal: set journal to a folder"],
+                [f"{name} is set, but nothing is kept without a journal: name its folder with journal (--journal)"],
             )
             self.assertEqual(self.faults(journal="j", **{name: value}), [])
 

@@ -157,6 +157,7 @@ class OptionsTests(SynchronousTestCase):
                 "--pidfile",
                 "x",
             ): f"option --pidfile not recognized; {twistd}",
+            ("--port", "7891"): "option --port not recognized; it is --listen PORT",
             ("--zzz", "tcp:1"): f"option --zzz not recognized; {more}",
             ("--listen",): f"option --listen requires argument; {more}",
             ("--bcast-echo=1",): f"option --bcast-echo must not have an argument; {more}",

@@ -25,6 +25,8 @@ from fleximq.values.message_cost import ANY
 class WorkQueueAccess:
     """Makes, consumes and ends work queues; ``queues`` are all of them.
 
+    ``onDropped`` is called with the topic of an expired queue and the number of its messages, if it had any.
+
     :param idOf: returns a message's id in a queue: its own, or a new one.
     :param lasts: tells whether the queue of this topic never expires.
     """
@@ -39,6 +41,7 @@ class WorkQueueAccess:
         idOf: Callable[[Message], str],
         lasts: Callable[[str], bool],
     ) -> None:
+        self.onDropped: Callable[[str, int], None] = lambda topic, number: None
         self._journal = journal
         self._topics = topics
         self._openingLog = openingLog
@@ -136,6 +139,8 @@ class WorkQueueAccess:
         restricted = client is not None and client.rights not in UNRESTRICTED
         self.queues.acknowledge(ids, partial(client.rights.may, Action.CONSUME) if client and restricted else None)
 
-    def _expired(self, queue: WorkQueue) -> None:
+    def _expired(self, queue: WorkQueue, dropped: int) -> None:
         self._openingLog.queueExpired(queue)
         self._topics.unsubscribe(queue, queue.name, queue=True)
+        if dropped:
+            self.onDropped(queue.name, dropped)

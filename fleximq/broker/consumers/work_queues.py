@@ -151,7 +151,7 @@ class WorkQueues:
     :param expiry: seconds without a consumer after which a queue expires; dead-letter queues never do.
     :param idOf: returns a message's own id if it is valid in MiniMQ, otherwise a new one.
     :param lasts: tells whether the queue of this topic never expires.
-    :param onExpired: called with an expired queue, when it is closed and removed.
+    :param onExpired: called with an expired queue, when it is closed and removed, and how many messages it dropped.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class WorkQueues:
         maxQueues: int,
         expiry: float,
         idOf: Callable[[Message], str],
-        onExpired: Callable[[WorkQueue], None],
+        onExpired: Callable[[WorkQueue, int], None],
         lasts: Callable[[str], bool] = lambda topic: False,
     ) -> None:
         self._makeQueue = makeQueue
@@ -299,4 +299,4 @@ class WorkQueues:
         dropped = queue.close()
         if dropped:
             self._counted(DROPPED_EXPIRED, dropped)
-        self._onExpired(queue)
+        self._onExpired(queue, dropped)

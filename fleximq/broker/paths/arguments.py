@@ -210,5 +210,5 @@ def journalOf(broker: IBrokerView) -> Any:
     :raises NoCapacity: the broker has none on disk.
     """
     if not broker.journal.onDisk:
-        raise NoCapacity("there is no journal")
+        raise NoCapacity("there is no journal: the broker was started without --journal")
     return broker.journal

@@ -16,6 +16,7 @@ from fleximq.client.backoff import Backoff
 from fleximq.client.blipmq.conversation import BlipDelivery
 from fleximq.client.blipmq.loop_client import LoopBlipClient, LoopBlipSubscription, SubscriptionWrapper
 from fleximq.client.errors import Nacked
+from fleximq.client.payloads import severalOf
 from fleximq.client.queues.blocking import BlockingPulled, BlockingQueueClient, loopThread
 from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
 from fleximq.client.wrapper import called, waiting, wrapping
@@ -82,4 +83,4 @@ class BlipClient(BlockingQueueClient[LoopBlipClient]):
 
         Errors as :meth:`publish`; if the buffer becomes full, earlier chunks may have been sent.
         """
-        return self._wait(self._inner.publish_many(topic, list(payloads), qos))
+        return self._wait(self._inner.publish_many(topic, list(severalOf(payloads)), qos))

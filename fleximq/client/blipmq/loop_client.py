@@ -10,6 +10,7 @@ from fleximq.client.backoff import Backoff
 from fleximq.client.blipmq.conversation import BlipConversation, BlipDelivery
 from fleximq.client.errors import Answered, BufferFull, ClientError, ConnectionLost, Nacked, SubscribeFailed
 from fleximq.client.loops.interfaces import Loop
+from fleximq.client.payloads import severalOf
 from fleximq.client.protocol.refusals import MAX_REFUSALS
 from fleximq.client.queues.prefetch import Pulled
 from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink, refusedJoin
@@ -78,7 +79,7 @@ class LoopBlipClient(ReconnectingLink):
         if qos not in (0, 1):
             raise ValueError(f"qos is {qos}, but must be 0 or 1")
         head = encodePublish(topic, qos)
-        messages = [_bytesOf(each) for each in payloads]
+        messages = [_bytesOf(each) for each in severalOf(payloads)]
         longest = max(map(len, messages), default=0) + len(head) + COUNTED_BYTES
         if longest > BLIP_FRAME_BYTES:
             raise ValueError(f"a message would need a frame of {longest} bytes, but the limit is {BLIP_FRAME_BYTES}")

@@ -18,6 +18,7 @@ from ssl import SSLContext
 from fleximq.client.backoff import Backoff
 from fleximq.client.errors import ConsumeFailed, ProduceFailed
 from fleximq.client.minimq.loop_client import ConsumerWrapper, LoopConsumer, LoopMiniClient, Message
+from fleximq.client.payloads import severalOf
 from fleximq.client.queues.blocking import BlockingPulled, BlockingQueueClient, inThread, loopThread
 from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
 from fleximq.client.topic_warnings import literalTopic
@@ -82,7 +83,7 @@ class MiniClient(BlockingQueueClient[LoopMiniClient]):
 
         Errors as :meth:`LoopMiniClient.produce_many <fleximq.client.minimq.loop_client.LoopMiniClient.produce_many>`.
         """
-        return self._wait(self._inner.produce_many(topic, list(contents), timeout))
+        return self._wait(self._inner.produce_many(topic, list(severalOf(contents)), timeout))
 
     @literalTopic
     def serve(self, topic: str, function: Callable[[Message], str | None]) -> None:

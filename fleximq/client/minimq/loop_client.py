@@ -12,6 +12,7 @@ from fleximq.client.backoff import Backoff
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, ProduceFailed
 from fleximq.client.loops.interfaces import Loop
 from fleximq.client.minimq.conversation import MiniConversation
+from fleximq.client.payloads import severalOf
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.queues.prefetch import Pulled
 from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink, refusedJoin
@@ -89,7 +90,7 @@ class LoopMiniClient(ReconnectingLink):
         """
         ids: list[str] = []
         failed: list[ProduceFailed] = []
-        left = iter(contents)
+        left = iter(severalOf(contents))
         while several := list(islice(left, _BATCH)):
             await self._waitUntilJoined(timeout)
             asked = [self._conversation.produce(Message(str(uuid.uuid4()), topic, content)) for content in several]

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from fleximq.client.errors import Answered, ConnectionLost, RequestFailed, SubscribeFailed
 from fleximq.client.events import BROKER, Reply, Request
-from fleximq.client.payloads import packed
+from fleximq.client.payloads import packed, severalOf
 from fleximq.client.protocol.client_state import ClientState, FrameMaker, chunksOf, headerFields, publicationOf
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.protocol.conversation import Conversation
@@ -123,9 +123,11 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         """Publish several values at once, several times as fast as single ones; errors as :meth:`publish`.
 
         They are sent in chunks of about 1 MiB; if a value cannot be encoded, earlier chunks may have been sent.
+
+        :raises TypeError: ``values`` is a single text or bytes.
         """
         warnOf(literalDoubt(topic))
-        for size, make in chunksOf(topic, values, self._settings.codec.pack):
+        for size, make in chunksOf(topic, severalOf(values), self._settings.codec.pack):
             await self._post(size, make)
 
     async def notify(self, targets: int | str | Sequence[int | str], path: str, value: object = None) -> None:

@@ -36,7 +36,7 @@ class TopicQueueCase(SynchronousTestCase):
         )
         self.t = self.queues.ensure("t")
 
-    def onExpired(self, queue: WorkQueue) -> None:
+    def onExpired(self, queue: WorkQueue, dropped: int) -> None:
         self.expired.append(queue.name)
 
     def put(self, letters: str, topic: str = "t", id: str | None = None) -> None:

@@ -47,7 +47,7 @@ class TopicQueuesMachine(RuleBasedStateMachine):
         self.number = 0
         self.order = 0
 
-    def onExpired(self, queue: WorkQueue) -> None:
+    def onExpired(self, queue: WorkQueue, dropped: int) -> None:
         self.durable = [each for each in self.durable if each.topic != queue.name]
 
     @rule(topic=st.sampled_from("tu"), ids=st.lists(st.sampled_from(["i", "j", None]), max_size=4))

@@ -171,7 +171,7 @@ class LagTests(GroupCase):
         self.broker = makeBroker(self.clock)
         for path in GROUP_PATHS:
             error = self.assertRaises(NoCapacity, self.ask, path, group="g", groups=[])
-            self.assertEqual(str(error), "there is no journal")
+            self.assertEqual(str(error), "there is no journal: the broker was started without --journal")
 
 
 class GroupsTests(GroupCase):

@@ -37,6 +37,7 @@ class Conversations(BlipCase):
         subscription = one.subscribe(self.topic)
         self.assertEqual(one.publish(self.topic, b"a"), 1)
         self.assertEqual(one.publish_many(self.topic, [b"b", "ü", b""]), range(2, 5))
+        self.assertRaises(TypeError, one.publish_many, self.topic, "text")
         got = [subscription.next(SOON) for _ in range(4)]
         self.assertEqual([each.payload for each in got], [b"a", b"b", "ü".encode(), b""])
         self.assertEqual([each.tag for each in got], [1, 2, 3, 4])

@@ -63,6 +63,7 @@ class Conversations(MiniCase):
     def test_generatedIds(self) -> None:
         """Ids differ."""
         one = self.direct()
+        self.assertRaises(TypeError, one.produce_many, self.topic, "text")
         ids = one.produce_many(self.topic, ["a", "b", "c"])
         ids.append(one.produce(self.topic, "d"))
         got = [one.consume(self.topic) for _ in range(4)]
@@ -178,7 +179,7 @@ class Conversations(MiniCase):
         one = self.direct()
         error = self.assertRaises(ProduceFailed, one.produce, "$sys/x", "a", "i1")
         self.assertEqual((error.status, error.path, error.id), (403, "$sys/x", "i1"))
-        self.assertEqual(len(self.assertRaises(ProduceFailed, one.produce_many, "$sys/x", "abc").others), 2)
+        self.assertEqual(len(self.assertRaises(ProduceFailed, one.produce_many, "$sys/x", ["a", "b", "c"]).others), 2)
         self.assertEqual(one.produce(self.topic, "b", "i2"), "i2")
 
     def test_refusedConsume(self) -> None:

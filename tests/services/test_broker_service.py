@@ -1,0 +1,34 @@
+"""What the broker's service logs of its queues."""
+
+from twisted.internet.task import Clock
+from twisted.logger import LogEvent, LogLevel, formatEvent
+from twisted.trial.unittest import SynchronousTestCase
+
+from fleximq.config.settings import Settings
+from fleximq.dialects.connection.write_turn import WriteTurn
+from fleximq.journal.memory_journal import MemoryJournal
+from fleximq.services.broker_service import makeBroker
+from tests.broker.queueing import message
+from tests.log_observer import observeLog
+
+
+class ExpiredQueueTests(SynchronousTestCase):
+    """Queues that are removed because nobody consumed from them."""
+
+    def test_logged(self) -> None:
+        """The log names a queue that is removed with its messages, and not one that is empty."""
+        logged: list[LogEvent] = []
+        observeLog(self, logged.append)
+        clock = Clock()
+        consuming = makeBroker(clock, Settings(queueExpiry=5.0), WriteTurn(clock), MemoryJournal()).consuming
+        consuming.ensure("full").deliver([message("a"), message("b")], 2)
+        consuming.ensure("empty")
+        clock.advance(5.1)
+        self.assertEqual(len(consuming.queues), 0)
+        self.assertEqual(
+            [formatEvent(event) for event in logged if event.get("log_level") is LogLevel.warn],
+            [
+                "The queue full was removed with 2 messages, since it had no CONSUME for 5 s (--queue-expiry); "
+                "queues whose topic matches --durable are not removed"
+            ],
+        )
