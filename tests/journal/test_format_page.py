@@ -37,8 +37,8 @@ class PageTests(SynchronousTestCase):
 
     def test_example(self) -> None:
         """The bytes of the example are those that the broker writes."""
-        lines = re.findall(r"^ +(\d+)  ((?:[0-9a-f]{2} ?){8})", PAGE, re.MULTILINE)
-        self.assertEqual([int(place) for place, _ in lines], list(range(0, len(example()), 8)))
+        lines = re.findall(r"^ +(\d+)  ((?:[0-9a-f]{2} ?){16})", PAGE, re.MULTILINE)
+        self.assertEqual([int(place) for place, _ in lines], list(range(0, len(example()), 16)))
         self.assertEqual(bytes.fromhex("".join(line for _, line in lines)), example())
 
     def test_exampleMeaning(self) -> None:
