@@ -15,6 +15,7 @@ USUAL_PORTS = {"ws": 80, "wss": 443}
 
 _WITH_HOST = frozenset({"tcp", "tls", "ws", "wss"})
 _SCHEMES = _WITH_HOST | {"ipc", "stdio"}
+_PORT = re.compile(r"^[0-9]{1,5}$")
 _BEFORE_URL = re.compile(rf",\s*(?=(?:{'|'.join(sorted(_SCHEMES))})://)", re.IGNORECASE)
 _PLACE = re.compile(
     r"(?:\[(?P<six>[0-9a-f:.]+(?:%[\w.-]+)?)\]|(?P<name>\*|[^\s\[\]/:@?#*]*))(?::(?P<port>[0-9]{1,9}))?(?P<path>/\S*)?",
@@ -100,11 +101,13 @@ class Url:
 def addressesOf(urls: str | Sequence[str]) -> tuple[Url, ...]:
     """Return the addresses of one broker, or of the nodes of a cluster: ``tcp://a:7890,b:7890``, or several URLs.
 
-    ``HOST:PORT`` alone is a ``tcp://`` URL. The path of a URL follows its last address.
+    ``HOST:PORT`` alone is a ``tcp://`` URL, and ``PORT`` that of this machine. The path of a URL follows its last
+    address.
 
     :raises SettingError: as :class:`Url` does, and if schemes differ or an address is empty.
     """
-    texts = (each if ":/" in each else f"tcp://{each}" for each in ((urls,) if isinstance(urls, str) else urls))
+    texts = (_PORT.sub(r"localhost:\g<0>", each) for each in ((urls,) if isinstance(urls, str) else urls))
+    texts = (each if ":/" in each else f"tcp://{each}" for each in texts)
     found = tuple(each for text in texts for url in urlsIn(text) for each in _split(url))
     schemes = sorted({each.scheme for each in found})
     if len(schemes) != 1:

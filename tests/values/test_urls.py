@@ -87,6 +87,7 @@ class UrlTests(SynchronousTestCase):
             "WS://a:1,b/c?d=e,f://g": (Url("ws", "a", 1, "/c?d=e,f://g"), Url("ws", "b", 80, "/c?d=e,f://g")),
             "wss://a?b": None,
             "a:1,[::1]:2": (Url("tcp", "a", 1), Url("tcp", "::1", 2)),
+            "7890": (Url("tcp", "localhost", 7890),),
             "ipc:///a,b": (Url("ipc", path="/a,b"),),
             "ws://a/?b,c": (Url("ws", "a", 80, "/?b,c"),),
         }.items():
