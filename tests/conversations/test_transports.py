@@ -305,9 +305,11 @@ class StdioTests(TransportCase):
             os.close(writing)
             os.close(reading)
             assert process.stdin is not None and process.stderr is not None
+            while b"Listening on stdio:" not in (line := process.stderr.readline()):  # a start may take long
+                self.assertTrue(line)
+            begin = time.monotonic()
             process.stdin.write(b"PING:\n")
             process.stdin.flush()
-            begin = time.monotonic()
             self.assertIn(b" left: connection lost", process.stderr.read())
             self.assertEqual(process.wait(PATIENCE), 0)
             self.assertLess(time.monotonic() - begin, LINGER)
