@@ -114,6 +114,11 @@ class Listen:
             raise SettingError(f"{what} cannot be behind stdio")
         if TLS in kinds[1:]:
             raise SettingError(f"{TLS} must come first: a proxy's line stands before TLS, inner={PROXY}\\:tcp\\:7890")
+        made = self._layers[-1]
+        if made.kind.lower() == "tls" and url is None and made.arguments and not os.path.isdir(made.arguments[0]):
+            raise SettingError(
+                f"{made.arguments[0]} is not a folder of certificates: tls://0.0.0.0:7891 uses that of --tls-certificate"
+            )
         if url is not None and url.scheme == "ipc" and isWindowsPath(url.path):
             raise SettingError(f"the pipe {pipeName(url.path)} can be served on Windows only")
         if url is not None and url.isSecure and self.defaults.certificate is None:

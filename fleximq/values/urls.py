@@ -42,7 +42,7 @@ class Url:
         if self.scheme not in _SCHEMES:
             raise SettingError(f"there is no URL scheme {self.scheme!r}, only {', '.join(sorted(_SCHEMES))}")
         if not 0 <= self.port <= 0xFFFF:
-            raise SettingError(f"the port of the URL is {self.port}, but must be at most 65535")
+            raise SettingError(f"the port must be at most 65535, not {self.port}")
         if self.scheme in ("tcp", "tls", "stdio") and self.path:
             raise SettingError(f"a {self.scheme}:// URL has no path")
         if self.scheme == "ipc" and (not self.path or self.path.endswith("/") or "\0" in self.path):

@@ -53,7 +53,7 @@ class UrlTests(SynchronousTestCase):
     def test_ports(self) -> None:
         """A port is at most 65535; only WebSockets have a usual one."""
         self.assertEqual([Url.parse(f"tcp://a:{port}").port for port in (0, 65535)], [0, 65535])
-        self.assertEqual(self.refused("tcp://a:65536"), "the port of the URL is 65536, but must be at most 65535")
+        self.assertEqual(self.refused("tcp://a:65536"), "the port must be at most 65535, not 65536")
         self.assertEqual([Url.parse(text).port for text in ("ws://a", "wss://a/b")], [80, 443])
         for scheme in ("tcp", "tls"):
             self.assertEqual(self.refused(f"{scheme}://a"), f"the URL must name a port, e.g. {scheme}://localhost:7890")
