@@ -31,7 +31,6 @@ from fleximq.pipeline.command.job import (
 )
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.jobs.replay_schedule import ReplaySchedule
 from fleximq.pipeline.jobs.replay_source import Origin, ReplayFilter, ReplaySlice, ofJournals, ofLake
 from fleximq.pipeline.jobs.replay_state import ReplayProgress, ReplayState
 from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Point, StartKind, pointsOf, timesOf
@@ -39,6 +38,8 @@ from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Point, StartKind, 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+    from fleximq.pipeline.jobs.replay_schedule import ReplaySchedule
 
 #: Options of the source that do not make another replay.
 _NOT_NAMED = (*BROKER[1:], "failOnDataLoss")
@@ -136,6 +137,8 @@ def run(arguments: Namespace, run: JobRun) -> None:
             spark.dataSource.register(FlexiMQSource)
             span = ofJournals(spark, source, start, end, arguments.sealed)
         replay = Replay(Origin(span, ReplayFilter(arguments.where, arguments.to_topic)), into, state, progress, run)
+        from fleximq.pipeline.jobs.replay_schedule import ReplaySchedule
+
         replay.all(ReplaySchedule(arguments.rate, arguments.speed))
 
 
@@ -172,7 +175,7 @@ class Replay:
         self._run = run
         self._beginning: float | None = None
 
-    def all(self, pace: ReplaySchedule) -> None:
+    def all(self, pace: "ReplaySchedule") -> None:
         """Publish all rows, or as many as possible before the run is stopped."""
         progress = self._progress
         if progress.begun:
@@ -199,7 +202,7 @@ class Replay:
         rows = self._origin.rows(ReplaySlice(progress.journal, progress.start, progress.stop, 0, 0))
         self._publish(rows.toArrow().sort_by("offset"), rows.schema)
 
-    def _piece(self, piece: ReplaySlice, pace: ReplaySchedule) -> bool:
+    def _piece(self, piece: ReplaySlice, pace: "ReplaySchedule") -> bool:
         """Publish the slices of a piece on schedule; return False if stopped."""
         rows = self._origin.rows(piece)
         table, progress = rows.toArrow().sort_by("offset"), self._progress

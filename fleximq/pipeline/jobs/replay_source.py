@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.files.schema import ALL_COLUMNS
 from fleximq.pipeline.reader.offsets import Point, StartKind
 from fleximq.values.patterns import anyOf
 
@@ -141,6 +140,8 @@ def ofJournals(
     spark: "SparkSession", options: Mapping[str, str], start: Point, end: Point, sealed: str | None = None
 ) -> "Callable[[Mapping[str, tuple[int, int]] | None], DataFrame]":
     """Return a reader of journals, or brokers, by the source's options, together with a folder of sealed history."""
+    from fleximq.pipeline.files.schema import ALL_COLUMNS
+
     columns = ",".join(ALL_COLUMNS)
     known: list[str] = []
 
