@@ -12,7 +12,7 @@ from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.lake.table.file_names import tablesOf
 
 if TYPE_CHECKING:
-    from fleximq.pipeline.lake.backfill_sources import BackfillSource
+    from fleximq.pipeline.lake.backfill import Source
     from fleximq.pipeline.lake.table.table_spec import TableSpec
 
 
@@ -51,11 +51,11 @@ def _run(arguments: Namespace, run: JobRun) -> None:
     )
 
 
-def _sources(arguments: Namespace, table: str, spec: "TableSpec") -> "list[BackfillSource]":
-    from fleximq.pipeline.lake.backfill_sources import PIECE_BYTES, JournalSource, SealedSource, TableSource
+def _sources(arguments: Namespace, table: str, spec: "TableSpec") -> "list[Source]":
+    from fleximq.pipeline.lake.backfill import PIECE_BYTES, journalSource, sealedSource, tableSource
     from fleximq.pipeline.reader.source_options import SourceOptions
 
-    sources: list[BackfillSource] = []
+    sources: list[Source] = []
     if arguments.journal or arguments.url:
         options = sourceAlone(arguments) | {
             "partitionBytes": str(PIECE_BYTES),
@@ -63,11 +63,11 @@ def _sources(arguments: Namespace, table: str, spec: "TableSpec") -> "list[Backf
         }
         if spec.topics and not {"subscribe", "topics"} & set(options):
             options["topics"] = ",".join(spec.topics)
-        sources.append(JournalSource(SourceOptions.of(options)))
+        sources.append(journalSource(SourceOptions.of(options)))
     if arguments.sealed:
-        sources.append(SealedSource(os.path.abspath(os.path.expanduser(arguments.sealed))))
+        sources.append(sealedSource(os.path.abspath(os.path.expanduser(arguments.sealed))))
     if getattr(arguments, "from"):
-        sources.append(TableSource(os.path.dirname(table), getattr(arguments, "from"), spec))
+        sources.append(tableSource(os.path.dirname(table), getattr(arguments, "from"), spec))
     if not sources:
         raise OptionRefused("--journal, --url, --sealed or --from is needed: the source of earlier messages")
     return sources

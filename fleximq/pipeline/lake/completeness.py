@@ -2,26 +2,17 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import exclusive
+from fleximq.pipeline.lake.live_files import DataFile, dataFiles
 from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.format import DELTA, formatOf
 from fleximq.pipeline.lake.table.ledger import Covered, readLedger
-from fleximq.pipeline.lake.table.parquet_writer import SPANS, Span, spansIn, spansOf
+from fleximq.pipeline.lake.table.parquet_writer import SPANS, spansIn, spansOf
 from fleximq.pipeline.lake.table_logs import logOf
-
-
-class DataFile(NamedTuple):
-    """A file of a table: its path within the table, and the full ``topic``."""
-
-    path: str
-    topic: str
-    spans: list[Span]
-    rows: int
 
 
 def ranges(table: str) -> Mapping[str, Covered]:
@@ -31,37 +22,18 @@ def ranges(table: str) -> Mapping[str, Covered]:
     return readLedger(table).journals
 
 
-def dataFiles(table: str) -> Iterator[DataFile]:
-    """Yield the files that a reader sees, ordered by path; raises LakeRefused for damage or another origin."""
-    for folder, folders, names in os.walk(table):
-        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
-        for name in sorted(names):
-            if name.startswith((".", "_")):
-                continue
-            path = os.path.join(folder, name)
-            within = os.path.relpath(path, table)
-            try:
-                found = pq.read_metadata(path)
-                topic, spans = spansOf(found.metadata or {})
-            except (OSError, ValueError, KeyError) as error:
-                raise LakeRefused(f"the table {table} has a file of another origin: {within}: {error}") from error
-            yield DataFile(within, topic, spans, found.num_rows)
-
-
 def _seen(table: str) -> Iterator[DataFile]:
-    """Yield the files that a reader of the table's format sees; raises as :func:`dataFiles`."""
+    """Yield the files that a reader of the table's format sees."""
     log = logOf(table)
     if log is None:
         yield from dataFiles(table)
         return
-    for path, topic in log.files():
+    for path, topic, _ in log.files():
         try:
             found = pq.read_metadata(f"{table}/{path}")
-            if SPANS in (found.metadata or {}):
-                spans = spansOf(found.metadata)[1]
-            else:
-                # Another engine has merged it.
-                spans = spansIn(f"{table}/{path}")
+            # Another engine may have merged it.
+            isOurs = SPANS in (found.metadata or {})
+            spans = spansOf(found.metadata)[1] if isOurs else spansIn(f"{table}/{path}")
         except (OSError, ValueError) as error:
             raise LakeRefused(f"the table {table} has a file that cannot be read: {path}: {error}") from error
         yield DataFile(path, topic, spans, found.num_rows)
@@ -69,9 +41,8 @@ def _seen(table: str) -> Iterator[DataFile]:
 
 def audit(table: str) -> list[str]:
     """Compare the files of a table with its ledger; return a sentence for each difference, none if it is complete and
-    every reader finds all of it.
-
-    Interrupted changes are completed first. Only file metadata is read. Raises LakeRefused if the table is damaged.
+    every reader finds all of it. Interrupted changes are completed first, and only metadata of files are read. Raises
+    LakeRefused if the table is damaged.
     """
     sentences = []
     hidden: dict[str, int] = {}

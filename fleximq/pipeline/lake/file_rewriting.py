@@ -20,6 +20,7 @@ from fleximq.pipeline.lake.batch_commit import exclusive, writing
 from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.lock import compactorLock
+from fleximq.pipeline.lake.table.own_files import FILES
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
 from fleximq.pipeline.lake.table.table_log import TableFile
 from fleximq.pipeline.lake.table_change import TableChange, commitChange
@@ -46,14 +47,11 @@ class FileRewriting:
     def __init__(self, table: str, aside: str, files: Files) -> None:
         self.table = table
         self._aside = aside
+        #: The folder of staged files.
+        self.folder = f"{table}/{OWN}/{aside}"
         self._files = files
         self._waiting: list[Replacement] = []
         self.replaced = 0
-
-    @property
-    def folder(self) -> str:
-        """The folder of staged files."""
-        return f"{self.table}/{OWN}/{self._aside}"
 
     def inode(self, path: str) -> int:
         """Return the inode of a file of the table; raises FileNotFoundError if it has left."""
@@ -90,12 +88,11 @@ class FileRewriting:
         with exclusive(self.table, self._files):
             log = logOf(self.table, self._files)
             # In a plain table, each file that is there is live.
-            live = None if log is None else {path for path, _ in log.files()}
+            live = None if log is None else {each.path for each in log.files()}
             fit = [each for each in waiting if (live is None or live.issuperset(each.gone)) and self._isUnchanged(each)]
             gone = [path for each in fit for path in each.gone]
             made = [file for each in fit for file in each.made]
-            dead: Counter[str] = Counter()
-            expired: Counter[str] = Counter()
+            dead, expired = Counter[str](), Counter[str]()
             for each in fit:
                 dead.update(each.dead)
                 expired.update(each.expired)
@@ -116,13 +113,12 @@ class FileRewriting:
 
 
 @contextmanager
-def rewriting(table: str, aside: str, files: Files | None = None, wait: float = 0.0) -> Iterator[FileRewriting]:
+def rewriting(table: str, aside: str, files: Files = FILES, wait: float = 0.0) -> Iterator[FileRewriting]:
     """Rewrite files of a table within a ``with`` block, and commit them at its end. Raises LakeRefused if the table
     cannot be written, is damaged, or another run rewrites its files for longer than ``wait`` seconds.
 
     :param aside: the name of a folder of the table's own for staged files.
     """
-    files = files or Files()
     found = FileRewriting(table, aside, files)
     with compactorLock(table, files, wait), writing(table):
         with exclusive(table, files):

@@ -21,6 +21,7 @@ from fleximq.pipeline.lake.table.columns import TableColumns, added, readColumns
 from fleximq.pipeline.lake.table.format import setFormat
 from fleximq.pipeline.lake.table.ledger import Covered, Gap, Ledger, readLedger, writeLedger
 from fleximq.pipeline.lake.table.lock import writerLock
+from fleximq.pipeline.lake.table.own_files import FILES
 from fleximq.pipeline.lake.table.table_log import BatchRange, TableFile
 from fleximq.pipeline.lake.table.table_spec import TableSpec, writeSpec
 from fleximq.pipeline.payloads import ddl
@@ -75,7 +76,7 @@ class TableIngest:
         specs: Iterable[TableSpec],
         form: Mapping[str, Any],
         lossAllowed: bool,
-        files: Files | None = None,
+        files: Files = FILES,
         layout: str | None = None,
     ) -> None:
         self.lake = lake
@@ -83,7 +84,7 @@ class TableIngest:
         self._form = dict(form)
         self._layout = layout
         self._lossAllowed = lossAllowed
-        self._files = files or Files()
+        self._files = files
         self._tables = {spec.name: BatchCommit(f"{lake}/{spec.name}", self._files) for spec in self.specs}
         self._locks = ExitStack()
 
@@ -158,7 +159,7 @@ class TableIngest:
         return rows
 
 
-def addColumns(table: str, found: Iterable[pa.Schema], files: Files | None = None) -> None:
+def addColumns(table: str, found: Iterable[pa.Schema], files: Files = FILES) -> None:
     """Add columns that tasks found to those that a table has; recorded types stay."""
     with writing(table), exclusive(table, files):
         had = requiredColumns(table, files)
@@ -166,7 +167,7 @@ def addColumns(table: str, found: Iterable[pa.Schema], files: Files | None = Non
         writeColumns(table, had._replace(fields=fields), files)
 
 
-def widenColumns(table: str, fields: pa.Schema, files: Files | None = None) -> None:
+def widenColumns(table: str, fields: pa.Schema, files: Files = FILES) -> None:
     """Add columns to those that a table has, and widen others; raises LakeRefused if the table's format cannot."""
     with writing(table), exclusive(table, files):
         had = requiredColumns(table, files)

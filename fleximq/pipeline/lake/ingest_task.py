@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.selection import Topics
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lake.batch_commit import STAGED, writing
-from fleximq.pipeline.lake.table.columns import BASE, TableColumns, readColumns
+from fleximq.pipeline.lake.table.columns import BASE, TableColumns, requiredColumns
 from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
@@ -87,10 +86,12 @@ class RowDecoder:
             errors = found.errors
         columns["reason"] = pa.nulls(number, pa.string()) if errors is None else errors
         if errors is not None:
-            columns["topic"] = _dead(columns["topic"], errors)
-        arrays = [columns[name] for name in BASE.names]
+            # A dead letter's own topic stays.
+            isDead = pc.and_(errors.is_valid(), pc.invert(pc.ends_with(columns["topic"], DEAD)))
+            named = pc.binary_join_element_wise(columns["topic"], pa.scalar(DEAD), "")
+            columns["topic"] = pc.if_else(isDead, named, columns["topic"])
         # The decoder's columns have the order of the table's, metadata last.
-        return pa.record_batch([*arrays, *made], schema=self._schema), errors
+        return pa.record_batch([*(columns[name] for name in BASE.names), *made], schema=self._schema), errors
 
 
 class _Stage:
@@ -99,18 +100,14 @@ class _Stage:
     def __init__(self, lake: str, spec: TableSpec, journal: str, number: int, folder: str) -> None:
         self._spec = spec
         self._table = f"{lake}/{spec.name}"
-        known = readColumns(self._table)
-        if known is None:
-            raise LakeRefused(f"{self._table} is no table of a lake any more")
-        self._columns: TableColumns = known
+        self._columns = known = requiredColumns(self._table)
         self._decode = RowDecoder(spec, known)
         self._found = known.fields
         self._journal = journal
         self._dead = 0
         self._reason = ""
-        self._writer = StagingWriter(
-            f"{self._table}/{OWN}/{folder}", known.schema, journal, number, layoutOf(self._table)
-        )
+        aside = f"{self._table}/{OWN}/{folder}"
+        self._writer = StagingWriter(aside, known.schema, journal, number, layoutOf(self._table))
 
     def add(self, batch: pa.RecordBatch) -> None:
         rows = ofTopics(batch, self._spec.wanted)
@@ -157,12 +154,6 @@ class _Stage:
 
     def abandon(self) -> None:
         self._writer.abandon()
-
-
-def _dead(topics: pa.Array, reasons: pa.Array) -> pa.Array:
-    """Return the topics, with the dead-letter topic where a reason is given; a dead letter's own topic stays."""
-    isDead = pc.and_(reasons.is_valid(), pc.invert(pc.ends_with(topics, DEAD)))
-    return pc.if_else(isDead, pc.binary_join_element_wise(topics, pa.scalar(DEAD), ""), topics)
 
 
 def undead(rows: pa.Table) -> pa.Table:

@@ -14,25 +14,24 @@ from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
 from fleximq.pipeline.lake.compaction import exchange
-from fleximq.pipeline.lake.completeness import dataFiles
 from fleximq.pipeline.lake.file_rewriting import Replacement, rewriting
-from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
+from fleximq.pipeline.lake.live_files import dataFiles, liveFiles, rowGroups
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_merge import aligned
 from fleximq.pipeline.lake.table.file_names import NAMED, TOPIC, dateIn, partitionOf
 from fleximq.pipeline.lake.table.format import DELTA, formatOf, layoutOf, setLayout
 from fleximq.pipeline.lake.table.lock import backfillLock, compactorLock, writerLock
+from fleximq.pipeline.lake.table.own_files import FILES
 from fleximq.pipeline.lake.table_logs import logOf
 
 _ASIDE = "renaming"
 
 
-def rename(table: str, files: Files | None = None) -> int:
+def rename(table: str, files: Files = FILES) -> int:
     """Give the folders of topics names in ASCII; return the number of files in them, 0 if that is not needed. Raises
     LakeRefused if the table is damaged, cannot be written, or is in use, and OSError if the file system cannot exchange
     folders.
     """
-    files = files or Files()
     with writerLock(table, files), backfillLock(table, files), writing(table):
         if formatOf(table, files)["format"] == DELTA:
             raise LakeRefused(

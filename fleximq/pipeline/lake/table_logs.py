@@ -3,10 +3,11 @@
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.table.format import DELTA, PARQUET, formatOf
+from fleximq.pipeline.lake.table.own_files import FILES
 from fleximq.pipeline.lake.table.table_log import TableLog
 
 
-def logOf(table: str, files: Files | None = None) -> TableLog | None:
+def logOf(table: str, files: Files = FILES) -> TableLog | None:
     """Return the log of a table, None for a plain Parquet table; raises LakeRefused without its format's packages."""
     format = formatOf(table, files)["format"]
     if format == PARQUET:

@@ -18,7 +18,7 @@ if not skip:
 
     from fleximq.pipeline import lake
     from fleximq.pipeline.errors import LakeRefused
-    from fleximq.pipeline.lake import day_removal, expiration, table_logs
+    from fleximq.pipeline.lake import expiration, table_change, table_logs
     from fleximq.pipeline.lake.batch_commit import BatchCommit
     from fleximq.pipeline.lake.compaction import compact
     from fleximq.pipeline.lake.expiration import expireDays
@@ -168,7 +168,7 @@ class DeltaTests(SynchronousTestCase):
         def broken(*arguments: object) -> None:
             raise OSError(5, "it ends here")
 
-        patched = self.patch(day_removal, "writeLedger", broken)
+        patched = self.patch(table_change, "writeLedger", broken)
         self.assertRaises(LakeRefused, expireDays, self.table, [(None, 1.0)], _LATE)
         patched.restore()
         expiration.expireDays(self.table, [("none", 1.0)], _LATE)

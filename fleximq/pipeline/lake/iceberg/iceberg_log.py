@@ -11,63 +11,58 @@ from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.lake.iceberg.iceberg_compaction import compactIceberg
 from fleximq.pipeline.lake.iceberg.snapshot_cleanup import removeUnused
 from fleximq.pipeline.lake.iceberg.snapshots import icebergErrors, liveOf, openTable, replaceFiles, tableWithColumns
-from fleximq.pipeline.lake.table.parquet_writer import rowsByJournal
-from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, Exclusive, TableFile, TableLog
+from fleximq.pipeline.lake.table.table_log import (
+    Compacted,
+    CompactionGoal,
+    Exclusive,
+    LiveFile,
+    TableFile,
+    TableLog,
+    logErrors,
+)
 
-#: The table property that has the number of the last batch.
-BATCH = "fleximq.batch"
-#: The same for changes that are no batches.
-CHANGE = "fleximq.change"
+#: The table properties that have the number of the last batch, and of the last other change.
+BATCH, CHANGE = "fleximq.batch", "fleximq.change"
 
 
 class IcebergLog(TableLog):
     """The metadata of one Iceberg table."""
 
-    system = "Iceberg"
+    def commit(self, batch: int, files: Sequence[TableFile]) -> None:
+        with logErrors(self._table, "committed to Iceberg"):
+            table = tableWithColumns(self._table)
+            if int(table.properties.get(BATCH, -1)) >= batch:
+                return
+            with table.transaction() as transaction:
+                transaction.set_properties({BATCH: str(batch)})
+                transaction.add_files(
+                    [f"file://{self._table}/{each.path}" for each in files],
+                    snapshot_properties={BATCH: str(batch)},
+                    check_duplicate_files=False,
+                )
 
-    def _commit(self, batch: int, files: Sequence[TableFile]) -> None:
-        table = tableWithColumns(self._table)
-        if int(table.properties.get(BATCH, -1)) >= batch:
-            return
-        with table.transaction() as transaction:
-            transaction.set_properties({BATCH: str(batch)})
-            transaction.add_files(
-                [f"file://{self._table}/{each.path}" for each in files],
-                snapshot_properties={BATCH: str(batch)},
-                check_duplicate_files=False,
-            )
-
-    def _change(self, number: int, gone: Sequence[str], files: Sequence[TableFile]) -> None:
-        table = tableWithColumns(self._table)
-        if int(table.properties.get(CHANGE, -1)) >= number:
-            return
-        paths = [f"file://{self._table}/{each.path}" for each in files]
-        removed = {f"{self._table}/{path}" for path in gone}
-        made = list(parquet_files_to_data_files(table.io, table.metadata, iter(paths)))
-        with table.transaction() as transaction:
-            transaction.set_properties({CHANGE: str(number)})
-            with transaction.update_snapshot({CHANGE: str(number)}).overwrite() as update:
-                for each in liveOf(table):
-                    if each.path in removed:
-                        update.delete_data_file(each.file)
-                for file in made:
-                    update.append_data_file(file)
-
-    def files(self) -> list[tuple[str, str]]:
+    def change(self, number: int, gone: Sequence[str], files: Sequence[TableFile]) -> None:
         with icebergErrors(self._table):
-            found = openTable(self._table)
-            return [] if found is None else [(os.path.relpath(e.path, self._table), e.topic) for e in liveOf(found)]
+            table = tableWithColumns(self._table)
+            if int(table.properties.get(CHANGE, -1)) >= number:
+                return
+            paths = [f"file://{self._table}/{each.path}" for each in files]
+            removed = {f"{self._table}/{path}" for path in gone}
+            made = list(parquet_files_to_data_files(table.io, table.metadata, iter(paths)))
+            with table.transaction() as transaction:
+                transaction.set_properties({CHANGE: str(number)})
+                with transaction.update_snapshot({CHANGE: str(number)}).overwrite() as update:
+                    for each in liveOf(table):
+                        if each.path in removed:
+                            update.delete_data_file(each.file)
+                    for file in made:
+                        update.append_data_file(file)
 
-    def days(self) -> list[tuple[str, str]]:
-        with icebergErrors(self._table):
-            found = openTable(self._table)
-            return [] if found is None else sorted({(each.topic, each.day) for each in liveOf(found)})
-
-    def rows(self, days: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, int]]:
+    def files(self) -> list[LiveFile]:
         with icebergErrors(self._table):
             found = openTable(self._table)
             live = [] if found is None else liveOf(found)
-            return {day: rowsByJournal(each.path for each in live if (each.topic, each.day) == day) for day in days}
+            return [LiveFile(os.path.relpath(each.path, self._table), each.topic, each.day) for each in live]
 
     def deleteDays(self, days: Sequence[Sequence[str]]) -> None:
         removed = {(topic, day) for topic, day in days}

@@ -21,7 +21,6 @@ from fleximq.pipeline.lake.table.table_log import Exclusive
 #: Seconds for which removed files stay on disk.
 GRACE = 7 * 86_400.0
 _AGE = "history.expire.max-snapshot-age-ms"
-_METADATA = (".avro", ".metadata.json")
 
 
 def removeUnused(table: str, now: float, files: Files, exclusive: Exclusive) -> int:
@@ -67,19 +66,17 @@ def expiredSnapshots(metadata: TableMetadata, now: float) -> list[int]:
 def _old(table: str, before: float) -> Iterator[str]:
     """Yield the files of days and of metadata that are unchanged since then."""
     table = os.path.realpath(table)
-    yield from _oldIn(f"{table}/metadata", _METADATA, before)
+    endings: dict[str, tuple[str, ...]] = {f"{table}/metadata": (".avro", ".metadata.json")}
     for folder, folders, _ in os.walk(table):
         folders[:] = [name for name in folders if "=" in name]
         if os.path.basename(folder).startswith("date="):
-            yield from _oldIn(folder, (".parquet",), before)
-
-
-def _oldIn(folder: str, endings: tuple[str, ...], before: float) -> Iterator[str]:
-    for entry in os.scandir(folder):
-        if entry.name.endswith(endings) and entry.is_file(follow_symlinks=False):
-            state = entry.stat(follow_symlinks=False)
-            if max(state.st_mtime, state.st_ctime) <= before:
-                yield entry.path
+            endings[folder] = (".parquet",)
+    for folder, known in endings.items():
+        for entry in os.scandir(folder):
+            if entry.name.endswith(known) and entry.is_file(follow_symlinks=False):
+                state = entry.stat(follow_symlinks=False)
+                if max(state.st_mtime, state.st_ctime) <= before:
+                    yield entry.path
 
 
 def _unnamed(found: Table, paths: set[str]) -> set[str]:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -45,17 +45,29 @@ def catalogOf(lake: str, name: str | None) -> Catalog:
 def tableWithColumns(table: str) -> Table:
     """Return a table with all columns that its files may have, created if it is missing; may raise any error."""
     columns = requiredColumns(table).schema
-    lake, name = os.path.split(table)
-    catalog = catalogOf(lake, formatOf(table).get("catalog"))
+    catalog, name = _named(table)
     try:
-        found = catalog.load_table((NAMESPACE, name))
+        found = catalog.load_table(name)
     except NoSuchTableError:
-        return _create(catalog, table, columns)
+        with suppress(NamespaceAlreadyExistsError):
+            catalog.create_namespace(NAMESPACE)
+        created = catalog.create_table(name, columns, location=f"file://{table}")
+        with created.update_spec() as update:
+            if layoutOf(table) != DATE:
+                update.add_identity("topic")
+            update.add_field("timestamp", "day", "date")
+        return created
     known = {field.name: str(field.field_type) for field in found.schema().fields}
     if any(field.name not in known or _mayBeWider(field.type, known[field.name]) for field in columns):
-        with found.update_schema() as update:
-            update.union_by_name(columns)
+        with found.update_schema() as change:
+            change.union_by_name(columns)
     return found
+
+
+def _named(table: str) -> tuple[Catalog, tuple[str, str]]:
+    """Return the catalog of a table, and its name there."""
+    lake, name = os.path.split(table)
+    return catalogOf(lake, formatOf(table).get("catalog")), (NAMESPACE, name)
 
 
 def _mayBeWider(type: pa.DataType, known: str) -> bool:
@@ -67,22 +79,11 @@ def _mayBeWider(type: pa.DataType, known: str) -> bool:
     return bool(pa.types.is_nested(type))
 
 
-def _create(catalog: Catalog, table: str, schema: Any) -> Table:
-    with suppress(NamespaceAlreadyExistsError):
-        catalog.create_namespace(NAMESPACE)
-    created = catalog.create_table((NAMESPACE, os.path.basename(table)), schema, location=f"file://{table}")
-    with created.update_spec() as update:
-        if layoutOf(table) != DATE:
-            update.add_identity("topic")
-        update.add_field("timestamp", "day", "date")
-    return created
-
-
 #: Number of attempts to commit a change while others commit to the table as well.
 TRIES = 5
 
 
-class LiveFile(NamedTuple):
+class SnapshotFile(NamedTuple):
     """A file of the current snapshot: its path, its topic, empty in a layout by day, and its day (``YYYY-MM-DD``)."""
 
     path: str
@@ -93,8 +94,6 @@ class LiveFile(NamedTuple):
 
 #: Takes the current table; returns the files to remove and the files to add.
 Change = Callable[[Table], tuple[Sequence[DataFile], Sequence[DataFile]]]
-
-
 #: Turns any error into one sentence.
 icebergErrors = partial(logErrors, words="changed by Iceberg")
 
@@ -103,9 +102,9 @@ def openTable(table: str) -> Table | None:
     """Return the current state of a table, None before its first batch; raises LakeRefused if its metadata name another
     location, for example in a copied lake.
     """
-    lake, name = os.path.split(table)
+    catalog, name = _named(table)
     try:
-        found = catalogOf(lake, formatOf(table).get("catalog")).load_table((NAMESPACE, name))
+        found = catalog.load_table(name)
     except NoSuchTableError:
         return None
     if os.path.realpath(localPath(found.location())) != os.path.realpath(table):
@@ -123,7 +122,7 @@ def localPath(location: str) -> str:
     return "/" + path.strip("/")
 
 
-def liveOf(found: Table) -> list[LiveFile]:
+def liveOf(found: Table) -> list[SnapshotFile]:
     """Return the files of the current snapshot; raises LakeRefused if a file belongs to no topic and day."""
     live = []
     snapshot = found.current_snapshot()
@@ -137,7 +136,7 @@ def liveOf(found: Table) -> list[LiveFile]:
             date, topic = values.pop("date", None), values.pop("topic", "")
             if values or not isinstance(topic, str) or not isinstance(date, int):
                 raise LakeRefused(f"{file.file_path} belongs to no topic and day: who wrote it has to look after it")
-            live.append(LiveFile(localPath(file.file_path), topic, dateOf(date), file))
+            live.append(SnapshotFile(localPath(file.file_path), topic, dateOf(date), file))
     return live
 
 

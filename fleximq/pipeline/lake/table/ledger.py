@@ -4,15 +4,15 @@ Batches are consecutive, so one range of offsets for each journal is enough: eve
 range is a row, except for the listed gaps. With the number of rows a reader can prove that the table is complete.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from fleximq.journal.files.file_system import Files, readFile, replaceFile
+from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.table.file_names import OWN
+from fleximq.pipeline.lake.table.own_files import FILES, readRecorded, writeOwn
 
 LEDGER = "ledger"
 #: Version of the files in ``_fleximq``.
@@ -43,6 +43,15 @@ class Covered(NamedTuple):
     gaps: tuple[Gap, ...] = ()
     expired: int = 0
     dead: int = 0
+
+    def _with(
+        self, journal: str, rows: Mapping[str, int], gaps: Mapping[str, Iterable[Gap]], dead: Mapping[str, int]
+    ) -> "Covered":
+        return self._replace(
+            rows=self.rows + rows.get(journal, 0),
+            gaps=tuple(_joined([*self.gaps, *gaps.get(journal, ())])),
+            dead=max(0, self.dead + dead.get(journal, 0)),
+        )
 
 
 class DeadLetters(NamedTuple):
@@ -92,13 +101,7 @@ class Ledger:
         journals = dict(self.journals)
         for journal, next in end.items():
             had = journals.get(journal) or Covered(start.get(journal, next), start.get(journal, next))
-            found = tuple(_joined([*had.gaps, *gaps.get(journal, ())]))
-            journals[journal] = had._replace(
-                next=max(had.next, next),
-                rows=had.rows + rows.get(journal, 0),
-                gaps=found,
-                dead=had.dead + dead.get(journal, 0),
-            )
+            journals[journal] = had._replace(next=max(had.next, next))._with(journal, rows, gaps, dead)
         told = self.dead
         if dead:
             told = (*told, DeadLetters(batch, sum(rows.values()), sum(dead.values()), reason))[-DEAD_BATCHES:]
@@ -117,13 +120,8 @@ class Ledger:
         """
         journals = dict(self.withExpired(expired).journals)
         for journal in {*first, *rows, *gaps, *dead}:
-            had = journals[journal]
-            journals[journal] = had._replace(
-                first=first.get(journal, had.first),
-                rows=had.rows + rows.get(journal, 0),
-                gaps=tuple(_joined([*had.gaps, *gaps.get(journal, ())])),
-                dead=max(0, had.dead + dead.get(journal, 0)),
-            )
+            had = journals[journal]._with(journal, rows, gaps, dead)
+            journals[journal] = had._replace(first=first.get(journal, had.first))
         return replace(self, journals=journals, changes=self.changes + 1)
 
     def withExpired(self, rows: Mapping[str, int]) -> "Ledger":
@@ -135,47 +133,34 @@ class Ledger:
         return replace(self, journals=journals)
 
 
-def _joined(gaps: Iterable[Gap]) -> Iterable[Gap]:
-    """Yield gaps in order; adjacent gaps with the same reason are merged."""
-    last: Gap | None = None
+def _joined(gaps: Iterable[Gap]) -> list[Gap]:
+    """Return gaps in order; adjacent gaps with the same reason are merged."""
+    joined: list[Gap] = []
     for gap in sorted(gaps):
-        if last is not None and gap.first <= last.next and gap[2:] == last[2:]:
-            last = last._replace(next=max(last.next, gap.next))
-            continue
-        if last is not None:
-            yield last
-        last = gap
-    if last is not None:
-        yield last
+        if joined and gap.first <= joined[-1].next and gap[2:] == joined[-1][2:]:
+            gap = joined[-1]._replace(next=max(joined.pop().next, gap.next))
+        joined.append(gap)
+    return joined
 
 
-def readLedger(table: str, files: Files | None = None) -> Ledger:
+def readLedger(table: str, files: Files = FILES) -> Ledger:
     """Return a table's ledger, an empty one if it has none; raises LakeRefused if damaged or of a newer version."""
-    path = f"{table}/{OWN}/{LEDGER}"
-    try:
-        content = readFile(files or Files(), path)
-    except FileNotFoundError:
-        return Ledger()
-    except OSError as error:
-        raise LakeRefused(f"{path} cannot be read: {error.strerror or error}") from error
-    try:
-        return _decoded(path, json.loads(content))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LakeRefused(f"{path} is damaged: {error}") from error
+
+    def read(found: Any) -> Ledger:
+        if found["version"] > VERSION:
+            path = f"{table}/{OWN}/{LEDGER}"
+            raise LakeRefused(f"{path} is of version {found['version']}, and this FlexiMQ knows {VERSION}")
+        journals = {
+            journal: Covered(**{**covered, "gaps": tuple(Gap(*gap) for gap in covered["gaps"])})
+            for journal, covered in found["journals"].items()
+        }
+        dead = tuple(DeadLetters(*each) for each in found.get("dead", ()))
+        return Ledger(found["batch"], found["start"], found["end"], journals, dead, found.get("changes", 0))
+
+    return readRecorded(table, LEDGER, read, files) or Ledger()
 
 
-def _decoded(path: str, found: Any) -> Ledger:
-    if found["version"] > VERSION:
-        raise LakeRefused(f"{path} is of version {found['version']}, and this FlexiMQ knows {VERSION}")
-    journals = {
-        journal: Covered(**{**covered, "gaps": tuple(Gap(*gap) for gap in covered["gaps"])})
-        for journal, covered in found["journals"].items()
-    }
-    dead = tuple(DeadLetters(*each) for each in found.get("dead", ()))
-    return Ledger(found["batch"], found["start"], found["end"], journals, dead, found.get("changes", 0))
-
-
-def writeLedger(table: str, ledger: Ledger, files: Files | None = None) -> None:
+def writeLedger(table: str, ledger: Ledger, files: Files = FILES) -> None:
     """Replace a table's ledger atomically; raises OSError if it cannot be written."""
     found = {
         "version": VERSION,
@@ -186,4 +171,4 @@ def writeLedger(table: str, ledger: Ledger, files: Files | None = None) -> None:
         "dead": ledger.dead,
         "changes": ledger.changes,
     }
-    replaceFile(files or Files(), f"{table}/{OWN}", LEDGER, json.dumps(found).encode())
+    writeOwn(table, LEDGER, found, files)

@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from fleximq.config import option_values
-from fleximq.journal.files.file_system import Files, readFile, replaceFile
+from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused, OptionRefused
 from fleximq.pipeline.files.selection import Topics
 from fleximq.pipeline.lake.table.columns import TableColumns
-from fleximq.pipeline.lake.table.file_names import OWN, isTableName
+from fleximq.pipeline.lake.table.file_names import isTableName
+from fleximq.pipeline.lake.table.own_files import FILES, readRecorded, writeOwn
 from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.decoder import FORMATS, STRUCTURED, Decoder
 from fleximq.pipeline.payloads.dialect_payloads import Identity
@@ -139,26 +140,22 @@ def topicPatterns(specs: Iterable[TableSpec]) -> tuple[str, ...]:
     return tuple(patterns)
 
 
-def writeSpec(table: str, spec: TableSpec, files: Files | None = None) -> None:
+def writeSpec(table: str, spec: TableSpec, files: Files = FILES) -> None:
     """Record the specification of a table, for jobs that read its payloads again; raises OSError."""
-    replaceFile(files or Files(), f"{table}/{OWN}", _NAME, packed([spec]).encode())
+    writeOwn(table, _NAME, [asdict(spec)], files)
 
 
-def readSpec(table: str, files: Files | None = None) -> TableSpec:
+def readSpec(table: str) -> TableSpec:
     """Return the recorded specification of a table; raises LakeRefused if it cannot be read, or has none since only an
     older version fed the table.
     """
-    try:
-        return unpacked(readFile(files or Files(), f"{table}/{OWN}/{_NAME}").decode())[0]
-    except FileNotFoundError:
+    found = readRecorded(table, _NAME, _specs)
+    if found is None:
         raise LakeRefused(
             f"the table {table} was last fed by an older FlexiMQ, which did not record its topics: start its ingest "
             "once, then it does"
-        ) from None
-    except OSError as error:
-        raise LakeRefused(f"{table}/{OWN}/{_NAME} cannot be read: {error.strerror or error}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise LakeRefused(f"{table}/{OWN}/{_NAME} is damaged: {error}") from error
+        )
+    return found[0]
 
 
 def packed(specs: Sequence[TableSpec]) -> str:
@@ -168,7 +165,10 @@ def packed(specs: Sequence[TableSpec]) -> str:
 
 def unpacked(text: str) -> list[TableSpec]:
     """Return the tables that :func:`packed` has written."""
+    return _specs(json.loads(text))
+
+
+def _specs(found: Any) -> list[TableSpec]:
     return [
-        TableSpec(**{**each, "topics": tuple(each["topics"]), "integers": tuple(each["integers"])})
-        for each in json.loads(text)
+        TableSpec(**{**each, "topics": tuple(each["topics"]), "integers": tuple(each["integers"])}) for each in found
     ]

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from fleximq.journal.files.file_system import Files
 from tests.pipeline.lake.iceberg_case import FIRST, IcebergCase, skip
 
 if not skip:
@@ -28,9 +29,9 @@ if not skip:
 class RewriteCase(IcebergCase):
     """``foreign`` is a table's handle of somebody else."""
 
-    def compact(self, files: Any = None) -> list[tuple[int, int]]:
+    def compact(self, files: Files | None = None) -> list[tuple[int, int]]:
         """Compact the table; return how many files became how many."""
-        return [each[1:] for each in compact(self.table, AT_ONCE, files)]
+        return [each[1:] for each in compact(self.table, AT_ONCE, files or Files())]
 
     def appendForeign(self) -> None:
         """Let somebody else, who knows no lock, add the rows 101 to 104."""

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fleximq.journal.files.file_system import Files
 from tests.pipeline.lake.iceberg_case import FIRST, IcebergCase, skip
 
 if not skip:
-    from fleximq.journal.files.file_system import Files
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.lake.batch_commit import exclusive
     from fleximq.pipeline.lake.compaction import compact
@@ -20,7 +20,7 @@ if not skip:
     from tests.pipeline.lake.tables import Failing
 
 
-def tidy(table: str, now: float, files: "Files | None" = None) -> int:
+def tidy(table: str, now: float, files: Files | None = None) -> int:
     """Remove what no reader needs any more."""
     files = files or Files()
     return removeUnused(table, now, files, partial(exclusive, table, files))

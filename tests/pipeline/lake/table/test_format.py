@@ -7,6 +7,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.journal.files.file_system import Files
 from tests.pipeline.installed import missing as skip
 
 if not skip:
@@ -90,13 +91,13 @@ class CommittedMixin:
         writeColumns(self.table, self.columns)
         self.publishing.prepare()
 
-    def publish(self, number: int, start: int, end: int, topic: str = "a b/c%", files: Any = None) -> None:
+    def publish(self, number: int, start: int, end: int, topic: str = "a b/c%", files: Files | None = None) -> None:
         """Publish a batch of one topic."""
         schema = self.columns.schema
         more: dict[str, Any] = {name: list(range(start, end)) for name in self.columns.names}
         staged = stage(self.table, rows(range(start, end), topic, schema=schema, **more), batch=number, schema=schema)
         batch = BatchRange(number, {JOURNAL: start}, {JOURNAL: end})
-        BatchCommit(self.table, files).publish(batch, staged, {})
+        BatchCommit(self.table, files or Files()).publish(batch, staged, {})
 
     def read(self) -> list[dict[str, Any]]:
         """Return topic, offset and, where it is there, ``n`` of each row."""
