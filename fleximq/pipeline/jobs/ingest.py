@@ -1,7 +1,4 @@
-"""``fleximq-pipeline ingest``: writes topics to tables of a lake, continuously or once, each message exactly once.
-
-Tables and guarantees: docs/guides/pipeline-lake.rst.
-"""
+"""``fleximq-pipeline ingest``: writes topics to tables of a lake (docs/guides/pipeline-lake.rst)."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from os import makedirs
 from os.path import abspath, expanduser
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fleximq.config import option_values
 from fleximq.pipeline.command.job import (
@@ -39,14 +36,9 @@ LAYOUTS = ("date", "topic")
 BATCH_BYTES, TASK_BYTES = 1 << 30, 32 << 20
 
 
-def prepare(parser: ArgumentParser) -> None:
-    """Add the options."""
+def _prepare(parser: ArgumentParser) -> None:
     addSource(parser)
-    _addTables(parser.add_argument_group("tables"))
-    _addPace(parser.add_argument_group("progress"))
-
-
-def _addTables(group: Any) -> None:
+    group = parser.add_argument_group("tables")
     option(group, "--lake", "FOLDER", "the folder in which each table has its own")
     words = (
         "a table of the topics that match, payloads read as messagepack, json, text or raw (raw); may be repeated; "
@@ -64,9 +56,7 @@ def _addTables(group: Any) -> None:
     option(group, "--format", "FORMAT", f"{', '.join(FORMATS)} (parquet)", _oneOf(FORMATS), default="parquet")
     words = "files by date, sorted by topic, or by topic and date (date for new tables)"
     option(group, "--layout", "LAYOUT", words, _oneOf(LAYOUTS))
-
-
-def _addPace(group: Any) -> None:
+    group = parser.add_argument_group("progress")
     addStream(group, "_fleximq/checkpoint in the lake", 1_000_000)
     addStart(group)
     option(group, "--max-offsets", "NUMBER", "the most messages of a batch", positiveNumber)
@@ -99,7 +89,7 @@ def _oneOf(known: Sequence[str]) -> Callable[[str, object], str]:
     return read
 
 
-def run(arguments: Namespace, run: JobRun) -> None:
+def _run(arguments: Namespace, run: JobRun) -> None:
     """Ingest until stopped, or all is ingested; raises OptionRefused or LakeRefused."""
     if not arguments.lake:
         raise OptionRefused("--lake FOLDER is needed: it says where the tables go")
@@ -149,27 +139,24 @@ def _ownCheckpoint(lake: str) -> Iterator[str]:
 
 
 def _tables(arguments: Namespace) -> "list[TableSpec]":
+    """Return the tables, with the common settings where one has none of its own."""
     from fleximq.pipeline.lake.table.table_spec import TableSpec
 
-    specs = [
-        _completed(spec, arguments.decode, arguments.schema, tuple(arguments.integers or ()))
-        for spec in arguments.table or [TableSpec("messages")]
-    ]
+    specs = []
+    for spec in arguments.table or [TableSpec("messages")]:
+        if arguments.decode is not None and not spec.isExplicit:
+            spec = replace(spec, decode=arguments.decode)
+        spec = replace(spec, integers=spec.integers or tuple(arguments.integers or ()))
+        # A table that is explicitly raw has no columns, regardless of the common settings.
+        isPlain = spec.isExplicit and spec.decode == "raw"
+        if arguments.schema is not None and not spec.schema and not isPlain:
+            spec = replace(spec, schema=arguments.schema)
+        specs.append(spec)
     names = [spec.name for spec in specs]
     for name in names:
         if names.count(name) > 1:
             raise OptionRefused(f"--table names {name!r} twice")
     return specs
-
-
-def _completed(spec: "TableSpec", decode: str | None, schema: str | None, integers: tuple[str, ...]) -> "TableSpec":
-    """Return a table with the common settings where it has none of its own."""
-    if decode is not None and not spec.isExplicit:
-        spec = replace(spec, decode=decode)
-    spec = replace(spec, integers=spec.integers or integers)
-    # A table that is explicitly raw has no columns, regardless of the common settings.
-    isPlain = spec.isExplicit and spec.decode == "raw"
-    return spec if schema is None or spec.schema or isPlain else replace(spec, schema=schema)
 
 
 def _source(arguments: Namespace, specs: "list[TableSpec]") -> dict[str, str]:
@@ -204,4 +191,4 @@ def _reporter(arguments: Namespace, options: Mapping[str, str]) -> "Reporter | N
     return Reporter(arguments.consumer_group, [Place.of(brokers, url) for url in urls])
 
 
-INGEST = Job(prepare, run)
+INGEST = Job(_prepare, _run)

@@ -1,8 +1,7 @@
 """``fleximq-pipeline replay``: publishes stored messages again, once, at a chosen broker and in chosen topics.
 
-Each slice of rows is one transaction. Before it is published, its rows are recorded in the state; after a crash the
-last slice is repeated, and the broker publishes it only if it had not. Without a journal at the broker, the rows of
-that one slice may be published twice.
+Each slice of rows is one transaction, recorded in the state before it is published; after a crash the last one is
+repeated, and the broker publishes it only if it had not. A broker without a journal may publish it twice.
 """
 
 import hashlib
@@ -47,8 +46,7 @@ _NAMED = re.compile(r"\{\w+\}")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
-def prepare(parser: ArgumentParser) -> None:
-    """Add the options."""
+def _prepare(parser: ArgumentParser) -> None:
     addSource(parser)
     addLoss(parser)
     add = partial(option, parser.add_argument_group("source"))
@@ -87,13 +85,13 @@ def _number(name: str, written: object) -> float:
     return number
 
 
-def run(arguments: Namespace, run: JobRun) -> None:
+def _run(arguments: Namespace, run: JobRun) -> None:
     """Publish the remaining rows; raises OptionRefused if an option is missing or invalid."""
     if not arguments.into:
         raise OptionRefused("--into URL is needed: the broker to publish at")
     if arguments.rate and arguments.speed:
         raise OptionRefused("--rate and --speed exclude each other")
-    if "{topic}" not in arguments.to_topic and not arguments.to_topic:
+    if not arguments.to_topic:
         raise OptionRefused("--to-topic is empty")
     if unknown := _NAMED.search(arguments.to_topic.replace("{topic}", "")):
         raise OptionRefused(f"--to-topic has {unknown[0]}, but only {{topic}} is replaced")
@@ -116,7 +114,8 @@ def run(arguments: Namespace, run: JobRun) -> None:
     name = arguments.name or hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
     if not _NAME.fullmatch(name):
         raise OptionRefused("--name must have 1 to 100 letters, digits, dots, hyphens and underscores")
-    state = ReplayState(arguments.state or _stateFolder(), name, what)
+    folder = f"{os.environ.get('XDG_STATE_HOME') or os.path.expanduser('~/.local/state')}/fleximq/replay"
+    state = ReplayState(arguments.state or folder, name, what)
     with state as progress:
         if progress.over:
             run.writeLine(
@@ -149,10 +148,6 @@ def _into(arguments: Namespace) -> dict[str, str]:
     return {**brokerOptions(arguments), **options, "url": arguments.into, "valueFormat": "original"}
 
 
-def _stateFolder() -> str:
-    return f"{os.environ.get('XDG_STATE_HOME') or os.path.expanduser('~/.local/state')}/fleximq/replay"
-
-
 def _look(into: Mapping[str, str], run: JobRun) -> None:
     """Report the delivery guarantee; raises PipelineError if the broker is away, or refuses the login."""
     with BrokerLink(Place.of(into)) as link:
@@ -179,7 +174,9 @@ class Replay:
         """Publish all rows, or as many as possible before the run is stopped."""
         progress = self._progress
         if progress.begun:
-            self._again()
+            # This transaction may have been published already.
+            rows = self._origin.rows(ReplaySlice(progress.journal, progress.start, progress.stop, 0, 0))
+            self._publish(rows.toArrow().sort_by("offset"), rows.schema)
         pieces = self._origin.pieces((progress.journal, progress.stop), progress.ends)
         left = sum(piece.rows for piece in pieces)
         if progress.ends is None:
@@ -195,12 +192,6 @@ class Replay:
         if progress.rows < progress.total:
             missing = progress.total - progress.rows
             self._run.writeLine(f"{missing} messages of the beginning were removed in the meantime")
-
-    def _again(self) -> None:
-        """Repeat the transaction that may have been published already."""
-        progress = self._progress
-        rows = self._origin.rows(ReplaySlice(progress.journal, progress.start, progress.stop, 0, 0))
-        self._publish(rows.toArrow().sort_by("offset"), rows.schema)
 
     def _piece(self, piece: ReplaySlice, pace: "ReplaySchedule") -> bool:
         """Publish the slices of a piece on schedule; return False if stopped."""
@@ -231,4 +222,4 @@ class Replay:
         sink.commit([sink.write(iter(table.to_batches()))])
 
 
-REPLAY = Job(prepare, run)
+REPLAY = Job(_prepare, _run)

@@ -1,7 +1,4 @@
-"""The rows of a replay: from journals or from a lake table, in slices that fit into memory.
-
-Rows are ordered by offset; several journals are read one after the other.
-"""
+"""The rows of a replay in slices that fit into memory, ordered by journal and offset."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,16 +30,14 @@ class ReplaySlice(NamedTuple):
 
 
 class ReplayFilter(NamedTuple):
-    """The rows to publish, by a condition in SQL over the source's columns, and their topics, with ``{topic}`` for the
-    original one.
-    """
+    """The rows to publish, by a condition in SQL, and their topics, with ``{topic}`` for the original one."""
 
     where: str | None = None
     topic: str = "{topic}"
 
     def of(self, rows: "DataFrame") -> "DataFrame":
-        """Return the selected rows for the sink, with their journals, offsets and times, without those for topics where
-        only the broker publishes. Raises OptionRefused if the condition is invalid.
+        """Return the selected rows for the sink, without those for topics where only the broker publishes; raises
+        OptionRefused if the condition is invalid.
         """
         from pyspark.errors import PySparkException
         from pyspark.sql import functions as F
@@ -52,11 +47,8 @@ class ReplayFilter(NamedTuple):
                 rows = rows.where(self.where)
             except PySparkException as error:
                 raise OptionRefused(f"--where cannot be used: {str(error).splitlines()[0]}") from error
-        pieces = [F.lit(text) for text in self.topic.split("{topic}")]
-        named = [pieces[0]]
-        for piece in pieces[1:]:
-            named += [F.col("topic"), piece]
-        topic = F.concat(*named)
+        first, *others = (F.lit(text) for text in self.topic.split("{topic}"))
+        topic = F.concat(first, *(part for text in others for part in (F.col("topic"), text)))
         for prefix in _BROKERS_OWN:
             rows = rows.where(~F.startswith(topic, F.lit(prefix)))
         # A text key is among the headers as text, and must stay one.
@@ -111,25 +103,20 @@ class Origin:
 def mergeSlices(grains: Sequence[ReplaySlice]) -> Iterator[ReplaySlice]:
     """Merge neighbouring slices as far as they fit into memory, and divide larger ones."""
     merged: ReplaySlice | None = None
-    for grain in grains:
-        for part in _divided(grain):
-            if merged is not None and (
-                merged.journal != part.journal or merged.rows + part.rows > ROWS or merged.bytes + part.bytes > BYTES
-            ):
-                yield merged
-                merged = None
-            merged = part if merged is None else ReplaySlice(
-                merged.journal, merged.start, part.stop, merged.rows + part.rows, merged.bytes + part.bytes
-            )  # fmt: skip
+    for part in (part for grain in grains for part in _divided(grain)):
+        if merged is not None:
+            rows, size = merged.rows + part.rows, merged.bytes + part.bytes
+            if merged.journal == part.journal and rows <= ROWS and size <= BYTES:
+                merged = ReplaySlice(merged.journal, merged.start, part.stop, rows, size)
+                continue
+            yield merged
+        merged = part
     if merged is not None:
         yield merged
 
 
 def _divided(piece: ReplaySlice) -> Iterator[ReplaySlice]:
     parts = min(piece.stop - piece.start, max(1, -(-piece.bytes // BYTES)))
-    if parts == 1:
-        yield piece
-        return
     step = -(-(piece.stop - piece.start) // parts)
     for start in range(piece.start, piece.stop, step):
         stop = min(start + step, piece.stop)
@@ -191,9 +178,7 @@ def _bound(which: str, point: Point) -> dict[str, str]:
 def ofLake(
     spark: "SparkSession", table: str, topics: Mapping[str, Sequence[str]], start: Point, end: Point
 ) -> "Callable[[Mapping[str, tuple[int, int]] | None], DataFrame]":
-    """Return a reader of a lake table, of topics with names under ``subscribe`` or patterns under ``topics``, or else
-    all; raises OptionRefused if the table does not exist.
-    """
+    """Return a reader of a table, of topics named by ``subscribe`` or patterns of ``topics``; raises OptionRefused."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
 

@@ -1,7 +1,5 @@
-"""``seal``: writes finished segments of journals to Parquet, as history that Spark reads natively.
-
-A segment is sealed once, in one file with its neighbours of the same run; or in parts, if ``--unfinished`` seals its
-first records earlier. Sealed records outlive the journal's retention.
+"""``seal``: writes finished segments of journals to Parquet, as history that Spark reads natively, which outlives the
+journal's retention. A segment is sealed once, or in parts if ``--unfinished`` seals its first records earlier.
 """
 
 import os
@@ -109,9 +107,7 @@ def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: JobRun) -> tup
 
 
 def neighbours(segments: Sequence[Slice], files: int) -> list[list[Slice]]:
-    """Return segments in about so many groups of about equal size, each with consecutive offsets; a gap in the offsets
-    adds a group.
-    """
+    """Return segments in about so many groups of about equal size; a gap in the offsets adds a group."""
     groups: list[list[Slice]] = []
     total = sum(each.bytes for each in segments)
     before, last = 0, -1

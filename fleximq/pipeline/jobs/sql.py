@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 #: Default maximum rows of a table; CSV and JSON have all.
 LIMIT = 1000
-_FORMATS = ("table", "csv", "json")
 #: The formats for payloads, as in the source's option.
 _DECODED = ("messagepack", "json", "text", "raw")
 
@@ -37,7 +36,7 @@ def _prepare(parser: ArgumentParser) -> None:
     option(parser, "--lake", "FOLDER", "lake tables, by their names")
     option(parser, "--decode", None, "decode payloads into columns; text by default", lowered, choices=_DECODED)
     option(parser, "--schema", "DDL", "their columns; inferred by default")
-    option(parser, "--format", None, "the output format", lowered, choices=_FORMATS, default="table")
+    option(parser, "--format", None, "the output format", lowered, choices=("table", "csv", "json"), default="table")
     option(parser, "--limit", "ROWS", f"the most rows that are written; {LIMIT} for a table by default", positiveNumber)
 
 
@@ -80,8 +79,10 @@ def _run(arguments: Namespace, run: JobRun) -> None:
         return
     show(rows if limit is None else rows.slice(0, limit), arguments.format, run.out)
     if arguments.format == "table":
-        isMore = limit is not None and rows.num_rows > limit
-        run.out.write(f"(the first {limit} rows; --limit shows more)\n" if isMore else f"{_rows(rows.num_rows)}\n")
+        number = rows.num_rows
+        isMore = limit is not None and number > limit
+        shown = f"the first {limit} rows; --limit shows more" if isMore else f"{number} row{'' if number == 1 else 's'}"
+        run.out.write(f"({shown})\n")
 
 
 def _source(arguments: Namespace) -> dict[str, str] | None:
@@ -100,10 +101,6 @@ def _source(arguments: Namespace) -> dict[str, str] | None:
 
 def _path(folder: str | None) -> str | None:
     return None if folder is None else os.path.abspath(os.path.expanduser(folder))
-
-
-def _rows(number: int) -> str:
-    return f"({number} row{'' if number == 1 else 's'})"
 
 
 def _cancelled(spark: "SparkSession", stopping: Event) -> Event:

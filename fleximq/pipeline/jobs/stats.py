@@ -1,12 +1,11 @@
 """``fleximq-pipeline stats``: windowed statistics of each topic, written to a table and published to topics.
 
 A window is over when the newest message is later than its end by the allowed lateness; then its row is written once,
-and later messages of the window are ignored. :mod:`fleximq.pipeline.jobs.topic_statistics` describes the rows.
+and later messages of the window are ignored.
 """
 
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -37,8 +36,7 @@ _LOOK = 0.5
 _STOP_TIMEOUT = 10.0
 
 
-def prepare(parser: ArgumentParser) -> None:
-    """Add the options."""
+def _prepare(parser: ArgumentParser) -> None:
     addSource(parser)
     addLoss(parser)
     source = parser.add_argument_group("source")
@@ -46,8 +44,9 @@ def prepare(parser: ArgumentParser) -> None:
     add("--window", "TIME", "the length of a window (1m)", duration, default=60_000_000)
     add("--late", "TIME", "the allowed lateness of messages (10s)", duration, default=10_000_000)
     add("--gap", "TIME", "a silence of so many seconds or more is a gap (10s)", duration, default=10_000_000)
-    words = "the header key with the time when a message was sent: milliseconds since 1970, or ISO 8601"
-    add("--sent-at", "KEY", words)
+    add(
+        "--sent-at", "KEY", "the header key with the time when a message was sent: milliseconds since 1970, or ISO 8601"
+    )
     addStart(source)
     group = parser.add_argument_group("destination")
     option(group, "--table", "FOLDER", "the table, a folder of Parquet files")
@@ -55,7 +54,7 @@ def prepare(parser: ArgumentParser) -> None:
     addStream(group, "_checkpoint in the table's folder", 10_000_000)
 
 
-def run(arguments: Namespace, run: JobRun) -> None:
+def _run(arguments: Namespace, run: JobRun) -> None:
     """Count until stopped, or until all is counted; raises OptionRefused if an option is missing or invalid."""
     source = sourceAlone(arguments)
     checkpoint = arguments.checkpoint or (arguments.table and f"{arguments.table.rstrip('/')}/_checkpoint")
@@ -67,23 +66,17 @@ def run(arguments: Namespace, run: JobRun) -> None:
         raise OptionRefused("--gap must be whole seconds")
     source |= {"startingOffsets": arguments.starting}
     checkSource(source)
-    publish = {**brokerOptions(arguments), "url": arguments.publish} if arguments.publish else None
     rows: list[int] = []
-    query = start(run.session(), arguments, source, checkpoint, publish, rows.append)
+    query = _start(run.session(), arguments, source, checkpoint, rows)
     run.writeLine(f"counting into {' and '.join(filter(None, (arguments.table, arguments.publish)))}")
-    follow(query, run)
+    _follow(query, run)
     run.writeLine(f"{sum(rows)} rows written")
 
 
-def start(
-    spark: "SparkSession",
-    arguments: Namespace,
-    source: dict[str, str],
-    checkpoint: str,
-    publish: dict[str, str] | None,
-    wrote: Callable[[int], object] = lambda rows: None,
+def _start(
+    spark: "SparkSession", arguments: Namespace, source: dict[str, str], checkpoint: str, wrote: list[int]
 ) -> "StreamingQuery":
-    """Return the started query; ``wrote`` is called with the number of rows of each batch."""
+    """Return the started query; ``wrote`` gets the number of rows of each batch."""
     from fleximq.pipeline.jobs.topic_statistics import published, windowStatistics, written
     from fleximq.pipeline.source import FlexiMQSource
 
@@ -91,6 +84,7 @@ def start(
     columns = "journal,topic,timestamp,publisher,value" + (",headers" if arguments.sent_at else "")
     rows = spark.readStream.format("fleximq").options(**source, columns=columns).load()
     counted = windowStatistics(rows, arguments.window, arguments.late, arguments.gap, arguments.sent_at)
+    broker = {**brokerOptions(arguments), "url": arguments.publish}
 
     def keep(batch: "DataFrame", number: int) -> None:
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
@@ -98,22 +92,19 @@ def start(
         try:
             if arguments.table:
                 written(batch, arguments.table, f"{query}-{number:010d}")
-            if publish is not None:
-                published(batch, publish | {"txnAppId": f"stats-{query}", "txnVersion": str(number)})
-            wrote(batch.count())
+            if arguments.publish:
+                published(batch, broker | {"txnAppId": f"stats-{query}", "txnVersion": str(number)})
+            wrote.append(batch.count())
         finally:
             batch.unpersist()
 
     writer = counted.writeStream.outputMode("append").option("checkpointLocation", checkpoint).foreachBatch(keep)
-    writer = (
-        writer.trigger(availableNow=True)
-        if arguments.once
-        else writer.trigger(processingTime=interval(arguments.trigger))
-    )
-    return writer.start()
+    if arguments.once:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=interval(arguments.trigger)).start()
 
 
-def follow(query: "StreamingQuery", run: JobRun) -> None:
+def _follow(query: "StreamingQuery", run: JobRun) -> None:
     """Report progress until the query ends or the job is stopped; raises StreamingQueryException if it has failed."""
     done, last = 0, ""
     try:
@@ -124,17 +115,13 @@ def follow(query: "StreamingQuery", run: JobRun) -> None:
                 last = new[-1]["timestamp"]
                 done += sum(each["numInputRows"] for each in new)
                 run.progress("counted", done, None, "messages")
-        _awaitBatch(query)
+        # An interrupted batch would be repeated.
+        deadline = time.monotonic() + _STOP_TIMEOUT
+        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+            time.sleep(_LOOK / 10)
     finally:
         query.stop()
     query.awaitTermination()
 
 
-def _awaitBatch(query: "StreamingQuery") -> None:
-    """Wait a limited time for the end of the current batch: an interrupted batch would be repeated."""
-    deadline = time.monotonic() + _STOP_TIMEOUT
-    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
-        time.sleep(_LOOK / 10)
-
-
-STATS = Job(prepare, run)
+STATS = Job(_prepare, _run)

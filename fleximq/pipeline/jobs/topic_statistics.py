@@ -1,20 +1,18 @@
 """Statistics of each topic in windows of time: the columns that ``fleximq-pipeline stats`` writes.
 
-``topic``, ``start`` and ``end`` name a window. ``messages`` and ``bytes`` (of payloads) are counts. ``publishers`` is
-the number of clients that published, 5 % more or less for large numbers. A second without a message is silent; ``gaps``
-counts the silences within the window of at least the requested length, and ``longest_gap`` is the longest silence in
-seconds. ``latency_p50``, ``latency_p90``, ``latency_p99`` and ``latency_max`` are milliseconds from the time in the
-messages' headers until the broker received them; null without such a header.
-
-The memory of a window is independent of its messages: 3,600 numbers for the silences, and a sketch each for publishers
-and latency. Windows longer than an hour have silences in steps of a 3,600th of them.
+``topic``, ``start`` and ``end`` name a window; ``messages`` and ``bytes`` (of payloads) are counts. ``publishers`` is
+the number of clients, 5 % more or less for large numbers. ``gaps`` counts the silences, seconds without a message, of
+at least the requested length; ``longest_gap`` is the longest in seconds. ``latency_p50``, ``latency_p90``,
+``latency_p99`` and ``latency_max`` are milliseconds from the time in the headers until the broker received a message,
+else null. The memory of a window is bounded: 3,600 steps for the silences, and a sketch each for publishers and
+latency.
 """
 
 import os
 from collections.abc import Mapping
 
 import pyarrow.parquet as pq
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from fleximq.journal.files.file_system import Files
@@ -32,15 +30,20 @@ _ACCURACY = 1000
 
 
 def windowStatistics(rows: DataFrame, window: int, late: int, gap: int, sentAt: str | None = None) -> DataFrame:
-    """Return one row for each topic and window, as a stream that appends those of windows that are over.
+    """Return one row for each topic and window that is over, as a stream; topics with statistics are left out.
 
-    :param rows: as the source reads them: journal, topic, timestamp, publisher, value, and headers if ``sentAt`` names
-        the one with the time when a message was sent. Topics with statistics are left out.
-    :param window: its length, ``late`` the allowed lateness of messages, ``gap`` the minimum length of a counted
-        silence, all in microseconds.
+    :param rows: have the source's columns journal, topic, timestamp, publisher, value, and headers if ``sentAt`` names
+        the one with the time when a message was sent.
+    :param window: its length, ``late`` the allowed lateness, ``gap`` the minimum of a silence, all in microseconds.
     """
-    step = _step(window)
-    latency = F.lit(None).cast("double") if sentAt is None else _latency(F.col("headers")[sentAt])
+    # A second, or the fewest whole seconds that are enough.
+    step = max(1, -(-window // (_STEPS * _SECOND))) * _SECOND
+    latency = F.lit(None).cast("double")
+    if sentAt is not None:
+        sent = F.col("headers")[sentAt]
+        # Milliseconds since a time that was sent as text.
+        moment = F.coalesce(sent.try_cast("double"), F.unix_micros(F.try_to_timestamp(sent)) / 1000)
+        latency = F.unix_micros("timestamp") / 1000 - moment
     counted = (
         rows.where(~F.startswith("topic", F.lit(STATS)))
         .withColumn("latency", latency)
@@ -77,18 +80,6 @@ def windowStatistics(rows: DataFrame, window: int, late: int, gap: int, sentAt: 
     )
 
 
-def _step(window: int) -> int:
-    """Return the length of the steps of a window: a second, or the fewest whole seconds that are enough."""
-    seconds = max(1, -(-window // (_STEPS * _SECOND)))
-    return seconds * _SECOND
-
-
-def _latency(sent: Column) -> Column:
-    """Return the milliseconds since a time that was sent as text."""
-    moment = F.coalesce(sent.try_cast("double"), F.unix_micros(F.try_to_timestamp(sent)) / 1000)
-    return F.unix_micros("timestamp") / 1000 - moment
-
-
 def written(rows: DataFrame, table: str, name: str) -> None:
     """Write rows as one file of this name to a table; a repeated write replaces it."""
     found = rows.toArrow()
@@ -103,7 +94,7 @@ def written(rows: DataFrame, table: str, name: str) -> None:
 
 
 def published(rows: DataFrame, options: Mapping[str, str]) -> None:
-    """Publish rows, each as a map to the topic that :func:`topicOf` names."""
+    """Publish rows, each as a map to the topic of its statistics."""
     names = F.concat(F.lit(STATS), F.col("topic"))
     # A name that would be too long becomes its hash; the map itself has the full name.
     short = F.when(F.octet_length(names) > TOPIC_BYTES, F.concat(F.lit(STATS), F.sha2("topic", 256))).otherwise(names)

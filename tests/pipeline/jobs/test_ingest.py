@@ -21,9 +21,8 @@ if not skip:
 
     from fleximq.pipeline import lake
     from fleximq.pipeline.errors import DeadLettersFound, LakeRefused, OptionRefused, sentenceOf
-    from fleximq.pipeline.jobs.backfill import BACKFILL
     from fleximq.pipeline.jobs.ingest import INGEST
-    from fleximq.pipeline.jobs.redecode import REDECODE
+    from fleximq.pipeline.jobs.upkeep import BACKFILL, REDECODE
     from fleximq.pipeline.lake.batch_commit import BatchCommit
     from fleximq.pipeline.lake.live_files import dataFiles
     from fleximq.pipeline.lake.table.ledger import Gap
