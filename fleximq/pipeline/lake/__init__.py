@@ -1,8 +1,7 @@
 """A lake: tables of messages as Parquet files in folders, readable by any reader of Parquet, each message once.
 
-``table`` describes one table. ``batch_commit`` makes the files of a batch visible exactly once; ``completeness``
-compares the ledger with the files. docs/guides/pipeline-lake.rst has the layout. Only ``ingest_stream`` imports Spark.
-The names of this package are loaded when they are used: the help of the jobs needs no Arrow.
+docs/guides/pipeline-lake.rst has the layout. Functions raise LakeRefused if a table is damaged, or cannot be read or
+written. Only ``ingest_stream`` imports Spark; the names here are loaded when used, as job help needs no Arrow.
 """
 
 from importlib import import_module

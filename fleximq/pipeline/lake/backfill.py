@@ -1,7 +1,7 @@
 """Fills a table with messages from before its first batch, while its ingest continues.
 
-Pieces of a journal are added from the latest to the earliest, each in one change that lowers the first offset of the
-table's ledger. So the table always has one range of each journal, and a run that was killed is repeated from there.
+Pieces of a journal are added from the latest to the earliest, each in a change that lowers the ledger's first offset.
+So the table always has one range of each journal, and a run that was killed is repeated from there.
 """
 
 import os
@@ -43,8 +43,8 @@ Batches = Iterator[pa.RecordBatch]
 
 
 class Piece(NamedTuple):
-    """Records of a journal with offsets from ``start`` up to before ``end``. ``read`` yields them, ordered by offset
-    within a topic and day, and adds to its argument what is missing.
+    """Records of a journal from ``start`` up to before ``end``. ``read`` yields them, ordered by offset within a topic
+    and day, and adds to its argument what is missing.
     """
 
     start: int
@@ -69,10 +69,8 @@ class Filled(NamedTuple):
 def backfill(
     lake: str, spec: TableSpec, sources: Sequence[Source], lossAllowed: bool, only: Topics = _ALL, files: Files = FILES
 ) -> Iterator[Filled]:
-    """Add what the sources have from before a table's first offsets; yield each piece after it was added. Raises
-    LakeRefused if the table cannot be written, another run fills it, or records are in no source.
-
-    :param only: a further selection of topics.
+    """Add what the sources have of topics in ``only`` from before a table's first offsets; yield each added piece.
+    Raises LakeRefused if the table cannot be written, another run fills it, or records are in no source.
     """
     table = f"{lake}/{spec.name}"
     aside = f"{table}/{OWN}/{STAGED}"

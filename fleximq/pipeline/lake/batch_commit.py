@@ -1,8 +1,8 @@
 """Makes the files of a batch visible all at once and exactly once, even if the process ends in between.
 
-Tasks stage files in ``_fleximq/staged``, which readers ignore. A record of intent, ``_fleximq/record``, then names the
-final path of each, and the batch is committed: the next process that takes the lock completes it. It renames staged
-files, never copies them, so repeating :func:`finish` brings back no file that compaction or expiry has removed.
+Tasks stage files in ``_fleximq/staged``. A record of intent, ``_fleximq/record``, then names the final path of each:
+the batch is committed, and the next process that takes the lock completes it. It renames staged files, never copies
+them, so that it brings back no file that compaction or expiry has removed.
 """
 
 import os
@@ -42,9 +42,8 @@ class BatchCommit:
             makeFolders(self._files, self._staged)
 
     def prepare(self) -> Ledger:
-        """Create the table's folders, complete an interrupted change, delete staged files, and return the ledger.
-        Raises LakeRefused if the table cannot be written, or has files but no ledger: its messages would be ingested
-        twice.
+        """Create the folders, complete an interrupted change, delete staged files, and return the ledger. Raises
+        LakeRefused also if there are files but no ledger: messages would be ingested twice.
         """
         self.makeFolders()
         with writing(self.table):
@@ -74,11 +73,11 @@ class BatchCommit:
         dead: Mapping[str, int] = MappingProxyType({}),
         reason: str = "",
     ) -> bool:
-        """Make the files of a batch visible; False if the batch is already committed and its files are rubbish. Raises
+        """Make the files of a batch visible; False if it is already committed and its files are rubbish. Raises
         LakeRefused if the table cannot be written, or the batch does not follow the last one.
 
-        :param gaps: records that the journals had lost in the batch.
-        :param lossAllowed: whether skipped offsets are recorded as a gap instead of being an error.
+        :param gaps: what the journals had lost; ``lossAllowed``: skipped offsets are recorded as a gap instead of an
+            error.
         :param dead: the number of dead letters by journal, and the reason of the first.
         """
         with writing(self.table):
@@ -143,17 +142,15 @@ class BatchCommit:
 
 @contextmanager
 def exclusive(table: str, files: Files = FILES) -> Iterator[None]:
-    """Hold the table's lock, with every interrupted change completed; raises LakeRefused if the table is damaged or
-    locked for too long by another process, and OSError.
-    """
+    """Hold the table's lock, with every interrupted change completed; raises LakeRefused and OSError."""
     with changeLock(table, files):
         finish(table, files)
         yield
 
 
 def finish(table: str, files: Files = FILES) -> None:
-    """Complete what records of intent name, a batch last; the caller holds the table's lock. Raises LakeRefused if the
-    table is damaged, OSError if it cannot be written: the next call completes it.
+    """Complete what records of intent name, a batch last; the caller holds the table's lock. After LakeRefused, for
+    damage, or OSError the next call completes it.
     """
     finishRemoval(table, files)
     finishChange(table, files)

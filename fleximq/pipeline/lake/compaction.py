@@ -1,9 +1,8 @@
 """Compacts the partitions of a table while readers and an ingest continue.
 
-Merged files of a Delta table replace the others in its log. Those of a plain table are written to
-``_fleximq/compacting``. Then, under the table's lock and within milliseconds, links to all remaining files are added
-there, and that folder is exchanged with the partition's in one step (``renameat2``, Linux only). If the process ends,
-the partition is the old or the new one; the other folder is rubbish.
+Merged files of a Delta table replace the others in its log. Those of a plain table are written to a folder aside, to
+which, under the table's lock, links to all remaining files are added; it is exchanged with the partition's in one step
+(``renameat2``, Linux only). If the process ends, one of them is rubbish.
 """
 
 import ctypes
@@ -65,8 +64,8 @@ def partsIn(table: str, partition: str) -> list[MergePart]:
 
 
 def compact(table: str, goal: CompactionGoal, files: Files = FILES, now: float | None = None) -> Iterator[Compacted]:
-    """Compact the partitions of a table one by one, or through its log; yield the result for each that changed. ``now``
-    is in seconds since 1970. Raises LakeRefused if the table cannot be written, is damaged, or another run compacts it.
+    """Compact the partitions of a table; yield the result for each that changed. ``now`` is in seconds since 1970.
+    Raises LakeRefused if the table cannot be written, is damaged, or another run compacts it.
     """
     now = time.time() if now is None else now
     aside = f"{table}/{OWN}/{_ASIDE}"

@@ -40,9 +40,8 @@ def _seen(table: str) -> Iterator[DataFile]:
 
 
 def audit(table: str) -> list[str]:
-    """Compare the files of a table with its ledger; return a sentence for each difference, none if it is complete and
-    every reader finds all of it. Interrupted changes are completed first, and only metadata of files are read. Raises
-    LakeRefused if the table is damaged.
+    """Compare the metadata of a table's files with its ledger, after completing interrupted changes; return a sentence
+    for each difference, none if the table is complete and every reader finds all of it.
     """
     sentences = []
     hidden: dict[str, int] = {}

@@ -1,6 +1,4 @@
-"""Removes the rows of a table that are past their retention: days of topics, or in a layout by day, a day's rows of
-some topics, for which files are written again without them.
-"""
+"""Removes the rows of a table that are past their retention: days of topics, or by rewriting files by day."""
 
 import os
 from collections import Counter
@@ -41,8 +39,8 @@ _DAY = 86_400.0
 
 def expireDays(table: str, rules: Sequence[Rule], now: float, files: Files = FILES) -> list[RemovedDay]:
     """Remove the days of a table that lie completely before the retention of their topic; return them. The first
-    matching pattern counts, else the last rule without a pattern; a topic without a rule never expires. ``now`` is in
-    seconds since 1970. Raises LakeRefused if the table is damaged, or cannot be written.
+    matching pattern counts, else the last rule without one; other topics never expire. ``now`` is in seconds since
+    1970.
     """
     log = logOf(table, files)
     with writing(table):

@@ -1,7 +1,7 @@
 """Replaces files of a table by others with the same or fewer rows, many of them in one change.
 
-The new files are staged while the ingest continues. When they are committed, only those count whose old files are still
-there and unchanged. So a run that was killed loses no row and repeats none.
+New files are staged while the ingest continues. At the commit only those count whose old files are still there and
+unchanged, so a run that was killed loses no row and repeats none.
 """
 
 import os
@@ -31,8 +31,8 @@ CHANGE_BYTES, CHANGE_FILES = 256 << 20, 1000
 
 
 class Replacement(NamedTuple):
-    """New files in place of those of ``gone``, inodes by path within the table; by how many the dead letters of each
-    journal change, and how many of its rows have expired.
+    """New files in place of those of ``gone``, inodes by path within the table; by how many each journal's dead letters
+    change, and how many rows have expired.
     """
 
     gone: dict[str, int]
@@ -114,10 +114,8 @@ class FileRewriting:
 
 @contextmanager
 def rewriting(table: str, aside: str, files: Files = FILES, wait: float = 0.0) -> Iterator[FileRewriting]:
-    """Rewrite files of a table within a ``with`` block, and commit them at its end. Raises LakeRefused if the table
-    cannot be written, is damaged, or another run rewrites its files for longer than ``wait`` seconds.
-
-    :param aside: the name of a folder of the table's own for staged files.
+    """Rewrite files of a table within a ``with`` block, staged in the folder ``aside`` of its own, and commit them at
+    the end. Raises LakeRefused also if another run rewrites its files for longer than ``wait`` seconds.
     """
     found = FileRewriting(table, aside, files)
     with compactorLock(table, files, wait), writing(table):

@@ -1,7 +1,4 @@
-"""Driver side of an ingest: collects the tasks' reports on a batch, and commits the batch to each table.
-
-Each table records its own progress, so a batch that is repeated after a crash is committed only to tables that lack it.
-"""
+"""Driver side of an ingest: collects the tasks' reports on a batch, and commits it to the tables that lack it."""
 
 import json
 import os
@@ -30,8 +27,8 @@ from fleximq.pipeline.payloads.schema_inference import unionSchema
 
 @dataclass
 class TaskReports:
-    """The reports of all tasks of a batch: by table ``staged`` files, new ``fields``, numbers of ``dead`` letters by
-    journal and ``reasons`` of the first ones; ``gaps`` by journal.
+    """The reports of a batch: by table ``staged`` files, new ``fields``, numbers of ``dead`` letters by journal and
+    ``reasons`` of the first ones; ``gaps`` by journal.
     """
 
     start: dict[str, int] = field(default_factory=dict)
@@ -64,10 +61,9 @@ class TaskReports:
 
 
 class TableIngest:
-    """Writes to the tables of one lake; use it in a ``with`` statement, which holds their writer locks.
-
-    :param form: the table format, and ``layout``: for :func:`fleximq.pipeline.lake.table.format.setFormat`.
-    :param lossAllowed: whether missing records are recorded as gaps instead of being an error.
+    """Writes to the tables of one lake, whose writer locks it holds in a ``with`` statement. ``form`` and ``layout``
+    are for :func:`fleximq.pipeline.lake.table.format.setFormat`; ``lossAllowed``: missing records are gaps, not an
+    error.
     """
 
     def __init__(
@@ -187,9 +183,7 @@ def checkpointOffsets(checkpoint: str) -> dict[str, int]:
 
 
 def syncOffsets(checkpoint: str, number: int) -> None:
-    """Sync the offsets that Spark wrote for a batch, if in a local folder, to disk before the batch is committed:
-    otherwise, after a power loss, Spark could plan the batch with other offsets.
-    """
+    """Sync the local offsets of a batch to disk before its commit: after a power loss, Spark could plan it with others."""
     for path in (f"{checkpoint}/offsets/{number}", f"{checkpoint}/offsets"):
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

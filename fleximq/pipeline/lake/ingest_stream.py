@@ -1,7 +1,5 @@
-"""The streaming query of an ingest: tasks stage the files of each batch, and the driver commits them when all are done.
-
-Its source plans batches and stores offsets as the source ``fleximq`` does, but its rows are the tasks' reports on
-staged files: messages go from the journal to Parquet within the tasks.
+"""The streaming query of an ingest: tasks stage the files of each batch, and the driver commits them at the end. Its
+source plans as the source ``fleximq`` does, but its rows are the tasks' reports on staged files.
 """
 
 import json
@@ -145,8 +143,8 @@ class Ingest:
         self._began = time.monotonic()
 
     def start(self, options: Mapping[str, str], interval: str | None) -> None:
-        """Start the query with these options of the source and this interval in Spark's format; None: until all present
-        messages are ingested.
+        """Start the query with the source's options and Spark's interval, None: until all present messages are
+        ingested.
         """
         self._endsAlone = interval is None
         begin = checkpointOffsets(self._checkpoint)
@@ -195,8 +193,8 @@ class Ingest:
             self._run.writeLine(f"{warning}table {name}, {found}")
 
     def follow(self) -> None:
-        """Report progress until the query ends or the job is stopped. Raises StreamingQueryException if the query
-        failed, and DeadLettersFound if it is strict: at its end, or else after the batch.
+        """Report progress until the query ends or the job is stopped. Raises StreamingQueryException if it failed, and
+        DeadLettersFound if it is strict: at its end, or else after the batch.
         """
         query, last = self._query, ""
         if query is None:

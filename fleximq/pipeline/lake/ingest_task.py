@@ -1,7 +1,7 @@
 """Task side of an ingest: the records of a slice become staged files of each table. No row passes through Java.
 
-A task reports to the driver in lines of JSON: the staged files, missing records, and columns of payloads that the table
-lacks. If a table needs more columns, it stages no file: the driver adds the columns and repeats the batch.
+A task reports in lines of JSON: staged files, missing records, and columns of payloads that the table lacks. If there
+are such columns, it stages no file: the driver adds them and repeats the batch.
 """
 
 import json
@@ -37,9 +37,8 @@ def stage(
     missing: Sequence[Missing],
     folder: str = STAGED,
 ) -> Iterator[str]:
-    """Stage records of a micro-batch, which have the columns of the source and ``content``, and yield the report;
-    raises LakeRefused if a file cannot be written. ``missing`` is read after the last batch, ``folder`` is one of the
-    table's own.
+    """Stage records, with the columns of the source and ``content``, in a folder of the table's own, and yield the
+    report; raises LakeRefused if a file cannot be written. ``missing`` is read after the last batch.
     """
     stages = [_Stage(lake, spec, journal, number, folder) for spec in specs]
     try:

@@ -48,9 +48,7 @@ def liveFiles(table: str) -> list[tuple[str, str]]:
 
 
 def rowGroups(table: str, path: str, topic: str) -> Iterator[pa.Table]:
-    """Yield the rows of a file, a row group at a time; raises LakeRefused if it cannot be read, and OSError if it is
-    missing.
-    """
+    """Yield the row groups of a file; raises LakeRefused if it is damaged, and OSError if it is missing."""
     try:
         with pq.ParquetFile(os.path.join(table, path)) as file:
             for number in range(file.num_row_groups):

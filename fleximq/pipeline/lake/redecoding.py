@@ -1,7 +1,5 @@
-"""Decodes the payloads of a table again with its present columns: dead letters and older rows get what now fits.
-
-Each file whose rows would be different is replaced. So a run that was killed can be repeated, and finds the files that
-are left.
+"""Decodes the payloads of a table again with its present columns: dead letters and older rows get what now fits. Only
+files whose rows would be different are replaced, so a run that was killed can be repeated.
 """
 
 from collections import Counter

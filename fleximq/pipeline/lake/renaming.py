@@ -1,8 +1,7 @@
 """Gives the folders of a table names in ASCII, which every reader finds under every locale.
 
-A plain table becomes another folder, with links to the same files, which is exchanged with the old one in one step
-(``renameat2``, Linux only): a reader sees either of them. If the process ends, the other folder is rubbish. The files
-of an Iceberg table are written again, and replaced in its log.
+A plain table is exchanged in one step (``renameat2``, Linux only) with a folder of links to the same files; if the
+process ends, the other folder is rubbish. The files of an Iceberg table are written again.
 """
 
 import os
@@ -29,8 +28,7 @@ _ASIDE = "renaming"
 
 def rename(table: str, files: Files = FILES) -> int:
     """Give the folders of topics names in ASCII; return the number of files in them, 0 if that is not needed. Raises
-    LakeRefused if the table is damaged, cannot be written, or is in use, and OSError if the file system cannot exchange
-    folders.
+    LakeRefused, also if the table is in use, and OSError if the file system cannot exchange folders.
     """
     with writerLock(table, files), backfillLock(table, files), writing(table):
         if formatOf(table, files)["format"] == DELTA:

@@ -78,9 +78,7 @@ def unsealedRanges(files: Iterable[SealedFile], start: int, end: int | None) -> 
 
 
 def offsetIn(files: Sequence[SealedFile], time: int) -> int | None:
-    """Return the offset of the first record of this time or later (microseconds since 1970), if any; raises
-    PipelineError.
-    """
+    """Return the first offset of this time (microseconds since 1970) or later, if any; raises PipelineError."""
     for file in files:
         try:
             found = pq.ParquetFile(file.path)

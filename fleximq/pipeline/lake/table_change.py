@@ -2,7 +2,8 @@
 
 As for a batch, a record of intent in ``_fleximq`` names the files or folders and the new ledger's numbers; the next
 process that takes the table's lock completes it. Files and folders leave the view before others appear, folders by one
-rename each, so readers see no row twice, and all of a removed day or nothing of it.
+rename each, so readers see no row twice, and all of a removed day or nothing of it. Functions raise LakeRefused if the
+table is damaged, and OSError.
 """
 
 import os
@@ -25,8 +26,8 @@ INTENT, REMOVAL, EXPIRED = "change", "expiry", "expired"
 
 
 class TableChange(NamedTuple):
-    """A change: ``made`` files are staged in ``folder`` of the table's own one, and replace those of ``gone``, paths
-    within the table. The others are the arguments of :meth:`fleximq.pipeline.lake.table.ledger.Ledger.withChange`.
+    """``made`` files are staged in ``folder`` of the table's own one, and replace those of ``gone``, paths within the
+    table. The others are the arguments of :meth:`fleximq.pipeline.lake.table.ledger.Ledger.withChange`.
     """
 
     folder: str
@@ -40,9 +41,7 @@ class TableChange(NamedTuple):
 
 
 def commitChange(table: str, change: TableChange, files: Files) -> None:
-    """Make a change visible. The caller holds the table's lock. Raises LakeRefused or OSError; if the record of intent
-    was written, the next change of the table completes it.
-    """
+    """Make a change visible, at the latest by the next change of the table; the caller holds the table's lock."""
     layout = layoutOf(table, files)
     # Staged names are unique, so no later batch or change has them.
     placed = [
@@ -70,9 +69,7 @@ def preparedPlaces(
 
 
 def finishChange(table: str, files: Files) -> None:
-    """Complete the change that a record of intent names, if any. The caller holds the table's lock. Raises LakeRefused
-    if the table is damaged, OSError if it cannot be written: the next process completes it.
-    """
+    """Complete the change that a record of intent names, if any; the caller holds the table's lock."""
 
     def read(record: Any) -> tuple[int, TableChange]:
         # A record of the version before has no expired rows.
@@ -143,9 +140,8 @@ class RemovedDay(NamedTuple):
 
 
 def removeDays(table: str, leaving: Sequence[RemovedDay], files: Files, days: Sequence[tuple[str, str]] = ()) -> None:
-    """Remove folders from a plain table, or topics with their ``days`` from a table with a log. The caller has held the
-    table's lock (:func:`fleximq.pipeline.lake.batch_commit.exclusive`) since before the rows were counted. Raises as
-    :func:`finishRemoval`.
+    """Remove folders from a plain table, or topics with their ``days`` through a log; the caller has held the table's
+    lock since before the rows were counted.
     """
     totals = {journal: covered.expired for journal, covered in readLedger(table, files).journals.items()}
     for each in leaving:
@@ -159,9 +155,7 @@ def removeDays(table: str, leaving: Sequence[RemovedDay], files: Files, days: Se
 
 
 def finishRemoval(table: str, files: Files) -> None:
-    """Complete the removal that a record of intent names, if any. The caller holds the table's lock. Raises LakeRefused
-    if the table is damaged, OSError if it cannot be written: the next process completes it.
-    """
+    """Complete the removal that a record of intent names, if any; the caller holds the table's lock."""
     intent = readOwn(table, REMOVAL, lambda found: (found["partitions"], found["expired"], found["days"]), files)
     if intent is None:
         return

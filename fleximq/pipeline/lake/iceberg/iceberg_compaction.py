@@ -1,9 +1,7 @@
 """Compacts an Iceberg table: a snapshot replaces small files by merged ones.
 
-Merged files are written to ``_fleximq/compacting``. Then, under the table's lock, they are moved under new names into
-the folder of the files they replace, and a snapshot is committed, so a batch of an ingest is committed before or after.
-If the process ends before the commit, the table has its old files, and the moved ones are rubbish that no snapshot
-names.
+Under the table's lock, merged files are moved under new names into the folder of the replaced ones, and a snapshot is
+committed. If the process ends before, the moved files are rubbish that no snapshot names.
 """
 
 import os
@@ -49,9 +47,7 @@ class MergedFiles(NamedTuple):
 def compactIceberg(
     table: str, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
 ) -> Iterator[Compacted]:
-    """Merge the small files of a table; yield the result for each partition that changed, or raise LakeRefused. Only
-    this run uses the folder ``aside``.
-    """
+    """Merge the small files of a table in the folder ``aside``, used by no other; yield the result for each partition."""
     with icebergErrors(table):
         shutil.rmtree(aside, ignore_errors=True)
         try:

@@ -1,8 +1,7 @@
 """Deletes old snapshots of an Iceberg table, and then the files that no snapshot names.
 
-A snapshot is retained for a week after its successor, or longer if the table property
-``history.expire.max-snapshot-age-ms`` says so, so that its readers can finish. A file is deleted if no snapshot names
-it and it is unchanged for a week. Every step is safe to repeat after a crash.
+A snapshot stays for a week after its successor, or longer if the property ``history.expire.max-snapshot-age-ms`` says
+so, and a file for a week after its last change. Every step is safe to repeat after a crash.
 """
 
 import os
@@ -24,9 +23,7 @@ _AGE = "history.expire.max-snapshot-age-ms"
 
 
 def removeUnused(table: str, now: float, files: Files, exclusive: Exclusive) -> int:
-    """Expire the old snapshots of a table, delete the files that no other snapshot names, and return their number.
-    ``now`` is in seconds since 1970. Raises LakeRefused if it failed.
-    """
+    """Expire old snapshots, delete the files that no other names, and return their number; ``now`` is in seconds."""
     with icebergErrors(table):
         with exclusive():
             found = openTable(table)

@@ -1,7 +1,5 @@
-"""Opens the Iceberg tables of a lake, lists their live files, and replaces them in one snapshot.
-
-The catalog is one that PyIceberg's own settings name, or an SQLite database in the lake, ``iceberg.db``. No file is
-deleted here, since readers of older snapshots need them (:mod:`fleximq.pipeline.lake.iceberg.snapshot_cleanup`).
+"""Opens the Iceberg tables of a lake, lists their live files, and replaces them in one snapshot, deleting none. The
+catalog is one of PyIceberg's settings, or an SQLite database in the lake, ``iceberg.db``.
 """
 
 import logging
@@ -149,9 +147,9 @@ def rowsAreDeleted(found: Table) -> bool:
 
 
 def replaceFiles(table: str, wanted: Change) -> bool:
-    """Replace files in one snapshot; ``wanted`` is called again if another process has changed the table. The caller
-    holds the table's lock. Returns False if there is no change to make, or no table yet. Raises CommitFailedException
-    or ValidationException if other processes changed it each time; the table is unchanged.
+    """Replace files in one snapshot, False without a change or table. The caller holds the table's lock. ``wanted`` is
+    called again if another process changed the table; if that was so each time, CommitFailedException or
+    ValidationException is raised, and the table is unchanged.
     """
     for left in reversed(range(TRIES)):
         found = openTable(table)

@@ -1,8 +1,7 @@
 """The columns of a table: those of the source, those of the payload, and the reason of a dead letter.
 
-A payload's fields are columns after the source's. If a field has the name of another column, ignoring case, ``_`` is
-appended. Fields are only added, or widened as far as readers can read older files so; existing files stay valid. The
-schema with all columns is in ``_common_metadata``, from which Spark takes the schema of the table.
+A field with the name of another column, ignoring case, gets ``_`` appended. Fields are only added, or widened as far as
+readers can read older files so. ``_common_metadata`` has the schema, from which Spark takes that of the table.
 """
 
 import os
@@ -56,9 +55,7 @@ class TableColumns(NamedTuple):
 
 
 def added(table: str, known: pa.Schema, fields: Iterable[pa.Field]) -> pa.Schema:
-    """Return the known fields, some of them widened, and the new ones of ``fields``; raises LakeRefused if a field has
-    a type that the table's format cannot give it.
-    """
+    """Return the known fields, some of them widened, and new ones; raises LakeRefused if the table cannot take them."""
     found = {field.name: field for field in known}
     isDelta = formatOf(table)["format"] == DELTA
     for field in fields:

@@ -1,8 +1,5 @@
-"""Merges small files of a partition into large ones, with rows ordered by offset; those of a layout by day are ordered
-by topic first.
-
-Files of one topic and journal never overlap, so their row groups are copied one file after the other. Sorted files are
-read side by side.
+"""Merges small files of a partition into large ones, ordered by offset, or in a layout by day by topic first. Files of
+one topic and journal never overlap, so their row groups are copied one after the other; sorted ones are merged.
 """
 
 import os
@@ -52,9 +49,7 @@ class MergePart(NamedTuple):
 
 
 def partsOf(folder: str) -> list[MergePart]:
-    """Return the files of a partition that readers see, in the order of a listing; raises OSError, or KeyError if one
-    was not written by this pipeline.
-    """
+    """Return the visible files of a partition as listed; raises OSError, or KeyError for one of another origin."""
     found = []
     with os.scandir(folder) as entries:
         for place, entry in enumerate(entries):
@@ -72,7 +67,7 @@ def partOf(path: str, place: int) -> MergePart:
 
 def groupsOf(parts: Sequence[MergePart], target: int) -> list[list[MergePart]]:
     """Return files to merge: of one journal, each under half of ``target`` bytes, together a bit more than ``target``
-    where there are so many, since merged files are smaller.
+    if possible, since merged files are smaller.
     """
     small: dict[str, list[MergePart]] = {}
     for part in parts:
@@ -104,9 +99,7 @@ def lastListed(group: Sequence[MergePart]) -> MergePart:
 
 
 def merge(folder: str, group: Sequence[MergePart], path: str, schema: pa.Schema | None) -> None:
-    """Write the rows of some files as one, complete and on disk, with the table's schema or else the files'; raises
-    OSError.
-    """
+    """Write files as one, complete and on disk, with the table's schema or else the files'; raises OSError."""
     files = [pq.ParquetFile(f"{folder}/{part.name}", buffer_size=_READ_BYTES, pre_buffer=False) for part in group]
     try:
         if schema is None:

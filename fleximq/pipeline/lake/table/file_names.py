@@ -1,10 +1,9 @@
 """The paths of a table's files, and the tables of a lake. A path has the folders of the table's layout, and the file's
 name, ``<journal>-<batch>-<part>.parquet``.
 
-Readers of Parquet derive columns from such paths. Spark decodes ``%XX``, but infers a column's type from the encoded
-names: topics named ``2024`` and ``007`` would become numbers. So the first character of a name that looks like a number
-is written as ``%XX``. Java does not find names that are not ASCII under the locale ``C``, and Spark decodes ``%XX`` as
-single characters, not as UTF-8. So the folder of a topic is not the column ``topic``, which each file has.
+Spark decodes ``%XX`` in such paths, but infers a column's type from the encoded names: the first character of a name
+that looks like a number is written as ``%XX``. Java finds only ASCII names under the locale ``C``, and Spark decodes
+``%XX`` as single characters. So the folder of a topic is not the column ``topic``, which each file has.
 """
 
 import os
@@ -40,9 +39,8 @@ _LIKE_NUMBER = re.compile(r"[0-9+.NI-]")
 
 
 def escaped(topic: str, ascii: bool = False) -> str:
-    """Return a topic's name for a path; one of more than 200 bytes is truncated and ends with ``~`` and a hash. If it
-    has to be ``ascii``, one with other characters has ``_`` for each of them, and the hash. Each file has the full name
-    in its metadata.
+    """Return a topic's name for a path; one of more than 200 bytes is truncated and ends with ``~`` and a hash, as does
+    one whose other characters became ``_`` since it has to be ``ascii``. The file's metadata have the full name.
     """
     text = _TO_ESCAPE.sub(lambda found: f"%{ord(found[0]):02X}", topic)
     if _LIKE_NUMBER.match(text) or text == _NULL:
@@ -100,9 +98,7 @@ def tableNames(lake: str) -> list[str]:
 
 
 def tablesOf(lake: str | None, names: Sequence[str] | None) -> list[str]:
-    """Return the folders of these tables, or of all; raises OptionRefused if no lake was named, LakeRefused if a table
-    does not exist, or the lake has none.
-    """
+    """Return the folders of these tables, or of all; raises OptionRefused if no lake was named, and LakeRefused."""
     if not lake:
         raise OptionRefused("--lake FOLDER is needed: it says where the tables are")
     lake = os.path.abspath(os.path.expanduser(lake))

@@ -1,6 +1,4 @@
-"""The format of a table: plain Parquet files, or files that a log of Delta Lake or Iceberg names; and the layout of its
-files in folders (:func:`fleximq.pipeline.lake.table.file_names.partitionOf`).
-"""
+"""The format of a table, plain Parquet, Delta Lake or Iceberg, and the layout of its files in folders."""
 
 import json
 import os
@@ -45,8 +43,8 @@ def setLayout(table: str, layout: str, files: Files = FILES) -> None:
 
 
 def setFormat(table: str, wanted: dict[str, Any], layout: str | None = None, files: Files = FILES) -> None:
-    """Record the format and the layout of a new table, or check that an existing one has them; for None, a table keeps
-    its layout, and a new one has that by day. Raises LakeRefused, and OSError.
+    """Record the format and layout of a new table, by day if None, or check that an existing one has them. Raises
+    LakeRefused, and OSError.
     """
     if not (files.exists(f"{table}/{OWN}/{_NAME}") or files.exists(f"{table}/{OWN}/ledger")):
         if layout == TOPIC and wanted["format"] == DELTA:

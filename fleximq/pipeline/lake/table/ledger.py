@@ -1,7 +1,7 @@
 """The range of each journal that a table has: one small file, ``_fleximq/ledger``, replaced by each batch.
 
-Batches are consecutive, so one range of offsets for each journal is enough: every record of the table's topics in that
-range is a row, except for the listed gaps. With the number of rows a reader can prove that the table is complete.
+Batches are consecutive, so one range is enough: every record of the table's topics in it is a row, except for the
+listed gaps. With the number of rows a reader can prove that the table is complete.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ DEAD_BATCHES = 10
 
 class Gap(NamedTuple):
     """Offsets from ``first`` up to before ``next`` of which records may be missing; ``why`` is a clause. ``lost`` is
-    True for damage and for records removed before they were ingested, False for regular retention.
+    True for damage and records removed before they were ingested, False for regular retention.
     """
 
     first: int
@@ -33,8 +33,8 @@ class Gap(NamedTuple):
 
 
 class Covered(NamedTuple):
-    """The records of a journal in a table: offsets from ``first`` up to before ``next``, the number of rows, that of
-    rows which the lake's own retention has removed, and that of dead letters which ``redecode`` has not brought back.
+    """The records of a journal in a table: offsets from ``first`` up to before ``next``; the numbers of rows, of
+    ``expired`` ones, and of ``dead`` letters which ``redecode`` has not brought back.
     """
 
     first: int
@@ -68,8 +68,8 @@ class DeadLetters(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """``batch`` is the last committed one, -1 before the first; it had offsets from ``start`` to ``end``. ``dead`` are
-    the last batches with dead letters, ``changes`` is the number of changes by ``redecode`` and ``backfill``.
+    """``batch`` is the last committed one, -1 before the first, with offsets from ``start`` to ``end``. ``dead`` are
+    the last batches with dead letters; ``changes`` counts those by other jobs than ``ingest``.
     """
 
     batch: int = -1
@@ -95,9 +95,7 @@ class Ledger:
         dead: Mapping[str, int] = MappingProxyType({}),
         reason: str = "",
     ) -> "Ledger":
-        """Return a ledger with one more batch; ``rows``, ``gaps`` and ``dead`` letters are those of the batch by
-        journal, ``reason`` that of the first dead letter.
-        """
+        """Return a ledger with one more batch, with its rows, gaps and dead letters by journal, and the first reason."""
         journals = dict(self.journals)
         for journal, next in end.items():
             had = journals.get(journal) or Covered(start.get(journal, next), start.get(journal, next))
@@ -115,8 +113,8 @@ class Ledger:
         dead: Mapping[str, int],
         expired: Mapping[str, int] = MappingProxyType({}),
     ) -> "Ledger":
-        """Return a ledger after one more change: ``first`` are lower first offsets, ``rows`` and ``dead`` the numbers
-        by which those of a journal change, ``expired`` those of removed rows.
+        """Return a ledger after one more change: ``first`` are lower first offsets, the others by how many numbers
+        change.
         """
         journals = dict(self.withExpired(expired).journals)
         for journal in {*first, *rows, *gaps, *dead}:

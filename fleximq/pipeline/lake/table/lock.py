@@ -22,15 +22,9 @@ _HOLDERS = {
 
 @contextmanager
 def tableLock(
-    name: str,
-    table: str,
-    files: Files = FILES,
-    timeout: float = 0.0,
-    sleep: Callable[[float], None] = time.sleep,
+    name: str, table: str, files: Files = FILES, timeout: float = 0.0, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[None]:
-    """Hold the lock of this name; raises LakeRefused if another process holds it for longer than ``timeout`` seconds,
-    or it cannot be created.
-    """
+    """Hold the lock of this name; raises LakeRefused if another process holds it for longer than ``timeout`` seconds."""
     try:
         descriptor = files.openLock(f"{table}/{OWN}/{name}")
     except OSError as error:

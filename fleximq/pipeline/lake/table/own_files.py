@@ -14,9 +14,7 @@ _Result = TypeVar("_Result")
 
 
 def readOwn(table: str, name: str, read: Callable[[Any], _Result], files: Files = FILES) -> _Result | None:
-    """Return what ``read`` makes of a file's content, None without the file. Raises LakeRefused if it is damaged, and
-    OSError.
-    """
+    """Return what ``read`` makes of a file, None without it; raises LakeRefused if it is damaged, and OSError."""
     path = f"{table}/{OWN}/{name}"
     try:
         return read(json.loads(readFile(files, path)))

@@ -1,9 +1,8 @@
-"""Writes rows to staged Parquet files, one or more for each topic and day, or for each day with rows sorted by topic.
+"""Writes rows to staged Parquet files, for each topic and day, or for each day with rows sorted by topic.
 
-Rows are buffered in memory up to the size of a row group, or up to a total. Few files are open at once, so the numbers
-of topics and rows are unlimited. A sorted file is written at once; its row groups are small and divided between topics
-where that is possible, so that readers of one topic skip most of them by their statistics. This file is hot: see
-docs/guides/pipeline-lake.rst, "How fast it is".
+Rows are buffered up to the size of a row group, or up to a total, and few files are open at once. A sorted file is
+written at once; its small row groups are divided between topics where that is possible, so that readers of one topic
+skip most of them. This file is hot: see docs/guides/pipeline-lake.rst, "How fast it is".
 """
 
 import json

@@ -13,8 +13,8 @@ Exclusive = Callable[[], AbstractContextManager[None]]
 
 
 class TableFile(NamedTuple):
-    """A file with rows of one day and journal, and of one topic, or of several if ``topic`` is empty; ``path`` is its
-    name while staged, then its path within the table.
+    """A file with rows of one day and journal, and of one topic, or several if ``topic`` is empty; ``path`` is its name
+    while staged, then its path within the table.
     """
 
     path: str
@@ -28,9 +28,7 @@ class TableFile(NamedTuple):
 
 
 class LiveFile(NamedTuple):
-    """A file that readers see: its path within the table, its topic, empty in a layout by day, and its day
-    (``YYYY-MM-DD``).
-    """
+    """A file that readers see: its path within the table, topic, empty in a layout by day, and ``YYYY-MM-DD``."""
 
     path: str
     topic: str
@@ -38,9 +36,7 @@ class LiveFile(NamedTuple):
 
 
 class BatchRange(NamedTuple):
-    """A batch: offsets from ``start`` up to before ``end`` of each journal. One that ``start`` lacks begins at its
-    ``end``.
-    """
+    """Offsets from ``start`` up to before ``end`` of each journal; one that ``start`` lacks begins at its ``end``."""
 
     number: int
     start: Mapping[str, int]
@@ -56,8 +52,8 @@ class Compacted(NamedTuple):
 
 
 class CompactionGoal(NamedTuple):
-    """Approximate size of merged files in bytes; smaller ones than half of it are merged. A partition is skipped that
-    changed less than ``olderThan`` seconds ago, unless it has ``many`` small files.
+    """Merge files of less than half of ``target`` bytes to about that size, in partitions that have ``many`` of them,
+    or did not change for ``olderThan`` seconds.
     """
 
     target: int = 128 << 20
@@ -77,8 +73,8 @@ def logErrors(table: str, words: str) -> Iterator[None]:
 
 
 class TableLog(ABC):
-    """The log of one table; the first commit creates it. Readers of the table see the files that its log names. All
-    methods raise LakeRefused if the log or a file cannot be read or changed.
+    """The log of one table, created by the first commit; readers see the files that it names. All methods raise
+    LakeRefused if the log or a file cannot be read or changed.
     """
 
     def __init__(self, table: str) -> None:
@@ -105,8 +101,8 @@ class TableLog(ABC):
     def compact(
         self, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
     ) -> Iterator[Compacted] | None:
-        """Merge small files in the log's own way, None if it has none; yield the result for each partition that
-        changed. Only this run uses the folder ``aside``; ``now`` is in seconds since 1970.
+        """Merge small files in the log's own way, None if it has none; yield the result for each changed partition.
+        Only this run uses the folder ``aside``; ``now`` is in seconds since 1970.
         """
         return None
 

@@ -32,7 +32,7 @@ _KEYS = ("name", "topics", "decode", "schema", "identity-metadata", "identity-ba
 @dataclass(frozen=True)
 class TableSpec:
     """One table. ``topics`` are patterns, all topics if empty; ``schema`` is DDL, inferred if None, with the fields of
-    ``integers`` as BIGINT. ``isExplicit`` tells that ``decode`` was given and is not the default.
+    ``integers`` as BIGINT. ``isExplicit`` tells that ``decode`` is not the default.
     """
 
     name: str
@@ -83,8 +83,8 @@ class TableSpec:
         return _ONE[self.decode] if isApart else pa.schema([])
 
     def decoder(self, columns: TableColumns) -> Decoder | None:
-        """Return the decoder for payloads, None if they stay as they are. Before any column is known, it decodes to a
-        column that the table does not have, and only reports malformed payloads.
+        """Return the decoder for payloads, None if they stay as they are. Before any column is known, it only reports
+        malformed payloads, with a column that the table does not have.
         """
         identity = Identity(columns.metadata, self.base64)
         if len(columns.fields):
@@ -146,9 +146,7 @@ def writeSpec(table: str, spec: TableSpec, files: Files = FILES) -> None:
 
 
 def readSpec(table: str) -> TableSpec:
-    """Return the recorded specification of a table; raises LakeRefused if it cannot be read, or has none since only an
-    older version fed the table.
-    """
+    """Return the recorded specification of a table; raises LakeRefused, also if only an older version fed the table."""
     found = readRecorded(table, _NAME, _specs)
     if found is None:
         raise LakeRefused(
