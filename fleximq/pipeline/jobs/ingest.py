@@ -93,7 +93,7 @@ def _run(arguments: Namespace, run: JobRun) -> None:
     """Ingest until stopped, or all is ingested; raises OptionRefused or LakeRefused."""
     if not arguments.lake:
         raise OptionRefused("--lake FOLDER is needed: it says where the tables go")
-    from fleximq.pipeline.lake.ingest_compaction import compacting
+    from fleximq.pipeline.lake.compaction import compacting
     from fleximq.pipeline.lake.ingest_driver import TableIngest
     from fleximq.pipeline.lake.ingest_stream import Ingest
     from fleximq.pipeline.lake.table.table_log import CompactionGoal
@@ -112,11 +112,7 @@ def _run(arguments: Namespace, run: JobRun) -> None:
             folders = [f"{lake}/{spec.name}" for spec in specs]
             held.enter_context(compacting(folders, arguments.compact_every / 1_000_000, run, CompactionGoal()))
         ingest = Ingest(tables, checkpoint, run, _reporter(arguments, options), arguments.strict)
-        try:
-            ingest.start(options, None if arguments.once else interval(arguments.trigger))
-            ingest.follow()
-        finally:
-            ingest.end()
+        ingest.all(options, None if arguments.once else interval(arguments.trigger))
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import re
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -157,68 +158,66 @@ def _look(into: Mapping[str, str], run: JobRun) -> None:
             )
 
 
+@dataclass
 class Replay:
     """One replay, from its present progress to its end; writes the progress before each transaction."""
 
-    def __init__(
-        self, origin: Origin, into: Mapping[str, str], state: ReplayState, progress: ReplayProgress, run: JobRun
-    ) -> None:
-        self._origin = origin
-        self._into = into
-        self._state = state
-        self._progress = progress
-        self._run = run
-        self._beginning: float | None = None
+    origin: Origin
+    into: Mapping[str, str]
+    state: ReplayState
+    progress: ReplayProgress
+    run: JobRun
+    _beginning: float | None = None
 
     def all(self, pace: "ReplaySchedule") -> None:
         """Publish all rows, or as many as possible before the run is stopped."""
-        progress = self._progress
+        progress = self.progress
         if progress.begun:
             # This transaction may have been published already.
-            rows = self._origin.rows(ReplaySlice(progress.journal, progress.start, progress.stop, 0, 0))
+            rows = self.origin.rows(ReplaySlice(progress.journal, progress.start, progress.stop, 0, 0))
             self._publish(rows.toArrow().sort_by("offset"), rows.schema)
-        pieces = self._origin.pieces((progress.journal, progress.stop), progress.ends)
+        pieces = self.origin.pieces((progress.journal, progress.stop), progress.ends)
         left = sum(piece.rows for piece in pieces)
         if progress.ends is None:
             progress.ends, progress.total = {piece.journal: piece.stop for piece in pieces}, left
-        self._run.writeLine(f"{left} messages to {self._into['url']}")
+        self.run.writeLine(f"{left} messages to {self.into['url']}")
         for piece in pieces:
             if not self._piece(piece, pace):
-                self._run.writeLine(f"stopped after {progress.rows} messages; the same command continues")
+                self.run.writeLine(f"stopped after {progress.rows} messages; the same command continues")
                 return
         progress.over = True
-        self._state.write(progress)
-        self._run.writeLine(f"{progress.rows} messages were published")
+        self.state.write(progress)
+        self.run.writeLine(f"{progress.rows} messages were published")
         if progress.rows < progress.total:
             missing = progress.total - progress.rows
-            self._run.writeLine(f"{missing} messages of the beginning were removed in the meantime")
+            self.run.writeLine(f"{missing} messages of the beginning were removed in the meantime")
 
     def _piece(self, piece: ReplaySlice, pace: "ReplaySchedule") -> bool:
         """Publish the slices of a piece on schedule; return False if stopped."""
-        rows = self._origin.rows(piece)
-        table, progress = rows.toArrow().sort_by("offset"), self._progress
+        rows = self.origin.rows(piece)
+        table, progress = rows.toArrow().sort_by("offset"), self.progress
         if self._beginning is None:
             # Start the clock only now: rows due while Spark reads the first ones would be published in one burst.
             self._beginning = time.monotonic()
         offsets = table["offset"].to_numpy()
         times = table["timestamp"].cast("int64").to_numpy()
         for start, stop, due in pace.slices(times):
-            if self._run.stopping.wait(max(0.0, self._beginning + due - time.monotonic())):
+            if self.run.stopping.wait(max(0.0, self._beginning + due - time.monotonic())):
                 return False
             progress.batch += 1
             progress.journal, progress.rows = piece.journal, progress.rows + stop - start
             progress.start, progress.stop = int(offsets[start]), int(offsets[stop - 1]) + 1
-            self._state.write(progress)
+            self.state.write(progress)
             self._publish(table.slice(start, stop - start), rows.schema)
-            self._run.progress("replayed", progress.rows, progress.total, "messages")
+            self.run.progress("replayed", progress.rows, progress.total, "messages")
         return True
 
     def _publish(self, table: "pa.Table", schema: "StructType") -> None:
         from fleximq.pipeline.writer.sink import BatchSink
 
-        progress = self._progress
+        progress = self.progress
         name = {"txnAppId": progress.id, "txnVersion": str(progress.batch)}
-        sink = BatchSink({**self._into, **name}, schema)
+        sink = BatchSink({**self.into, **name}, schema)
         sink.commit([sink.write(iter(table.to_batches()))])
 
 

@@ -35,9 +35,7 @@ class ReplaySchedule:
         self._latest = 0
 
     def slices(self, times: Numbers) -> Iterator[ScheduledSlice]:
-        """Yield the slices of the next rows by their original times in microseconds. A row that seems earlier than the
-        one before, since a clock was set back, is due with it.
-        """
+        """Yield the slices of the next rows by their times in microseconds; a clock set back makes no pause."""
         if not len(times):
             return
         if self._rate is None and self._speed is None:

@@ -36,9 +36,7 @@ class ReplayFilter(NamedTuple):
     topic: str = "{topic}"
 
     def of(self, rows: "DataFrame") -> "DataFrame":
-        """Return the selected rows for the sink, without those for topics where only the broker publishes; raises
-        OptionRefused if the condition is invalid.
-        """
+        """Return the selected rows for the sink, without topics of the broker; raises OptionRefused."""
         from pyspark.errors import PySparkException
         from pyspark.sql import functions as F
 

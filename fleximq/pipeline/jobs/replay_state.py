@@ -1,6 +1,4 @@
-"""The progress of a replay: a small file, written before each transaction, which it describes. After a crash that
-transaction is repeated first, under the same name.
-"""
+"""The progress of a replay: a small file, written before each transaction, which is repeated first after a crash."""
 
 import fcntl
 import json

@@ -81,7 +81,7 @@ def _unsealed(journal: "JournalFiles", sealed: Sequence["SealedFile"], unfinishe
 
 def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: JobRun) -> tuple[int, int]:
     """Seal segments, those of a file in one task; return the numbers of sealed and of failed ones."""
-    from fleximq.pipeline.lake.segment_export import sealSegments
+    from fleximq.pipeline.lake.sealed_segments import sealSegments
 
     if not todo:
         return 0, 0
@@ -124,7 +124,7 @@ def neighbours(segments: Sequence[Slice], files: int) -> list[list[Slice]]:
 @contextmanager
 def _sealing(folder: str) -> Iterator[None]:
     """Hold the lock for sealing a journal, and remove unfinished files of earlier runs."""
-    from fleximq.pipeline.lake.segment_export import STAGED
+    from fleximq.pipeline.lake.sealed_segments import STAGED
 
     files = Files()
     try:

@@ -24,10 +24,9 @@ from fleximq.pipeline.lake.ingest_task import ofTopics, stage, undead
 from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
 from fleximq.pipeline.lake.sealed_segments import sealedFiles
 from fleximq.pipeline.lake.table.file_merge import aligned
-from fleximq.pipeline.lake.table.file_names import OWN
+from fleximq.pipeline.lake.table.file_names import FILES, OWN
 from fleximq.pipeline.lake.table.ledger import Gap, readLedger
 from fleximq.pipeline.lake.table.lock import backfillLock
-from fleximq.pipeline.lake.table.own_files import FILES
 from fleximq.pipeline.lake.table.table_spec import TableSpec, readSpec
 from fleximq.pipeline.lake.table_change import TableChange, commitChange
 from fleximq.pipeline.reader.journals import Journals, records

@@ -14,14 +14,13 @@ from typing import Any
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.table.file_names import OWN, fileOf, partitionOf
+from fleximq.pipeline.lake.live_files import logOf
+from fleximq.pipeline.lake.table.file_names import FILES, OWN, fileOf, partitionOf, readOwn, writeOwn
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.ledger import LEDGER, Gap, Ledger, readLedger, writeLedger
 from fleximq.pipeline.lake.table.lock import changeLock
-from fleximq.pipeline.lake.table.own_files import FILES, readOwn, writeOwn
 from fleximq.pipeline.lake.table.table_log import BatchRange, TableFile
 from fleximq.pipeline.lake.table_change import finishChange, finishRemoval, makeFolders, moveStaged, preparedPlaces
-from fleximq.pipeline.lake.table_logs import logOf
 
 STAGED = "staged"
 RECORD = "record"
@@ -149,12 +148,10 @@ def exclusive(table: str, files: Files = FILES) -> Iterator[None]:
 
 
 def finish(table: str, files: Files = FILES) -> None:
-    """Complete what records of intent name, a batch last; the caller holds the table's lock. After LakeRefused, for
-    damage, or OSError the next call completes it.
-    """
+    """Complete all recorded intents; the caller holds the table's lock. Raises LakeRefused for damage, and OSError."""
     finishRemoval(table, files)
     finishChange(table, files)
-    # Even a record of nothing is one.
+    # A record may be damaged so that it is null.
     found = readOwn(table, RECORD, lambda record: [record], files)
     if found is None:
         return

@@ -12,25 +12,25 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import groupby
+from threading import Event, Thread
 
 import pyarrow.parquet as pq
 
 from fleximq.journal.files.file_system import Files
-from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.command.job_run import JobRun
+from fleximq.pipeline.errors import LakeRefused, PipelineError
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
 from fleximq.pipeline.lake.file_rewriting import Replacement, rewriting
-from fleximq.pipeline.lake.live_files import visibleFiles
+from fleximq.pipeline.lake.live_files import logOf, visibleFiles
 from fleximq.pipeline.lake.table.columns import recordedSchema
 from fleximq.pipeline.lake.table.file_merge import MergePart, dueGroups, lastListed, merge, partOf, partsOf
-from fleximq.pipeline.lake.table.file_names import OWN, dateIn
+from fleximq.pipeline.lake.table.file_names import FILES, OWN, dateIn
 from fleximq.pipeline.lake.table.lock import compactorLock
-from fleximq.pipeline.lake.table.own_files import FILES
 from fleximq.pipeline.lake.table.parquet_writer import spansOf
 from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, TableFile, TableLog
-from fleximq.pipeline.lake.table_logs import logOf
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -64,9 +64,7 @@ def partsIn(table: str, partition: str) -> list[MergePart]:
 
 
 def compact(table: str, goal: CompactionGoal, files: Files = FILES, now: float | None = None) -> Iterator[Compacted]:
-    """Compact the partitions of a table; yield the result for each that changed. ``now`` is in seconds since 1970.
-    Raises LakeRefused if the table cannot be written, is damaged, or another run compacts it.
-    """
+    """Compact the partitions of a table; yield what changed. ``now`` is in seconds since 1970. Raises LakeRefused."""
     now = time.time() if now is None else now
     aside = f"{table}/{OWN}/{_ASIDE}"
     log = logOf(table, files)
@@ -163,3 +161,36 @@ def _exchanged(folder: str, aside: str, groups: Sequence[Sequence[MergePart]], f
     files.syncFolder(os.path.dirname(folder))
     files.syncFolder(os.path.dirname(aside))
     return True
+
+
+@contextmanager
+def compacting(tables: Sequence[str], seconds: float, run: JobRun, goal: CompactionGoal) -> Iterator[None]:
+    """Compact tables beside an ingest, every so many seconds in a thread, for the length of a ``with`` block."""
+    ending = Event()
+
+    def repeat() -> None:
+        while not ending.wait(seconds):
+            for table in tables:
+                name = os.path.basename(table)
+                before = after = 0
+                try:
+                    for done in compact(table, goal):
+                        before, after = before + done.before, after + done.after
+                        if ending.is_set():
+                            break
+                    if before:
+                        run.writeLine(f"table {name}: {before} files became {after}")
+                except Exception as error:
+                    # Even after an error of a library the ingest goes on, and the next time may be better.
+                    isOurs = isinstance(error, (PipelineError, OSError))
+                    why = str(error) if isOurs else f"{type(error).__name__}: {error}"
+                    run.writeLine(f"table {name} is not compacted this time: {why}")
+
+    thread = Thread(target=repeat, name="compaction", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        # It ends after the partition that it is merging; a kill would do no harm.
+        thread.join()

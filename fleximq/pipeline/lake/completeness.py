@@ -7,12 +7,11 @@ import pyarrow.parquet as pq
 
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import exclusive
-from fleximq.pipeline.lake.live_files import DataFile, dataFiles
+from fleximq.pipeline.lake.live_files import DataFile, dataFiles, logOf
 from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.format import DELTA, formatOf
 from fleximq.pipeline.lake.table.ledger import Covered, readLedger
 from fleximq.pipeline.lake.table.parquet_writer import SPANS, spansIn, spansOf
-from fleximq.pipeline.lake.table_logs import logOf
 
 
 def ranges(table: str) -> Mapping[str, Covered]:
@@ -40,9 +39,7 @@ def _seen(table: str) -> Iterator[DataFile]:
 
 
 def audit(table: str) -> list[str]:
-    """Compare the metadata of a table's files with its ledger, after completing interrupted changes; return a sentence
-    for each difference, none if the table is complete and every reader finds all of it.
-    """
+    """Complete changes, and compare a table's files with its ledger; return a sentence for each difference."""
     sentences = []
     hidden: dict[str, int] = {}
     with exclusive(table):

@@ -16,16 +16,14 @@ from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
 from fleximq.pipeline.lake.compaction import partitionsOf, partsIn
 from fleximq.pipeline.lake.file_rewriting import FileRewriting, Replacement, rewriting
-from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
+from fleximq.pipeline.lake.live_files import liveFiles, logOf, rowGroups
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_merge import aligned
-from fleximq.pipeline.lake.table.file_names import DATE, NAMED, dateIn, partitionOf
+from fleximq.pipeline.lake.table.file_names import DATE, FILES, NAMED, dateIn, partitionOf
 from fleximq.pipeline.lake.table.format import layoutOf
-from fleximq.pipeline.lake.table.own_files import FILES
 from fleximq.pipeline.lake.table.parquet_writer import rowsByJournal, rowsIn
 from fleximq.pipeline.lake.table.table_log import TableLog
 from fleximq.pipeline.lake.table_change import RemovedDay, removeDays
-from fleximq.pipeline.lake.table_logs import logOf
 from fleximq.values.patterns import anyOf
 
 #: A pattern of topics, or None for all others, and their retention in seconds.

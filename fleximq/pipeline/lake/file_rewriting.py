@@ -17,23 +17,20 @@ import pyarrow.compute as pc
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
-from fleximq.pipeline.lake.table.file_names import OWN
+from fleximq.pipeline.lake.live_files import logOf
+from fleximq.pipeline.lake.table.file_names import FILES, OWN
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.lock import compactorLock
-from fleximq.pipeline.lake.table.own_files import FILES
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
 from fleximq.pipeline.lake.table.table_log import TableFile
 from fleximq.pipeline.lake.table_change import TableChange, commitChange
-from fleximq.pipeline.lake.table_logs import logOf
 
 #: About the bytes of new files in one change, and the greatest number of replaced files.
 CHANGE_BYTES, CHANGE_FILES = 256 << 20, 1000
 
 
 class Replacement(NamedTuple):
-    """New files in place of those of ``gone``, inodes by path within the table; by how many each journal's dead letters
-    change, and how many rows have expired.
-    """
+    """New files in place of ``gone``, inodes by path; by journal the dead letters to add, and the expired rows."""
 
     gone: dict[str, int]
     made: list[TableFile]
@@ -114,9 +111,7 @@ class FileRewriting:
 
 @contextmanager
 def rewriting(table: str, aside: str, files: Files = FILES, wait: float = 0.0) -> Iterator[FileRewriting]:
-    """Rewrite files of a table within a ``with`` block, staged in the folder ``aside`` of its own, and commit them at
-    the end. Raises LakeRefused also if another run rewrites its files for longer than ``wait`` seconds.
-    """
+    """Rewrite files within a ``with`` block, staged in ``aside``, and commit them at its end; raises LakeRefused."""
     found = FileRewriting(table, aside, files)
     with compactorLock(table, files, wait), writing(table):
         with exclusive(table, files):

@@ -126,7 +126,7 @@ _TRIES = 20
 
 
 class Ingest:
-    """One ingest query, from its start to its end."""
+    """One ingest query. ``strict`` allows no dead letters."""
 
     def __init__(
         self, feeding: TableIngest, checkpoint: str, run: JobRun, reporter: Reporter | None, strict: bool = False
@@ -135,18 +135,29 @@ class Ingest:
         self._checkpoint = checkpoint
         self._run = run
         self._reporter = reporter
-        self._query: StreamingQuery | None = None
-        self._busy = threading.Lock()
         self._strict = strict
-        self._endsAlone = False
+        self._busy = threading.Lock()
         self._rows = self._dead = 0
         self._began = time.monotonic()
 
-    def start(self, options: Mapping[str, str], interval: str | None) -> None:
-        """Start the query with the source's options and Spark's interval, None: until all present messages are
-        ingested.
+    def all(self, options: Mapping[str, str], interval: str | None) -> None:
+        """Run the query with the source's options and Spark's interval until it is stopped, or for None until all
+        present messages are ingested. Raises StreamingQueryException if it failed, and DeadLettersFound if dead letters
+        are not allowed: at the end, or else after their batch.
         """
-        self._endsAlone = interval is None
+        query: StreamingQuery | None = None
+        try:
+            query = self._start(options, interval)
+            self._follow(query, endsAlone=interval is None)
+        finally:
+            # The batch that is being committed ends first.
+            with self._busy:
+                if query is not None:
+                    query.stop()
+            if self._reporter is not None:
+                self._reporter.close()
+
+    def _start(self, options: Mapping[str, str], interval: str | None) -> StreamingQuery:
         begin = checkpointOffsets(self._checkpoint)
         for name in self._feeding.beginAt(begin) if begin else ():
             places = ", ".join(f"offset {next} of journal {journal}" for journal, next in begin.items())
@@ -158,13 +169,14 @@ class Ingest:
         spark.dataSource.register(IngestSource)
         own = {LAKE: self._feeding.lake, TABLES: packed(self._feeding.specs)}
         stream = spark.readStream.format(NAME).options(**options, **own).load()
-        writer = stream.writeStream.option("checkpointLocation", self._checkpoint).foreachBatch(self.take)
+        writer = stream.writeStream.option("checkpointLocation", self._checkpoint).foreachBatch(self._take)
         writer = writer.trigger(availableNow=True) if interval is None else writer.trigger(processingTime=interval)
-        self._query = writer.start()
+        query = writer.start()
         names = ", ".join(spec.name for spec in self._feeding.specs)
         self._run.writeLine(f"ingesting into {self._feeding.lake}: {names}")
+        return query
 
-    def take(self, batch: DataFrame, number: int) -> None:
+    def _take(self, batch: DataFrame, number: int) -> None:
         """Stage a batch and commit it."""
         for _ in range(_TRIES):
             told = TaskReports.of(row.told for row in batch.collect())
@@ -175,7 +187,12 @@ class Ingest:
                     continue
                 syncOffsets(self._checkpoint, number)
                 self._rows += self._feeding.publish(number, told)
-            self._tell(number, told)
+            for name, dead in told.dead.items():
+                rows = sum(each.rows for each in told.staged[name])
+                found = DeadLetters(number, rows, sum(dead.values()), told.reasons[name])
+                self._dead += found.dead
+                warning = "warning: " if found.dead > rows * WARN_ABOVE else ""
+                self._run.writeLine(f"{warning}table {name}, {found}")
             if self._reporter is not None:
                 lost = {id: sum(gap.next - gap.first for gap in gaps if gap.lost) for id, gaps in told.gaps.items()}
                 lost = {id: number for id, number in lost.items() if number}
@@ -183,51 +200,26 @@ class Ingest:
             return
         raise LakeRefused(f"the columns of {', '.join(told.fields)} keep growing: give the table a schema")
 
-    def _tell(self, number: int, told: TaskReports) -> None:
-        """Say how many dead letters each table got with a batch."""
-        for name, dead in told.dead.items():
-            rows = sum(each.rows for each in told.staged[name])
-            found = DeadLetters(number, rows, sum(dead.values()), told.reasons[name])
-            self._dead += found.dead
-            warning = "warning: " if found.dead > rows * WARN_ABOVE else ""
-            self._run.writeLine(f"{warning}table {name}, {found}")
-
-    def follow(self) -> None:
-        """Report progress until the query ends or the job is stopped. Raises StreamingQueryException if it failed, and
-        DeadLettersFound if it is strict: at its end, or else after the batch.
-        """
-        query, last = self._query, ""
-        if query is None:
-            return
+    def _follow(self, query: StreamingQuery, endsAlone: bool) -> None:
+        """Report progress until the query ends or the job is stopped."""
+        last = ""
         while query.isActive and not self._run.stopping.wait(_LOOK):
             progress = query.lastProgress
             if progress is not None and progress["timestamp"] != last:
                 last = progress["timestamp"]
                 done = self._rows
                 self._run.progress("ingested", done, done + sum(offsetsBehind(progress).values()), "rows")
-            if self._dead and self._strict and not self._endsAlone:
+            if self._dead and self._strict and not endsAlone:
                 break
-        if self._dead and self._strict and not self._endsAlone:
-            raise DeadLettersFound(_strictly(self._dead))
-        if not self._run.stopping.is_set():
+        if not (self._dead and self._strict and not endsAlone):
+            if self._run.stopping.is_set():
+                return
             query.awaitTermination()
             rate = self._rows / max(1e-9, time.monotonic() - self._began)
             dead = f", {self._dead} of them dead letters" if self._dead else ""
             self._run.writeLine(f"{self._rows} rows are in, {rate:,.0f} rows/s{dead}")
-            if self._dead and self._strict:
-                raise DeadLettersFound(_strictly(self._dead))
-
-    def end(self) -> None:
-        """Stop the query after the batch that is being committed."""
-        with self._busy:
-            if self._query is not None:
-                self._query.stop()
-        if self._reporter is not None:
-            self._reporter.close()
-
-
-def _strictly(dead: int) -> str:
-    return (
-        f"{dead} messages became dead letters, which --strict does not allow: fleximq-pipeline redecode brings them "
-        "back after the schema was mended"
-    )
+        if self._dead and self._strict:
+            raise DeadLettersFound(
+                f"{self._dead} messages became dead letters, which --strict does not allow: fleximq-pipeline redecode "
+                "brings them back after the schema was mended"
+            )

@@ -37,9 +37,7 @@ def stage(
     missing: Sequence[Missing],
     folder: str = STAGED,
 ) -> Iterator[str]:
-    """Stage records, with the columns of the source and ``content``, in a folder of the table's own, and yield the
-    report; raises LakeRefused if a file cannot be written. ``missing`` is read after the last batch.
-    """
+    """Stage records of the source in ``folder`` of each table's own; yield the report, at the end with ``missing``."""
     stages = [_Stage(lake, spec, journal, number, folder) for spec in specs]
     try:
         for batch in batches:

@@ -1,4 +1,4 @@
-"""The files of a table that readers see, in any format, and their rows."""
+"""The log of a table, and the files that readers see, in any format, with their rows."""
 
 import os
 from collections.abc import Iterator
@@ -7,9 +7,29 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.lake.table.file_names import FILES
+from fleximq.pipeline.lake.table.format import DELTA, PARQUET, formatOf
 from fleximq.pipeline.lake.table.parquet_writer import Span, spansOf
-from fleximq.pipeline.lake.table_logs import logOf
+from fleximq.pipeline.lake.table.table_log import TableLog
+
+
+def logOf(table: str, files: Files = FILES) -> TableLog | None:
+    """Return the log of a table, None for a plain Parquet table; raises LakeRefused without its format's packages."""
+    format = formatOf(table, files)["format"]
+    if format == PARQUET:
+        return None
+    try:
+        if format == DELTA:
+            from fleximq.pipeline.lake.delta_log import DeltaLog
+
+            return DeltaLog(table)
+        from fleximq.pipeline.lake.iceberg.iceberg_log import IcebergLog
+
+        return IcebergLog(table)
+    except ImportError as error:
+        raise LakeRefused(f"the table {table} needs the extra {format}: pip install '.[{format}]' ({error})") from error
 
 
 class DataFile(NamedTuple):

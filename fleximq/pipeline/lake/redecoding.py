@@ -17,7 +17,7 @@ from fleximq.pipeline.lake.ingest_task import RowDecoder, undead
 from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_merge import aligned
-from fleximq.pipeline.lake.table.own_files import FILES
+from fleximq.pipeline.lake.table.file_names import FILES
 from fleximq.pipeline.lake.table.parquet_writer import rowsIn
 from fleximq.pipeline.lake.table.table_spec import TableSpec
 from fleximq.pipeline.payloads.decoder import STRUCTURED
@@ -35,9 +35,7 @@ class Redecoded(NamedTuple):
 
 
 def redecode(table: str, spec: TableSpec, files: Files = FILES) -> Iterator[Redecoded]:
-    """Replace the files of a table whose payloads decode to other rows now; yield the progress after each file. Raises
-    LakeRefused if the table cannot be written, is damaged, or another run rewrites its files.
-    """
+    """Replace the files of a table whose payloads decode to other rows now; yield the progress after each file."""
     seen = back = dead = 0
     with rewriting(table, STAGED, files) as rewritten:
         # Other formats have no columns that could be mended.

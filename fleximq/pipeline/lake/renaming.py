@@ -14,14 +14,12 @@ from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
 from fleximq.pipeline.lake.compaction import exchange
 from fleximq.pipeline.lake.file_rewriting import Replacement, rewriting
-from fleximq.pipeline.lake.live_files import dataFiles, liveFiles, rowGroups
+from fleximq.pipeline.lake.live_files import dataFiles, liveFiles, logOf, rowGroups
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_merge import aligned
-from fleximq.pipeline.lake.table.file_names import NAMED, TOPIC, dateIn, partitionOf
+from fleximq.pipeline.lake.table.file_names import FILES, NAMED, TOPIC, dateIn, partitionOf
 from fleximq.pipeline.lake.table.format import DELTA, formatOf, layoutOf, setLayout
 from fleximq.pipeline.lake.table.lock import backfillLock, compactorLock, writerLock
-from fleximq.pipeline.lake.table.own_files import FILES
-from fleximq.pipeline.lake.table_logs import logOf
 
 _ASIDE = "renaming"
 

@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.table.file_names import OWN, partitionOf
+from fleximq.pipeline.lake.live_files import logOf
+from fleximq.pipeline.lake.table.file_names import OWN, partitionOf, readOwn, writeOwn
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.ledger import Gap, readLedger, writeLedger
-from fleximq.pipeline.lake.table.own_files import readOwn, writeOwn
 from fleximq.pipeline.lake.table.table_log import TableFile
-from fleximq.pipeline.lake.table_logs import logOf
 
 #: The records of a change and of a removal, and the folder of removed days until they are deleted.
 INTENT, REMOVAL, EXPIRED = "change", "expiry", "expired"
@@ -140,9 +139,7 @@ class RemovedDay(NamedTuple):
 
 
 def removeDays(table: str, leaving: Sequence[RemovedDay], files: Files, days: Sequence[tuple[str, str]] = ()) -> None:
-    """Remove folders from a plain table, or topics with their ``days`` through a log; the caller has held the table's
-    lock since before the rows were counted.
-    """
+    """Remove folders, or ``days`` of topics through a log, whose rows were counted since the table was locked."""
     totals = {journal: covered.expired for journal, covered in readLedger(table, files).journals.items()}
     for each in leaving:
         for journal, rows in each.rows.items():

@@ -24,7 +24,7 @@ if not skip:
     from fleximq.pipeline.lake.completeness import audit
     from fleximq.pipeline.lake.ingest_driver import TableIngest
     from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
-    from fleximq.pipeline.lake.segment_export import sealSegments
+    from fleximq.pipeline.lake.sealed_segments import sealSegments
     from fleximq.pipeline.lake.table.ledger import Gap, readLedger
     from fleximq.pipeline.lake.table.lock import backfillLock
     from fleximq.pipeline.lake.table.table_spec import TableSpec

@@ -11,10 +11,9 @@ from tests.pipeline.installed import missing as skip
 
 if not skip:
     from fleximq.pipeline import lake
-    from fleximq.pipeline.lake import ingest_compaction
+    from fleximq.pipeline.lake import compaction
     from fleximq.pipeline.lake.batch_commit import BatchCommit
-    from fleximq.pipeline.lake.compaction import compact
-    from fleximq.pipeline.lake.ingest_compaction import compacting
+    from fleximq.pipeline.lake.compaction import compact, compacting
     from fleximq.pipeline.lake.live_files import dataFiles
     from fleximq.pipeline.lake.table.lock import compactorLock
     from fleximq.pipeline.lake.table.table_log import BatchRange, Compacted, CompactionGoal
@@ -76,7 +75,7 @@ class IngestCompactionTests(SynchronousTestCase):
                 raise error
             return compact(*arguments)
 
-        self.patch(ingest_compaction, "compact", failing)
+        self.patch(compaction, "compact", failing)
         with compacting([self.table], 0.01, self.watched, _GOAL):
             self.until("is not compacted this time: ValueError: odd")
             self.until("2 files became 1")

@@ -47,7 +47,7 @@ class MergedFiles(NamedTuple):
 def compactIceberg(
     table: str, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
 ) -> Iterator[Compacted]:
-    """Merge the small files of a table in the folder ``aside``, used by no other; yield the result for each partition."""
+    """Merge the small files of a table in the folder ``aside``; yield the result for each partition that changed."""
     with icebergErrors(table):
         shutil.rmtree(aside, ignore_errors=True)
         try:

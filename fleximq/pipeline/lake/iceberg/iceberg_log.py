@@ -1,16 +1,30 @@
-"""The log of an Iceberg table: a batch is one snapshot, and its number is a property of the table."""
+"""The log of an Iceberg table: a batch is one snapshot, and its number is a property of the table.
+
+A snapshot stays for a week after its successor, or longer if the property ``history.expire.max-snapshot-age-ms`` says
+so, and then a file that no snapshot names for a week after its last change. Every step is safe to repeat after a crash.
+"""
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import cache
+from itertools import pairwise
 
 from pyiceberg.io.pyarrow import parquet_files_to_data_files
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.lake.iceberg.iceberg_compaction import compactIceberg
-from fleximq.pipeline.lake.iceberg.snapshot_cleanup import removeUnused
-from fleximq.pipeline.lake.iceberg.snapshots import icebergErrors, liveOf, openTable, replaceFiles, tableWithColumns
+from fleximq.pipeline.lake.iceberg.snapshots import (
+    icebergErrors,
+    liveOf,
+    localPath,
+    openTable,
+    replaceFiles,
+    tableWithColumns,
+)
 from fleximq.pipeline.lake.table.table_log import (
     Compacted,
     CompactionGoal,
@@ -23,6 +37,9 @@ from fleximq.pipeline.lake.table.table_log import (
 
 #: The table properties that have the number of the last batch, and of the last other change.
 BATCH, CHANGE = "fleximq.batch", "fleximq.change"
+#: Seconds for which removed files stay on disk.
+GRACE = 7 * 86_400.0
+_AGE = "history.expire.max-snapshot-age-ms"
 
 
 class IcebergLog(TableLog):
@@ -76,10 +93,87 @@ class IcebergLog(TableLog):
     def compact(
         self, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
     ) -> Iterator[Compacted]:
-        """Merge small files with a snapshot for many partitions, then clean up."""
         yield from compactIceberg(self._table, goal, aside, files, now, exclusive)
         self.cleanUp(now, files, exclusive)
 
     def cleanUp(self, now: float, files: Files, exclusive: Exclusive) -> None:
-        """Expire old snapshots, and delete files that no snapshot names."""
         removeUnused(self._table, now, files, exclusive)
+
+
+def removeUnused(table: str, now: float, files: Files, exclusive: Exclusive) -> int:
+    """Expire old snapshots, delete the files that no other names, and return their number; ``now`` is in seconds."""
+    with icebergErrors(table):
+        with exclusive():
+            found = openTable(table)
+            if found is None:
+                return 0
+            over = expiredSnapshots(found.metadata, now)
+            if over:
+                found.maintenance.expire_snapshots().by_ids(over).commit()
+        # Files this old cannot become part of a snapshot any more, so the lock is not needed here.
+        unnamed = _unnamed(found, set(_old(table, now - GRACE)))
+        for path in sorted(unnamed):
+            with suppress(FileNotFoundError):
+                files.remove(path)
+        folders = {os.path.dirname(path) for path in unnamed if path.endswith(".parquet")}
+        # An interrupted batch may need its folder; it is completed first.
+        with exclusive():
+            for folder in folders:
+                with suppress(OSError):
+                    os.rmdir(folder)
+                    os.rmdir(os.path.dirname(folder))
+    return len(unnamed)
+
+
+def expiredSnapshots(metadata: TableMetadata, now: float) -> list[int]:
+    """Return the ids of the snapshots that were replaced more than a week ago and have no tag or branch."""
+    ends = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in metadata.snapshots}
+    followed = [(each.parent_snapshot_id, each.timestamp_ms) for each in metadata.snapshots]
+    followed += [(each.snapshot_id, after.timestamp_ms) for each, after in pairwise(metadata.snapshot_log)]
+    for before, moment in followed:
+        if before in ends:
+            ends[before] = max(ends[before], moment)
+    named = {reference.snapshot_id for reference in metadata.refs.values()}
+    last = now * 1000 - max(GRACE * 1000, int(metadata.properties.get(_AGE, 0)))
+    return [snapshot for snapshot, end in ends.items() if end <= last and snapshot not in named]
+
+
+def _old(table: str, before: float) -> Iterator[str]:
+    """Yield the files of days and of metadata that are unchanged since then."""
+    table = os.path.realpath(table)
+    endings: dict[str, tuple[str, ...]] = {f"{table}/metadata": (".avro", ".metadata.json")}
+    for folder, folders, _ in os.walk(table):
+        folders[:] = [name for name in folders if "=" in name]
+        if os.path.basename(folder).startswith("date="):
+            endings[folder] = (".parquet",)
+    for folder, known in endings.items():
+        for entry in os.scandir(folder):
+            if entry.name.endswith(known) and entry.is_file(follow_symlinks=False):
+                state = entry.stat(follow_symlinks=False)
+                if max(state.st_mtime, state.st_ctime) <= before:
+                    yield entry.path
+
+
+def _unnamed(found: Table, paths: set[str]) -> set[str]:
+    """Return those of the files that neither a snapshot nor the table's own metadata names."""
+    folder = cache(os.path.realpath)
+
+    def real(location: str) -> str:
+        parent, name = os.path.split(localPath(location))
+        return f"{folder(parent)}/{name}"
+
+    earlier = [each.metadata_file for each in found.metadata.metadata_log]
+    left = paths - {real(each) for each in (found.metadata_location, *earlier)}
+    known: set[str] = set()
+    for snapshot in sorted(found.metadata.snapshots, key=lambda each: -each.timestamp_ms):
+        if not left:
+            break
+        left.discard(real(snapshot.manifest_list))
+        for manifest in snapshot.manifests(found.io):
+            if manifest.manifest_path in known:
+                continue
+            known.add(manifest.manifest_path)
+            left.discard(real(manifest.manifest_path))
+            for entry in manifest.fetch_manifest_entry(found.io, discard_deleted=True):
+                left.discard(real(entry.data_file.file_path))
+    return left

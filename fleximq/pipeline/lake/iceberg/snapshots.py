@@ -97,9 +97,7 @@ icebergErrors = partial(logErrors, words="changed by Iceberg")
 
 
 def openTable(table: str) -> Table | None:
-    """Return the current state of a table, None before its first batch; raises LakeRefused if its metadata name another
-    location, for example in a copied lake.
-    """
+    """Return a table, None before its first batch; raises LakeRefused if it has moved, as in a copied lake."""
     catalog, name = _named(table)
     try:
         found = catalog.load_table(name)
@@ -147,9 +145,8 @@ def rowsAreDeleted(found: Table) -> bool:
 
 
 def replaceFiles(table: str, wanted: Change) -> bool:
-    """Replace files in one snapshot, False without a change or table. The caller holds the table's lock. ``wanted`` is
-    called again if another process changed the table; if that was so each time, CommitFailedException or
-    ValidationException is raised, and the table is unchanged.
+    """Replace files in one snapshot, False without a change; the caller holds the table's lock. ``wanted`` is called
+    again after changes by others; if all tries fail, CommitFailedException or ValidationException is raised.
     """
     for left in reversed(range(TRIES)):
         found = openTable(table)

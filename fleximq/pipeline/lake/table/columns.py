@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 from fleximq.journal.files.file_system import Files, replaceFile
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
-from fleximq.pipeline.lake.table.file_names import COMMON
+from fleximq.pipeline.lake.table.file_names import COMMON, FILES, readRecorded, writeOwn
 from fleximq.pipeline.lake.table.format import DELTA, formatOf
-from fleximq.pipeline.lake.table.own_files import FILES, readRecorded, writeOwn
 from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.dialect_payloads import METADATA
 

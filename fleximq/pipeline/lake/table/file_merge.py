@@ -66,9 +66,7 @@ def partOf(path: str, place: int) -> MergePart:
 
 
 def groupsOf(parts: Sequence[MergePart], target: int) -> list[list[MergePart]]:
-    """Return files to merge: of one journal, each under half of ``target`` bytes, together a bit more than ``target``
-    if possible, since merged files are smaller.
-    """
+    """Return files of one journal to merge, each under half of ``target`` bytes, together a bit more: they shrink."""
     small: dict[str, list[MergePart]] = {}
     for part in parts:
         if part.bytes * 2 < target and len({span.journal for span in part.spans}) == 1:
@@ -92,8 +90,8 @@ def dueGroups(parts: Sequence[MergePart], goal: CompactionGoal, age: float) -> l
 
 
 def lastListed(group: Sequence[MergePart]) -> MergePart:
-    """Return the file whose name the merged one gets: the last in a listing. A reader that listed the folder before the
-    exchange then fails to open a removed file, or finds all rows under this name (docs/guides/pipeline-lake.rst).
+    """Return the file whose name the merged one gets, the last in a listing: a reader that listed the folder before the
+    exchange fails to open a removed file, or finds all rows (docs/guides/pipeline-lake.rst).
     """
     return max(group, key=lambda part: part.place)
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from fleximq.journal.files.file_system import Files, readFile
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.table.file_names import DATE, LAYOUTS, NAMED, OWN, TOPIC
-from fleximq.pipeline.lake.table.own_files import FILES, writeOwn
+from fleximq.pipeline.lake.table.file_names import DATE, FILES, LAYOUTS, NAMED, OWN, TOPIC, writeOwn
 
 PARQUET, DELTA, ICEBERG = "parquet", "delta", "iceberg"
 FORMATS = (PARQUET, DELTA, ICEBERG)
@@ -43,9 +42,7 @@ def setLayout(table: str, layout: str, files: Files = FILES) -> None:
 
 
 def setFormat(table: str, wanted: dict[str, Any], layout: str | None = None, files: Files = FILES) -> None:
-    """Record the format and layout of a new table, by day if None, or check that an existing one has them. Raises
-    LakeRefused, and OSError.
-    """
+    """Record format and layout (None: by day) of a new table, or check those of another; raises LakeRefused, OSError."""
     if not (files.exists(f"{table}/{OWN}/{_NAME}") or files.exists(f"{table}/{OWN}/ledger")):
         if layout == TOPIC and wanted["format"] == DELTA:
             # Some readers expect the log's partitions as folders, with the very values.

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.table.file_names import OWN
-from fleximq.pipeline.lake.table.own_files import FILES, readRecorded, writeOwn
+from fleximq.pipeline.lake.table.file_names import FILES, OWN, readRecorded, writeOwn
 
 LEDGER = "ledger"
 #: Version of the files in ``_fleximq``.
@@ -33,9 +32,7 @@ class Gap(NamedTuple):
 
 
 class Covered(NamedTuple):
-    """The records of a journal in a table: offsets from ``first`` up to before ``next``; the numbers of rows, of
-    ``expired`` ones, and of ``dead`` letters which ``redecode`` has not brought back.
-    """
+    """Offsets from ``first`` up to before ``next``; numbers of rows, ``expired`` and remaining ``dead`` letters."""
 
     first: int
     next: int
@@ -95,7 +92,7 @@ class Ledger:
         dead: Mapping[str, int] = MappingProxyType({}),
         reason: str = "",
     ) -> "Ledger":
-        """Return a ledger with one more batch, with its rows, gaps and dead letters by journal, and the first reason."""
+        """Return a ledger with a batch, its rows, gaps and dead letters by journal, and the reason of the first one."""
         journals = dict(self.journals)
         for journal, next in end.items():
             had = journals.get(journal) or Covered(start.get(journal, next), start.get(journal, next))
@@ -113,9 +110,7 @@ class Ledger:
         dead: Mapping[str, int],
         expired: Mapping[str, int] = MappingProxyType({}),
     ) -> "Ledger":
-        """Return a ledger after one more change: ``first`` are lower first offsets, the others by how many numbers
-        change.
-        """
+        """Return a ledger after a change: ``first`` are lower first offsets, the others are to be added by journal."""
         journals = dict(self.withExpired(expired).journals)
         for journal in {*first, *rows, *gaps, *dead}:
             had = journals[journal]._with(journal, rows, gaps, dead)

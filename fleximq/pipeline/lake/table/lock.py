@@ -7,8 +7,7 @@ from functools import partial
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.table.file_names import OWN
-from fleximq.pipeline.lake.table.own_files import FILES
+from fleximq.pipeline.lake.table.file_names import FILES, OWN
 
 #: Seconds to wait for the lock of a change.
 TIMEOUT = 60.0
@@ -24,7 +23,7 @@ _HOLDERS = {
 def tableLock(
     name: str, table: str, files: Files = FILES, timeout: float = 0.0, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[None]:
-    """Hold the lock of this name; raises LakeRefused if another process holds it for longer than ``timeout`` seconds."""
+    """Hold the lock of this name; raises LakeRefused if another process holds it for more than ``timeout`` seconds."""
     try:
         descriptor = files.openLock(f"{table}/{OWN}/{name}")
     except OSError as error:

@@ -73,9 +73,7 @@ def logErrors(table: str, words: str) -> Iterator[None]:
 
 
 class TableLog(ABC):
-    """The log of one table, created by the first commit; readers see the files that it names. All methods raise
-    LakeRefused if the log or a file cannot be read or changed.
-    """
+    """The log of one table, made by the first commit: readers see the files that it names. Raises LakeRefused."""
 
     def __init__(self, table: str) -> None:
         self._table = table
@@ -94,9 +92,7 @@ class TableLog(ABC):
 
     @abstractmethod
     def deleteDays(self, days: Sequence[Sequence[str]]) -> None:
-        """Remove topics with their days (``YYYY-MM-DD``) from the table; idempotent. Their files are deleted a week
-        later. The caller holds the table's lock.
-        """
+        """Remove topics with their days (``YYYY-MM-DD``); idempotent. The caller holds the table's lock."""
 
     def compact(
         self, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive

@@ -13,8 +13,7 @@ from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused, OptionRefused
 from fleximq.pipeline.files.selection import Topics
 from fleximq.pipeline.lake.table.columns import TableColumns
-from fleximq.pipeline.lake.table.file_names import isTableName
-from fleximq.pipeline.lake.table.own_files import FILES, readRecorded, writeOwn
+from fleximq.pipeline.lake.table.file_names import FILES, isTableName, readRecorded, writeOwn
 from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.decoder import FORMATS, STRUCTURED, Decoder
 from fleximq.pipeline.payloads.dialect_payloads import Identity
@@ -83,8 +82,8 @@ class TableSpec:
         return _ONE[self.decode] if isApart else pa.schema([])
 
     def decoder(self, columns: TableColumns) -> Decoder | None:
-        """Return the decoder for payloads, None if they stay as they are. Before any column is known, it only reports
-        malformed payloads, with a column that the table does not have.
+        """Return the decoder, None if payloads stay as they are; before any column is known, it only finds malformed
+        ones.
         """
         identity = Identity(columns.metadata, self.base64)
         if len(columns.fields):

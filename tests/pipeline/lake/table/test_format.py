@@ -16,10 +16,10 @@ if not skip:
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.lake import batch_commit
     from fleximq.pipeline.lake.batch_commit import BatchCommit
+    from fleximq.pipeline.lake.live_files import logOf
     from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
     from fleximq.pipeline.lake.table.format import formatOf, setFormat
     from fleximq.pipeline.lake.table.table_log import BatchRange
-    from fleximq.pipeline.lake.table_logs import logOf
     from tests.pipeline.lake.tables import JOURNAL, Failing, rows, stage
 
 
