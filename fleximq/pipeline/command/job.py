@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from fleximq.config import option_values
 from fleximq.errors import SettingError
 from fleximq.pipeline.command.job_run import JobRun
-from fleximq.pipeline.errors import OptionRefused, PipelineError
+from fleximq.pipeline.errors import OptionRefused
 from fleximq.values.urls import urlsIn
 
 #: The table of the settings file for the options of :func:`addSource`.
@@ -42,15 +42,11 @@ class Job(NamedTuple):
 
 def checkSource(options: Mapping[str, str]) -> None:
     """Check the source's options and its folders, without connecting to a broker. Raises OptionRefused for an invalid
-    value or a folder without journals, JournalError for a folder that is no journal, and PipelineError without Spark.
+    value or a folder without journals, JournalError for a folder that is no journal, and ImportError without Spark.
     """
-    try:
-        from fleximq.pipeline.reader.journals import Journals
-        from fleximq.pipeline.reader.source_options import SourceOptions
-    except ImportError as error:
-        raise PipelineError(
-            f"Spark is not installed ({error.msg}): pip install '.[spark]' in a clone of FlexiMQ installs it"
-        ) from error
+    from fleximq.pipeline.reader.journals import Journals
+    from fleximq.pipeline.reader.source_options import SourceOptions
+
     arguments = SourceOptions.of(options)
     if not arguments.brokers:
         Journals(arguments).find()

@@ -11,7 +11,6 @@ from threading import Event, Lock
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
 
-from fleximq.pipeline.errors import PipelineError
 from fleximq.pipeline.wait_notice import waitNotice
 
 if TYPE_CHECKING:
@@ -118,25 +117,21 @@ class JobRun:
                 signal.signal(number, before)
 
     def session(self) -> "SparkSession":
-        """Return the session, made by the first call, for the whole run; raises PipelineError without Spark or Java."""
+        """Return the session, made by the first call, for the whole run; raises PipelineError without Java, and
+        ImportError without Spark.
+        """
         if self._session is None:
+            from fleximq.pipeline.command.spark_session import SparkLauncher
+
+            chosen = self._chosen
+            conf = dict(each.split("=", 1) for each in chosen.conf or ())
+            archive = not chosen.no_cache
             with self.notice("starting Spark: its first start on a machine may take a minute, later ones some seconds"):
-                self._session = self._launched()
+                self._session = SparkLauncher(chosen.master, conf, chosen.verbose, archive, self._brief)
             # Spark has replaced our handler.
             for number in _SIGNALS:
                 signal.signal(number, self._asked)
         return self._session.spark
-
-    def _launched(self) -> "SparkLauncher":
-        try:
-            from fleximq.pipeline.command.spark_session import SparkLauncher
-        except ImportError as error:
-            raise PipelineError(
-                f"Spark is not installed ({error.msg}): pip install '.[spark]' in a clone of FlexiMQ installs it"
-            ) from error
-        chosen = self._chosen
-        conf = dict(each.split("=", 1) for each in chosen.conf or ())
-        return SparkLauncher(chosen.master, conf, chosen.verbose, not chosen.no_cache, self._brief)
 
     def notice(self, text: str) -> AbstractContextManager[None]:
         """Write a line after 3 seconds of a block; not under ``spark-submit``, which would put it among the results."""

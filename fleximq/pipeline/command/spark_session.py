@@ -25,16 +25,9 @@ from fleximq.pipeline.source import FlexiMQSource
 LOCAL = "local[*]"
 #: Minimum and maximum memory of Spark's Java; it is a quarter of the machine's.
 _MIN_MEMORY, _MAX_MEMORY = GIBIBYTE, 4 * GIBIBYTE
-#: Loggers that repeat the exception of a failing query.
-_REPEATED = (
-    "org.apache.spark.executor.Executor",
-    "org.apache.spark.scheduler.TaskSetManager",
-    "org.apache.spark.sql.execution.streaming",
-    "org.apache.spark.sql.execution.datasources",
-    "org.apache.spark.sql.execution.python",
-    "org.apache.spark.util.Utils",
-    "org.apache.spark.api.python",
-)
+#: Loggers of Spark that repeat the exception of a failing query.
+_REPEATED = ["executor.Executor", "scheduler.TaskSetManager", "util.Utils", "api.python"]
+_REPEATED += ["sql.execution.streaming", "sql.execution.datasources", "sql.execution.python"]
 #: Environment variables that a session with its own Java sets, until it ends.
 _ENVIRONMENT = ("JAVA_HOME", "PYSPARK_PYTHON")
 #: Disables Arrow's checks of bounds and of nulls for each value in Java: data from Python were made by Arrow too. Saves
@@ -156,7 +149,7 @@ class SparkLauncher:
             "appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex",
         ]
         for place, name in enumerate(_REPEATED):
-            lines += [f"logger.l{place}.name = {name}", f"logger.l{place}.level = off"]
+            lines += [f"logger.l{place}.name = org.apache.spark.{name}", f"logger.l{place}.level = off"]
         # Spark applies the level of this logger to all, and prints a line if they differ.
         lines += [f"logger.all.name = {_GATEWAY}", "logger.all.level = error"]
         file.write_text("\n".join(lines) + "\n")

@@ -3,6 +3,8 @@
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +51,6 @@ def _run(arguments: Namespace, run: JobRun) -> None:
 
 def _journals(given: dict[str, str], run: JobRun) -> Facts:
     """Return the journals and the summaries of their topics; damaged records are reported and skipped."""
-    from dataclasses import replace
-
     from fleximq.pipeline.files.selection import Selection
     from fleximq.pipeline.payloads.ddl import written
     from fleximq.pipeline.query.journal_sample import overview
@@ -58,32 +58,20 @@ def _journals(given: dict[str, str], run: JobRun) -> Facts:
     from fleximq.pipeline.reader.source_options import SourceOptions
 
     options = SourceOptions.of(given)
-    journals = Journals(options)
     found: list[Facts] = []
     topics: list[Facts] = []
-    try:
+    with closing(Journals(options)) as journals:
         for id, journal in journals.find().items():
             first, next = (bounds := journal.bounds()).first, bounds.next
             found.append({"journal": id, "at": journal.path, "first": first, "next": next})
             wanted = Selection(topics=options.topics).within(first, next)
             parts = journals.partitions(journal, first, next, replace(options, partitionBytes=8 << 20), wanted)
             for name, topic in overview(_batches(parts, wanted, f"reading {journal.path}", run)).items():
-                topics.append(
-                    {
-                        "journal": id,
-                        "topic": name,
-                        "records": topic.records,
-                        "bytes": topic.bytes,
-                        "first": topic.first,
-                        "last": topic.last,
-                        "from": _time(topic.firstTime),
-                        "to": _time(topic.lastTime),
-                        "format": topic.format,
-                        "schema": written(topic.schema) if topic.schema.names else None,
-                    }
-                )
-    finally:
-        journals.close()
+                numbers = {each: getattr(topic, each) for each in ("records", "bytes", "first", "last")}
+                times = {"from": _time(topic.firstTime), "to": _time(topic.lastTime)}
+                schema = written(topic.schema) if topic.schema.names else None
+                shape = {"format": topic.format, "schema": schema}
+                topics.append({"journal": id, "topic": name, **numbers, **times, **shape})
     return {"journals": found, "topics": topics}
 
 

@@ -9,20 +9,7 @@ from os.path import abspath, expanduser
 from typing import TYPE_CHECKING
 
 from fleximq.config import option_values
-from fleximq.pipeline.command.job import (
-    Job,
-    addSource,
-    addStart,
-    addStream,
-    checkSource,
-    duration,
-    flag,
-    interval,
-    option,
-    place,
-    positiveNumber,
-    sourceAlone,
-)
+from fleximq.pipeline.command import job
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
 
@@ -37,40 +24,39 @@ BATCH_BYTES, TASK_BYTES = 1 << 30, 32 << 20
 
 
 def _prepare(parser: ArgumentParser) -> None:
-    addSource(parser)
+    job.addSource(parser)
     group = parser.add_argument_group("tables")
-    option(group, "--lake", "FOLDER", "the folder in which each table has its own")
+    job.option(group, "--lake", "FOLDER", "the folder in which each table has its own")
     words = (
         "a table of the topics that match, payloads read as messagepack, json, text or raw (raw); may be repeated; "
         "without any, all topics become the table 'messages'"
     )
-    option(group, "--table", "NAME=PATTERN[,PATTERN][:FORMAT]", words, _table, action="append")
-    option(group, "--decode", "FORMAT", "the format of payloads, for tables without one")
+    job.option(group, "--table", "NAME=PATTERN[,PATTERN][:FORMAT]", words, _table, action="append")
+    job.option(group, "--decode", "FORMAT", "the format of payloads, for tables without one")
     words = (
         "the columns of payloads, for tables without a schema, e.g. 'at TIMESTAMP, celsius DOUBLE'; by default they "
         "are inferred"
     )
-    option(group, "--schema", "DDL", words)
+    job.option(group, "--schema", "DDL", words)
     words = "an inferred field whose numbers are BIGINT, not DOUBLE; one in a struct is OUTER.INNER; may be repeated"
-    option(group, "--integers", "FIELD", words, action="append")
-    option(group, "--format", "FORMAT", f"{', '.join(FORMATS)} (parquet)", _oneOf(FORMATS), default="parquet")
+    job.option(group, "--integers", "FIELD", words, action="append")
+    job.option(group, "--format", "FORMAT", f"{', '.join(FORMATS)} (parquet)", _oneOf(FORMATS), default="parquet")
     words = "files by date, sorted by topic, or by topic and date (date for new tables)"
-    option(group, "--layout", "LAYOUT", words, _oneOf(LAYOUTS))
+    job.option(group, "--layout", "LAYOUT", words, _oneOf(LAYOUTS))
     group = parser.add_argument_group("progress")
-    addStream(group, "_fleximq/checkpoint in the lake", 1_000_000)
-    addStart(group)
-    option(group, "--max-offsets", "NUMBER", "the most messages of a batch", positiveNumber)
+    job.addStream(group, "_fleximq/checkpoint in the lake", 1_000_000)
+    job.addStart(group)
+    job.option(group, "--max-offsets", "NUMBER", "the most messages of a batch", job.positiveNumber)
     words = "about the most bytes of journals of a batch (1GiB)"
-    option(group, "--max-bytes", "SIZE", words, option_values.size, default=BATCH_BYTES)
+    job.option(group, "--max-bytes", "SIZE", words, option_values.size, default=BATCH_BYTES)
     words = "continue after messages that are damaged or removed before they were read, and record gaps"
-    flag(group, "--allow-data-loss", words)
-    flag(
-        group, "--strict", "end with exit code 3 if messages become dead letters: with --once at the end, else at once"
-    )
+    job.flag(group, "--allow-data-loss", words)
+    words = "end with exit code 3 if messages become dead letters: with --once at the end, else at once"
+    job.flag(group, "--strict", words)
     words = "merge the small files of the tables so often, as the job compact does; never by default"
-    option(group, "--compact-every", "TIME", words, duration)
-    option(group, "--consumer-group", "NAME", "report progress to the brokers as group NAME")
-    option(group, "--lag-url", "URL", "the broker to report to, if its journal is read as a folder", place)
+    job.option(group, "--compact-every", "TIME", words, job.duration)
+    job.option(group, "--consumer-group", "NAME", "report progress to the brokers as group NAME")
+    job.option(group, "--lag-url", "URL", "the broker to report to, if its journal is read as a folder", job.place)
 
 
 def _table(name: str, written: object) -> "TableSpec":
@@ -102,7 +88,7 @@ def _run(arguments: Namespace, run: JobRun) -> None:
     specs = _tables(arguments)
     options = _source(arguments, specs)
     # Before folders of tables are created: a misspelled option or a missing Java must leave no trace.
-    checkSource(options)
+    job.checkSource(options)
     run.session()
     with ExitStack() as held:
         checkpoint = arguments.checkpoint or held.enter_context(_ownCheckpoint(lake))
@@ -112,7 +98,7 @@ def _run(arguments: Namespace, run: JobRun) -> None:
             folders = [f"{lake}/{spec.name}" for spec in specs]
             held.enter_context(compacting(folders, arguments.compact_every / 1_000_000, run, CompactionGoal()))
         ingest = Ingest(tables, checkpoint, run, _reporter(arguments, options), arguments.strict)
-        ingest.all(options, None if arguments.once else interval(arguments.trigger))
+        ingest.all(options, None if arguments.once else job.interval(arguments.trigger))
 
 
 @contextmanager
@@ -158,7 +144,7 @@ def _tables(arguments: Namespace) -> "list[TableSpec]":
 def _source(arguments: Namespace, specs: "list[TableSpec]") -> dict[str, str]:
     from fleximq.pipeline.lake.table.table_spec import topicPatterns
 
-    options = sourceAlone(arguments)
+    options = job.sourceAlone(arguments)
     patterns = topicPatterns(specs)
     if patterns and not {"subscribe", "topics"} & set(options):
         options["topics"] = ",".join(patterns)
@@ -177,14 +163,13 @@ def _reporter(arguments: Namespace, options: Mapping[str, str]) -> "Reporter | N
     if arguments.consumer_group is None:
         return None
     from fleximq.pipeline.broker_link import Place
-    from fleximq.pipeline.command.job import brokerOptions
     from fleximq.pipeline.lag import Reporter
 
-    brokers = brokerOptions(arguments)
+    brokers = job.brokerOptions(arguments)
     urls = [arguments.lag_url] if arguments.lag_url else arguments.url
     if not urls:
         raise OptionRefused("--consumer-group needs --url or --lag-url: the broker to report to")
     return Reporter(arguments.consumer_group, [Place.of(brokers, url) for url in urls])
 
 
-INGEST = Job(_prepare, _run)
+INGEST = job.Job(_prepare, _run)

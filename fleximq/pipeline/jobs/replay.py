@@ -18,17 +18,7 @@ from typing import TYPE_CHECKING
 from fleximq.config import option_values
 from fleximq.errors import SettingError
 from fleximq.pipeline.broker_link import BrokerLink, Place
-from fleximq.pipeline.command.job import (
-    BROKER,
-    Job,
-    addLoss,
-    addSource,
-    brokerOptions,
-    checkSource,
-    option,
-    place,
-    sourceAlone,
-)
+from fleximq.pipeline.command import job
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
 from fleximq.pipeline.jobs.replay_source import Origin, ReplayFilter, ReplaySlice, ofJournals, ofLake
@@ -42,22 +32,22 @@ if TYPE_CHECKING:
     from fleximq.pipeline.jobs.replay_schedule import ReplaySchedule
 
 #: Options of the source that do not make another replay.
-_NOT_NAMED = (*BROKER[1:], "failOnDataLoss")
+_NOT_NAMED = (*job.BROKER[1:], "failOnDataLoss")
 _NAMED = re.compile(r"\{\w+\}")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 def _prepare(parser: ArgumentParser) -> None:
-    addSource(parser)
-    addLoss(parser)
-    add = partial(option, parser.add_argument_group("source"))
+    job.addSource(parser)
+    job.addLoss(parser)
+    add = partial(job.option, parser.add_argument_group("source"))
     add("--lake", "TABLE", "the folder of a table that ingest has made, to read instead")
     add("--sealed", "FOLDER", "sealed history, read together with the journal")
     add("--from", "WHERE", "the first: an offset, or a time as in ISO 8601 (earliest)", _point)
     add("--to", "WHERE", "before this offset or time (the present end)", _point)
     add("--where", "SQL", 'only rows for which this holds, e.g. "publisher = 1004"')
-    add = partial(option, parser.add_argument_group("destination and schedule"))
-    add("--into", "URL", "the broker to publish at; required", place)
+    add = partial(job.option, parser.add_argument_group("destination and schedule"))
+    add("--into", "URL", "the broker to publish at; required", job.place)
     add("--into-token", "TOKEN", "a token for that broker")
     add("--into-ca-file", "FILE", "the certificates of its authority, as PEM")
     add("--into-cert-file", "FILE", "the client certificate for it, as PEM")
@@ -96,7 +86,7 @@ def _run(arguments: Namespace, run: JobRun) -> None:
         raise OptionRefused("--to-topic is empty")
     if unknown := _NAMED.search(arguments.to_topic.replace("{topic}", "")):
         raise OptionRefused(f"--to-topic has {unknown[0]}, but only {{topic}} is replaced")
-    source = {} if arguments.lake else sourceAlone(arguments)
+    source = {} if arguments.lake else job.sourceAlone(arguments)
     if arguments.lake and (arguments.journal or arguments.url or arguments.sealed):
         raise OptionRefused("--lake excludes --journal, --url and --sealed")
     start, end = getattr(arguments, "from") or EARLIEST, arguments.to or LATEST
@@ -125,7 +115,7 @@ def _run(arguments: Namespace, run: JobRun) -> None:
             return
         if source and not arguments.sealed:
             # Sealed history may have outlived its journal.
-            checkSource(source)
+            job.checkSource(source)
         _look(into, run)
         spark = run.session()
         if arguments.lake:
@@ -145,8 +135,8 @@ def _run(arguments: Namespace, run: JobRun) -> None:
 def _into(arguments: Namespace) -> dict[str, str]:
     """Return the options of the sink; credentials of the source apply here too, unless others are given."""
     given = (arguments.into_token, arguments.into_ca_file, arguments.into_cert_file, arguments.into_key_file)
-    options = {name: value for name, value in zip(BROKER[1:-1], given, strict=True) if value is not None}
-    return {**brokerOptions(arguments), **options, "url": arguments.into, "valueFormat": "original"}
+    options = {name: value for name, value in zip(job.BROKER[1:-1], given, strict=True) if value is not None}
+    return {**job.brokerOptions(arguments), **options, "url": arguments.into, "valueFormat": "original"}
 
 
 def _look(into: Mapping[str, str], run: JobRun) -> None:
@@ -221,4 +211,4 @@ class Replay:
         sink.commit([sink.write(iter(table.to_batches()))])
 
 
-REPLAY = Job(_prepare, _run)
+REPLAY = job.Job(_prepare, _run)

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from fleximq.pipeline.errors import OptionRefused
@@ -11,6 +13,8 @@ from fleximq.values.patterns import anyOf
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+#: Returns all rows of some journals in ranges of offsets, or all for None.
+Span = Callable[[Mapping[str, tuple[int, int]] | None], "DataFrame"]
 #: Approximate maximum rows and bytes of payloads in memory.
 ROWS, BYTES = 100_000, 64 << 20
 #: Number of offsets for which rows are counted together.
@@ -55,33 +59,23 @@ class ReplayFilter(NamedTuple):
                            key.alias("key"), "value", *(["content"] if "content" in rows.columns else []))  # fmt: skip
 
 
+@dataclass
 class Origin:
-    """The source of the rows; ``span`` returns all rows of some journals in ranges of offsets, or all for None."""
+    """The source of the rows."""
 
-    def __init__(
-        self, span: "Callable[[Mapping[str, tuple[int, int]] | None], DataFrame]", rowFilter: ReplayFilter
-    ) -> None:
-        self._span = span
-        self._filter = rowFilter
+    span: Span
+    rowFilter: ReplayFilter
 
     def pieces(self, after: tuple[str, int], ends: Mapping[str, int] | None) -> list[ReplaySlice]:
         """Return the slices after a point, in order, up to the ends of the journals; None: to the end of all."""
         from pyspark.sql import functions as F
 
-        rows = self._filter.of(self._span(None))
         journal, offset = after
-        behind = (F.col("journal") > journal) | ((F.col("journal") == journal) & (F.col("offset") >= offset))
-        counted = (
-            rows.where(behind)
-            .groupBy("journal", F.expr(f"offset div {_GRAIN}").alias("grain"))
-            .agg(
-                F.min("offset"),
-                F.max("offset") + 1,
-                F.count("*"),
-                F.sum(F.coalesce(F.octet_length("value"), F.lit(0))).cast("bigint"),
-            )
-            .orderBy("journal", "grain")
-        )
+        later = (F.col("journal") > journal) | ((F.col("journal") == journal) & (F.col("offset") >= offset))
+        rows = self.rowFilter.of(self.span(None)).where(later)
+        grouped = rows.groupBy("journal", F.expr(f"offset div {_GRAIN}").alias("grain"))
+        size = F.sum(F.coalesce(F.octet_length("value"), F.lit(0))).cast("bigint")
+        counted = grouped.agg(F.min("offset"), F.max("offset") + 1, F.count("*"), size).orderBy("journal", "grain")
         grains = [ReplaySlice(row[0], row[2], row[3], row[4], row[5]) for row in counted.collect()]
         if ends is not None:
             kept = (grain._replace(stop=min(grain.stop, ends.get(grain.journal, 0))) for grain in grains)
@@ -92,10 +86,9 @@ class Origin:
         """Return the rows of a piece, in no order."""
         from pyspark.sql import functions as F
 
-        rows = self._filter.of(self._span({piece.journal: (piece.start, piece.stop)}))
-        return rows.where(
-            (F.col("journal") == piece.journal) & (F.col("offset") >= piece.start) & (F.col("offset") < piece.stop)
-        )
+        rows = self.rowFilter.of(self.span({piece.journal: (piece.start, piece.stop)}))
+        isIn = (F.col("offset") >= piece.start) & (F.col("offset") < piece.stop)
+        return rows.where((F.col("journal") == piece.journal) & isIn)
 
 
 def mergeSlices(grains: Sequence[ReplaySlice]) -> Iterator[ReplaySlice]:
@@ -123,7 +116,7 @@ def _divided(piece: ReplaySlice) -> Iterator[ReplaySlice]:
 
 def ofJournals(
     spark: "SparkSession", options: Mapping[str, str], start: Point, end: Point, sealed: str | None = None
-) -> "Callable[[Mapping[str, tuple[int, int]] | None], DataFrame]":
+) -> Span:
     """Return a reader of journals, or brokers, by the source's options, together with a folder of sealed history."""
     from fleximq.pipeline.files.schema import ALL_COLUMNS
 
@@ -131,16 +124,16 @@ def ofJournals(
     known: list[str] = []
 
     def span(ranges: Mapping[str, tuple[int, int]] | None) -> "DataFrame":
-        bounds = {**_bound("starting", start), **_bound("ending", end)}
-        if ranges is not None:
+        bounds = {}
+        if ranges is None:
+            bounds = {**_bound("starting", start), **_bound("ending", end)}
+        else:
             if not known:
                 known.extend(_journals(options, sealed))
             # Journals that are not named are read from their end on, so they give no rows.
             others = dict.fromkeys(known, -1)
-            bounds = {
-                "startingOffsets": json.dumps(others | {journal: each[0] for journal, each in ranges.items()}),
-                "endingOffsets": json.dumps(others | {journal: each[1] for journal, each in ranges.items()}),
-            }
+            for place, name in enumerate(("startingOffsets", "endingOffsets")):
+                bounds[name] = json.dumps(others | {journal: each[place] for journal, each in ranges.items()})
         arguments = {**options, **bounds, "columns": columns}
         if sealed is None:
             return spark.read.format("fleximq").options(**arguments).load()
@@ -157,14 +150,11 @@ def _journals(options: Mapping[str, str], sealed: str | None) -> list[str]:
     from fleximq.pipeline.reader.journals import Journals
     from fleximq.pipeline.reader.source_options import SourceOptions
 
-    found = [] if sealed is None else list(journalsIn(sealed))
-    if not {"path", "url"} & options.keys():
-        return found
-    journals = Journals(SourceOptions.of(options))
-    try:
-        return list({*found, *journals.find()})
-    finally:
-        journals.close()
+    found = set[str]() if sealed is None else {*journalsIn(sealed)}
+    if {"path", "url"} & options.keys():
+        with closing(Journals(SourceOptions.of(options))) as journals:
+            found |= journals.find().keys()
+    return list(found)
 
 
 def _bound(which: str, point: Point) -> dict[str, str]:
@@ -173,9 +163,7 @@ def _bound(which: str, point: Point) -> dict[str, str]:
     return {f"{which}Offsets": str(point.value) if point.kind is StartKind.OFFSET else point.kind.value}
 
 
-def ofLake(
-    spark: "SparkSession", table: str, topics: Mapping[str, Sequence[str]], start: Point, end: Point
-) -> "Callable[[Mapping[str, tuple[int, int]] | None], DataFrame]":
+def ofLake(spark: "SparkSession", table: str, topics: Mapping[str, Sequence[str]], start: Point, end: Point) -> Span:
     """Return a reader of a table, of topics named by ``subscribe`` or patterns of ``topics``; raises OptionRefused."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F

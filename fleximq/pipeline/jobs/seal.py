@@ -95,10 +95,8 @@ def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: JobRun) -> tup
         if run.stopping.is_set():
             break
         some = files[start : start + tasks]
-        outcomes = (
-            context.parallelize(some, len(some)).flatMap(lambda each: sealSegments(each, folder, damaged)).collect()
-        )
-        for outcome in outcomes:
+        sealed = context.parallelize(some, len(some)).flatMap(lambda each: sealSegments(each, folder, damaged))
+        for outcome in sealed.collect():
             done, wrong = done + outcome.segments, wrong + bool(outcome.why)
             if outcome.why:
                 run.writeLine(f"not sealed: {outcome.why}")

@@ -1,6 +1,7 @@
 """Proves that a table is complete: compares its ledger with the metadata of its files."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import pyarrow.parquet as pq
@@ -26,8 +27,7 @@ def _seen(table: str) -> Iterator[DataFile]:
     log = logOf(table)
     if log is None:
         yield from dataFiles(table)
-        return
-    for path, topic, _ in log.files():
+    for path, topic, _ in log.files() if log is not None else ():
         try:
             found = pq.read_metadata(f"{table}/{path}")
             # Another engine may have merged it.
@@ -41,17 +41,17 @@ def _seen(table: str) -> Iterator[DataFile]:
 def audit(table: str) -> list[str]:
     """Complete changes, and compare a table's files with its ledger; return a sentence for each difference."""
     sentences = []
-    hidden: dict[str, int] = {}
+    hidden = Counter[str]()
     with exclusive(table):
         journals = ranges(table)
-        rows = dict.fromkeys(journals, 0)
+        rows = Counter(dict.fromkeys(journals, 0))
         for file in _seen(table):
             if not file.path.isascii():
-                hidden[file.topic] = hidden.get(file.topic, 0) + file.rows
+                hidden[file.topic] += file.rows
             if sum(span.rows for span in file.spans) != file.rows:
                 sentences.append(f"{file.path} has {file.rows} rows, but says otherwise")
             for span in file.spans:
-                rows[span.journal] = rows.get(span.journal, 0) + span.rows
+                rows[span.journal] += span.rows
                 had = journals.get(span.journal)
                 if had is None or not had.first <= span.first <= span.last < had.next:
                     sentences.append(
@@ -64,9 +64,9 @@ def audit(table: str) -> list[str]:
             sentences.append(f"there are {number} rows of journal {journal}, but the ledger has {known}")
     if hidden:
         isDelta = formatOf(table)["format"] == DELTA
+        remedy = "backfill fills a new table without them" if isDelta else "rename gives these folders names in ASCII"
         sentences.append(
             f"{len(hidden)} topics, such as {min(hidden)!r}, are in folders whose names are not ASCII: Spark does not "
-            f"find their {sum(hidden.values())} rows under the locale C; fleximq-pipeline "
-            + ("backfill fills a new table without them" if isDelta else "rename gives these folders names in ASCII")
+            f"find their {hidden.total()} rows under the locale C; fleximq-pipeline {remedy}"
         )
     return sentences

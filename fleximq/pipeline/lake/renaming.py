@@ -6,7 +6,6 @@ process ends, the other folder is rubbish. The files of an Iceberg table are wri
 
 import os
 import shutil
-from collections.abc import Iterator
 from contextlib import suppress
 
 from fleximq.journal.files.file_system import Files
@@ -52,9 +51,11 @@ def _renamed(table: str, files: Files) -> int:
         for file in dataFiles(table):
             _link(f"{table}/{file.path}", f"{aside}/{partitionOf(file.topic, dateIn(file.path), TOPIC)}")
             number += 1
-        for entry in _others(table):
-            # The very locks, among others: who waits for one gets it after this process.
-            _link(entry, os.path.dirname(f"{aside}/{os.path.relpath(entry, table)}"))
+        for folder, folders, names in os.walk(table):
+            # The table's own files, the very locks among them, and others that are no data.
+            folders[:] = [each for each in folders if "=" not in each]
+            for each in names:
+                _link(f"{folder}/{each}", f"{aside}/{os.path.relpath(folder, table)}")
         setLayout(aside, TOPIC, files)
         os.sync()
         exchange(aside, table)
@@ -62,13 +63,6 @@ def _renamed(table: str, files: Files) -> int:
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return number
-
-
-def _others(table: str) -> Iterator[str]:
-    """Yield the table's own files, and those that are no data."""
-    for folder, folders, names in os.walk(table):
-        folders[:] = [each for each in folders if "=" not in each]
-        yield from (f"{folder}/{each}" for each in names)
 
 
 def _link(path: str, folder: str) -> None:
@@ -86,9 +80,7 @@ def _renamedInLog(table: str, files: Files) -> int:
                 continue
             with suppress(FileNotFoundError):  # it has expired in the meantime
                 inode = rewritten.inode(path)
-                groups = (aligned(rows, schema) for rows in rowGroups(table, path, topic))
-                made = rewritten.stage(
-                    (batch for rows in groups for batch in rows.combine_chunks().to_batches()), schema
-                )
+                groups = (aligned(rows, schema).combine_chunks() for rows in rowGroups(table, path, topic))
+                made = rewritten.stage((batch for rows in groups for batch in rows.to_batches()), schema)
                 rewritten.replace(Replacement({path: inode}, made))
     return rewritten.replaced

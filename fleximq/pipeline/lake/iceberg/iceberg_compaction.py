@@ -20,14 +20,7 @@ from pyiceberg.table import Table
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.iceberg.snapshots import (
-    icebergErrors,
-    liveOf,
-    openTable,
-    replaceFiles,
-    rowsAreDeleted,
-    tableWithColumns,
-)
+from fleximq.pipeline.lake.iceberg import snapshots
 from fleximq.pipeline.lake.table.columns import recordedSchema
 from fleximq.pipeline.lake.table.file_merge import MergePart, dueGroups, merge, partOf
 from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, Exclusive
@@ -48,15 +41,15 @@ def compactIceberg(
     table: str, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
 ) -> Iterator[Compacted]:
     """Merge the small files of a table in the folder ``aside``; yield the result for each partition that changed."""
-    with icebergErrors(table):
+    with snapshots.icebergErrors(table):
         shutil.rmtree(aside, ignore_errors=True)
         try:
             os.makedirs(aside)
             waiting: list[MergedFiles] = []
-            found = openTable(table)
+            found = snapshots.openTable(table)
             if found is not None:
                 _check(table, found)
-            paths = sorted(each.path for each in liveOf(found)) if found is not None else []
+            paths = sorted(each.path for each in snapshots.liveOf(found)) if found is not None else []
             for folder, live in groupby(paths, os.path.dirname):
                 merged = _mergeFolder(folder, list(live), goal, aside, now, recordedSchema(table, files))
                 if merged.gone:
@@ -70,7 +63,7 @@ def compactIceberg(
 
 
 def _check(table: str, found: Table) -> None:
-    if rowsAreDeleted(found):
+    if snapshots.rowsAreDeleted(found):
         raise LakeRefused(
             f"the table {table} has rows that another engine has deleted one by one: compact the table with that engine"
         )
@@ -104,7 +97,7 @@ def _commit(
 
     def wanted(found: Table) -> tuple[list[DataFile], list[DataFile]]:
         _check(table, found)
-        live = {each.path: each.file for each in liveOf(found)}
+        live = {each.path: each.file for each in snapshots.liveOf(found)}
         fit[:] = [each for each in waiting if all(f"{each.folder}/{name}" in live for name in each.gone)]
         gone, made = [], []
         for each in fit:
@@ -125,9 +118,9 @@ def _commit(
 
     with exclusive():
         # Files may have columns that no batch has added to the table yet.
-        tableWithColumns(table)
+        snapshots.tableWithColumns(table)
         try:
-            isDone = replaceFiles(table, wanted)
+            isDone = snapshots.replaceFiles(table, wanted)
         except (CommitFailedException, ValidationException, LakeRefused):
             # These errors mean that the snapshot was not committed; after any other it may have been.
             for path in moved:

@@ -16,15 +16,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.lake.iceberg import snapshots
 from fleximq.pipeline.lake.iceberg.iceberg_compaction import compactIceberg
-from fleximq.pipeline.lake.iceberg.snapshots import (
-    icebergErrors,
-    liveOf,
-    localPath,
-    openTable,
-    replaceFiles,
-    tableWithColumns,
-)
 from fleximq.pipeline.lake.table.table_log import (
     Compacted,
     CompactionGoal,
@@ -47,7 +40,7 @@ class IcebergLog(TableLog):
 
     def commit(self, batch: int, files: Sequence[TableFile]) -> None:
         with logErrors(self._table, "committed to Iceberg"):
-            table = tableWithColumns(self._table)
+            table = snapshots.tableWithColumns(self._table)
             if int(table.properties.get(BATCH, -1)) >= batch:
                 return
             with table.transaction() as transaction:
@@ -59,8 +52,8 @@ class IcebergLog(TableLog):
                 )
 
     def change(self, number: int, gone: Sequence[str], files: Sequence[TableFile]) -> None:
-        with icebergErrors(self._table):
-            table = tableWithColumns(self._table)
+        with snapshots.icebergErrors(self._table):
+            table = snapshots.tableWithColumns(self._table)
             if int(table.properties.get(CHANGE, -1)) >= number:
                 return
             paths = [f"file://{self._table}/{each.path}" for each in files]
@@ -69,26 +62,26 @@ class IcebergLog(TableLog):
             with table.transaction() as transaction:
                 transaction.set_properties({CHANGE: str(number)})
                 with transaction.update_snapshot({CHANGE: str(number)}).overwrite() as update:
-                    for each in liveOf(table):
+                    for each in snapshots.liveOf(table):
                         if each.path in removed:
                             update.delete_data_file(each.file)
                     for file in made:
                         update.append_data_file(file)
 
     def files(self) -> list[LiveFile]:
-        with icebergErrors(self._table):
-            found = openTable(self._table)
-            live = [] if found is None else liveOf(found)
+        with snapshots.icebergErrors(self._table):
+            found = snapshots.openTable(self._table)
+            live = [] if found is None else snapshots.liveOf(found)
             return [LiveFile(os.path.relpath(each.path, self._table), each.topic, each.day) for each in live]
 
     def deleteDays(self, days: Sequence[Sequence[str]]) -> None:
         removed = {(topic, day) for topic, day in days}
 
         def selected(found: Table) -> tuple[list[DataFile], list[DataFile]]:
-            return [each.file for each in liveOf(found) if (each.topic, each.day) in removed], []
+            return [each.file for each in snapshots.liveOf(found) if (each.topic, each.day) in removed], []
 
-        with icebergErrors(self._table):
-            replaceFiles(self._table, selected)
+        with snapshots.icebergErrors(self._table):
+            snapshots.replaceFiles(self._table, selected)
 
     def compact(
         self, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
@@ -102,9 +95,9 @@ class IcebergLog(TableLog):
 
 def removeUnused(table: str, now: float, files: Files, exclusive: Exclusive) -> int:
     """Expire old snapshots, delete the files that no other names, and return their number; ``now`` is in seconds."""
-    with icebergErrors(table):
+    with snapshots.icebergErrors(table):
         with exclusive():
-            found = openTable(table)
+            found = snapshots.openTable(table)
             if found is None:
                 return 0
             over = expiredSnapshots(found.metadata, now)
@@ -159,7 +152,7 @@ def _unnamed(found: Table, paths: set[str]) -> set[str]:
     folder = cache(os.path.realpath)
 
     def real(location: str) -> str:
-        parent, name = os.path.split(localPath(location))
+        parent, name = os.path.split(snapshots.localPath(location))
         return f"{folder(parent)}/{name}"
 
     earlier = [each.metadata_file for each in found.metadata.metadata_log]

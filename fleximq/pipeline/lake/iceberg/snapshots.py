@@ -18,7 +18,7 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     ValidationException,
 )
-from pyiceberg.manifest import DataFile, ManifestContent
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 from pyiceberg.table import Table
 
 from fleximq.pipeline.errors import LakeRefused
@@ -121,8 +121,7 @@ def localPath(location: str) -> str:
 def liveOf(found: Table) -> list[SnapshotFile]:
     """Return the files of the current snapshot; raises LakeRefused if a file belongs to no topic and day."""
     live = []
-    snapshot = found.current_snapshot()
-    for manifest in snapshot.manifests(found.io) if snapshot is not None else ():
+    for manifest in _manifests(found):
         if manifest.content != ManifestContent.DATA:
             continue
         for entry in manifest.fetch_manifest_entry(found.io, discard_deleted=True):
@@ -136,12 +135,14 @@ def liveOf(found: Table) -> list[SnapshotFile]:
     return live
 
 
+def _manifests(found: Table) -> Sequence[ManifestFile]:
+    snapshot = found.current_snapshot()
+    return () if snapshot is None else snapshot.manifests(found.io)
+
+
 def rowsAreDeleted(found: Table) -> bool:
     """Tell whether another engine has marked single rows as deleted."""
-    snapshot = found.current_snapshot()
-    return snapshot is not None and any(
-        manifest.content == ManifestContent.DELETES for manifest in snapshot.manifests(found.io)
-    )
+    return any(manifest.content == ManifestContent.DELETES for manifest in _manifests(found))
 
 
 def replaceFiles(table: str, wanted: Change) -> bool:

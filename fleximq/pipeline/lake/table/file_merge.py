@@ -193,9 +193,8 @@ def _together(spans: Sequence[Span]) -> list[Span]:
     """Return one span that covers neighbouring spans of a journal."""
     first, *rest = sorted(spans)
     for span in rest:
-        first = Span(
-            first.journal, first.first, max(first.last, span.last), first.rows + span.rows, min(first.batch, span.batch)
-        )
+        last, batch = max(first.last, span.last), min(first.batch, span.batch)
+        first = Span(first.journal, first.first, last, first.rows + span.rows, batch)
     return [first]
 
 

@@ -42,7 +42,7 @@ def setLayout(table: str, layout: str, files: Files = FILES) -> None:
 
 
 def setFormat(table: str, wanted: dict[str, Any], layout: str | None = None, files: Files = FILES) -> None:
-    """Record format and layout (None: by day) of a new table, or check those of another; raises LakeRefused, OSError."""
+    """Record format and layout (None: by day) of a new table, or check those of others; raises LakeRefused, OSError."""
     if not (files.exists(f"{table}/{OWN}/{_NAME}") or files.exists(f"{table}/{OWN}/ledger")):
         if layout == TOPIC and wanted["format"] == DELTA:
             # Some readers expect the log's partitions as folders, with the very values.

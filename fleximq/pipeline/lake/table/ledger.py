@@ -5,7 +5,7 @@ listed gaps. With the number of rows a reader can prove that the table is comple
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -155,13 +155,6 @@ def readLedger(table: str, files: Files = FILES) -> Ledger:
 
 def writeLedger(table: str, ledger: Ledger, files: Files = FILES) -> None:
     """Replace a table's ledger atomically; raises OSError if it cannot be written."""
-    found = {
-        "version": VERSION,
-        "batch": ledger.batch,
-        "start": dict(ledger.start),
-        "end": dict(ledger.end),
-        "journals": {journal: covered._asdict() for journal, covered in sorted(ledger.journals.items())},
-        "dead": ledger.dead,
-        "changes": ledger.changes,
-    }
+    found = {"version": VERSION, **{each.name: getattr(ledger, each.name) for each in fields(ledger)}}
+    found["journals"] = {journal: covered._asdict() for journal, covered in sorted(ledger.journals.items())}
     writeOwn(table, LEDGER, found, files)

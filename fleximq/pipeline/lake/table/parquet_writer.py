@@ -194,9 +194,7 @@ class StagingWriter:
         rows.writer.add_key_value_metadata(fileMetadata([span], topic))
         rows.writer.close()
         size = synced(f"{self._folder}/{rows.name}")
-        self._staged.append(
-            TableFile(rows.name, topic, dateOf(day), self._journal, rows.first, rows.last, rows.number, size)
-        )
+        self._staged.append(TableFile(rows.name, topic, dateOf(day), *span[:4], size))
         if rows.waiting:
             # It was completed to limit the open files; its rows are still buffered.
             later = self._rows[key] = _Rows()

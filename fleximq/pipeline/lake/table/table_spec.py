@@ -1,7 +1,7 @@
 """The specification of one table: its topics, and how their payloads are decoded."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -155,7 +155,7 @@ def readSpec(table: str) -> TableSpec:
     return found[0]
 
 
-def packed(specs: Sequence[TableSpec]) -> str:
+def packed(specs: Iterable[TableSpec]) -> str:
     """Return tables as text, for the tasks."""
     return json.dumps([asdict(spec) for spec in specs])
 

@@ -15,7 +15,7 @@ if not skip:
     from fleximq.pipeline.lake import batch_commit
     from fleximq.pipeline.lake.compaction import compact
     from fleximq.pipeline.lake.expiration import expireDays
-    from fleximq.pipeline.lake.iceberg import iceberg_compaction
+    from fleximq.pipeline.lake.iceberg import iceberg_compaction, snapshots
     from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
     from fleximq.pipeline.lake.table.file_merge import merge
     from fleximq.pipeline.lake.table.parquet_writer import Span, spansOf
@@ -172,7 +172,7 @@ class ConflictTests(RewriteCase):
 
     def test_always(self) -> None:
         """Who is never first gives up with a sentence; nothing has changed, and nothing was left."""
-        self.patch(iceberg_compaction, "replaceFiles", self.never)
+        self.patch(snapshots, "replaceFiles", self.never)
         error = self.assertRaises(LakeRefused, self.compact)
         self.assertIn("cannot be changed by Iceberg: others were faster", str(error))
         self.assertEqual(self.files(), self.named())
@@ -187,7 +187,7 @@ class ConflictTests(RewriteCase):
 
     def test_deletedRows(self) -> None:
         """Rows that somebody else has deleted one by one would come back, so it is refused."""
-        self.patch(iceberg_compaction, "rowsAreDeleted", lambda found: True)
+        self.patch(snapshots, "rowsAreDeleted", lambda found: True)
         error = self.assertRaises(LakeRefused, self.compact)
         self.assertIn("another engine has deleted one by one", str(error))
 

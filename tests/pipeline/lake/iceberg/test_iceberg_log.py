@@ -14,7 +14,7 @@ if not skip:
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.lake.batch_commit import exclusive
     from fleximq.pipeline.lake.compaction import compact
-    from fleximq.pipeline.lake.iceberg import iceberg_log
+    from fleximq.pipeline.lake.iceberg import snapshots
     from fleximq.pipeline.lake.iceberg.iceberg_log import GRACE, expiredSnapshots, removeUnused
     from fleximq.pipeline.lake.table.table_log import CompactionGoal
     from tests.pipeline.lake.tables import Failing
@@ -114,7 +114,7 @@ class TidyingTests(IcebergCase):
         def broken(location: str) -> Any:
             raise ValueError("it is damaged")
 
-        self.patch(iceberg_log, "localPath", broken)
+        self.patch(snapshots, "localPath", broken)
         self.assertRaises(LakeRefused, tidy, self.table, self.later)
         self.assertEqual(len(self.files()), 6)
         self.whole()
