@@ -89,8 +89,7 @@ class BatchCommit:
                         had = ledger.journals.get(journal)
                         if had is not None and had.next < start:
                             told.setdefault(journal, []).append(Gap(had.next, start, "they were never ingested", True))
-                    record = {"gaps": told, "dead": dict(dead), "reason": reason}
-                    self._writeIntent(batch, sorted(staged, key=_order), record)
+                    self._writeIntent(batch, sorted(staged, key=_order), gaps=told, dead=dict(dead), reason=reason)
                     finish(self.table, self._files)
             self.removeStaged()
         return isNew
@@ -115,7 +114,7 @@ class BatchCommit:
             )
         return True
 
-    def _writeIntent(self, batch: BatchRange, staged: list[TableFile], record: dict[str, Any]) -> None:
+    def _writeIntent(self, batch: BatchRange, staged: list[TableFile], **more: object) -> None:
         layout = layoutOf(self.table, self._files)
         rows: Counter[str] = Counter()
         placed = []
@@ -123,14 +122,11 @@ class BatchCommit:
             folder = partitionOf(each.topic, each.date, layout)
             placed.append(each._replace(path=f"{folder}/{fileOf(each.journal, batch.number, part)}"))
             rows[each.journal] += each.rows
-        record |= {
-            "batch": batch.number,
-            "start": dict(batch.start),
-            "end": dict(batch.end),
-            "rows": rows,
-            "files": preparedPlaces(self.table, STAGED, staged, placed, self._files),
-        }
-        writeOwn(self.table, RECORD, record, self._files)
+        moves = preparedPlaces(self.table, STAGED, staged, placed, self._files)
+        offsets = {"start": dict(batch.start), "end": dict(batch.end)}
+        writeOwn(
+            self.table, RECORD, {"batch": batch.number, **offsets, "rows": rows, **more, "files": moves}, self._files
+        )
 
     def removeStaged(self) -> None:
         """Delete all staged files; call it only while no batch is being committed."""

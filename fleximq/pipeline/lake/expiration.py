@@ -21,7 +21,7 @@ from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_merge import aligned
 from fleximq.pipeline.lake.table.file_names import DATE, FILES, NAMED, dateIn, partitionOf
 from fleximq.pipeline.lake.table.format import layoutOf
-from fleximq.pipeline.lake.table.parquet_writer import rowsByJournal, rowsIn
+from fleximq.pipeline.lake.table.parquet_writer import deadIn, rowsByJournal, rowsIn
 from fleximq.pipeline.lake.table.table_log import TableLog
 from fleximq.pipeline.lake.table_change import RemovedDay, removeDays
 from fleximq.values.patterns import anyOf
@@ -107,7 +107,7 @@ def _without(rewritten: FileRewriting, path: str, topics: Sequence[str], schema:
             stays = pc.invert(pc.is_in(rows.column("topic"), pa.array(topics)))
             leaving = rows.filter(pc.invert(stays))
             expired.update(rowsIn(leaving))
-            dead.subtract(rowsIn(leaving.filter(leaving.column("reason").is_valid())))
+            dead.subtract(deadIn(leaving))
             yield from rows.filter(stays).combine_chunks().to_batches()
 
     made = rewritten.stage(kept(), schema)

@@ -103,11 +103,6 @@ class FileRewriting:
         except FileNotFoundError:
             return False
 
-    def discard(self) -> None:
-        """Delete staged files, unless an interrupted change needs them and cannot be completed now."""
-        with suppress(LakeRefused, OSError), exclusive(self.table, self._files):
-            shutil.rmtree(self.folder)
-
 
 @contextmanager
 def rewriting(table: str, aside: str, files: Files = FILES, wait: float = 0.0) -> Iterator[FileRewriting]:
@@ -126,4 +121,6 @@ def rewriting(table: str, aside: str, files: Files = FILES, wait: float = 0.0) -
             found.commit()
             raise
         finally:
-            found.discard()
+            # An interrupted change that cannot be completed now needs the staged files.
+            with suppress(LakeRefused, OSError), exclusive(table, files):
+                shutil.rmtree(found.folder)

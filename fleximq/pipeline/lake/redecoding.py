@@ -18,7 +18,7 @@ from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_merge import aligned
 from fleximq.pipeline.lake.table.file_names import FILES
-from fleximq.pipeline.lake.table.parquet_writer import rowsIn
+from fleximq.pipeline.lake.table.parquet_writer import deadIn
 from fleximq.pipeline.lake.table.table_spec import TableSpec
 from fleximq.pipeline.payloads.decoder import STRUCTURED
 
@@ -50,7 +50,7 @@ def redecode(table: str, spec: TableSpec, files: Files = FILES) -> Iterator[Rede
                 continue
             seen, dead = seen + 1, dead + left
             if found is not None:
-                back -= sum(found.dead.values())
+                back -= found.dead.total()
                 rewritten.replace(found)
             yield Redecoded(seen, rewritten.replaced, back, dead)
     yield Redecoded(seen, rewritten.replaced, back, dead)
@@ -75,8 +75,8 @@ def _decodedAgain(
         nonlocal number
         for rows in rowGroups(table, path, topic):
             before, again = _again(rows, decode, schema)
-            dead.update(_dead(again))
-            dead.subtract(_dead(before))
+            dead.update(deadIn(again))
+            dead.subtract(deadIn(before))
             number += rows.num_rows
             yield again
 
@@ -84,11 +84,6 @@ def _decodedAgain(
     if sum(each.rows for each in made) != number:
         raise LakeRefused(f"the table {table} has a file that changed while it was read: {path}")
     return Replacement({path: inode}, made, dead), left
-
-
-def _dead(rows: pa.RecordBatch) -> dict[str, int]:
-    """Return the number of dead letters of each journal."""
-    return rowsIn(rows.filter(rows.column("reason").is_valid()))
 
 
 def _again(rows: pa.Table, decode: RowDecoder, schema: pa.Schema) -> tuple[pa.RecordBatch, pa.RecordBatch]:

@@ -221,6 +221,11 @@ def rowsIn(rows: pa.Table | pa.RecordBatch) -> dict[str, int]:
     return {each["values"]: each["counts"] for each in rows.column("journal").value_counts().to_pylist()}
 
 
+def deadIn(rows: pa.Table | pa.RecordBatch) -> dict[str, int]:
+    """Return the number of dead letters of each journal."""
+    return rowsIn(rows.filter(rows.column("reason").is_valid()))
+
+
 def topicRange(path: str) -> tuple[str, str]:
     """Return the first and the last topic of a sorted file."""
     found = pq.read_metadata(path)
