@@ -141,8 +141,8 @@ def _seconds(name: str, value: object) -> str:
     return f"{option_values.seconds(name, value):g}"
 
 
-def addSource(parser: ArgumentParser) -> None:
-    """Add the options of the source: journals or brokers, and topics."""
+def addSource(parser: ArgumentParser, mayLose: bool = False) -> None:
+    """Add the options of the source: journals or brokers, topics, and whether to read on where records are missing."""
     group = parser.add_argument_group("source")
     add = partial(option, group, section=SOURCE)
     addJournal(group)
@@ -155,11 +155,8 @@ def addSource(parser: ArgumentParser) -> None:
     add("--broker-timeout", "SECONDS", "how long to wait for a broker that is away (30)", _seconds)
     add("--subscribe", "TOPIC", "only this topic; may be repeated", action="append")
     add("--topics", "PATTERN", "only topics that match, e.g. news.*; may be repeated", action="append")
-
-
-def addLoss(group: Any) -> None:
-    """Add the option to read on where records are missing; :func:`sourceOptions` passes it to the source."""
-    flag(group, "--allow-data-loss", "continue after messages that are damaged or removed")
+    if mayLose:
+        flag(parser, "--allow-data-loss", "continue after messages that are damaged or removed")
 
 
 def addJournal(group: Any) -> None:

@@ -38,8 +38,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 def _prepare(parser: ArgumentParser) -> None:
-    job.addSource(parser)
-    job.addLoss(parser)
+    job.addSource(parser, mayLose=True)
     add = partial(job.option, parser.add_argument_group("source"))
     add("--lake", "TABLE", "the folder of a table that ingest has made, to read instead")
     add("--sealed", "FOLDER", "sealed history, read together with the journal")

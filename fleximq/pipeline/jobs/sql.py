@@ -22,8 +22,7 @@ _DECODED = ("messagepack", "json", "text", "raw")
 
 def _prepare(parser: ArgumentParser) -> None:
     parser.add_argument("query", metavar="QUERY", help="e.g. 'select topic, count(*) from messages group by topic'")
-    job.addSource(parser)
-    job.addLoss(parser)
+    job.addSource(parser, mayLose=True)
     add = partial(job.option, parser)
     add("--sealed", "FOLDER", "sealed history, read with the journal")
     add("--lake", "FOLDER", "lake tables, by their names")

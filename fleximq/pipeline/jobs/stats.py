@@ -42,8 +42,7 @@ _STOP_TIMEOUT = 10.0
 
 
 def _prepare(parser: ArgumentParser) -> None:
-    job.addSource(parser)
-    job.addLoss(parser)
+    job.addSource(parser, mayLose=True)
     source = parser.add_argument_group("source")
     add = partial(job.option, source)
     add("--window", "TIME", "the length of a window (1m)", job.duration, default=60_000_000)

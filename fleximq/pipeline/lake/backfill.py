@@ -68,7 +68,7 @@ class Filled(NamedTuple):
 def backfill(
     lake: str, spec: TableSpec, sources: Sequence[Source], lossAllowed: bool, only: Topics = _ALL, files: Files = FILES
 ) -> Iterator[Filled]:
-    """Add what the sources have of topics in ``only`` from before a table's first offsets; yield each added piece.
+    """Add records of topics in ``only`` from before a table's first offsets; yield each piece that was added.
     Raises LakeRefused if the table cannot be written, another run fills it, or records are in no source.
     """
     table = f"{lake}/{spec.name}"
@@ -128,7 +128,7 @@ def journalSource(options: SourceOptions) -> Source:
         first = offset if found is None else found.bounds().first
         if found is None or first >= offset:
             return None
-        # Planned again for each piece, since retention goes on.
+        # Planned again for each piece, since retention continues.
         plan = journals.partitions(found, first, offset, options, selection)
         start = plan[-1].slice.pieces[0].first if len(plan) > 1 else first
 

@@ -64,7 +64,7 @@ def partsIn(table: str, partition: str) -> list[MergePart]:
 
 
 def compact(table: str, goal: CompactionGoal, files: Files = FILES, now: float | None = None) -> Iterator[Compacted]:
-    """Compact the partitions of a table; yield what changed. ``now`` is in seconds since 1970. Raises LakeRefused."""
+    """Compact the partitions of a table; yield each result. ``now`` is in seconds since 1970. Raises LakeRefused."""
     now = time.time() if now is None else now
     aside = f"{table}/{OWN}/{_ASIDE}"
     log = logOf(table, files)
@@ -165,7 +165,7 @@ def _exchanged(folder: str, aside: str, groups: Sequence[Sequence[MergePart]], f
 
 @contextmanager
 def compacting(tables: Sequence[str], seconds: float, run: JobRun, goal: CompactionGoal) -> Iterator[None]:
-    """Compact tables beside an ingest, every so many seconds in a thread, for the length of a ``with`` block."""
+    """Compact the tables of an ingest every so many seconds, in a thread, for the length of a ``with`` block."""
     ending = Event()
 
     def repeat() -> None:
@@ -181,7 +181,7 @@ def compacting(tables: Sequence[str], seconds: float, run: JobRun, goal: Compact
                     if before:
                         run.writeLine(f"table {name}: {before} files became {after}")
                 except Exception as error:
-                    # Even after an error of a library the ingest goes on, and the next time may be better.
+                    # Even after an error of a library the ingest continues, and the next time may be better.
                     isOurs = isinstance(error, (PipelineError, OSError))
                     why = str(error) if isOurs else f"{type(error).__name__}: {error}"
                     run.writeLine(f"table {name} is not compacted this time: {why}")

@@ -78,7 +78,7 @@ class FileRewriting:
             self.commit()
 
     def commit(self) -> None:
-        """Make all waiting replacements visible whose files are still there; the others are dropped."""
+        """Make the waiting replacements visible, except those of files that have changed or left."""
         waiting, self._waiting = self._waiting, []
         if not waiting:
             return

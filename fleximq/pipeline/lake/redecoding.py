@@ -1,5 +1,5 @@
-"""Decodes the payloads of a table again with its present columns: dead letters and older rows get what now fits. Only
-files whose rows would be different are replaced, so a run that was killed can be repeated.
+"""Decodes the payloads of a table again with its present columns: dead letters and older rows get the values that fit
+now. Only files with different rows are replaced, so a run that was killed can be repeated.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ STAGED = "redecoding"
 
 
 class Redecoded(NamedTuple):
-    """The result so far: files looked at and replaced; dead letters brought back, and those that remain."""
+    """The result so far: files looked at and replaced; recovered and remaining dead letters."""
 
     files: int
     replaced: int
@@ -35,7 +35,7 @@ class Redecoded(NamedTuple):
 
 
 def redecode(table: str, spec: TableSpec, files: Files = FILES) -> Iterator[Redecoded]:
-    """Replace the files of a table whose payloads decode to other rows now; yield the progress after each file."""
+    """Replace the files of a table with payloads that decode to other rows now; yield the progress after each file."""
     seen = back = dead = 0
     with rewriting(table, STAGED, files) as rewritten:
         # Other formats have no columns that could be mended.

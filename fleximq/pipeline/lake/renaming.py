@@ -41,7 +41,7 @@ def rename(table: str, files: Files = FILES) -> int:
 
 def _renamed(table: str, files: Files) -> int:
     lake, name = os.path.split(table)
-    # No table of the lake has such a name.
+    # A table cannot have this name.
     aside = f"{lake}/.{name}.{_ASIDE}"
     shutil.rmtree(aside, ignore_errors=True)
     if layoutOf(table, files) != NAMED:

@@ -35,7 +35,7 @@ JOURNAL, SEGMENTS, MISSING = b"fleximq.journal", b"fleximq.segments", b"fleximq.
 GROUP_BYTES = 32 << 20
 #: Prefix of the name of a file that is being written.
 STAGED = "_sealing-"
-#: What Spark's vectorised reader was measured to read fastest (docs/guides/pipeline-lake.rst).
+#: Measured to be the fastest for Spark's vectorised reader (docs/guides/pipeline-lake.rst).
 _ENCODING: dict[str, Any] = {
     "compression": "zstd",
     "compression_level": 3,

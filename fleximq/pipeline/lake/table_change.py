@@ -1,4 +1,4 @@
-"""Changes a table beside its ingest, exactly once: adds files or replaces some, or removes expired days.
+"""Changes a table during its ingest, exactly once: adds files or replaces some, or removes expired days.
 
 As for a batch, a record of intent in ``_fleximq`` names the files or folders and the new ledger's numbers; the next
 process that takes the table's lock completes it. Files and folders leave the view before others appear, folders by one
@@ -59,7 +59,7 @@ def commitChange(table: str, change: TableChange, files: Files) -> None:
 def preparedPlaces(
     table: str, folder: str, staged: Sequence[TableFile], placed: Sequence[TableFile], files: Files
 ) -> list[list[Any]]:
-    """Create the folders of placed files, and sync that of the staged ones; return what :func:`moveStaged` takes."""
+    """Create the folders of placed files, and sync that of the staged ones; return the moves for :func:`moveStaged`."""
     for place in dict.fromkeys(os.path.dirname(each.path) for each in placed):
         makeFolders(files, f"{table}/{place}")
     if staged:
@@ -139,7 +139,7 @@ class RemovedDay(NamedTuple):
 
 
 def removeDays(table: str, leaving: Sequence[RemovedDay], files: Files, days: Sequence[tuple[str, str]] = ()) -> None:
-    """Remove folders, or ``days`` of topics through a log, whose rows were counted since the table was locked."""
+    """Remove folders, or ``days`` of topics through a log; their rows were counted since the table was locked."""
     totals = {journal: covered.expired for journal, covered in readLedger(table, files).journals.items()}
     for each in leaving:
         for journal, rows in each.rows.items():

@@ -90,8 +90,8 @@ def dueGroups(parts: Sequence[MergePart], goal: CompactionGoal, age: float) -> l
 
 
 def lastListed(group: Sequence[MergePart]) -> MergePart:
-    """Return the file whose name the merged one gets, the last in a listing: a reader that listed the folder before the
-    exchange fails to open a removed file, or finds all rows (docs/guides/pipeline-lake.rst).
+    """Return the file that gives the merged one its name, the last in a listing: a reader that listed the folder before
+    the exchange fails to open a removed file, or finds all rows (docs/guides/pipeline-lake.rst).
     """
     return max(group, key=lambda part: part.place)
 

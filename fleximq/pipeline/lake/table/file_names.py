@@ -117,7 +117,7 @@ def tablesOf(lake: str | None, names: Sequence[str] | None) -> list[str]:
 
 
 def readOwn(table: str, name: str, read: Callable[[Any], _Result], files: Files = FILES) -> _Result | None:
-    """Return what ``read`` makes of a JSON file, None without it; raises LakeRefused if it is damaged, and OSError."""
+    """Return the result of ``read`` for a JSON file, if it exists; raises LakeRefused if it is damaged, and OSError."""
     path = f"{table}/{OWN}/{name}"
     try:
         return read(json.loads(readFile(files, path)))

@@ -202,7 +202,7 @@ class StagingWriter:
 
 
 def spansIn(path: str) -> list[Span]:
-    """Return the spans of a file whose metadata do not have them."""
+    """Return the spans of a file without them in its metadata."""
     found = pq.ParquetFile(path).read(["journal", "offset"]).group_by("journal")
     totals = found.aggregate([("offset", "min"), ("offset", "max"), ("offset", "count")]).to_pylist()
     return [Span(each["journal"], each["offset_min"], each["offset_max"], each["offset_count"], 0) for each in totals]
