@@ -92,13 +92,15 @@ def utf8FileNames(environment: MutableMapping[str, str] = os.environ) -> Iterato
 def versionOf(program: str) -> int | None:
     """Return the version of a Java, None if the program is none."""
     try:
-        ended = subprocess.run(
-            [program, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_VERSION_TIMEOUT, check=True
-        )
+        said = _VERSION.search(_outputOf([program, "-version"], _VERSION_TIMEOUT))
     except (OSError, subprocess.SubprocessError):
         return None
-    said = _VERSION.search((ended.stderr + ended.stdout).decode(errors="replace"))
     return int(said[1]) if said else None
+
+
+def _outputOf(command: Sequence[str], timeout: float) -> str:
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=True)
+    return (ended.stderr + ended.stdout).decode(errors="replace")
 
 
 def javaHome(java: Java, folder: str) -> str:
@@ -187,16 +189,10 @@ class ClassArchive:
         """Run another Java to make the archive from the recorded classes; raises OSError or SubprocessError."""
         noted = self._new.with_suffix(".noted")
         os.replace(self._new, noted)
+        own = ["-XX:AOTMode=create", f"-XX:AOTConfiguration={noted}", f"-XX:AOTCache={self._new}"]
         kept = [word for word in arguments if not word.startswith(("-XX:AOT", "-Xlog"))]
         try:
-            subprocess.run(
-                [self._java.program, "-XX:AOTMode=create", f"-XX:AOTConfiguration={noted}", f"-XX:AOTCache={self._new}"]
-                + kept,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_ARCHIVE_TIMEOUT,
-                check=True,
-            )
+            _outputOf([self._java.program, *own, *kept], _ARCHIVE_TIMEOUT)
         finally:
             with suppress(OSError):
                 noted.unlink()

@@ -14,11 +14,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import DeadLettersFound, LakeRefused
 from fleximq.pipeline.files.schema import ALL_COLUMNS
-from fleximq.pipeline.files.selection import Slice
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lag import Reporter, offsetsBehind
 from fleximq.pipeline.lake.ingest_driver import TableIngest, TaskReports, checkpointOffsets, syncOffsets
@@ -37,17 +35,13 @@ _ROWS = pa.schema([("told", pa.string())])
 _NUMBER = "streaming.sql.batchId"
 
 
-class IngestPartition(SlicePartition):
-    """A slice or None, and lines to report to the driver in addition."""
+class IngestPartition(InputPartition):
+    """A part to stage, if any, and a line to report to the driver in addition."""
 
-    def __init__(
-        self, told: str | None, slice: Slice | None, broker: Place | None = None, others: Sequence[str] = ()
-    ) -> None:
-        InputPartition.__init__(self, told)
+    def __init__(self, told: str | None, part: SlicePartition | None) -> None:
+        super().__init__(told)
         self.told = told
-        self.slice = slice  # type: ignore[assignment]
-        self.broker = broker
-        self.others = tuple(others)
+        self.part = part
 
 
 class IngestSource(DataSource):
@@ -88,33 +82,27 @@ class IngestReader(StreamReader):
                 why = "retention has removed them" if id in journals else "their journal is not there any more"
                 gaps[id] = [(begins[id], min(first, until), why, True)]
         told = json.dumps({"start": begins, "end": dict(end), "gaps": gaps})
-        if all(readLedger(f"{self._lake}/{spec.name}").covers(end) for spec in self._specs):
-            # The process ended after the last table was committed and before Spark recorded the batch.
-            return [IngestPartition(told, None)]
-        found = [each for each in super().partitions(start, end) if isinstance(each, SlicePartition)]
-        if not found:
-            return [IngestPartition(told, None)]
-        return [
-            IngestPartition(None if place else told, each.slice, each.broker, each.others)
-            for place, each in enumerate(found)
-        ]
+        parts: Sequence[InputPartition] = ()
+        # All have it if the process ended after the last table was committed and before Spark recorded the batch.
+        if not all(readLedger(f"{self._lake}/{spec.name}").covers(end) for spec in self._specs):
+            parts = super().partitions(start, end)
+        found = [each for each in parts if isinstance(each, SlicePartition)]
+        return [IngestPartition(None if place else told, part) for place, part in enumerate(found or [None])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Stage one slice and yield its report; raises RecordsMissing as ``failOnDataLoss`` says, or LakeRefused."""
         if not isinstance(partition, IngestPartition):
             return
         told = [partition.told] if partition.told is not None else []
-        if partition.slice is not None:
-            told += self._stage(partition)
+        part = partition.part
+        if part is not None:
+            missing: list[Missing] = []
+            batches = records(part, ALL_COLUMNS, self._selection, self._options.failOnDataLoss, missing)
+            context = TaskContext.get()
+            number = int((context.getLocalProperty(_NUMBER) if context is not None else None) or -1)
+            told += stage(self._lake, self._specs, part.slice.journal, number, batches, missing)
         if told:
             yield pa.record_batch([pa.array(told, pa.string())], schema=_ROWS)
-
-    def _stage(self, partition: IngestPartition) -> Iterator[str]:
-        missing: list[Missing] = []
-        batches = records(partition, ALL_COLUMNS, self._selection, self._options.failOnDataLoss, missing)
-        context = TaskContext.get()
-        number = int((context.getLocalProperty(_NUMBER) if context is not None else None) or -1)
-        yield from stage(self._lake, self._specs, partition.slice.journal, number, batches, missing)
 
 
 #: Seconds between two checks of the query's state.

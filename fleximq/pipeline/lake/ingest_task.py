@@ -5,7 +5,7 @@ are such columns, it stages no file: the driver adds them and repeats the batch.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,31 +64,31 @@ def ofTopics(batch: pa.RecordBatch, wanted: Topics) -> pa.RecordBatch:
     return batch.filter(pa.array(those[topics.indices.to_numpy()]))
 
 
-class RowDecoder:
-    """Adds the columns of a table to records: the fields of payloads, and the reason of a dead letter."""
+#: Returns records with all columns of a table, and the reasons of dead letters, None if there are none.
+RowDecoder = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, pa.StringArray | None]]
 
-    def __init__(self, spec: TableSpec, columns: TableColumns) -> None:
-        self._schema = columns.schema
-        self._decoder = spec.decoder(columns)
 
-    def __call__(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.StringArray | None]:
-        """Return rows with all columns of the table, and the reasons of dead letters, None if there are none."""
-        number, errors = rows.num_rows, None
-        columns: dict[str, Any] = {name: rows.column(name) for name in BASE.names if name != "reason"}
+def rowDecoder(spec: TableSpec, columns: TableColumns) -> RowDecoder:
+    """Return a function that adds the columns of a table: the fields of payloads, and the reason of a dead letter."""
+    schema, decoder = columns.schema, spec.decoder(columns)
+
+    def decode(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.StringArray | None]:
+        found: dict[str, Any] = {name: rows.column(name) for name in BASE.names if name != "reason"}
+        found["reason"], errors = pa.nulls(rows.num_rows, pa.string()), None
         made: list[pa.Array] = []
-        if self._decoder is not None:
-            found = self._decoder.decode(*(rows.column(name) for name in _DECODED))
-            made = found.columns.flatten()
-            made = made[len(made) - (len(self._schema) - len(BASE)) :]
-            errors = found.errors
-        columns["reason"] = pa.nulls(number, pa.string()) if errors is None else errors
+        if decoder is not None:
+            decoded = decoder.decode(*(rows.column(name) for name in _DECODED))
+            made, errors = decoded.columns.flatten(), decoded.errors
+            made = made[len(made) - (len(schema) - len(BASE)) :]
         if errors is not None:
             # A dead letter's own topic stays.
-            isDead = pc.and_(errors.is_valid(), pc.invert(pc.ends_with(columns["topic"], DEAD)))
-            named = pc.binary_join_element_wise(columns["topic"], pa.scalar(DEAD), "")
-            columns["topic"] = pc.if_else(isDead, named, columns["topic"])
+            isDead = pc.and_(errors.is_valid(), pc.invert(pc.ends_with(found["topic"], DEAD)))
+            named = pc.binary_join_element_wise(found["topic"], pa.scalar(DEAD), "")
+            found |= {"reason": errors, "topic": pc.if_else(isDead, named, found["topic"])}
         # The decoder's columns have the order of the table's, metadata last.
-        return pa.record_batch([*(columns[name] for name in BASE.names), *made], schema=self._schema), errors
+        return pa.record_batch([*(found[name] for name in BASE.names), *made], schema=schema), errors
+
+    return decode
 
 
 class _Stage:
@@ -98,7 +98,7 @@ class _Stage:
         self._spec = spec
         self._table = f"{lake}/{spec.name}"
         self._columns = known = requiredColumns(self._table)
-        self._decode = RowDecoder(spec, known)
+        self._decode = rowDecoder(spec, known)
         self._found = known.fields
         self._journal = journal
         self._dead = 0

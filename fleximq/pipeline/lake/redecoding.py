@@ -13,7 +13,7 @@ from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
 from fleximq.pipeline.lake.file_rewriting import FileRewriting, Replacement, rewriting
-from fleximq.pipeline.lake.ingest_task import RowDecoder, undead
+from fleximq.pipeline.lake.ingest_task import RowDecoder, rowDecoder, undead
 from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_merge import aligned
@@ -41,7 +41,7 @@ def redecode(table: str, spec: TableSpec, files: Files = FILES) -> Iterator[Rede
         # Other formats have no columns that could be mended.
         live = liveFiles(table) if spec.decode in STRUCTURED else []
         # In this order: a file has no column that was not recorded before it.
-        decode, schema = RowDecoder(spec, columns := requiredColumns(table, files)), columns.schema
+        decode, schema = rowDecoder(spec, columns := requiredColumns(table, files)), columns.schema
         for path, topic in live:
             try:
                 found, left = _decodedAgain(rewritten, path, topic, decode, schema)

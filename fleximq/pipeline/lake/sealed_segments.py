@@ -163,8 +163,16 @@ def _sealed(slice: Slice, segments: int, folder: str, damaged: bool, files: File
             raise _Lost(str(found))
         missing.append(found)
 
+    schema, rows = schemaOf(ALL_COLUMNS), 0
     try:
-        rows = _write(slice, staged, tell, missing, files)
+        with pq.ParquetWriter(staged, schema, **_ENCODING) as writer:
+            for batches in grouped(readSlice(slice, ALL_COLUMNS, Selection(), tell, files), GROUP_BYTES):
+                table = pa.Table.from_batches(batches, schema)
+                rows += table.num_rows
+                writer.write_table(table, row_group_size=table.num_rows)
+            bases = json.dumps([piece.base for piece in slice.pieces])
+            found = {JOURNAL: slice.journal, SEGMENTS: bases, MISSING: json.dumps(missing)}
+            writer.add_key_value_metadata({key: value.encode() for key, value in found.items()})
         size = synced(staged)
         files.rename(staged, final)
         files.syncFolder(folder)
@@ -176,20 +184,3 @@ def _sealed(slice: Slice, segments: int, folder: str, damaged: bool, files: File
         with suppress(OSError):
             os.unlink(staged)
     return SegmentExport(slice.start, slice.end, segments, rows, size)
-
-
-def _write(slice: Slice, path: str, tell: Any, missing: list[Missing], files: Files) -> int:
-    schema, rows = schemaOf(ALL_COLUMNS), 0
-    with pq.ParquetWriter(path, schema, **_ENCODING) as writer:
-        for batches in grouped(readSlice(slice, ALL_COLUMNS, Selection(), tell, files), GROUP_BYTES):
-            table = pa.Table.from_batches(batches, schema)
-            rows += table.num_rows
-            writer.write_table(table, row_group_size=table.num_rows)
-        writer.add_key_value_metadata(
-            {
-                JOURNAL: slice.journal.encode(),
-                SEGMENTS: json.dumps([piece.base for piece in slice.pieces]).encode(),
-                MISSING: json.dumps(missing).encode(),
-            }
-        )
-    return rows
