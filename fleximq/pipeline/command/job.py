@@ -31,9 +31,7 @@ _WRITTEN = re.compile(r"(\d{1,9})(ms|s|m|h|d)")
 
 
 class Job(NamedTuple):
-    """``prepare`` adds a job's options to a parser, ``run`` does the work; a PipelineError or SettingError from it is
-    printed as its sentence, with exit code 1. ``brief``: it ends by itself, usually soon.
-    """
+    """``prepare`` adds options, ``run`` works and may raise PipelineError or SettingError. ``brief``: it ends soon."""
 
     prepare: Callable[[ArgumentParser], object]
     run: Callable[[Namespace, JobRun], object]
@@ -41,9 +39,7 @@ class Job(NamedTuple):
 
 
 def checkSource(options: Mapping[str, str]) -> None:
-    """Check the source's options and its folders, without connecting to a broker. Raises OptionRefused for an invalid
-    value or a folder without journals, JournalError for a folder that is no journal, and ImportError without Spark.
-    """
+    """Check the source's options and folders, without a broker; raises OptionRefused, JournalError, ImportError."""
     from fleximq.pipeline.reader.journals import Journals
     from fleximq.pipeline.reader.source_options import SourceOptions
 

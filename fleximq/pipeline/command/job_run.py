@@ -117,9 +117,7 @@ class JobRun:
                 signal.signal(number, before)
 
     def session(self) -> "SparkSession":
-        """Return the session, made by the first call, for the whole run; raises PipelineError without Java, and
-        ImportError without Spark.
-        """
+        """Return the session, made by the first call; raises PipelineError without Java, ImportError without Spark."""
         if self._session is None:
             from fleximq.pipeline.command.spark_session import SparkLauncher
 

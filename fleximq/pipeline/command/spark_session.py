@@ -96,8 +96,7 @@ class SparkLauncher:
         builder: Any = SparkSession.builder.appName("fleximq-pipeline")
         if master is not None:
             builder = builder.master(master)
-        for name, value in settings.items():
-            builder = builder.config(name, value)
+        builder = builder.config(map=dict(settings))
         if not self._verbose:
             # The exception contains the text that they log.
             for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):

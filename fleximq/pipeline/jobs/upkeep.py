@@ -1,6 +1,4 @@
-"""The jobs that maintain lake tables, without Spark, while readers and, except for ``rename``, ``ingest`` continue.
-Imports of pyarrow are inside the functions, since they are not needed for ``--help``.
-"""
+"""The jobs that maintain lake tables, without Spark; imports are inside functions, as help needs no Arrow."""
 
 import os
 import time

@@ -36,9 +36,8 @@ _DAY = 86_400.0
 
 
 def expireDays(table: str, rules: Sequence[Rule], now: float, files: Files = FILES) -> list[RemovedDay]:
-    """Remove the days of a table that lie completely before the retention of their topic; return them. The first
-    matching pattern counts, else the last rule without one; other topics never expire. ``now`` is in seconds since
-    1970.
+    """Remove the days that lie completely before the retention of their topic; return them. The first matching pattern
+    counts, else the last rule without one; other topics never expire. ``now`` is in seconds since 1970.
     """
     log = logOf(table, files)
     with writing(table):

@@ -62,9 +62,8 @@ class TaskReports:
 
 @dataclass
 class TableIngest:
-    """Writes to the tables of one lake, whose writer locks it holds in a ``with`` statement. ``form`` and ``layout``
-    are for :func:`fleximq.pipeline.lake.table.format.setFormat`; ``lossAllowed``: missing records are gaps, not an
-    error.
+    """Writes to the tables of a lake, whose writer locks it holds in a ``with`` statement. ``form`` and ``layout`` are
+    for :func:`fleximq.pipeline.lake.table.format.setFormat`, ``lossAllowed`` makes missing records gaps.
     """
 
     lake: str

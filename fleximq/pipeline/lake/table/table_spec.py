@@ -82,9 +82,7 @@ class TableSpec:
         return _ONE[self.decode] if isApart else pa.schema([])
 
     def decoder(self, columns: TableColumns) -> Decoder | None:
-        """Return the decoder, None if payloads stay as they are; before any column is known, it only finds malformed
-        ones.
-        """
+        """Return the decoder, None if payloads stay; before any column is known, it only finds malformed ones."""
         identity = Identity(columns.metadata, self.base64)
         if len(columns.fields):
             return Decoder(self.decode, columns.fields, identity)
