@@ -84,14 +84,12 @@ class DeltaLog(TableLog):
 
 def _live(table: DeltaTable) -> list[tuple[LiveFile, int]]:
     """Return the files that the log names, and their bytes."""
-    return [
+    live = []
+    for each in pa.table(table.get_add_actions(flatten=True)).to_pylist():
         # The log has paths as URLs.
-        (
-            LiveFile(unquote(each["path"]), each.get("partition.topic", ""), str(each["partition.date"])),
-            each["size_bytes"],
-        )
-        for each in pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    ]
+        path, topic, date = unquote(each["path"]), each.get("partition.topic", ""), str(each["partition.date"])
+        live.append((LiveFile(path, topic, date), each["size_bytes"]))
+    return live
 
 
 def _partition(topic: str, date: str) -> dict[str, str | None]:
