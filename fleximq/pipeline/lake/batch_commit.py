@@ -7,9 +7,8 @@ them, so that it brings back no file that compaction or expiry has removed.
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from types import MappingProxyType
 from typing import Any
 
 from fleximq.journal.files.file_system import Files
@@ -17,7 +16,7 @@ from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.live_files import logOf
 from fleximq.pipeline.lake.table.file_names import FILES, OWN, fileOf, partitionOf, readOwn, writeOwn
 from fleximq.pipeline.lake.table.format import layoutOf
-from fleximq.pipeline.lake.table.ledger import LEDGER, Gap, Ledger, readLedger, writeLedger
+from fleximq.pipeline.lake.table.ledger import LEDGER, NONE, Counts, Gap, Gaps, Ledger, readLedger, writeLedger
 from fleximq.pipeline.lake.table.lock import changeLock
 from fleximq.pipeline.lake.table.table_log import BatchRange, TableFile
 from fleximq.pipeline.lake.table_change import finishChange, finishRemoval, makeFolders, moveStaged, preparedPlaces
@@ -67,9 +66,9 @@ class BatchCommit:
         self,
         batch: BatchRange,
         staged: Iterable[TableFile],
-        gaps: Mapping[str, Iterable[Gap]],
+        gaps: Gaps,
         lossAllowed: bool = False,
-        dead: Mapping[str, int] = MappingProxyType({}),
+        dead: Counts = NONE,
         reason: str = "",
     ) -> bool:
         """Make the files of a batch visible; False if it is already committed and its files are rubbish. Raises
@@ -171,7 +170,7 @@ def _order(staged: TableFile) -> tuple[Any, ...]:
     return staged.journal, staged.first, staged.topic, staged.date, staged.path
 
 
-def _formatted(offsets: Mapping[str, int]) -> str:
+def _formatted(offsets: Counts) -> str:
     return ", ".join(f"offset {next} of journal {journal}" for journal, next in offsets.items()) or "nothing"
 
 

@@ -31,6 +31,12 @@ class Gap(NamedTuple):
     lost: bool
 
 
+#: Numbers (of rows, or offsets) and gaps by journal.
+Counts = Mapping[str, int]
+Gaps = Mapping[str, Iterable[Gap]]
+NONE: Counts = MappingProxyType({})
+
+
 class Covered(NamedTuple):
     """Offsets from ``first`` up to before ``next``; numbers of rows, ``expired`` and remaining ``dead`` letters."""
 
@@ -41,9 +47,7 @@ class Covered(NamedTuple):
     expired: int = 0
     dead: int = 0
 
-    def _with(
-        self, journal: str, rows: Mapping[str, int], gaps: Mapping[str, Iterable[Gap]], dead: Mapping[str, int]
-    ) -> "Covered":
+    def _with(self, journal: str, rows: Counts, gaps: Gaps, dead: Counts) -> "Covered":
         return self._replace(
             rows=self.rows + rows.get(journal, 0),
             gaps=tuple(_joined([*self.gaps, *gaps.get(journal, ())])),
@@ -70,27 +74,20 @@ class Ledger:
     """
 
     batch: int = -1
-    start: Mapping[str, int] = field(default_factory=dict)
-    end: Mapping[str, int] = field(default_factory=dict)
+    start: Counts = field(default_factory=dict)
+    end: Counts = field(default_factory=dict)
     journals: Mapping[str, Covered] = field(default_factory=dict)
     dead: tuple[DeadLetters, ...] = ()
     changes: int = 0
 
-    def covers(self, end: Mapping[str, int]) -> bool:
+    def covers(self, end: Counts) -> bool:
         """Tell whether a batch with this end is committed."""
         return self.batch >= 0 and all(
             journal in self.journals and self.journals[journal].next >= next for journal, next in end.items()
         )
 
     def withBatch(
-        self,
-        batch: int,
-        start: Mapping[str, int],
-        end: Mapping[str, int],
-        rows: Mapping[str, int],
-        gaps: Mapping[str, Iterable[Gap]],
-        dead: Mapping[str, int] = MappingProxyType({}),
-        reason: str = "",
+        self, batch: int, start: Counts, end: Counts, rows: Counts, gaps: Gaps, dead: Counts = NONE, reason: str = ""
     ) -> "Ledger":
         """Return a ledger with a batch, its rows, gaps and dead letters by journal, and the reason of the first one."""
         journals = dict(self.journals)
@@ -102,14 +99,7 @@ class Ledger:
             told = (*told, DeadLetters(batch, sum(rows.values()), sum(dead.values()), reason))[-DEAD_BATCHES:]
         return replace(self, batch=batch, start=dict(start), end=dict(end), journals=journals, dead=told)
 
-    def withChange(
-        self,
-        first: Mapping[str, int],
-        rows: Mapping[str, int],
-        gaps: Mapping[str, Iterable[Gap]],
-        dead: Mapping[str, int],
-        expired: Mapping[str, int] = MappingProxyType({}),
-    ) -> "Ledger":
+    def withChange(self, first: Counts, rows: Counts, gaps: Gaps, dead: Counts, expired: Counts = NONE) -> "Ledger":
         """Return a ledger after a change: ``first`` are lower first offsets, the others are to be added by journal."""
         journals = dict(self.withExpired(expired).journals)
         for journal in {*first, *rows, *gaps, *dead}:
@@ -117,7 +107,7 @@ class Ledger:
             journals[journal] = had._replace(first=first.get(journal, had.first))
         return replace(self, journals=journals, changes=self.changes + 1)
 
-    def withExpired(self, rows: Mapping[str, int]) -> "Ledger":
+    def withExpired(self, rows: Counts) -> "Ledger":
         """Return a ledger after so many rows of each journal were removed."""
         journals = dict(self.journals)
         for journal, number in rows.items():
