@@ -11,13 +11,8 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+from pyiceberg import exceptions
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    NamespaceAlreadyExistsError,
-    NoSuchTableError,
-    ValidationException,
-)
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 from pyiceberg.table import Table
 
@@ -46,8 +41,8 @@ def tableWithColumns(table: str) -> Table:
     catalog, name = _named(table)
     try:
         found = catalog.load_table(name)
-    except NoSuchTableError:
-        with suppress(NamespaceAlreadyExistsError):
+    except exceptions.NoSuchTableError:
+        with suppress(exceptions.NamespaceAlreadyExistsError):
             catalog.create_namespace(NAMESPACE)
         created = catalog.create_table(name, columns, location=f"file://{table}")
         with created.update_spec() as update:
@@ -101,7 +96,7 @@ def openTable(table: str) -> Table | None:
     catalog, name = _named(table)
     try:
         found = catalog.load_table(name)
-    except NoSuchTableError:
+    except exceptions.NoSuchTableError:
         return None
     if os.path.realpath(localPath(found.location())) != os.path.realpath(table):
         raise LakeRefused(f"the table {table} is at {found.location()} by its catalog: call it so, or leave it alone")
@@ -163,7 +158,7 @@ def replaceFiles(table: str, wanted: Change) -> bool:
                 for file in made:
                     update.append_data_file(file)
             return True
-        except (CommitFailedException, ValidationException):
+        except (exceptions.CommitFailedException, exceptions.ValidationException):
             if not left:
                 raise
     return False
