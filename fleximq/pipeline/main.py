@@ -100,7 +100,7 @@ def _one(action: argparse.Action, name: str, value: Any) -> Any:
 
 
 PROGRAM = "fleximq-pipeline"
-#: The help text of each job, in the order of the help; each is the module of its name.
+#: The help text of each job, in the order of the help.
 JOBS = {
     "sql": "Query topics in SQL, and print the result.",
     "describe": "Show journals, topics, the shape of their payloads, and the progress of readers.",
@@ -117,9 +117,14 @@ JOBS = {
 }
 
 
+#: The jobs that share the module ``upkeep``; each other one is the module of its name.
+_UPKEEP = ("backfill", "redecode", "compact", "expire", "audit", "rename")
+
+
 def jobOf(name: str) -> Job:
     """Return a job of the table."""
-    found: Job = getattr(importlib.import_module(f"fleximq.pipeline.jobs.{name}"), name.upper())
+    module = importlib.import_module(f"fleximq.pipeline.jobs.{'upkeep' if name in _UPKEEP else name}")
+    found: Job = getattr(module, name.upper())
     return found
 
 

@@ -21,8 +21,14 @@ if not skip:
     from fleximq.pipeline.files.schema import COLUMNS
     from fleximq.pipeline.jobs import seal
     from fleximq.pipeline.jobs.seal import SEAL
-    from fleximq.pipeline.lake.sealed_segments import SealedFile, offsetIn, sealedFiles, sealedName, unsealedRanges
-    from fleximq.pipeline.lake.segment_export import sealSegments
+    from fleximq.pipeline.lake.sealed_segments import (
+        SealedFile,
+        offsetIn,
+        sealedFiles,
+        sealedName,
+        sealSegments,
+        unsealedRanges,
+    )
     from fleximq.pipeline.reader.offsets import RecordsMissing
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.session import sharedSession

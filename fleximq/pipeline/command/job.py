@@ -1,9 +1,7 @@
-"""The interface of a job of ``fleximq-pipeline`` and of its run, and the options that jobs share.
+"""The interface of a job of ``fleximq-pipeline``, and the options that jobs share.
 
-A job is one file of :mod:`fleximq.pipeline.jobs`. It imports PySpark inside ``run`` only, so that ``--help`` is quick
-and works where Spark is not installed. Since Spark takes seconds to start, sources are checked before.
-
-Durations are written ``500ms``, ``10s``, ``5m``, ``1h``, ``7d``.
+A job imports PySpark and Arrow inside ``run`` only, so that ``--help`` is quick and works without them. Sources are
+checked before Spark starts. Durations are written ``500ms``, ``10s``, ``5m``, ``1h``, ``7d``.
 """
 
 import json
@@ -17,28 +15,71 @@ from typing import Any, NamedTuple
 from fleximq.config import option_values
 from fleximq.errors import SettingError
 from fleximq.pipeline.command.job_run import JobRun
-from fleximq.pipeline.errors import OptionRefused, PipelineError
+from fleximq.pipeline.errors import OptionRefused
 from fleximq.values.urls import urlsIn
+
+#: The table of the settings file for the options of :func:`addSource`.
+SOURCE = "source"
+#: Options that exclude each other: one on the command line overrides the other in the file.
+INSTEAD = (("journal", "url"), ("subscribe", "topics"))
+#: The options of the source for the connection to a broker.
+BROKER = ("url", "token", "caFile", "certFile", "keyFile", "brokerTimeout")
+#: Schemes of URLs that :mod:`fleximq.client` accepts.
+_SCHEMES = ("tcp", "tls", "ipc")
+_UNITS = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+_WRITTEN = re.compile(r"(\d{1,9})(ms|s|m|h|d)")
+
+
+class Job(NamedTuple):
+    """``prepare`` adds options, ``run`` works and may raise PipelineError or SettingError. ``brief``: it ends soon."""
+
+    prepare: Callable[[ArgumentParser], object]
+    run: Callable[[Namespace, JobRun], object]
+    brief: bool = False
 
 
 def checkSource(options: Mapping[str, str]) -> None:
-    """Check the source's options and its folders, without connecting to a broker. Raises OptionRefused for an invalid
-    value or a folder without journals, JournalError for a folder that is no journal, and PipelineError without Spark.
-    """
-    try:
-        from fleximq.pipeline.reader.journals import Journals
-        from fleximq.pipeline.reader.source_options import SourceOptions
-    except ImportError as error:
-        raise PipelineError(
-            f"Spark is not installed ({error.msg}): pip install '.[spark]' in a clone of FlexiMQ installs it"
-        ) from error
+    """Check the source's options and folders, without a broker; raises OptionRefused, JournalError, ImportError."""
+    from fleximq.pipeline.reader.journals import Journals
+    from fleximq.pipeline.reader.source_options import SourceOptions
+
     arguments = SourceOptions.of(options)
     if not arguments.brokers:
         Journals(arguments).find()
 
 
-_UNITS = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
-_WRITTEN = re.compile(r"(\d{1,9})(ms|s|m|h|d)")
+def option(
+    parser: Any,
+    name: str,
+    metavar: str | None = None,
+    words: str | None = None,
+    read: Callable[[str, Any], Any] | None = option_values.text,
+    section: str | None = None,
+    **more: Any,
+) -> None:
+    """Add an option with the help text ``words``, which may be in the settings file as well, to a parser or a group.
+
+    :param read: takes the option's name, and its text or its value in the file, as :mod:`fleximq.config.option_values`
+        do; called for each element of a list in the file if the option may be repeated.
+    :param section: the table of the settings file; that of the job if None.
+    """
+    if read is not None:
+        more |= {"type": partial(_typed, name.lstrip("-"), read), "metavar": metavar}
+    action = parser.add_argument(name, help=words, **more)
+    action.read, action.section = read, section
+
+
+def flag(parser: Any, name: str, words: str, section: str | None = None) -> None:
+    """Add an option without a value that may be in the settings file as well."""
+    option(parser, name, None, words, None, section, action="store_true")
+
+
+def _typed(name: str, read: Callable[[str, Any], Any], written: str) -> Any:
+    try:
+        return read(name, written)
+    except (SettingError, OptionRefused) as error:
+        # The parser has named the option already.
+        raise ArgumentTypeError(str(error)) from error
 
 
 def duration(name: str, value: object) -> int:
@@ -56,70 +97,11 @@ def interval(microseconds: int) -> str:
     return f"{microseconds} microseconds"
 
 
-#: The table of the settings file for the options of :func:`addSource`.
-SOURCE = "source"
-#: Options that exclude each other: one on the command line overrides the other in the file.
-INSTEAD = (("journal", "url"), ("subscribe", "topics"))
-#: The options of the source for the connection to a broker.
-BROKER = ("url", "token", "caFile", "certFile", "keyFile", "brokerTimeout")
-#: Schemes of URLs that :mod:`fleximq.client` accepts.
-_SCHEMES = ("tcp", "tls", "ipc")
-
-
-class Job(NamedTuple):
-    """One job: ``prepare`` adds its options to a parser, ``run`` does the work. A
-    :class:`~fleximq.pipeline.errors.PipelineError` or :class:`~fleximq.errors.SettingError` from it is printed as its
-    sentence, with exit code 1. ``brief``: it ends by itself, usually soon.
-    """
-
-    prepare: Callable[[ArgumentParser], object]
-    run: Callable[[Namespace, JobRun], object]
-    brief: bool = False
-
-
-def option(
-    parser: Any,
-    name: str,
-    metavar: str | None = None,
-    words: str | None = None,
-    read: Callable[[str, Any], Any] | None = option_values.text,
-    section: str | None = None,
-    **more: Any,
-) -> None:
-    """Add an option, which may be in the settings file as well, to a parser or a group.
-
-    :param words: the help text.
-    :param read: a parser such as those of :mod:`fleximq.config.option_values`: takes the option's name, and its text or
-        its value in the file; called for each element of a list in the file if the option may be repeated.
-    :param section: the table of the settings file; that of the job if None.
-    """
-    if read is not None:
-        more |= {"type": _typed(name.lstrip("-"), read), "metavar": metavar}
-    action = parser.add_argument(name, help=words, **more)
-    action.read, action.section = read, section
-
-
-def flag(parser: Any, name: str, words: str, section: str | None = None) -> None:
-    """Add an option without a value that may be in the settings file as well."""
-    option(parser, name, None, words, None, section, action="store_true")
-
-
-def _typed(name: str, read: Callable[[str, Any], Any]) -> Callable[[str], Any]:
-    def typed(written: str) -> Any:
-        try:
-            return read(name, written)
-        except (SettingError, OptionRefused) as error:
-            # The parser has named the option already.
-            raise ArgumentTypeError(str(error)) from error
-
-    return typed
-
-
 def place(name: str, value: object) -> str:
     """Parse the URL of a broker, or several separated by commas; raises SettingError if a client cannot use it."""
     written = option_values.text(name, value)
     for each in urlsIn(written):
-        scheme, colon, rest = each.partition("://")
+        scheme, _, rest = each.partition("://")
         if scheme not in _SCHEMES or not rest:
             raise SettingError(f"{name} is {written!r}, but must be tcp://HOST:PORT, tls://HOST:PORT or ipc://PATH")
     return written
@@ -128,10 +110,6 @@ def place(name: str, value: object) -> str:
 def lowered(name: str, value: object) -> str:
     """Parse a word regardless of its case."""
     return option_values.text(name, value).lower()
-
-
-def _seconds(name: str, value: object) -> str:
-    return f"{option_values.seconds(name, value):g}"
 
 
 def positiveNumber(name: str, value: object) -> int:
@@ -155,18 +133,17 @@ def streamStart(name: str, value: object) -> str:
     return written
 
 
-def addSource(parser: ArgumentParser) -> None:
-    """Add the options of the source: journals or brokers, and topics."""
+def _seconds(name: str, value: object) -> str:
+    return f"{option_values.seconds(name, value):g}"
+
+
+def addSource(parser: ArgumentParser, mayLose: bool = False) -> None:
+    """Add the options of the source: journals or brokers, topics, and whether to read on where records are missing."""
     group = parser.add_argument_group("source")
     add = partial(option, group, section=SOURCE)
     addJournal(group)
-    add(
-        "--url",
-        "URL",
-        "a broker to read from instead, e.g. tcp://localhost:7890; may be repeated",
-        place,
-        action="append",
-    )
+    words = "a broker to read from instead, e.g. tcp://localhost:7890; may be repeated"
+    add("--url", "URL", words, place, action="append")
     add("--token", "TOKEN", "a token for the broker")
     add("--ca-file", "FILE", "the certificates of the broker's authority, as PEM")
     add("--cert-file", "FILE", "the client certificate, as PEM")
@@ -174,11 +151,8 @@ def addSource(parser: ArgumentParser) -> None:
     add("--broker-timeout", "SECONDS", "how long to wait for a broker that is away (30)", _seconds)
     add("--subscribe", "TOPIC", "only this topic; may be repeated", action="append")
     add("--topics", "PATTERN", "only topics that match, e.g. news.*; may be repeated", action="append")
-
-
-def addLoss(group: Any) -> None:
-    """Add the option to read on where records are missing; :func:`sourceOptions` passes it to the source."""
-    flag(group, "--allow-data-loss", "continue after messages that are damaged or removed")
+    if mayLose:
+        flag(parser, "--allow-data-loss", "continue after messages that are damaged or removed")
 
 
 def addJournal(group: Any) -> None:
@@ -187,10 +161,28 @@ def addJournal(group: Any) -> None:
     option(group, "--journal", "FOLDER", words, section=SOURCE, action="append")
 
 
+def addStream(group: Any, checkpoint: str, trigger: int) -> None:
+    """Add the options of a query; they have a default folder for the checkpoint and interval in microseconds."""
+    option(group, "--checkpoint", "FOLDER", f"the folder of Spark's checkpoint ({checkpoint})")
+    words = f"how often it looks for messages ({trigger // 1_000_000}s)"
+    option(group, "--trigger", "TIME", words, duration, default=trigger)
+    flag(group, "--once", "end after the messages that exist now")
+
+
+def addStart(group: Any) -> None:
+    """Add the option for the start of a stream."""
+    words = "the start of a new query: earliest, latest or an offset (earliest)"
+    option(group, "--starting", "WHERE", words, streamStart, default="earliest")
+
+
+def addTables(parser: ArgumentParser) -> None:
+    """Add the options that name a lake and its tables."""
+    option(parser, "--lake", "FOLDER", "the folder in which each table has its own")
+    option(parser, "--table", "NAME", "only this table; may be repeated", action="append")
+
+
 def sourceOptions(arguments: Namespace) -> dict[str, str]:
-    """Return the arguments for :func:`addSource` as options of Spark's source ``fleximq``; raises OptionRefused if no
-    source was named, or arguments exclude each other.
-    """
+    """Return the arguments of :func:`addSource` as options of the source ``fleximq``; raises OptionRefused."""
     for one, other in INSTEAD:
         if getattr(arguments, one) and getattr(arguments, other):
             raise OptionRefused(f"--{one} and --{other} exclude each other")
@@ -215,28 +207,7 @@ def sourceAlone(arguments: Namespace) -> dict[str, str]:
 
 def brokerOptions(arguments: Namespace) -> dict[str, str]:
     """Return the arguments for a broker's connection, as options of Spark's source and sink; empty without a broker."""
-    given = (
-        arguments.token, arguments.ca_file, arguments.cert_file, arguments.key_file, arguments.broker_timeout,
-    )  # fmt: skip
+    names = ("token", "ca_file", "cert_file", "key_file", "broker_timeout")
+    given = {option: getattr(arguments, name) for option, name in zip(BROKER[1:], names, strict=True)}
     options = {"url": ",".join(arguments.url)} if arguments.url else {}
-    return options | {name: value for name, value in zip(BROKER[1:], given, strict=True) if value is not None}
-
-
-def addStream(group: Any, checkpoint: str, trigger: int) -> None:
-    """Add the options of a query; they have a default folder for the checkpoint and interval in microseconds."""
-    option(group, "--checkpoint", "FOLDER", f"the folder of Spark's checkpoint ({checkpoint})")
-    words = f"how often it looks for messages ({trigger // 1_000_000}s)"
-    option(group, "--trigger", "TIME", words, duration, default=trigger)
-    flag(group, "--once", "end after the messages that exist now")
-
-
-def addStart(group: Any) -> None:
-    """Add the option for the start of a stream."""
-    words = "the start of a new query: earliest, latest or an offset (earliest)"
-    option(group, "--starting", "WHERE", words, streamStart, default="earliest")
-
-
-def addTables(parser: ArgumentParser) -> None:
-    """Add the options that name a lake and its tables."""
-    option(parser, "--lake", "FOLDER", "the folder in which each table has its own")
-    option(parser, "--table", "NAME", "only this table; may be repeated", action="append")
+    return options | {option: value for option, value in given.items() if value is not None}

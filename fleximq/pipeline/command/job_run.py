@@ -6,22 +6,27 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from threading import Event, Lock
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
 
-from fleximq.pipeline.errors import PipelineError
 from fleximq.pipeline.wait_notice import waitNotice
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from fleximq.pipeline.command.spark_session import SparkLauncher
 
 #: Seconds between two lines about the same progress, in a file and on a terminal.
 PAUSE, QUICK = 10.0, 0.2
+#: The variable that ``spark-submit`` sets for the programs that it runs.
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class ProgressLine:
-    """Shows progress on one stream: on a terminal in one line that is overwritten, else in a line now and then.
-    Thread-safe. ``now`` is the clock, in seconds.
-    """
+    """Shows progress in one line of a terminal, else in a line now and then. Thread-safe; ``now`` is in seconds."""
 
     def __init__(self, stream: TextIO, now: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
@@ -34,8 +39,9 @@ class ProgressLine:
     def writeLine(self, text: str) -> None:
         """Write one line."""
         with self._lock:
-            self._clear()
-            self._write(f"{text}\n")
+            if self._width:
+                self._write(f"\r{'':<{self._width}}\r", 0)
+            self._write(f"{text}\n", 0)
 
     def show(self, name: str, done: float, total: float | None, unit: str) -> None:
         """Show the progress of ``name``, unless shown a moment ago; on a terminal the end is always shown."""
@@ -46,66 +52,40 @@ class ProgressLine:
                 # Work that is over at once needs no line.
                 self._told[name] = now
                 return
-            if (
-                told is not None
-                and not (ended and self._terminal)
-                and now - told < (QUICK if self._terminal else PAUSE)
-            ):
+            isDue = told is None or now - told >= (QUICK if self._terminal else PAUSE)
+            if not isDue and not (ended and self._terminal):
                 return
             self._told[name] = now
             line = f"{name}: {_number(done)}" + ("" if total is None else f" of {_number(total)}") + f" {unit}"
             if total:
                 line += f" ({min(done / total, 1):.0%})"
             if not self._terminal:
-                self._write(f"{line}\n")
-                return
-            self._write(f"\r{line:<{self._width}}")
-            self._width = len(line)
-            if ended:
-                self._write("\n")
-                self._width = 0
+                self._write(f"{line}\n", 0)
+            else:
+                self._write(f"\r{line:<{self._width}}" + ("\n" if ended else ""), 0 if ended else len(line))
 
     def end(self) -> None:
         """End the line that is overwritten."""
         with self._lock:
             if self._width:
-                self._write("\n")
-                self._width = 0
+                self._write("\n", 0)
 
-    def _clear(self) -> None:
-        if self._width:
-            self._write(f"\r{'':<{self._width}}\r")
-            self._width = 0
-
-    def _write(self, text: str) -> None:
-        try:
+    def _write(self, text: str, width: int) -> None:
+        """Write text after which a line of this width may be overwritten."""
+        self._width = width
+        with suppress(OSError, ValueError):  # the reader of the stream is gone; the job continues
             self._stream.write(text)
             self._stream.flush()
-        except (OSError, ValueError):
-            # The reader of the stream is gone; the job continues.
-            pass
 
 
 def _number(number: float) -> str:
     return f"{number:,.0f}" if float(number).is_integer() else f"{number:,.1f}"
 
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from fleximq.pipeline.command.spark_session import SparkLauncher
-
-#: The variable that ``spark-submit`` sets for the programs that it runs.
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
 class JobRun:
-    """One run of a job in this process; use it in a ``with`` statement, in the main thread.
-
-    ``out`` is for the result. The first SIGINT or SIGTERM sets ``stopping``: the job then ends in order, with 0; the
-    second ends the process. ``failed``: the job has failed, so the end is kept short. After a ``brief`` job, which ends
-    soon by itself, the class archive may be made.
+    """One run of a job in this process; use it in a ``with`` statement, in the main thread. ``out`` is for the result.
+    The first SIGINT or SIGTERM sets ``stopping``: the job then ends in order, with 0; the second ends the process.
+    ``failed``: the end is kept short. After a ``brief`` job the class archive may be made.
     """
 
     def __init__(self, arguments: Namespace, brief: bool) -> None:
@@ -126,51 +106,34 @@ class JobRun:
         try:
             self._progress.end()
             if self._session is not None:
-                if self._session.isRecording and not (self.stopping.is_set() or self.failed or raised[0]):
+                keep = self._session.isRecording and not (self.stopping.is_set() or self.failed or raised[0])
+                if keep:
                     self.writeLine(
                         "archiving Java's classes for quicker starts, this takes some seconds once (--no-cache: never)"
                     )
-                    self._session.end(keep=True)
-                else:
-                    self._session.end()
+                self._session.end(keep)
         finally:
             for number, before in self._before.items():
                 signal.signal(number, before)
 
     def session(self) -> "SparkSession":
-        """Return the session, made by the first call, for the whole run; raises PipelineError without Spark or Java."""
+        """Return the session, made by the first call; raises PipelineError without Java, ImportError without Spark."""
         if self._session is None:
+            from fleximq.pipeline.command.spark_session import SparkLauncher
+
+            chosen = self._chosen
+            conf = dict(each.split("=", 1) for each in chosen.conf or ())
+            archive = not chosen.no_cache
             with self.notice("starting Spark: its first start on a machine may take a minute, later ones some seconds"):
-                self._session = self._launched()
+                self._session = SparkLauncher(chosen.master, conf, chosen.verbose, archive, self._brief)
             # Spark has replaced our handler.
             for number in _SIGNALS:
                 signal.signal(number, self._asked)
         return self._session.spark
 
-    def _launched(self) -> "SparkLauncher":
-        try:
-            from fleximq.pipeline.command.spark_session import SparkLauncher
-        except ImportError as error:
-            raise PipelineError(
-                f"Spark is not installed ({error.msg}): pip install '.[spark]' in a clone of FlexiMQ installs it"
-            ) from error
-        arguments = self._chosen
-        return SparkLauncher(
-            arguments.master,
-            dict(each.split("=", 1) for each in arguments.conf or ()),
-            arguments.verbose,
-            not arguments.no_cache,
-            self._brief,
-        )
-
     def notice(self, text: str) -> AbstractContextManager[None]:
-        """Write a line about what a block does, once it has taken 3 seconds.
-
-        Not under ``spark-submit``, which merges standard error with standard output, where the result is.
-        """
-        if _SUBMITTED in os.environ:
-            return nullcontext()
-        return waitNotice(lambda: text, self.writeLine)
+        """Write a line after 3 seconds of a block; not under ``spark-submit``, which would put it among the results."""
+        return nullcontext() if _SUBMITTED in os.environ else waitNotice(lambda: text, self.writeLine)
 
     def writeLine(self, text: str) -> None:
         """Write one line about the job's progress to standard error."""

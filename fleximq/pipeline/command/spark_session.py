@@ -1,7 +1,4 @@
-"""Starts a Spark session with the pipeline's settings: quick, quiet, and on this machine only.
-
-Under ``spark-submit`` Spark runs already; only explicit settings apply there.
-"""
+"""Starts a quick and quiet Spark session on this machine. Under ``spark-submit`` only explicit settings apply."""
 
 import logging
 import os
@@ -28,16 +25,9 @@ from fleximq.pipeline.source import FlexiMQSource
 LOCAL = "local[*]"
 #: Minimum and maximum memory of Spark's Java; it is a quarter of the machine's.
 _MIN_MEMORY, _MAX_MEMORY = GIBIBYTE, 4 * GIBIBYTE
-#: Loggers that repeat the exception of a failing query.
-_REPEATED = (
-    "org.apache.spark.executor.Executor",
-    "org.apache.spark.scheduler.TaskSetManager",
-    "org.apache.spark.sql.execution.streaming",
-    "org.apache.spark.sql.execution.datasources",
-    "org.apache.spark.sql.execution.python",
-    "org.apache.spark.util.Utils",
-    "org.apache.spark.api.python",
-)
+#: Loggers of Spark that repeat the exception of a failing query.
+_REPEATED = ["executor.Executor", "scheduler.TaskSetManager", "util.Utils", "api.python"]
+_REPEATED += ["sql.execution.streaming", "sql.execution.datasources", "sql.execution.python"]
 #: Environment variables that a session with its own Java sets, until it ends.
 _ENVIRONMENT = ("JAVA_HOME", "PYSPARK_PYTHON")
 #: Disables Arrow's checks of bounds and of nulls for each value in Java: data from Python were made by Arrow too. Saves
@@ -46,11 +36,29 @@ _UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check
 _GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
 
 
+#: Settings of every session. Spark does not push filters down by itself: Spark 4.3 applies those of one use of a table
+#: to its other uses, whose rows are then missing or too many.
+COMMON: dict[str, str] = {
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    # Over TCP, Python and Java wait for acknowledgements in each task: 20 ms and more.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.ui.showConsoleProgress": "false",
+}
+#: Settings of a session on this machine only.
+LOOPBACK: dict[str, str] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
+    "spark.driver.maxResultSize": "0",
+}
+
+
 class SparkLauncher:
     """A running Spark; ended by :meth:`end`. Raises PipelineError if no Java was found, or Spark does not start.
 
-    :param master: if None, :data:`LOCAL` or that of ``spark-submit``.
-    :param conf: settings of Spark, which override those of the pipeline.
+    :param master: if None, :data:`LOCAL` or that of ``spark-submit``; ``conf`` overrides settings of the pipeline.
     :param verbose: whether Spark's own log is shown.
     :param archive: whether the archive of classes is used; ``record``: whether it may be made.
     """
@@ -64,32 +72,32 @@ class SparkLauncher:
         record: bool = False,
     ) -> None:
         self._folder = tempfile.mkdtemp(prefix="fleximq-pipeline-")
+        self._verbose = verbose
         self._archive: ClassArchive | None = None
         self._before = {name: os.environ.get(name) for name in _ENVIRONMENT}
+        submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+        given = dict(conf or {})
+        settings = dict(COMMON)
         try:
             # A Java that records classes reports it at its end, even if silenced.
             with _standardOutput(os.devnull if archive and record and not verbose else None):
-                self.spark = self._start(master, dict(conf or {}), verbose, archive, record)
+                if not submitted:
+                    master = master or given.get("spark.master", LOCAL)
+                    settings |= self._driver(master, given, archive, record)
+                self.spark = self._start(master, settings | given)
+            if submitted and not verbose:
+                self.spark.sparkContext.setLogLevel("ERROR")
+            self.spark.dataSource.register(FlexiMQSource)
         except BaseException:
             self._restore()
             raise
 
-    def _start(
-        self, master: str | None, conf: dict[str, str], verbose: bool, archive: bool, record: bool
-    ) -> SparkSession:
-        submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-        settings = dict(COMMON)
-        if not submitted:
-            found = java.find()
-            os.environ["JAVA_HOME"] = java.javaHome(found, f"{self._folder}/java")
-            master = master or conf.get("spark.master", LOCAL)
-            settings |= self._driver(found, master, conf, verbose, archive, record)
+    def _start(self, master: str | None, settings: Mapping[str, str]) -> SparkSession:
         builder: Any = SparkSession.builder.appName("fleximq-pipeline")
         if master is not None:
             builder = builder.master(master)
-        for name, value in (settings | conf).items():
-            builder = builder.config(name, value)
-        if not verbose:
+        builder = builder.config(map=dict(settings))
+        if not self._verbose:
             # The exception contains the text that they log.
             for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
                 PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -100,15 +108,12 @@ class SparkLauncher:
                 spark: SparkSession = builder.getOrCreate()
         except Exception as error:
             raise PipelineError(f"Spark did not start: {str(error).splitlines()[0]}") from error
-        if submitted and not verbose:
-            spark.sparkContext.setLogLevel("ERROR")
-        spark.dataSource.register(FlexiMQSource)
         return spark
 
-    def _driver(
-        self, found: java.Java, master: str, conf: dict[str, str], verbose: bool, archive: bool, record: bool
-    ) -> dict[str, str]:
+    def _driver(self, master: str, conf: dict[str, str], archive: bool, record: bool) -> dict[str, str]:
         """Return the settings of a driver that this process starts; Java's options are removed from ``conf``."""
+        found = java.find()
+        os.environ["JAVA_HOME"] = java.javaHome(found, f"{self._folder}/java")
         settings = {"spark.driver.memory": f"{driverMemory() // MEBIBYTE}m"}
         if master.startswith("local"):
             settings |= LOOPBACK
@@ -118,7 +123,7 @@ class SparkLauncher:
         else:
             settings["spark.executor.extraJavaOptions"] = _UNCHECKED
         options = [_UNCHECKED, conf.pop("spark.driver.extraJavaOptions", "")]
-        if not verbose:
+        if not self._verbose:
             options.append(f"-Dlog4j2.configurationFile={self._quiet()}")
         cache = cacheFolder() if archive else None
         if cache is not None:
@@ -143,7 +148,7 @@ class SparkLauncher:
             "appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex",
         ]
         for place, name in enumerate(_REPEATED):
-            lines += [f"logger.l{place}.name = {name}", f"logger.l{place}.level = off"]
+            lines += [f"logger.l{place}.name = org.apache.spark.{name}", f"logger.l{place}.level = off"]
         # Spark applies the level of this logger to all, and prints a line if they differ.
         lines += [f"logger.all.name = {_GATEWAY}", "logger.all.level = error"]
         file.write_text("\n".join(lines) + "\n")
@@ -173,7 +178,11 @@ class SparkLauncher:
         context: Any = self.spark.sparkContext
         gateway = context._gateway
         archive = self._archive if keep else None
-        arguments = _argumentsOf(gateway.jvm) if archive is not None else []
+        arguments: list[str] = []
+        if archive is not None:
+            # The options of the running Java, its class path first.
+            running = gateway.jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
+            arguments = ["-cp", str(running.getClassPath()), *map(str, running.getInputArguments())]
         self.spark.stop()
         program = getattr(gateway, "proc", None)
         if program is None:
@@ -188,25 +197,6 @@ class SparkLauncher:
         program.wait()
 
 
-#: Settings of every session. Spark does not push filters down by itself: Spark 4.3 applies those of one use of a table
-#: to its other uses, whose rows are then missing or too many.
-COMMON: dict[str, str] = {
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.session.timeZone": "UTC",
-    # Over TCP, Python and Java wait for acknowledgements in each task: 20 ms and more.
-    "spark.python.unix.domain.socket.enabled": "true",
-    "spark.ui.showConsoleProgress": "false",
-}
-#: Settings of a session on this machine only.
-LOOPBACK: dict[str, str] = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
-    "spark.driver.maxResultSize": "0",
-}
-
-
 def driverMemory(limits: Sequence[str] = ("/sys/fs/cgroup/memory.max",)) -> int:
     """Return the memory for the objects of Spark's Java in bytes; ``limits`` are files with limits of this process."""
     ours = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -216,22 +206,17 @@ def driverMemory(limits: Sequence[str] = ("/sys/fs/cgroup/memory.max",)) -> int:
     return min(max(ours // 4, _MIN_MEMORY), _MAX_MEMORY)
 
 
-def _argumentsOf(jvm: Any) -> list[str]:
-    """Return the options of a running Java, its class path first."""
-    found = jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
-    return ["-cp", str(found.getClassPath()), *map(str, found.getInputArguments())]
-
-
 @contextmanager
 def _standardOutput(file: str | None) -> Iterator[None]:
     """Redirect the standard output of programs that are started in this block to a file, or to standard error."""
     sys.stdout.flush()
     kept = os.dup(1)
     try:
-        given = 2 if file is None else os.open(file, os.O_WRONLY)
-        os.dup2(given, 1)
-        if file is not None:
-            os.close(given)
+        if file is None:
+            os.dup2(2, 1)
+        else:
+            with open(file, "wb") as given:
+                os.dup2(given.fileno(), 1)
         yield
     finally:
         os.dup2(kept, 1)

@@ -1,1 +1,1 @@
-"""The jobs of ``fleximq-pipeline``, one in each file."""
+"""The jobs of ``fleximq-pipeline``: one in each file, and in ``upkeep`` those that maintain a lake."""

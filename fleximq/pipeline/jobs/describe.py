@@ -1,12 +1,10 @@
-"""``fleximq-pipeline describe``: shows journals, topics, the shape of their payloads, and the progress of consumer
-groups.
-
-It reads the journals once, without Spark.
-"""
+"""``fleximq-pipeline describe``: shows journals, topics, payloads and consumer groups, without Spark."""
 
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,17 +16,15 @@ from fleximq.values.urls import urlsIn
 
 if TYPE_CHECKING:
     from fleximq.pipeline.files.selection import Selection
-    from fleximq.pipeline.query.journal_sample import TopicSummary
     from fleximq.pipeline.reader.journals import SlicePartition
 
 Facts = dict[str, Any]
-_FORMATS = ("table", "json")
 
 
 def _prepare(parser: ArgumentParser) -> None:
     addSource(parser)
     option(parser, "--lake", "FOLDER", "lake tables, described as well")
-    option(parser, "--format", None, "the output format", lowered, choices=_FORMATS, default="table")
+    option(parser, "--format", None, "the output format", lowered, choices=("table", "json"), default="table")
 
 
 def _run(arguments: Namespace, run: JobRun) -> None:
@@ -55,29 +51,27 @@ def _run(arguments: Namespace, run: JobRun) -> None:
 
 def _journals(given: dict[str, str], run: JobRun) -> Facts:
     """Return the journals and the summaries of their topics; damaged records are reported and skipped."""
-    from dataclasses import replace
-
     from fleximq.pipeline.files.selection import Selection
+    from fleximq.pipeline.payloads.ddl import written
     from fleximq.pipeline.query.journal_sample import overview
     from fleximq.pipeline.reader.journals import Journals
     from fleximq.pipeline.reader.source_options import SourceOptions
 
     options = SourceOptions.of(given)
-    journals = Journals(options)
     found: list[Facts] = []
     topics: list[Facts] = []
-    try:
+    with closing(Journals(options)) as journals:
         for id, journal in journals.find().items():
-            bounds = journal.bounds()
-            found.append({"journal": id, "at": journal.path, "first": bounds.first, "next": bounds.next})
-            wanted = Selection(topics=options.topics).within(bounds.first, bounds.next)
-            parts = journals.partitions(
-                journal, bounds.first, bounds.next, replace(options, partitionBytes=8 << 20), wanted
-            )
-            there = overview(_batches(parts, wanted, f"reading {journal.path}", run))
-            topics += [_facts(id, name, topic) for name, topic in there.items()]
-    finally:
-        journals.close()
+            first, next = (bounds := journal.bounds()).first, bounds.next
+            found.append({"journal": id, "at": journal.path, "first": first, "next": next})
+            wanted = Selection(topics=options.topics).within(first, next)
+            parts = journals.partitions(journal, first, next, replace(options, partitionBytes=8 << 20), wanted)
+            for name, topic in overview(_batches(parts, wanted, f"reading {journal.path}", run)).items():
+                numbers = {each: getattr(topic, each) for each in ("records", "bytes", "first", "last")}
+                times = {"from": _time(topic.firstTime), "to": _time(topic.lastTime)}
+                schema = written(topic.schema) if topic.schema.names else None
+                shape = {"format": topic.format, "schema": schema}
+                topics.append({"journal": id, "topic": name, **numbers, **times, **shape})
     return {"journals": found, "topics": topics}
 
 
@@ -93,57 +87,31 @@ def _batches(parts: "Sequence[SlicePartition]", wanted: "Selection", words: str,
         run.progress(words, place + 1, len(parts), "parts")
 
 
-def _facts(journal: str, name: str, topic: "TopicSummary") -> Facts:
-    from fleximq.pipeline.payloads.ddl import written
-
-    return {
-        "journal": journal,
-        "topic": name,
-        "records": topic.records,
-        "bytes": topic.bytes,
-        "first": topic.first,
-        "last": topic.last,
-        "from": _time(topic.firstTime),
-        "to": _time(topic.lastTime),
-        "format": topic.format,
-        "schema": written(topic.schema) if topic.schema.names else None,
-    }
-
-
 def _groups(options: dict[str, str]) -> list[Facts]:
     from fleximq.pipeline.broker_link import Place
     from fleximq.pipeline.lag import groups
 
-    found: list[Facts] = []
-    for url in urlsIn(options["url"]):
-        found += [{**group._asdict(), "told": _time(group.told * 1000)} for group in groups(Place.of(options, url))]
-    return found
+    found = [group for url in urlsIn(options["url"]) for group in groups(Place.of(options, url))]
+    return [{**group._asdict(), "told": _time(group.told * 1000)} for group in found]
 
 
 def _tables(lake: str) -> Iterator[Facts]:
-    from fleximq.pipeline.lake.table.columns import readColumns
+    from fleximq.pipeline.lake.table.columns import recordedSchema
     from fleximq.pipeline.lake.table.file_names import tableNames
     from fleximq.pipeline.lake.table.format import formatOf
     from fleximq.pipeline.lake.table.ledger import readLedger
     from fleximq.pipeline.payloads.ddl import written
 
+    numbers = ("first", "next", "rows", "expired", "dead")
     for name in tableNames(lake):
         table = f"{lake}/{name}"
-        columns, ledger = readColumns(table), readLedger(table)
+        schema, ledger = recordedSchema(table), readLedger(table)
         yield {
             "table": name,
             "format": formatOf(table)["format"],
-            "schema": None if columns is None else written(columns.schema),
+            "schema": None if schema is None else written(schema),
             "journals": [
-                {
-                    "journal": id,
-                    "first": covered.first,
-                    "next": covered.next,
-                    "rows": covered.rows,
-                    "expired": covered.expired,
-                    "dead": covered.dead,
-                    "gaps": len(covered.gaps),
-                }
+                {"journal": id, **{each: getattr(covered, each) for each in numbers}, "gaps": len(covered.gaps)}
                 for id, covered in sorted(ledger.journals.items())
             ],
             "dead": [{"table": name, **each._asdict()} for each in ledger.dead],
@@ -157,27 +125,26 @@ def _time(microseconds: int) -> str:
 
 def _write(facts: Facts, run: JobRun) -> None:
     if "journals" in facts:
-        _section(run, "Journals", ("journal", "at", "first", "next"), facts["journals"])
-        several = len(facts["journals"]) > 1
-        topic = ("topic", "records", "bytes", "first", "last", "from", "to", "format", "schema")
-        _section(run, "Topics", (*(("journal",) if several else ()), *topic), facts["topics"])
+        _section(run, "Journals", "journal at first next", facts["journals"])
+        journal = "journal " if len(facts["journals"]) > 1 else ""
+        _section(run, "Topics", f"{journal}topic records bytes first last from to format schema", facts["topics"])
     if "groups" in facts:
-        group = ("name", "journal", "next", "end", "records", "bytes", "seconds", "lost", "told")
-        _section(run, "Consumer groups, and how far behind they are", group, facts["groups"])
+        title = "Consumer groups, and how far behind they are"
+        _section(run, title, "name journal next end records bytes seconds lost told", facts["groups"])
     if "tables" in facts:
         rows = [{**each, **one} for each in facts["tables"] for one in each["journals"] or [{}]]
-        table = ("table", "format", "journal", "first", "next", "rows", "expired", "dead", "gaps")
-        _section(run, "Lake tables", table, rows)
-        _section(run, "Their columns", ("table", "schema"), facts["tables"])
+        _section(run, "Lake tables", "table format journal first next rows expired dead gaps", rows)
+        _section(run, "Their columns", "table schema", facts["tables"])
         dead = [each for one in facts["tables"] for each in one["dead"]]
         if dead:
-            words = "Last batches with dead letters, and the reason of the first"
-            _section(run, words, ("table", "batch", "rows", "dead", "reason"), dead)
+            title = "Last batches with dead letters, and the reason of the first"
+            _section(run, title, "table batch rows dead reason", dead)
 
 
-def _section(run: JobRun, title: str, names: Sequence[str], rows: Sequence[Facts]) -> None:
+def _section(run: JobRun, title: str, columns: str, rows: Sequence[Facts]) -> None:
     from fleximq.pipeline.query.query_output import aligned
 
+    names = columns.split()
     run.out.write(f"{title}\n\n")
     cells = [["" if row.get(name) is None else printable(str(row[name])) for name in names] for row in rows]
     isNumber = [all(isinstance(row.get(name), int | float | None) for row in rows) for name in names]

@@ -1,7 +1,4 @@
-"""``fleximq-pipeline ingest``: writes topics to tables of a lake, continuously or once, each message exactly once.
-
-Tables and guarantees: docs/guides/pipeline-lake.rst.
-"""
+"""``fleximq-pipeline ingest``: writes topics to tables of a lake (docs/guides/pipeline-lake.rst)."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,23 +6,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from os import makedirs
 from os.path import abspath, expanduser
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fleximq.config import option_values
-from fleximq.pipeline.command.job import (
-    Job,
-    addSource,
-    addStart,
-    addStream,
-    checkSource,
-    duration,
-    flag,
-    interval,
-    option,
-    place,
-    positiveNumber,
-    sourceAlone,
-)
+from fleximq.pipeline.command import job
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
 
@@ -39,48 +23,40 @@ LAYOUTS = ("date", "topic")
 BATCH_BYTES, TASK_BYTES = 1 << 30, 32 << 20
 
 
-def prepare(parser: ArgumentParser) -> None:
-    """Add the options."""
-    addSource(parser)
-    _addTables(parser.add_argument_group("tables"))
-    _addPace(parser.add_argument_group("progress"))
-
-
-def _addTables(group: Any) -> None:
-    option(group, "--lake", "FOLDER", "the folder in which each table has its own")
+def _prepare(parser: ArgumentParser) -> None:
+    job.addSource(parser)
+    group = parser.add_argument_group("tables")
+    job.option(group, "--lake", "FOLDER", "the folder in which each table has its own")
     words = (
         "a table of the topics that match, payloads read as messagepack, json, text or raw (raw); may be repeated; "
         "without any, all topics become the table 'messages'"
     )
-    option(group, "--table", "NAME=PATTERN[,PATTERN][:FORMAT]", words, _table, action="append")
-    option(group, "--decode", "FORMAT", "the format of payloads, for tables without one")
+    job.option(group, "--table", "NAME=PATTERN[,PATTERN][:FORMAT]", words, _table, action="append")
+    job.option(group, "--decode", "FORMAT", "the format of payloads, for tables without one")
     words = (
         "the columns of payloads, for tables without a schema, e.g. 'at TIMESTAMP, celsius DOUBLE'; by default they "
         "are inferred"
     )
-    option(group, "--schema", "DDL", words)
+    job.option(group, "--schema", "DDL", words)
     words = "an inferred field whose numbers are BIGINT, not DOUBLE; one in a struct is OUTER.INNER; may be repeated"
-    option(group, "--integers", "FIELD", words, action="append")
-    option(group, "--format", "FORMAT", f"{', '.join(FORMATS)} (parquet)", _oneOf(FORMATS), default="parquet")
+    job.option(group, "--integers", "FIELD", words, action="append")
+    job.option(group, "--format", "FORMAT", f"{', '.join(FORMATS)} (parquet)", _oneOf(FORMATS), default="parquet")
     words = "files by date, sorted by topic, or by topic and date (date for new tables)"
-    option(group, "--layout", "LAYOUT", words, _oneOf(LAYOUTS))
-
-
-def _addPace(group: Any) -> None:
-    addStream(group, "_fleximq/checkpoint in the lake", 1_000_000)
-    addStart(group)
-    option(group, "--max-offsets", "NUMBER", "the most messages of a batch", positiveNumber)
+    job.option(group, "--layout", "LAYOUT", words, _oneOf(LAYOUTS))
+    group = parser.add_argument_group("progress")
+    job.addStream(group, "_fleximq/checkpoint in the lake", 1_000_000)
+    job.addStart(group)
+    job.option(group, "--max-offsets", "NUMBER", "the most messages of a batch", job.positiveNumber)
     words = "about the most bytes of journals of a batch (1GiB)"
-    option(group, "--max-bytes", "SIZE", words, option_values.size, default=BATCH_BYTES)
+    job.option(group, "--max-bytes", "SIZE", words, option_values.size, default=BATCH_BYTES)
     words = "continue after messages that are damaged or removed before they were read, and record gaps"
-    flag(group, "--allow-data-loss", words)
-    flag(
-        group, "--strict", "end with exit code 3 if messages become dead letters: with --once at the end, else at once"
-    )
+    job.flag(group, "--allow-data-loss", words)
+    words = "end with exit code 3 if messages become dead letters: with --once at the end, else at once"
+    job.flag(group, "--strict", words)
     words = "merge the small files of the tables so often, as the job compact does; never by default"
-    option(group, "--compact-every", "TIME", words, duration)
-    option(group, "--consumer-group", "NAME", "report progress to the brokers as group NAME")
-    option(group, "--lag-url", "URL", "the broker to report to, if its journal is read as a folder", place)
+    job.option(group, "--compact-every", "TIME", words, job.duration)
+    job.option(group, "--consumer-group", "NAME", "report progress to the brokers as group NAME")
+    job.option(group, "--lag-url", "URL", "the broker to report to, if its journal is read as a folder", job.place)
 
 
 def _table(name: str, written: object) -> "TableSpec":
@@ -99,11 +75,11 @@ def _oneOf(known: Sequence[str]) -> Callable[[str, object], str]:
     return read
 
 
-def run(arguments: Namespace, run: JobRun) -> None:
+def _run(arguments: Namespace, run: JobRun) -> None:
     """Ingest until stopped, or all is ingested; raises OptionRefused or LakeRefused."""
     if not arguments.lake:
         raise OptionRefused("--lake FOLDER is needed: it says where the tables go")
-    from fleximq.pipeline.lake.ingest_compaction import IngestCompaction
+    from fleximq.pipeline.lake.compaction import compacting
     from fleximq.pipeline.lake.ingest_driver import TableIngest
     from fleximq.pipeline.lake.ingest_stream import Ingest
     from fleximq.pipeline.lake.table.table_log import CompactionGoal
@@ -112,7 +88,7 @@ def run(arguments: Namespace, run: JobRun) -> None:
     specs = _tables(arguments)
     options = _source(arguments, specs)
     # Before folders of tables are created: a misspelled option or a missing Java must leave no trace.
-    checkSource(options)
+    job.checkSource(options)
     run.session()
     with ExitStack() as held:
         checkpoint = arguments.checkpoint or held.enter_context(_ownCheckpoint(lake))
@@ -120,13 +96,9 @@ def run(arguments: Namespace, run: JobRun) -> None:
         tables = held.enter_context(TableIngest(lake, specs, form, arguments.allow_data_loss, layout=arguments.layout))
         if arguments.compact_every is not None:
             folders = [f"{lake}/{spec.name}" for spec in specs]
-            held.enter_context(IngestCompaction(folders, arguments.compact_every / 1_000_000, run, CompactionGoal()))
+            held.enter_context(compacting(folders, arguments.compact_every / 1_000_000, run, CompactionGoal()))
         ingest = Ingest(tables, checkpoint, run, _reporter(arguments, options), arguments.strict)
-        try:
-            ingest.start(options, None if arguments.once else interval(arguments.trigger))
-            ingest.follow()
-        finally:
-            ingest.end()
+        ingest.all(options, None if arguments.once else job.interval(arguments.trigger))
 
 
 @contextmanager
@@ -149,12 +121,19 @@ def _ownCheckpoint(lake: str) -> Iterator[str]:
 
 
 def _tables(arguments: Namespace) -> "list[TableSpec]":
+    """Return the tables, with the common settings where one has none of its own."""
     from fleximq.pipeline.lake.table.table_spec import TableSpec
 
-    specs = [
-        _completed(spec, arguments.decode, arguments.schema, tuple(arguments.integers or ()))
-        for spec in arguments.table or [TableSpec("messages")]
-    ]
+    specs = []
+    for spec in arguments.table or [TableSpec("messages")]:
+        if arguments.decode is not None and not spec.isExplicit:
+            spec = replace(spec, decode=arguments.decode)
+        spec = replace(spec, integers=spec.integers or tuple(arguments.integers or ()))
+        # A table that is explicitly raw has no columns, regardless of the common settings.
+        isPlain = spec.isExplicit and spec.decode == "raw"
+        if arguments.schema is not None and not spec.schema and not isPlain:
+            spec = replace(spec, schema=arguments.schema)
+        specs.append(spec)
     names = [spec.name for spec in specs]
     for name in names:
         if names.count(name) > 1:
@@ -162,20 +141,10 @@ def _tables(arguments: Namespace) -> "list[TableSpec]":
     return specs
 
 
-def _completed(spec: "TableSpec", decode: str | None, schema: str | None, integers: tuple[str, ...]) -> "TableSpec":
-    """Return a table with the common settings where it has none of its own."""
-    if decode is not None and not spec.isExplicit:
-        spec = replace(spec, decode=decode)
-    spec = replace(spec, integers=spec.integers or integers)
-    # A table that is explicitly raw has no columns, regardless of the common settings.
-    isPlain = spec.isExplicit and spec.decode == "raw"
-    return spec if schema is None or spec.schema or isPlain else replace(spec, schema=schema)
-
-
 def _source(arguments: Namespace, specs: "list[TableSpec]") -> dict[str, str]:
     from fleximq.pipeline.lake.table.table_spec import topicPatterns
 
-    options = sourceAlone(arguments)
+    options = job.sourceAlone(arguments)
     patterns = topicPatterns(specs)
     if patterns and not {"subscribe", "topics"} & set(options):
         options["topics"] = ",".join(patterns)
@@ -194,14 +163,13 @@ def _reporter(arguments: Namespace, options: Mapping[str, str]) -> "Reporter | N
     if arguments.consumer_group is None:
         return None
     from fleximq.pipeline.broker_link import Place
-    from fleximq.pipeline.command.job import brokerOptions
     from fleximq.pipeline.lag import Reporter
 
-    brokers = brokerOptions(arguments)
+    brokers = job.brokerOptions(arguments)
     urls = [arguments.lag_url] if arguments.lag_url else arguments.url
     if not urls:
         raise OptionRefused("--consumer-group needs --url or --lag-url: the broker to report to")
     return Reporter(arguments.consumer_group, [Place.of(brokers, url) for url in urls])
 
 
-INGEST = Job(prepare, run)
+INGEST = job.Job(_prepare, _run)

@@ -1,8 +1,7 @@
 """``fleximq-pipeline replay``: publishes stored messages again, once, at a chosen broker and in chosen topics.
 
-Each slice of rows is one transaction. Before it is published, its rows are recorded in the state; after a crash the
-last slice is repeated, and the broker publishes it only if it had not. Without a journal at the broker, the rows of
-that one slice may be published twice.
+Each slice of rows is one transaction, recorded in the state before it is published; after a crash the last one is
+repeated, and the broker publishes it only if it had not. A broker without a journal may publish it twice.
 """
 
 import hashlib
@@ -12,26 +11,16 @@ import re
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from fleximq.config import option_values
 from fleximq.errors import SettingError
 from fleximq.pipeline.broker_link import BrokerLink, Place
-from fleximq.pipeline.command.job import (
-    BROKER,
-    Job,
-    addLoss,
-    addSource,
-    brokerOptions,
-    checkSource,
-    option,
-    place,
-    sourceAlone,
-)
+from fleximq.pipeline.command import job
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.jobs.replay_schedule import ReplaySchedule
 from fleximq.pipeline.jobs.replay_source import Origin, ReplayFilter, ReplaySlice, ofJournals, ofLake
 from fleximq.pipeline.jobs.replay_state import ReplayProgress, ReplayState
 from fleximq.pipeline.reader.offsets import EARLIEST, LATEST, Point, StartKind, pointsOf, timesOf
@@ -40,24 +29,24 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from fleximq.pipeline.jobs.replay_schedule import ReplaySchedule
+
 #: Options of the source that do not make another replay.
-_NOT_NAMED = (*BROKER[1:], "failOnDataLoss")
+_NOT_NAMED = (*job.BROKER[1:], "failOnDataLoss")
 _NAMED = re.compile(r"\{\w+\}")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
-def prepare(parser: ArgumentParser) -> None:
-    """Add the options."""
-    addSource(parser)
-    addLoss(parser)
-    add = partial(option, parser.add_argument_group("source"))
+def _prepare(parser: ArgumentParser) -> None:
+    job.addSource(parser, mayLose=True)
+    add = partial(job.option, parser.add_argument_group("source"))
     add("--lake", "TABLE", "the folder of a table that ingest has made, to read instead")
     add("--sealed", "FOLDER", "sealed history, read together with the journal")
     add("--from", "WHERE", "the first: an offset, or a time as in ISO 8601 (earliest)", _point)
     add("--to", "WHERE", "before this offset or time (the present end)", _point)
     add("--where", "SQL", 'only rows for which this holds, e.g. "publisher = 1004"')
-    add = partial(option, parser.add_argument_group("destination and schedule"))
-    add("--into", "URL", "the broker to publish at; required", place)
+    add = partial(job.option, parser.add_argument_group("destination and schedule"))
+    add("--into", "URL", "the broker to publish at; required", job.place)
     add("--into-token", "TOKEN", "a token for that broker")
     add("--into-ca-file", "FILE", "the certificates of its authority, as PEM")
     add("--into-cert-file", "FILE", "the client certificate for it, as PEM")
@@ -86,17 +75,17 @@ def _number(name: str, written: object) -> float:
     return number
 
 
-def run(arguments: Namespace, run: JobRun) -> None:
+def _run(arguments: Namespace, run: JobRun) -> None:
     """Publish the remaining rows; raises OptionRefused if an option is missing or invalid."""
     if not arguments.into:
         raise OptionRefused("--into URL is needed: the broker to publish at")
     if arguments.rate and arguments.speed:
         raise OptionRefused("--rate and --speed exclude each other")
-    if "{topic}" not in arguments.to_topic and not arguments.to_topic:
+    if not arguments.to_topic:
         raise OptionRefused("--to-topic is empty")
     if unknown := _NAMED.search(arguments.to_topic.replace("{topic}", "")):
         raise OptionRefused(f"--to-topic has {unknown[0]}, but only {{topic}} is replaced")
-    source = {} if arguments.lake else sourceAlone(arguments)
+    source = {} if arguments.lake else job.sourceAlone(arguments)
     if arguments.lake and (arguments.journal or arguments.url or arguments.sealed):
         raise OptionRefused("--lake excludes --journal, --url and --sealed")
     start, end = getattr(arguments, "from") or EARLIEST, arguments.to or LATEST
@@ -115,7 +104,8 @@ def run(arguments: Namespace, run: JobRun) -> None:
     name = arguments.name or hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
     if not _NAME.fullmatch(name):
         raise OptionRefused("--name must have 1 to 100 letters, digits, dots, hyphens and underscores")
-    state = ReplayState(arguments.state or _stateFolder(), name, what)
+    folder = f"{os.environ.get('XDG_STATE_HOME') or os.path.expanduser('~/.local/state')}/fleximq/replay"
+    state = ReplayState(arguments.state or folder, name, what)
     with state as progress:
         if progress.over:
             run.writeLine(
@@ -124,7 +114,7 @@ def run(arguments: Namespace, run: JobRun) -> None:
             return
         if source and not arguments.sealed:
             # Sealed history may have outlived its journal.
-            checkSource(source)
+            job.checkSource(source)
         _look(into, run)
         spark = run.session()
         if arguments.lake:
@@ -136,18 +126,16 @@ def run(arguments: Namespace, run: JobRun) -> None:
             spark.dataSource.register(FlexiMQSource)
             span = ofJournals(spark, source, start, end, arguments.sealed)
         replay = Replay(Origin(span, ReplayFilter(arguments.where, arguments.to_topic)), into, state, progress, run)
+        from fleximq.pipeline.jobs.replay_schedule import ReplaySchedule
+
         replay.all(ReplaySchedule(arguments.rate, arguments.speed))
 
 
 def _into(arguments: Namespace) -> dict[str, str]:
     """Return the options of the sink; credentials of the source apply here too, unless others are given."""
     given = (arguments.into_token, arguments.into_ca_file, arguments.into_cert_file, arguments.into_key_file)
-    options = {name: value for name, value in zip(BROKER[1:-1], given, strict=True) if value is not None}
-    return {**brokerOptions(arguments), **options, "url": arguments.into, "valueFormat": "original"}
-
-
-def _stateFolder() -> str:
-    return f"{os.environ.get('XDG_STATE_HOME') or os.path.expanduser('~/.local/state')}/fleximq/replay"
+    options = {name: value for name, value in zip(job.BROKER[1:-1], given, strict=True) if value is not None}
+    return {**job.brokerOptions(arguments), **options, "url": arguments.into, "valueFormat": "original"}
 
 
 def _look(into: Mapping[str, str], run: JobRun) -> None:
@@ -159,73 +147,67 @@ def _look(into: Mapping[str, str], run: JobRun) -> None:
             )
 
 
+@dataclass
 class Replay:
     """One replay, from its present progress to its end; writes the progress before each transaction."""
 
-    def __init__(
-        self, origin: Origin, into: Mapping[str, str], state: ReplayState, progress: ReplayProgress, run: JobRun
-    ) -> None:
-        self._origin = origin
-        self._into = into
-        self._state = state
-        self._progress = progress
-        self._run = run
-        self._beginning: float | None = None
+    origin: Origin
+    into: Mapping[str, str]
+    state: ReplayState
+    progress: ReplayProgress
+    run: JobRun
+    _beginning: float | None = None
 
-    def all(self, pace: ReplaySchedule) -> None:
+    def all(self, pace: "ReplaySchedule") -> None:
         """Publish all rows, or as many as possible before the run is stopped."""
-        progress = self._progress
+        progress = self.progress
         if progress.begun:
-            self._again()
-        pieces = self._origin.pieces((progress.journal, progress.stop), progress.ends)
+            # This transaction may have been published already.
+            rows = self.origin.rows(ReplaySlice(progress.journal, progress.start, progress.stop, 0, 0))
+            self._publish(rows.toArrow().sort_by("offset"), rows.schema)
+        pieces = self.origin.pieces((progress.journal, progress.stop), progress.ends)
         left = sum(piece.rows for piece in pieces)
         if progress.ends is None:
             progress.ends, progress.total = {piece.journal: piece.stop for piece in pieces}, left
-        self._run.writeLine(f"{left} messages to {self._into['url']}")
+        self.run.writeLine(f"{left} messages to {self.into['url']}")
         for piece in pieces:
             if not self._piece(piece, pace):
-                self._run.writeLine(f"stopped after {progress.rows} messages; the same command continues")
+                self.run.writeLine(f"stopped after {progress.rows} messages; the same command continues")
                 return
         progress.over = True
-        self._state.write(progress)
-        self._run.writeLine(f"{progress.rows} messages were published")
+        self.state.write(progress)
+        self.run.writeLine(f"{progress.rows} messages were published")
         if progress.rows < progress.total:
             missing = progress.total - progress.rows
-            self._run.writeLine(f"{missing} messages of the beginning were removed in the meantime")
+            self.run.writeLine(f"{missing} messages of the beginning were removed in the meantime")
 
-    def _again(self) -> None:
-        """Repeat the transaction that may have been published already."""
-        progress = self._progress
-        rows = self._origin.rows(ReplaySlice(progress.journal, progress.start, progress.stop, 0, 0))
-        self._publish(rows.toArrow().sort_by("offset"), rows.schema)
-
-    def _piece(self, piece: ReplaySlice, pace: ReplaySchedule) -> bool:
+    def _piece(self, piece: ReplaySlice, pace: "ReplaySchedule") -> bool:
         """Publish the slices of a piece on schedule; return False if stopped."""
-        rows = self._origin.rows(piece)
-        table, progress = rows.toArrow().sort_by("offset"), self._progress
+        rows = self.origin.rows(piece)
+        table, progress = rows.toArrow().sort_by("offset"), self.progress
         if self._beginning is None:
             # Start the clock only now: rows due while Spark reads the first ones would be published in one burst.
             self._beginning = time.monotonic()
         offsets = table["offset"].to_numpy()
         times = table["timestamp"].cast("int64").to_numpy()
         for start, stop, due in pace.slices(times):
-            if self._run.stopping.wait(max(0.0, self._beginning + due - time.monotonic())):
+            if self.run.stopping.wait(max(0.0, self._beginning + due - time.monotonic())):
                 return False
             progress.batch += 1
             progress.journal, progress.rows = piece.journal, progress.rows + stop - start
             progress.start, progress.stop = int(offsets[start]), int(offsets[stop - 1]) + 1
-            self._state.write(progress)
+            self.state.write(progress)
             self._publish(table.slice(start, stop - start), rows.schema)
-            self._run.progress("replayed", progress.rows, progress.total, "messages")
+            self.run.progress("replayed", progress.rows, progress.total, "messages")
         return True
 
     def _publish(self, table: "pa.Table", schema: "StructType") -> None:
         from fleximq.pipeline.writer.sink import BatchSink
 
-        progress = self._progress
+        progress = self.progress
         name = {"txnAppId": progress.id, "txnVersion": str(progress.batch)}
-        sink = BatchSink({**self._into, **name}, schema)
+        sink = BatchSink({**self.into, **name}, schema)
         sink.commit([sink.write(iter(table.to_batches()))])
 
 
-REPLAY = Job(prepare, run)
+REPLAY = job.Job(_prepare, _run)

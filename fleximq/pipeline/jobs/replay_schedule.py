@@ -1,7 +1,5 @@
-"""The publication times of a replay: as fast as possible, at a rate, or in the original rhythm. Pure.
-
-Rows are published in slices, each in one transaction; a slice has the rows that are due within the same tenth of a
-second.
+"""The publication times of a replay: as fast as possible, at a rate, or in the original rhythm. A slice has the rows
+that are due within the same tenth of a second, and is published in one transaction.
 """
 
 from collections.abc import Iterator
@@ -25,8 +23,8 @@ class ScheduledSlice(NamedTuple):
 
 
 class ReplaySchedule:
-    """Computes when rows are due, at a rate in rows per second or by a factor to the original rhythm; without both all
-    are due at once. Call it once for all rows, block by block.
+    """Computes when rows are due: ``rate`` is in rows per second, ``speed`` a factor to the original rhythm; without
+    both all are due at once. Call it once for all rows, block by block.
     """
 
     def __init__(self, rate: float | None = None, speed: float | None = None) -> None:
@@ -37,9 +35,7 @@ class ReplaySchedule:
         self._latest = 0
 
     def slices(self, times: Numbers) -> Iterator[ScheduledSlice]:
-        """Yield the slices of the next rows by their original times, in microseconds. A clock that was set back makes
-        no pause: a row that seems earlier than the one before is due with it.
-        """
+        """Yield the slices of the next rows by their times in microseconds; a clock set back makes no pause."""
         if not len(times):
             return
         if self._rate is None and self._speed is None:

@@ -1,20 +1,20 @@
-"""The rows of a replay: from journals or from a lake table, in slices that fit into memory.
-
-Rows are ordered by offset; several journals are read one after the other.
-"""
+"""The rows of a replay in slices that fit into memory, ordered by journal and offset."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from fleximq.pipeline.errors import OptionRefused
-from fleximq.pipeline.files.schema import ALL_COLUMNS
 from fleximq.pipeline.reader.offsets import Point, StartKind
 from fleximq.values.patterns import anyOf
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+#: Returns all rows of some journals in ranges of offsets, or all for None.
+Span = Callable[[Mapping[str, tuple[int, int]] | None], "DataFrame"]
 #: Approximate maximum rows and bytes of payloads in memory.
 ROWS, BYTES = 100_000, 64 << 20
 #: Number of offsets for which rows are counted together.
@@ -34,17 +34,13 @@ class ReplaySlice(NamedTuple):
 
 
 class ReplayFilter(NamedTuple):
-    """The rows to publish, by a condition in SQL over the source's columns, and their topics, with ``{topic}`` for the
-    original one.
-    """
+    """The rows to publish, by a condition in SQL, and their topics, with ``{topic}`` for the original one."""
 
     where: str | None = None
     topic: str = "{topic}"
 
     def of(self, rows: "DataFrame") -> "DataFrame":
-        """Return the selected rows for the sink, with their journals, offsets and times, without those for topics where
-        only the broker publishes. Raises OptionRefused if the condition is invalid.
-        """
+        """Return the selected rows for the sink, without topics of the broker; raises OptionRefused."""
         from pyspark.errors import PySparkException
         from pyspark.sql import functions as F
 
@@ -53,11 +49,8 @@ class ReplayFilter(NamedTuple):
                 rows = rows.where(self.where)
             except PySparkException as error:
                 raise OptionRefused(f"--where cannot be used: {str(error).splitlines()[0]}") from error
-        pieces = [F.lit(text) for text in self.topic.split("{topic}")]
-        named = [pieces[0]]
-        for piece in pieces[1:]:
-            named += [F.col("topic"), piece]
-        topic = F.concat(*named)
+        first, *others = (F.lit(text) for text in self.topic.split("{topic}"))
+        topic = F.concat(first, *(part for text in others for part in (F.col("topic"), text)))
         for prefix in _BROKERS_OWN:
             rows = rows.where(~F.startswith(topic, F.lit(prefix)))
         # A text key is among the headers as text, and must stay one.
@@ -66,33 +59,23 @@ class ReplayFilter(NamedTuple):
                            key.alias("key"), "value", *(["content"] if "content" in rows.columns else []))  # fmt: skip
 
 
+@dataclass
 class Origin:
-    """The source of the rows; ``span`` returns all rows of some journals in ranges of offsets, or all for None."""
+    """The source of the rows."""
 
-    def __init__(
-        self, span: "Callable[[Mapping[str, tuple[int, int]] | None], DataFrame]", rowFilter: ReplayFilter
-    ) -> None:
-        self._span = span
-        self._filter = rowFilter
+    span: Span
+    rowFilter: ReplayFilter
 
     def pieces(self, after: tuple[str, int], ends: Mapping[str, int] | None) -> list[ReplaySlice]:
         """Return the slices after a point, in order, up to the ends of the journals; None: to the end of all."""
         from pyspark.sql import functions as F
 
-        rows = self._filter.of(self._span(None))
         journal, offset = after
-        behind = (F.col("journal") > journal) | ((F.col("journal") == journal) & (F.col("offset") >= offset))
-        counted = (
-            rows.where(behind)
-            .groupBy("journal", F.expr(f"offset div {_GRAIN}").alias("grain"))
-            .agg(
-                F.min("offset"),
-                F.max("offset") + 1,
-                F.count("*"),
-                F.sum(F.coalesce(F.octet_length("value"), F.lit(0))).cast("bigint"),
-            )
-            .orderBy("journal", "grain")
-        )
+        later = (F.col("journal") > journal) | ((F.col("journal") == journal) & (F.col("offset") >= offset))
+        rows = self.rowFilter.of(self.span(None)).where(later)
+        grouped = rows.groupBy("journal", F.expr(f"offset div {_GRAIN}").alias("grain"))
+        size = F.sum(F.coalesce(F.octet_length("value"), F.lit(0))).cast("bigint")
+        counted = grouped.agg(F.min("offset"), F.max("offset") + 1, F.count("*"), size).orderBy("journal", "grain")
         grains = [ReplaySlice(row[0], row[2], row[3], row[4], row[5]) for row in counted.collect()]
         if ends is not None:
             kept = (grain._replace(stop=min(grain.stop, ends.get(grain.journal, 0))) for grain in grains)
@@ -103,34 +86,28 @@ class Origin:
         """Return the rows of a piece, in no order."""
         from pyspark.sql import functions as F
 
-        rows = self._filter.of(self._span({piece.journal: (piece.start, piece.stop)}))
-        return rows.where(
-            (F.col("journal") == piece.journal) & (F.col("offset") >= piece.start) & (F.col("offset") < piece.stop)
-        )
+        rows = self.rowFilter.of(self.span({piece.journal: (piece.start, piece.stop)}))
+        isIn = (F.col("offset") >= piece.start) & (F.col("offset") < piece.stop)
+        return rows.where((F.col("journal") == piece.journal) & isIn)
 
 
 def mergeSlices(grains: Sequence[ReplaySlice]) -> Iterator[ReplaySlice]:
     """Merge neighbouring slices as far as they fit into memory, and divide larger ones."""
     merged: ReplaySlice | None = None
-    for grain in grains:
-        for part in _divided(grain):
-            if merged is not None and (
-                merged.journal != part.journal or merged.rows + part.rows > ROWS or merged.bytes + part.bytes > BYTES
-            ):
-                yield merged
-                merged = None
-            merged = part if merged is None else ReplaySlice(
-                merged.journal, merged.start, part.stop, merged.rows + part.rows, merged.bytes + part.bytes
-            )  # fmt: skip
+    for part in (part for grain in grains for part in _divided(grain)):
+        if merged is not None:
+            rows, size = merged.rows + part.rows, merged.bytes + part.bytes
+            if merged.journal == part.journal and rows <= ROWS and size <= BYTES:
+                merged = ReplaySlice(merged.journal, merged.start, part.stop, rows, size)
+                continue
+            yield merged
+        merged = part
     if merged is not None:
         yield merged
 
 
 def _divided(piece: ReplaySlice) -> Iterator[ReplaySlice]:
     parts = min(piece.stop - piece.start, max(1, -(-piece.bytes // BYTES)))
-    if parts == 1:
-        yield piece
-        return
     step = -(-(piece.stop - piece.start) // parts)
     for start in range(piece.start, piece.stop, step):
         stop = min(start + step, piece.stop)
@@ -139,22 +116,24 @@ def _divided(piece: ReplaySlice) -> Iterator[ReplaySlice]:
 
 def ofJournals(
     spark: "SparkSession", options: Mapping[str, str], start: Point, end: Point, sealed: str | None = None
-) -> "Callable[[Mapping[str, tuple[int, int]] | None], DataFrame]":
+) -> Span:
     """Return a reader of journals, or brokers, by the source's options, together with a folder of sealed history."""
+    from fleximq.pipeline.files.schema import ALL_COLUMNS
+
     columns = ",".join(ALL_COLUMNS)
     known: list[str] = []
 
     def span(ranges: Mapping[str, tuple[int, int]] | None) -> "DataFrame":
-        bounds = {**_bound("starting", start), **_bound("ending", end)}
-        if ranges is not None:
+        bounds = {}
+        if ranges is None:
+            bounds = {**_bound("starting", start), **_bound("ending", end)}
+        else:
             if not known:
                 known.extend(_journals(options, sealed))
             # Journals that are not named are read from their end on, so they give no rows.
             others = dict.fromkeys(known, -1)
-            bounds = {
-                "startingOffsets": json.dumps(others | {journal: each[0] for journal, each in ranges.items()}),
-                "endingOffsets": json.dumps(others | {journal: each[1] for journal, each in ranges.items()}),
-            }
+            for place, name in enumerate(("startingOffsets", "endingOffsets")):
+                bounds[name] = json.dumps(others | {journal: each[place] for journal, each in ranges.items()})
         arguments = {**options, **bounds, "columns": columns}
         if sealed is None:
             return spark.read.format("fleximq").options(**arguments).load()
@@ -171,14 +150,11 @@ def _journals(options: Mapping[str, str], sealed: str | None) -> list[str]:
     from fleximq.pipeline.reader.journals import Journals
     from fleximq.pipeline.reader.source_options import SourceOptions
 
-    found = [] if sealed is None else list(journalsIn(sealed))
-    if not {"path", "url"} & options.keys():
-        return found
-    journals = Journals(SourceOptions.of(options))
-    try:
-        return list({*found, *journals.find()})
-    finally:
-        journals.close()
+    found = set[str]() if sealed is None else {*journalsIn(sealed)}
+    if {"path", "url"} & options.keys():
+        with closing(Journals(SourceOptions.of(options))) as journals:
+            found |= journals.find().keys()
+    return list(found)
 
 
 def _bound(which: str, point: Point) -> dict[str, str]:
@@ -187,12 +163,8 @@ def _bound(which: str, point: Point) -> dict[str, str]:
     return {f"{which}Offsets": str(point.value) if point.kind is StartKind.OFFSET else point.kind.value}
 
 
-def ofLake(
-    spark: "SparkSession", table: str, topics: Mapping[str, Sequence[str]], start: Point, end: Point
-) -> "Callable[[Mapping[str, tuple[int, int]] | None], DataFrame]":
-    """Return a reader of a lake table, of topics with names under ``subscribe`` or patterns under ``topics``, or else
-    all; raises OptionRefused if the table does not exist.
-    """
+def ofLake(spark: "SparkSession", table: str, topics: Mapping[str, Sequence[str]], start: Point, end: Point) -> Span:
+    """Return a reader of a table, of topics named by ``subscribe`` or patterns of ``topics``; raises OptionRefused."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
 

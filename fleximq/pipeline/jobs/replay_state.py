@@ -1,8 +1,4 @@
-"""The progress of a replay: a small file, written before each transaction, from which a run after a crash continues.
-
-The file describes the last transaction, which may not have been published. It is repeated first, under the same name,
-and the broker publishes it only if it had not.
-"""
+"""The progress of a replay: a small file, written before each transaction, which is repeated first after a crash."""
 
 import fcntl
 import json
@@ -18,11 +14,9 @@ from fleximq.pipeline.errors import OptionRefused, PipelineError
 
 @dataclass(slots=True)
 class ReplayProgress:
-    """``what`` is replayed, and ``id`` names its transactions.
-
-    ``ends`` has the end offset of each journal, None until it is known, and ``total`` is the number of rows up to
-    there. The rows of ``journal`` from ``start`` up to ``stop`` are in transaction ``batch``, all before them in
-    earlier ones: ``rows`` in all. ``over``: the replay is complete.
+    """``what`` is replayed, ``id`` names its transactions. ``ends`` has the end offset of each journal, None until it
+    is known, ``total`` the number of rows up to there. The rows of ``journal`` from ``start`` up to ``stop`` are in
+    transaction ``batch``; ``rows`` are in it and earlier ones. ``over``: the replay is complete.
     """
 
     what: dict[str, Any]
@@ -43,9 +37,7 @@ class ReplayProgress:
 
 
 class ReplayState:
-    """The file of one replay, locked in a ``with`` statement; raises OptionRefused if another process has locked it, it
-    belongs to another replay, or it cannot be read.
-    """
+    """The file of one replay, locked in a ``with`` statement; raises OptionRefused if that is impossible."""
 
     def __init__(self, folder: str, name: str, what: dict[str, Any]) -> None:
         self._folder = Path(folder)

@@ -1,7 +1,5 @@
-"""``seal``: writes finished segments of journals to Parquet, as history that Spark reads natively.
-
-A segment is sealed once, in one file with its neighbours of the same run; or in parts, if ``--unfinished`` seals its
-first records earlier. Sealed records outlive the journal's retention.
+"""``seal``: writes finished segments of journals to Parquet, as history that Spark reads natively, which outlives the
+journal's retention. A segment is sealed once, or in parts if ``--unfinished`` seals its first records earlier.
 """
 
 import os
@@ -83,7 +81,7 @@ def _unsealed(journal: "JournalFiles", sealed: Sequence["SealedFile"], unfinishe
 
 def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: JobRun) -> tuple[int, int]:
     """Seal segments, those of a file in one task; return the numbers of sealed and of failed ones."""
-    from fleximq.pipeline.lake.segment_export import sealSegments
+    from fleximq.pipeline.lake.sealed_segments import sealSegments
 
     if not todo:
         return 0, 0
@@ -97,10 +95,8 @@ def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: JobRun) -> tup
         if run.stopping.is_set():
             break
         some = files[start : start + tasks]
-        outcomes = (
-            context.parallelize(some, len(some)).flatMap(lambda each: sealSegments(each, folder, damaged)).collect()
-        )
-        for outcome in outcomes:
+        sealed = context.parallelize(some, len(some)).flatMap(lambda each: sealSegments(each, folder, damaged))
+        for outcome in sealed.collect():
             done, wrong = done + outcome.segments, wrong + bool(outcome.why)
             if outcome.why:
                 run.writeLine(f"not sealed: {outcome.why}")
@@ -109,9 +105,7 @@ def _seal(todo: Sequence[Slice], folder: str, damaged: bool, run: JobRun) -> tup
 
 
 def neighbours(segments: Sequence[Slice], files: int) -> list[list[Slice]]:
-    """Return segments in about so many groups of about equal size, each with consecutive offsets; a gap in the offsets
-    adds a group.
-    """
+    """Return segments in about so many groups of about equal size; a gap in the offsets adds a group."""
     groups: list[list[Slice]] = []
     total = sum(each.bytes for each in segments)
     before, last = 0, -1
@@ -128,7 +122,7 @@ def neighbours(segments: Sequence[Slice], files: int) -> list[list[Slice]]:
 @contextmanager
 def _sealing(folder: str) -> Iterator[None]:
     """Hold the lock for sealing a journal, and remove unfinished files of earlier runs."""
-    from fleximq.pipeline.lake.segment_export import STAGED
+    from fleximq.pipeline.lake.sealed_segments import STAGED
 
     files = Files()
     try:

@@ -2,19 +2,11 @@
 
 import os
 from argparse import ArgumentParser, Namespace
+from functools import partial
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from fleximq.pipeline.command.job import (
-    Job,
-    addLoss,
-    addSource,
-    checkSource,
-    lowered,
-    option,
-    positiveNumber,
-    sourceOptions,
-)
+from fleximq.pipeline.command import job
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import OptionRefused, PipelineError
 from fleximq.pipeline.lake.table.file_names import tableNames
@@ -24,30 +16,28 @@ if TYPE_CHECKING:
 
 #: Default maximum rows of a table; CSV and JSON have all.
 LIMIT = 1000
-_FORMATS = ("table", "csv", "json")
 #: The formats for payloads, as in the source's option.
 _DECODED = ("messagepack", "json", "text", "raw")
 
 
 def _prepare(parser: ArgumentParser) -> None:
     parser.add_argument("query", metavar="QUERY", help="e.g. 'select topic, count(*) from messages group by topic'")
-    addSource(parser)
-    addLoss(parser)
-    option(parser, "--sealed", "FOLDER", "sealed history, read with the journal")
-    option(parser, "--lake", "FOLDER", "lake tables, by their names")
-    option(parser, "--decode", None, "decode payloads into columns; text by default", lowered, choices=_DECODED)
-    option(parser, "--schema", "DDL", "their columns; inferred by default")
-    option(parser, "--format", None, "the output format", lowered, choices=_FORMATS, default="table")
-    option(parser, "--limit", "ROWS", f"the most rows that are written; {LIMIT} for a table by default", positiveNumber)
+    job.addSource(parser, mayLose=True)
+    add = partial(job.option, parser)
+    add("--sealed", "FOLDER", "sealed history, read with the journal")
+    add("--lake", "FOLDER", "lake tables, by their names")
+    add("--decode", None, "decode payloads into columns; text by default", job.lowered, choices=_DECODED)
+    add("--schema", "DDL", "their columns; inferred by default")
+    add("--format", None, "the output format", job.lowered, choices=("table", "csv", "json"), default="table")
+    add("--limit", "ROWS", f"the most rows that are written; {LIMIT} for a table by default", job.positiveNumber)
 
 
 def _run(arguments: Namespace, run: JobRun) -> None:
     options = _source(arguments)
     if options is not None and arguments.sealed is None:
         # Sealed history may have outlived its journal, and decoding without a schema has to sample payloads.
-        checkSource(
-            {name: value for name, value in options.items() if name != "decode" or arguments.schema is not None}
-        )
+        hasSchema = arguments.schema is not None
+        job.checkSource({name: value for name, value in options.items() if name != "decode" or hasSchema})
     if arguments.lake is not None:
         tableNames(_path(arguments.lake) or "")
     # A session of its own isolates settings and tables.
@@ -80,8 +70,10 @@ def _run(arguments: Namespace, run: JobRun) -> None:
         return
     show(rows if limit is None else rows.slice(0, limit), arguments.format, run.out)
     if arguments.format == "table":
-        isMore = limit is not None and rows.num_rows > limit
-        run.out.write(f"(the first {limit} rows; --limit shows more)\n" if isMore else f"{_rows(rows.num_rows)}\n")
+        number = rows.num_rows
+        isMore = limit is not None and number > limit
+        shown = f"the first {limit} rows; --limit shows more" if isMore else f"{number} row{'' if number == 1 else 's'}"
+        run.out.write(f"({shown})\n")
 
 
 def _source(arguments: Namespace) -> dict[str, str] | None:
@@ -90,7 +82,7 @@ def _source(arguments: Namespace) -> dict[str, str] | None:
         raise OptionRefused("--schema belongs to --decode, which is missing")
     if arguments.lake is not None and not arguments.journal and not arguments.url:
         return None
-    options = sourceOptions(arguments)
+    options = job.sourceOptions(arguments)
     if arguments.decode is not None:
         options["decode"] = arguments.decode
     if arguments.schema is not None:
@@ -100,10 +92,6 @@ def _source(arguments: Namespace) -> dict[str, str] | None:
 
 def _path(folder: str | None) -> str | None:
     return None if folder is None else os.path.abspath(os.path.expanduser(folder))
-
-
-def _rows(number: int) -> str:
-    return f"({number} row{'' if number == 1 else 's'})"
 
 
 def _cancelled(spark: "SparkSession", stopping: Event) -> Event:
@@ -119,4 +107,4 @@ def _cancelled(spark: "SparkSession", stopping: Event) -> Event:
     return finished
 
 
-SQL = Job(_prepare, _run, brief=True)
+SQL = job.Job(_prepare, _run, brief=True)

@@ -1,31 +1,59 @@
 """Fills a table with messages from before its first batch, while its ingest continues.
 
-Pieces of a journal are added from the latest to the earliest, each in one change that lowers the first offset of the
-table's ledger. So the table always has one range of each journal, and a run that was killed is repeated from there.
+Pieces of a journal are added from the latest to the earliest, each in a change that lowers the ledger's first offset.
+So the table always has one range of each journal, and a run that was killed is repeated from there.
 """
 
+import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from fleximq.journal.files.file_system import Files
-from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.files.selection import Topics
+from fleximq.pipeline.errors import LakeRefused, PipelineError
+from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
+from fleximq.pipeline.files.selection import Selection, Topics
 from fleximq.pipeline.files.slice_reader import Missing
-from fleximq.pipeline.lake.backfill_sources import BackfillSource, Piece
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
 from fleximq.pipeline.lake.ingest_driver import TaskReports, addColumns
-from fleximq.pipeline.lake.ingest_task import ofTopics, stage
-from fleximq.pipeline.lake.table.file_names import OWN
+from fleximq.pipeline.lake.ingest_task import ofTopics, stage, undead
+from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
+from fleximq.pipeline.lake.sealed_segments import sealedFiles
+from fleximq.pipeline.lake.table.file_merge import aligned
+from fleximq.pipeline.lake.table.file_names import FILES, OWN
 from fleximq.pipeline.lake.table.ledger import Gap, readLedger
 from fleximq.pipeline.lake.table.lock import backfillLock
-from fleximq.pipeline.lake.table.table_spec import TableSpec
+from fleximq.pipeline.lake.table.table_spec import TableSpec, readSpec
 from fleximq.pipeline.lake.table_change import TableChange, commitChange
+from fleximq.pipeline.reader.journals import Journals, records
+from fleximq.pipeline.reader.source_options import SourceOptions
 
+#: About the bytes of a journal, and the rows of a table, in a piece.
+PIECE_BYTES, PIECE_ROWS = 256 << 20, 1_000_000
 STAGED = "backfilling"
 _ALL = Topics()
 #: After an unclean stop, a journal continues its offsets at the next multiple of this.
 _LEAP = 1_000_000_000
+Batches = Iterator[pa.RecordBatch]
+
+
+class Piece(NamedTuple):
+    """Records of a journal from ``start`` up to before ``end``. ``read`` yields them, ordered by offset within a topic
+    and day, and adds to its argument what is missing.
+    """
+
+    start: int
+    end: int
+    read: Callable[[list[Missing]], Batches]
+
+
+#: Takes a journal and an offset; returns the last piece that begins before the offset, and ends there or earlier, if
+#: any. Raises PipelineError if the source cannot be read.
+Source = Callable[[str, int], Piece | None]
 
 
 class Filled(NamedTuple):
@@ -38,19 +66,11 @@ class Filled(NamedTuple):
 
 
 def backfill(
-    lake: str,
-    spec: TableSpec,
-    sources: Sequence[BackfillSource],
-    lossAllowed: bool,
-    only: Topics = _ALL,
-    files: Files | None = None,
+    lake: str, spec: TableSpec, sources: Sequence[Source], lossAllowed: bool, only: Topics = _ALL, files: Files = FILES
 ) -> Iterator[Filled]:
-    """Add what the sources have from before a table's first offsets; yield each piece after it was added. Raises
-    LakeRefused if the table cannot be written, another run fills it, or records are in no source.
-
-    :param only: a further selection of topics.
+    """Add records of topics in ``only`` from before a table's first offsets; yield each piece that was added.
+    Raises LakeRefused if the table cannot be written, another run fills it, or records are in no source.
     """
-    files = files or Files()
     table = f"{lake}/{spec.name}"
     aside = f"{table}/{OWN}/{STAGED}"
     with backfillLock(table, files), writing(table):
@@ -63,25 +83,20 @@ def backfill(
             raise LakeRefused(f"the table {table} has no batch yet, so it is unknown where it begins: start its ingest")
         for journal, covered in sorted(journals.items()):
             first = covered.first
-            while found := [piece for each in sources if (piece := each.before(journal, first)) is not None]:
+            while found := [piece for source in sources if (piece := source(journal, first)) is not None]:
                 # Of sources with the same end the first one is preferred.
                 piece = max(found, key=lambda piece: piece.end)
-                gaps = _hole(table, journal, piece.end, first, lossAllowed)
+                gaps = []
+                if piece.end < first and first % _LEAP:
+                    if not lossAllowed:
+                        raise LakeRefused(
+                            f"the table {table} cannot be filled before offset {first} of journal {journal}: offsets "
+                            f"{piece.end} to {first - 1} are in no source; --allow-data-loss makes a gap of them"
+                        )
+                    gaps.append(Gap(piece.end, first, "they are in no source of the backfill", True))
                 yield _add(lake, spec, journal, piece, gaps, only, files)
                 first = piece.start
         shutil.rmtree(aside)
-
-
-def _hole(table: str, journal: str, end: int, first: int, lossAllowed: bool) -> list[Gap]:
-    """Return the gap between a piece and the table, if any."""
-    if end >= first or first % _LEAP == 0:
-        return []
-    if not lossAllowed:
-        raise LakeRefused(
-            f"the table {table} cannot be filled before offset {first} of journal {journal}: offsets {end} to "
-            f"{first - 1} are in no source; --allow-data-loss makes a gap of them"
-        )
-    return [Gap(end, first, "they are in no source of the backfill", True)]
 
 
 def _add(lake: str, spec: TableSpec, journal: str, piece: Piece, gaps: list[Gap], only: Topics, files: Files) -> Filled:
@@ -95,9 +110,113 @@ def _add(lake: str, spec: TableSpec, journal: str, piece: Piece, gaps: list[Gap]
         addColumns(table, told.fields[spec.name], files)
     made = told.staged.get(spec.name, [])
     rows = sum(each.rows for each in made)
-    dead: Mapping[str, int] = told.dead.get(spec.name, {})
+    dead = dict(told.dead.get(spec.name, {}))
     gaps = [*gaps, *told.gaps.get(journal, ())]
     change = TableChange(STAGED, made, (), {journal: piece.start}, {journal: rows}, {journal: gaps}, dead)
     with exclusive(table, files):
         commitChange(table, change, files)
     return Filled(journal, piece.start, rows, sum(dead.values()))
+
+
+def journalSource(options: SourceOptions) -> Source:
+    """Return the journals that options of the source ``fleximq`` name."""
+    journals = Journals(options)
+    selection = Selection(options.topics)
+
+    def before(journal: str, offset: int) -> Piece | None:
+        found = journals.find().get(journal)
+        first = offset if found is None else found.bounds().first
+        if found is None or first >= offset:
+            return None
+        # Planned again for each piece, since retention continues.
+        plan = journals.partitions(found, first, offset, options, selection)
+        start = plan[-1].slice.pieces[0].first if len(plan) > 1 else first
+
+        def read(missing: list[Missing]) -> Batches:
+            for part in plan[-1:]:
+                yield from records(part, ALL_COLUMNS, selection, options.failOnDataLoss, missing)
+            if found.bounds().first > start:
+                raise PipelineError(
+                    f"retention has removed records of journal {journal} while they were read: run the job again"
+                )
+
+        return Piece(start, offset, read)
+
+    return before
+
+
+def sealedSource(folder: str) -> Source:
+    """Return a folder into which ``seal`` writes."""
+
+    def before(journal: str, offset: int) -> Piece | None:
+        files = [file for file in sealedFiles(folder, journal) if file.first < offset]
+        if not files:
+            return None
+        path, first, next = files[-1]
+
+        def read(missing: list[Missing]) -> Batches:
+            try:
+                yield from _within(rowGroups(*os.path.split(path), ""), journal, first, offset)
+            except OSError as error:
+                raise PipelineError(f"{path} cannot be read: {error}") from error
+
+        return Piece(first, min(next, offset), read)
+
+    return before
+
+
+def tableSource(lake: str, name: str, wanted: TableSpec) -> Source:
+    """Return another table of the lake; raises LakeRefused if it lacks topics of the table that is filled."""
+    table = f"{lake}/{name}"
+    topics = readSpec(table).topics
+    # The pattern for all topics leaves out those that begin with $.
+    has = all("#" in topics and not each.startswith("$") or each in topics for each in wanted.topics)
+    if topics and not (wanted.topics and has):
+        raise LakeRefused(
+            f"the table {name} has only the topics {', '.join(topics)}, and {wanted.name} has others as well"
+        )
+
+    def before(journal: str, offset: int) -> Piece | None:
+        had = readLedger(table).journals.get(journal)
+        if had is None or had.first >= offset:
+            return None
+        end = min(had.next, offset)
+        start = max(had.first, end - max(1, PIECE_ROWS * (had.next - had.first) // max(1, had.rows)))
+
+        def read(missing: list[Missing]) -> Batches:
+            missing += [
+                Missing(max(gap.first, start), min(gap.next, end), gap.why, gap.lost)
+                for gap in had.gaps
+                if gap.first < end and gap.next > start
+            ]
+            if had.expired:
+                missing.append(Missing(start, end, f"days of the table {name} have expired", False))
+            try:
+                for path, topic in sorted(liveFiles(table), key=lambda each: os.path.basename(each[0])):
+                    if _mayHave(f"{table}/{path}", start, end):
+                        yield from _within(rowGroups(table, path, topic), journal, start, end)
+            except OSError as error:
+                raise LakeRefused(f"the table {name} changed while it was read: {error}; run the job again") from error
+
+        return Piece(start, end, read)
+
+    return before
+
+
+def _mayHave(path: str, start: int, end: int) -> bool:
+    """Tell by the statistics whether a file may have rows with these offsets."""
+    found = pq.read_metadata(path)
+    place = found.schema.to_arrow_schema().get_field_index("offset")
+    statistics = [found.row_group(number).column(place).statistics for number in range(found.num_row_groups)]
+    return any(each is None or not each.has_min_max or (each.min < end and each.max >= start) for each in statistics)
+
+
+def _within(groups: Iterator[pa.Table], journal: str, start: int, end: int) -> Batches:
+    """Yield the rows of a journal with these offsets, with the columns of the source."""
+    for rows in groups:
+        offsets = rows.column("offset")
+        inside = pc.and_(pc.greater_equal(offsets, start), pc.less(offsets, end))
+        rows = rows.filter(pc.and_(inside, pc.equal(rows.column("journal"), journal)))
+        if "reason" in rows.column_names:
+            rows = undead(rows)
+        yield from aligned(rows, schemaOf(ALL_COLUMNS)).combine_chunks().to_batches()

@@ -1,32 +1,25 @@
 """Makes the files of a batch visible all at once and exactly once, even if the process ends in between.
 
-Tasks stage files in ``_fleximq/staged``, which readers ignore. Then a record of intent, ``_fleximq/record``, names the
-final path of each. Once that record is on disk, the batch is committed: the next process that takes the lock completes
-it by renaming the remaining staged files, writing the ledger and removing the record. Without the record, staged files
-are rubbish.
-
-A staged file is renamed, not copied: repeating :func:`finish` cannot bring back a file that compaction or expiry has
-removed since. Every change of a table's files calls :func:`finish` first, under the same lock.
+Tasks stage files in ``_fleximq/staged``. A record of intent, ``_fleximq/record``, then names the final path of each:
+the batch is committed, and the next process that takes the lock completes it. It renames staged files, never copies
+them, so that it brings back no file that compaction or expiry has removed.
 """
 
-import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from types import MappingProxyType
 from typing import Any
 
-from fleximq.journal.files.file_system import Files, readFile, replaceFile
+from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.day_removal import finishRemoval
-from fleximq.pipeline.lake.table.file_names import OWN, fileOf, partitionOf
+from fleximq.pipeline.lake.live_files import logOf
+from fleximq.pipeline.lake.table.file_names import FILES, OWN, fileOf, partitionOf, readOwn, writeOwn
 from fleximq.pipeline.lake.table.format import layoutOf
-from fleximq.pipeline.lake.table.ledger import LEDGER, Gap, Ledger, readLedger, writeLedger
+from fleximq.pipeline.lake.table.ledger import LEDGER, NONE, Counts, Gap, Gaps, Ledger, readLedger, writeLedger
 from fleximq.pipeline.lake.table.lock import changeLock
 from fleximq.pipeline.lake.table.table_log import BatchRange, TableFile
-from fleximq.pipeline.lake.table_change import finishChange, makeFolders, moveStaged
-from fleximq.pipeline.lake.table_logs import logOf
+from fleximq.pipeline.lake.table_change import finishChange, finishRemoval, makeFolders, moveStaged, preparedPlaces
 
 STAGED = "staged"
 RECORD = "record"
@@ -36,9 +29,9 @@ _KEYS = {"batch", "start", "end", "rows", "gaps", "files"}
 class BatchCommit:
     """Commits the batches of one ingest to one table, while the ingest holds the table's writer lock."""
 
-    def __init__(self, table: str, files: Files | None = None) -> None:
+    def __init__(self, table: str, files: Files = FILES) -> None:
         self.table = table
-        self._files = files or Files()
+        self._files = files
         self._staged = f"{table}/{OWN}/{STAGED}"
 
     def makeFolders(self) -> None:
@@ -47,9 +40,8 @@ class BatchCommit:
             makeFolders(self._files, self._staged)
 
     def prepare(self) -> Ledger:
-        """Create the table's folders, complete an interrupted change, delete staged files, and return the ledger.
-        Raises LakeRefused if the table cannot be written, or has files but no ledger: its messages would be ingested
-        twice.
+        """Create the folders, complete an interrupted change, delete staged files, and return the ledger. Raises
+        LakeRefused also if there are files but no ledger: messages would be ingested twice.
         """
         self.makeFolders()
         with writing(self.table):
@@ -57,7 +49,13 @@ class BatchCommit:
                 pass
             self.removeStaged()
         ledger = readLedger(self.table, self._files)
-        if ledger == Ledger() and _hasFiles(self.table):
+        if ledger == Ledger() and any(
+            name.endswith(".parquet")
+            for entry in os.scandir(self.table)
+            if entry.is_dir() and "=" in entry.name
+            for _, _, names in os.walk(entry.path)
+            for name in names
+        ):
             raise LakeRefused(
                 f"the table {self.table} is damaged: it has files, but {OWN}/{LEDGER}, the record of their contents, "
                 "is gone; put it back, or give the table another name"
@@ -68,16 +66,16 @@ class BatchCommit:
         self,
         batch: BatchRange,
         staged: Iterable[TableFile],
-        gaps: Mapping[str, Iterable[Gap]],
+        gaps: Gaps,
         lossAllowed: bool = False,
-        dead: Mapping[str, int] = MappingProxyType({}),
+        dead: Counts = NONE,
         reason: str = "",
     ) -> bool:
-        """Make the files of a batch visible; False if the batch is already committed and its files are rubbish. Raises
+        """Make the files of a batch visible; False if it is already committed and its files are rubbish. Raises
         LakeRefused if the table cannot be written, or the batch does not follow the last one.
 
-        :param gaps: records that the journals had lost in the batch.
-        :param lossAllowed: whether skipped offsets are recorded as a gap instead of being an error.
+        :param gaps: what the journals had lost; ``lossAllowed``: skipped offsets are recorded as a gap instead of an
+            error.
         :param dead: the number of dead letters by journal, and the reason of the first.
         """
         with writing(self.table):
@@ -85,7 +83,12 @@ class BatchCommit:
                 ledger = readLedger(self.table, self._files)
                 isNew = self._follows(ledger, batch, lossAllowed)
                 if isNew:
-                    self._writeIntent(ledger, batch, sorted(staged, key=_order), gaps, dead, reason)
+                    told = {journal: list(found) for journal, found in gaps.items()}
+                    for journal, start in batch.start.items():
+                        had = ledger.journals.get(journal)
+                        if had is not None and had.next < start:
+                            told.setdefault(journal, []).append(Gap(had.next, start, "they were never ingested", True))
+                    self._writeIntent(batch, sorted(staged, key=_order), gaps=told, dead=dict(dead), reason=reason)
                     finish(self.table, self._files)
             self.removeStaged()
         return isNew
@@ -110,46 +113,19 @@ class BatchCommit:
             )
         return True
 
-    def _writeIntent(
-        self,
-        ledger: Ledger,
-        batch: BatchRange,
-        staged: Sequence[TableFile],
-        gaps: Mapping[str, Iterable[Gap]],
-        dead: Mapping[str, int],
-        reason: str,
-    ) -> None:
-        files = self._files
-        layout = layoutOf(self.table, files)
-        placed = [
-            TableFile(
-                f"{partitionOf(each.topic, each.date, layout)}/{fileOf(each.journal, batch.number, part)}", *each[1:]
-            )
-            for part, each in enumerate(staged)
-        ]
-        for folder in dict.fromkeys(os.path.dirname(each.path) for each in placed):
-            makeFolders(files, f"{self.table}/{folder}")
-        if staged:
-            files.syncFolder(self._staged)
+    def _writeIntent(self, batch: BatchRange, staged: list[TableFile], **more: object) -> None:
+        layout = layoutOf(self.table, self._files)
         rows: Counter[str] = Counter()
-        for each in staged:
+        placed = []
+        for part, each in enumerate(staged):
+            folder = partitionOf(each.topic, each.date, layout)
+            placed.append(each._replace(path=f"{folder}/{fileOf(each.journal, batch.number, part)}"))
             rows[each.journal] += each.rows
-        told = {journal: list(found) for journal, found in gaps.items()}
-        for journal, start in batch.start.items():
-            had = ledger.journals.get(journal)
-            if had is not None and had.next < start:
-                told.setdefault(journal, []).append(Gap(had.next, start, "they were never ingested", True))
-        record = {
-            "batch": batch.number,
-            "start": dict(batch.start),
-            "end": dict(batch.end),
-            "rows": rows,
-            "gaps": told,
-            "dead": dict(dead),
-            "reason": reason,
-            "files": [[each.path, *to] for each, to in zip(staged, placed, strict=True)],
-        }
-        replaceFile(files, f"{self.table}/{OWN}", RECORD, json.dumps(record).encode())
+        moves = preparedPlaces(self.table, STAGED, staged, placed, self._files)
+        offsets = {"start": dict(batch.start), "end": dict(batch.end)}
+        writeOwn(
+            self.table, RECORD, {"batch": batch.number, **offsets, "rows": rows, **more, "files": moves}, self._files
+        )
 
     def removeStaged(self) -> None:
         """Delete all staged files; call it only while no batch is being committed."""
@@ -159,60 +135,42 @@ class BatchCommit:
 
 
 @contextmanager
-def exclusive(table: str, files: Files | None = None) -> Iterator[None]:
-    """Hold the table's lock, with every interrupted change completed; raises LakeRefused if the table is damaged or
-    locked for too long by another process, and OSError.
-    """
+def exclusive(table: str, files: Files = FILES) -> Iterator[None]:
+    """Hold the table's lock, with every interrupted change completed; raises LakeRefused and OSError."""
     with changeLock(table, files):
         finish(table, files)
         yield
 
 
-def finish(table: str, files: Files | None = None) -> None:
-    """Complete the batch that the record of intent names, if any; the caller holds the table's lock. Raises LakeRefused
-    if the table is damaged, OSError if it cannot be written: the next call completes it.
-    """
-    files = files or Files()
+def finish(table: str, files: Files = FILES) -> None:
+    """Complete all recorded intents; the caller holds the table's lock. Raises LakeRefused for damage, and OSError."""
     finishRemoval(table, files)
     finishChange(table, files)
-    own = f"{table}/{OWN}"
-    try:
-        record = json.loads(readFile(files, f"{own}/{RECORD}"))
-    except FileNotFoundError:
+    # A record may be damaged so that it is null.
+    found = readOwn(table, RECORD, lambda record: [record], files)
+    if found is None:
         return
-    except ValueError as error:
-        raise LakeRefused(f"{own}/{RECORD} is damaged: {error}") from error
+    (record,) = found
     if not isinstance(record, dict) or not _KEYS <= record.keys():
-        raise LakeRefused(f"{own}/{RECORD} is damaged: it has not all that it should have")
+        raise LakeRefused(f"{table}/{OWN}/{RECORD} is damaged: it has not all that it should have")
     ledger = readLedger(table, files)
     if ledger.batch < record["batch"]:
         placed = moveStaged(table, files, STAGED, record["files"])
-        log = logOf(table, files)
-        if log is not None:
+        if (log := logOf(table, files)) is not None and placed:
             log.commit(record["batch"], placed)
         gaps = {journal: [Gap(*gap) for gap in found] for journal, found in record["gaps"].items()}
         # A record of the version before has no dead letters.
         dead = record.get("dead", {}), record.get("reason", "")
         done = ledger.withBatch(record["batch"], record["start"], record["end"], record["rows"], gaps, *dead)
         writeLedger(table, done, files)
-    files.remove(f"{own}/{RECORD}")
-
-
-def _hasFiles(table: str) -> bool:
-    return any(
-        name.endswith(".parquet")
-        for entry in os.scandir(table)
-        if entry.is_dir() and "=" in entry.name
-        for _, _, names in os.walk(entry.path)
-        for name in names
-    )
+    files.remove(f"{table}/{OWN}/{RECORD}")
 
 
 def _order(staged: TableFile) -> tuple[Any, ...]:
     return staged.journal, staged.first, staged.topic, staged.date, staged.path
 
 
-def _formatted(offsets: Mapping[str, int]) -> str:
+def _formatted(offsets: Counts) -> str:
     return ", ".join(f"offset {next} of journal {journal}" for journal, next in offsets.items()) or "nothing"
 
 

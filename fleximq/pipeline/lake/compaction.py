@@ -1,9 +1,8 @@
 """Compacts the partitions of a table while readers and an ingest continue.
 
-Merged files of a Delta table replace the others in its log. Those of a plain table are written to
-``_fleximq/compacting``. Then, under the table's lock and within milliseconds, links to all remaining files are added
-there, and that folder is exchanged with the partition's in one step (``renameat2`` with ``RENAME_EXCHANGE``, Linux
-only). If the process ends, the partition is the old or the new one; the other folder is rubbish.
+Merged files of a Delta table replace the others in its log. Those of a plain table are written to a folder aside, to
+which, under the table's lock, links to all remaining files are added; it is exchanged with the partition's in one step
+(``renameat2``, Linux only). If the process ends, one of them is rubbish.
 """
 
 import ctypes
@@ -13,26 +12,29 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import groupby
+from threading import Event, Thread
 
 import pyarrow.parquet as pq
 
 from fleximq.journal.files.file_system import Files
-from fleximq.pipeline.errors import LakeRefused
+from fleximq.pipeline.command.job_run import JobRun
+from fleximq.pipeline.errors import LakeRefused, PipelineError
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
 from fleximq.pipeline.lake.file_rewriting import Replacement, rewriting
-from fleximq.pipeline.lake.table.columns import readColumns
-from fleximq.pipeline.lake.table.file_merge import MergePart, groupsOf, lastListed, merge, partOf, partsOf
-from fleximq.pipeline.lake.table.file_names import OWN, dateIn
+from fleximq.pipeline.lake.live_files import logOf, visibleFiles
+from fleximq.pipeline.lake.table.columns import recordedSchema
+from fleximq.pipeline.lake.table.file_merge import MergePart, dueGroups, lastListed, merge, partOf, partsOf
+from fleximq.pipeline.lake.table.file_names import FILES, OWN, dateIn
 from fleximq.pipeline.lake.table.lock import compactorLock
 from fleximq.pipeline.lake.table.parquet_writer import spansOf
 from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, TableFile, TableLog
-from fleximq.pipeline.lake.table_logs import logOf
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
+_ASIDE = "compacting"
 
 
 def exchange(one: str, other: str) -> None:
@@ -48,17 +50,9 @@ def exchange(one: str, other: str) -> None:
     raise OSError(number, os.strerror(number), one)
 
 
-_ASIDE = "compacting"
-
-
 def partitionsOf(table: str) -> list[str]:
-    """Return the folders of a table that have files, relative to the table; raises OSError if they cannot be listed."""
-    found = []
-    for folder, folders, names in os.walk(table):
-        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
-        if folder != table and any(not name.startswith((".", "_")) for name in names):
-            found.append(os.path.relpath(folder, table))
-    return found
+    """Return the folders of a table that have files, relative to the table."""
+    return [folder for folder in dict.fromkeys(map(os.path.dirname, visibleFiles(table))) if folder]
 
 
 def partsIn(table: str, partition: str) -> list[MergePart]:
@@ -69,13 +63,8 @@ def partsIn(table: str, partition: str) -> list[MergePart]:
         raise LakeRefused(f"the table {table} has a file of another origin in {partition}: {error}") from error
 
 
-def compact(
-    table: str, goal: CompactionGoal, files: Files | None = None, now: float | None = None
-) -> Iterator[Compacted]:
-    """Compact the partitions of a table one by one, or through its log; yield the result for each that changed. ``now``
-    is in seconds since 1970. Raises LakeRefused if the table cannot be written, is damaged, or another run compacts it.
-    """
-    files = files or Files()
+def compact(table: str, goal: CompactionGoal, files: Files = FILES, now: float | None = None) -> Iterator[Compacted]:
+    """Compact the partitions of a table; yield each result. ``now`` is in seconds since 1970. Raises LakeRefused."""
     now = time.time() if now is None else now
     aside = f"{table}/{OWN}/{_ASIDE}"
     log = logOf(table, files)
@@ -86,42 +75,42 @@ def compact(
         if own is None:
             yield from _throughLog(table, log, goal, files, now)
         return
-    with compactorLock(table, files):
-        with writing(table):
-            try:
-                shutil.rmtree(aside, ignore_errors=True)
-                for partition in partitionsOf(table):
-                    found = _compacted(table, partition, goal, files, aside, now)
-                    if found is not None:
-                        yield found
-            finally:
-                shutil.rmtree(aside, ignore_errors=True)
+    with compactorLock(table, files), writing(table):
+        try:
+            shutil.rmtree(aside, ignore_errors=True)
+            for partition in partitionsOf(table):
+                found = _compacted(table, partition, goal, files, aside, now)
+                if found is not None:
+                    yield found
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _age(parts: Sequence[MergePart], now: float) -> float:
+    return now - max((part.changed for part in parts), default=now)
 
 
 def _throughLog(table: str, log: TableLog, goal: CompactionGoal, files: Files, now: float) -> Iterator[Compacted]:
-    paths = sorted(path for path, _ in log.files())
+    paths = sorted(each.path for each in log.files())
     # In this order: a file has no column that was not recorded before it.
-    columns = readColumns(table, files)
+    schema = recordedSchema(table, files)
     with rewriting(table, _ASIDE, files) as rewritten:
         for partition, found in groupby(paths, os.path.dirname):
-            folder = f"{table}/{partition}"
             parts: list[MergePart] = []
             for path in found:
                 # A file of another writer has no metadata of ours, and stays; others have left in the meantime.
                 with suppress(KeyError, FileNotFoundError):
                     parts.append(partOf(f"{table}/{path}", 0))
-            groups = groupsOf(parts, goal.target)
-            merged = sum(map(len, groups))
-            if goal.skips(merged, now - max((each.changed for each in parts), default=now)):
-                continue
+            groups = dueGroups(parts, goal, _age(parts, now))
             for group in groups:
                 name = f"{uuid.uuid4().hex}.parquet"
                 path = f"{rewritten.folder}/{name}"
-                merge(folder, group, path, None if columns is None else columns.schema)
+                merge(f"{table}/{partition}", group, path, schema)
                 _, (span,) = spansOf(pq.read_metadata(path).metadata)
                 made = TableFile(name, group[0].topic, dateIn(partition), *span[:4], os.stat(path).st_size)
                 rewritten.replace(Replacement({f"{partition}/{part.name}": part.inode for part in group}, [made]))
-            yield Compacted(partition, merged, len(groups))
+            if groups:
+                yield Compacted(partition, sum(map(len, groups)), len(groups))
     log.cleanUp(now, files, partial(exclusive, table, files))
 
 
@@ -134,22 +123,21 @@ def _compacted(
     except FileNotFoundError:
         # It has expired in the meantime.
         return None
-    groups = groupsOf(parts, goal.target)
-    merged = sum(map(len, groups))
-    if goal.skips(merged, now - max((part.changed for part in parts), default=now)):
+    groups = dueGroups(parts, goal, _age(parts, now))
+    if not groups:
         return None
-    columns = readColumns(table, files)
+    schema = recordedSchema(table, files)
     os.makedirs(aside)
     try:
         for group in groups:
-            merge(folder, group, f"{aside}/{lastListed(group).name}", None if columns is None else columns.schema)
+            merge(folder, group, f"{aside}/{lastListed(group).name}", schema)
         with exclusive(table, files):
             if not _exchanged(folder, aside, groups, files):
                 return None
     finally:
         # It has the merged files, or the files that they replaced.
         shutil.rmtree(aside, ignore_errors=True)
-    return Compacted(partition, merged, len(groups))
+    return Compacted(partition, sum(map(len, groups)), len(groups))
 
 
 def _exchanged(folder: str, aside: str, groups: Sequence[Sequence[MergePart]], files: Files) -> bool:
@@ -158,9 +146,9 @@ def _exchanged(folder: str, aside: str, groups: Sequence[Sequence[MergePart]], f
     try:
         with os.scandir(folder) as entries:
             there = {entry.name: entry.inode() for entry in entries}
-            order = {name: place for place, name in enumerate(there)}
     except FileNotFoundError:
         return False
+    order = {name: place for place, name in enumerate(there)}
     if any(there.get(name) != part.inode for name, part in gone.items()):
         return False
     if any(order[lastListed(group).name] < order[part.name] for group in groups for part in group):
@@ -173,3 +161,36 @@ def _exchanged(folder: str, aside: str, groups: Sequence[Sequence[MergePart]], f
     files.syncFolder(os.path.dirname(folder))
     files.syncFolder(os.path.dirname(aside))
     return True
+
+
+@contextmanager
+def compacting(tables: Sequence[str], seconds: float, run: JobRun, goal: CompactionGoal) -> Iterator[None]:
+    """Compact the tables of an ingest every so many seconds, in a thread, for the length of a ``with`` block."""
+    ending = Event()
+
+    def repeat() -> None:
+        while not ending.wait(seconds):
+            for table in tables:
+                name = os.path.basename(table)
+                before = after = 0
+                try:
+                    for done in compact(table, goal):
+                        before, after = before + done.before, after + done.after
+                        if ending.is_set():
+                            break
+                    if before:
+                        run.writeLine(f"table {name}: {before} files became {after}")
+                except Exception as error:
+                    # Even after an error of a library the ingest continues, and the next time may be better.
+                    isOurs = isinstance(error, (PipelineError, OSError))
+                    why = str(error) if isOurs else f"{type(error).__name__}: {error}"
+                    run.writeLine(f"table {name} is not compacted this time: {why}")
+
+    thread = Thread(target=repeat, name="compaction", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        # It ends after the partition that it is merging; a kill would do no harm.
+        thread.join()

@@ -1,27 +1,18 @@
 """Proves that a table is complete: compares its ledger with the metadata of its files."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import exclusive
+from fleximq.pipeline.lake.live_files import DataFile, dataFiles, logOf
 from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.format import DELTA, formatOf
 from fleximq.pipeline.lake.table.ledger import Covered, readLedger
-from fleximq.pipeline.lake.table.parquet_writer import SPANS, Span, spansIn, spansOf
-from fleximq.pipeline.lake.table_logs import logOf
-
-
-class DataFile(NamedTuple):
-    """A file of a table: its path within the table, and the full ``topic``."""
-
-    path: str
-    topic: str
-    spans: list[Span]
-    rows: int
+from fleximq.pipeline.lake.table.parquet_writer import SPANS, spansIn, spansOf
 
 
 def ranges(table: str) -> Mapping[str, Covered]:
@@ -31,60 +22,36 @@ def ranges(table: str) -> Mapping[str, Covered]:
     return readLedger(table).journals
 
 
-def dataFiles(table: str) -> Iterator[DataFile]:
-    """Yield the files that a reader sees, ordered by path; raises LakeRefused for damage or another origin."""
-    for folder, folders, names in os.walk(table):
-        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
-        for name in sorted(names):
-            if name.startswith((".", "_")):
-                continue
-            path = os.path.join(folder, name)
-            within = os.path.relpath(path, table)
-            try:
-                found = pq.read_metadata(path)
-                topic, spans = spansOf(found.metadata or {})
-            except (OSError, ValueError, KeyError) as error:
-                raise LakeRefused(f"the table {table} has a file of another origin: {within}: {error}") from error
-            yield DataFile(within, topic, spans, found.num_rows)
-
-
 def _seen(table: str) -> Iterator[DataFile]:
-    """Yield the files that a reader of the table's format sees; raises as :func:`dataFiles`."""
+    """Yield the files that a reader of the table's format sees."""
     log = logOf(table)
     if log is None:
         yield from dataFiles(table)
-        return
-    for path, topic in log.files():
+    for path, topic, _ in log.files() if log is not None else ():
         try:
             found = pq.read_metadata(f"{table}/{path}")
-            if SPANS in (found.metadata or {}):
-                spans = spansOf(found.metadata)[1]
-            else:
-                # Another engine has merged it.
-                spans = spansIn(f"{table}/{path}")
+            # Another engine may have merged it.
+            isOurs = SPANS in (found.metadata or {})
+            spans = spansOf(found.metadata)[1] if isOurs else spansIn(f"{table}/{path}")
         except (OSError, ValueError) as error:
             raise LakeRefused(f"the table {table} has a file that cannot be read: {path}: {error}") from error
         yield DataFile(path, topic, spans, found.num_rows)
 
 
 def audit(table: str) -> list[str]:
-    """Compare the files of a table with its ledger; return a sentence for each difference, none if it is complete and
-    every reader finds all of it.
-
-    Interrupted changes are completed first. Only file metadata is read. Raises LakeRefused if the table is damaged.
-    """
+    """Complete changes, and compare a table's files with its ledger; return a sentence for each difference."""
     sentences = []
-    hidden: dict[str, int] = {}
+    hidden = Counter[str]()
     with exclusive(table):
         journals = ranges(table)
-        rows = dict.fromkeys(journals, 0)
+        rows = Counter(dict.fromkeys(journals, 0))
         for file in _seen(table):
             if not file.path.isascii():
-                hidden[file.topic] = hidden.get(file.topic, 0) + file.rows
+                hidden[file.topic] += file.rows
             if sum(span.rows for span in file.spans) != file.rows:
                 sentences.append(f"{file.path} has {file.rows} rows, but says otherwise")
             for span in file.spans:
-                rows[span.journal] = rows.get(span.journal, 0) + span.rows
+                rows[span.journal] += span.rows
                 had = journals.get(span.journal)
                 if had is None or not had.first <= span.first <= span.last < had.next:
                     sentences.append(
@@ -97,9 +64,9 @@ def audit(table: str) -> list[str]:
             sentences.append(f"there are {number} rows of journal {journal}, but the ledger has {known}")
     if hidden:
         isDelta = formatOf(table)["format"] == DELTA
+        remedy = "backfill fills a new table without them" if isDelta else "rename gives these folders names in ASCII"
         sentences.append(
             f"{len(hidden)} topics, such as {min(hidden)!r}, are in folders whose names are not ASCII: Spark does not "
-            f"find their {sum(hidden.values())} rows under the locale C; fleximq-pipeline "
-            + ("backfill fills a new table without them" if isDelta else "rename gives these folders names in ASCII")
+            f"find their {hidden.total()} rows under the locale C; fleximq-pipeline {remedy}"
         )
     return sentences

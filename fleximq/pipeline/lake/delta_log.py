@@ -3,9 +3,8 @@
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from contextlib import suppress
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -17,36 +16,35 @@ from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_names import DATE
 from fleximq.pipeline.lake.table.format import layoutOf
-from fleximq.pipeline.lake.table.parquet_writer import rowsByJournal, topicRange
-from fleximq.pipeline.lake.table.table_log import Exclusive, TableFile, TableLog, logErrors
+from fleximq.pipeline.lake.table.parquet_writer import topicRange
+from fleximq.pipeline.lake.table.table_log import Exclusive, LiveFile, TableFile, TableLog, logErrors
 
-#: The application id of Delta transactions; batch numbers belong to it.
-APPLICATION = "fleximq-ingest"
-#: The same for changes that are no batches.
-CHANGE = "fleximq-change"
-_Result = TypeVar("_Result")
+#: The application ids of Delta transactions to which the numbers of batches and of other changes belong.
+APPLICATION, CHANGE = "fleximq-ingest", "fleximq-change"
+_CHANGED = "changed by Delta Lake"
 
 
 class DeltaLog(TableLog):
     """The log of one Delta Lake table; the first commit creates it."""
 
-    system = "Delta Lake"
+    def commit(self, batch: int, files: Sequence[TableFile]) -> None:
+        with logErrors(self._table, "committed to Delta Lake"):
+            self._apply(APPLICATION, batch, (), files)
 
-    def _commit(self, batch: int, files: Sequence[TableFile]) -> None:
-        self._apply(APPLICATION, batch, (), files)
-
-    def _change(self, number: int, gone: Sequence[str], files: Sequence[TableFile]) -> None:
-        self._apply(CHANGE, number, gone, files)
+    def change(self, number: int, gone: Sequence[str], files: Sequence[TableFile]) -> None:
+        with logErrors(self._table, _CHANGED):
+            self._apply(CHANGE, number, gone, files)
 
     def _apply(self, application: str, number: int, gone: Sequence[str], files: Sequence[TableFile]) -> None:
-        schema = self._schema()
+        schema = Schema.from_arrow(requiredColumns(self._table).schema.append(pa.field("date", pa.date32())))
+        folders = ["date"] if layoutOf(self._table) == DATE else ["topic", "date"]
         properties = CommitProperties(app_transactions=[Transaction(application, number)])
         added = [_added(self._table, each) for each in files]
         try:
             table = DeltaTable(self._table)
         except TableNotFoundError:
             create_table_with_add_actions(
-                self._table, schema, added, partition_by=self._partitions, commit_properties=properties
+                self._table, schema, added, partition_by=folders, commit_properties=properties
             )
             return
         done = table.transaction_version(application)
@@ -57,79 +55,41 @@ class DeltaLog(TableLog):
             nothing = pa.schema(schema.to_arrow()).empty_table()
             write_deltalake(table, nothing, mode="append", schema_mode="merge")
             table.update_incremental()
-        actions: list[AddAction | RemoveAction] = [*added, *_removed(table, set(gone))]
-        table.create_write_transaction(actions, "append", schema, self._partitions, commit_properties=properties)
+        now = int(time.time() * 1000)
+        removed = [
+            RemoveAction(file.path, True, now, size, _partition(file.topic, file.date))
+            for file, size in (_live(table) if gone else ())
+            if file.path in gone
+        ]
+        table.create_write_transaction([*added, *removed], "append", schema, folders, commit_properties=properties)
 
-    @property
-    def _partitions(self) -> list[str]:
-        return ["date"] if layoutOf(self._table) == DATE else ["topic", "date"]
-
-    def _schema(self) -> Schema:
-        return Schema.from_arrow(requiredColumns(self._table).schema.append(pa.field("date", pa.date32())))
-
-    def files(self) -> list[tuple[str, str]]:
-        def listed(found: DeltaTable) -> list[tuple[str, str]]:
-            return [(each.path, each.topic) for each in _live(found)]
-
-        return self._with(listed, [])
-
-    def days(self) -> list[tuple[str, str]]:
-        return self._with(lambda found: [(each["topic"], str(each["date"])) for each in found.partitions()], [])
-
-    def rows(self, days: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, int]]:
-        return {day: rowsByJournal(self._with(partial(_files, *day), [])) for day in days}
+    def files(self) -> list[LiveFile]:
+        with logErrors(self._table, _CHANGED):
+            try:
+                return [file for file, _ in _live(DeltaTable(self._table))]
+            except TableNotFoundError:
+                return []
 
     def deleteDays(self, days: Sequence[Sequence[str]]) -> None:
-        def delete(found: DeltaTable) -> None:
+        with logErrors(self._table, _CHANGED), suppress(TableNotFoundError):
+            found = DeltaTable(self._table)
             for topic, day in days:
                 quoted = topic.replace("'", "''")
                 found.delete(f"topic = '{quoted}' AND date = DATE '{day}'")
 
-        self._with(delete, None)
-
     def cleanUp(self, now: float, files: Files, exclusive: Exclusive) -> None:
-        self._with(lambda found: found.vacuum(dry_run=False), None)
-
-    def _with(self, work: Callable[[DeltaTable], _Result], otherwise: _Result) -> _Result:
-        """Return the result of ``work`` on the table, ``otherwise`` before its first batch."""
-        with logErrors(self._table, "changed by Delta Lake"):
-            try:
-                return work(DeltaTable(self._table))
-            except TableNotFoundError:
-                return otherwise
+        with logErrors(self._table, _CHANGED), suppress(TableNotFoundError):
+            DeltaTable(self._table).vacuum(dry_run=False)
 
 
-def _files(topic: str, day: str, found: DeltaTable) -> list[str]:
-    return found.file_uris([("topic", "=", topic), ("date", "=", day)])
-
-
-class _LiveFile(NamedTuple):
-    """A file that the log names; ``path`` is as on disk."""
-
-    path: str
-    topic: str
-    date: str
-    bytes: int
-
-
-def _live(table: DeltaTable) -> list[_LiveFile]:
-    found = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    return [
+def _live(table: DeltaTable) -> list[tuple[LiveFile, int]]:
+    """Return the files that the log names, and their bytes."""
+    live = []
+    for each in pa.table(table.get_add_actions(flatten=True)).to_pylist():
         # The log has paths as URLs.
-        _LiveFile(
-            unquote(each["path"]), each.get("partition.topic", ""), str(each["partition.date"]), each["size_bytes"]
-        )
-        for each in found
-    ]
-
-
-def _removed(table: DeltaTable, gone: set[str]) -> list[RemoveAction]:
-    now = int(time.time() * 1000)
-    return [
-        RemoveAction(each.path, True, now, each.bytes, _partition(each.topic, each.date))
-        for each in (_live(table) if gone else ())
-        if each.path in gone
-    ]
+        path, topic, date = unquote(each["path"]), each.get("partition.topic", ""), str(each["partition.date"])
+        live.append((LiveFile(path, topic, date), each["size_bytes"]))
+    return live
 
 
 def _partition(topic: str, date: str) -> dict[str, str | None]:
@@ -142,12 +102,6 @@ def _added(table: str, file: TableFile) -> AddAction:
     high: dict[str, object] = {"offset": file.last, "journal": file.journal}
     if not file.topic:
         low["topic"], high["topic"] = topicRange(f"{table}/{file.path}")
-    statistics = {"numRecords": file.rows, "minValues": low, "maxValues": high}
-    return AddAction(
-        file.path,
-        status.st_size,
-        _partition(file.topic, file.date),
-        int(status.st_mtime * 1000),
-        True,
-        json.dumps(statistics),
-    )
+    statistics = json.dumps({"numRecords": file.rows, "minValues": low, "maxValues": high})
+    changed = int(status.st_mtime * 1000)
+    return AddAction(file.path, status.st_size, _partition(file.topic, file.date), changed, True, statistics)

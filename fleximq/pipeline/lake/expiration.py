@@ -1,6 +1,4 @@
-"""Removes the rows of a table that are past their retention: days of topics, or in a layout by day, a day's rows of
-some topics, for which files are written again without them.
-"""
+"""Removes the rows of a table that are past their retention: days of topics, or by rewriting files by day."""
 
 import os
 from collections import Counter
@@ -17,16 +15,15 @@ from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
 from fleximq.pipeline.lake.compaction import partitionsOf, partsIn
-from fleximq.pipeline.lake.day_removal import RemovedDay, removeDays
 from fleximq.pipeline.lake.file_rewriting import FileRewriting, Replacement, rewriting
-from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
+from fleximq.pipeline.lake.live_files import liveFiles, logOf, rowGroups
 from fleximq.pipeline.lake.table.columns import requiredColumns
-from fleximq.pipeline.lake.table.file_merge import MergePart, aligned
-from fleximq.pipeline.lake.table.file_names import DATE, NAMED, dateIn, partitionOf
+from fleximq.pipeline.lake.table.file_merge import aligned
+from fleximq.pipeline.lake.table.file_names import DATE, FILES, NAMED, dateIn, partitionOf
 from fleximq.pipeline.lake.table.format import layoutOf
-from fleximq.pipeline.lake.table.parquet_writer import rowsIn
+from fleximq.pipeline.lake.table.parquet_writer import deadIn, rowsByJournal, rowsIn
 from fleximq.pipeline.lake.table.table_log import TableLog
-from fleximq.pipeline.lake.table_logs import logOf
+from fleximq.pipeline.lake.table_change import RemovedDay, removeDays
 from fleximq.values.patterns import anyOf
 
 #: A pattern of topics, or None for all others, and their retention in seconds.
@@ -38,31 +35,20 @@ _WAIT = 600.0
 _DAY = 86_400.0
 
 
-def expireDays(table: str, rules: Sequence[Rule], now: float, files: Files | None = None) -> list[RemovedDay]:
-    """Remove the days of a table that lie completely before the retention of their topic; return them. The first
-    matching pattern counts, else the last rule without a pattern; a topic without a rule never expires. ``now`` is in
-    seconds since 1970. Raises LakeRefused if the table is damaged, or cannot be written.
+def expireDays(table: str, rules: Sequence[Rule], now: float, files: Files = FILES) -> list[RemovedDay]:
+    """Remove the days that lie completely before the retention of their topic; return them. The first matching pattern
+    counts, else the last rule without one; other topics never expire. ``now`` is in seconds since 1970.
     """
-    files = files or Files()
     log = logOf(table, files)
-    if layoutOf(table, files) == DATE:
-        removed = _expireRows(table, rules, now, files)
-        if log is not None:
-            log.cleanUp(now, files, partial(exclusive, table, files))
-        return removed
     with writing(table):
-        with exclusive(table, files):
-            if log is not None:
-                leaving = _expireInLog(table, log, rules, now, files)
-            else:
-                leaving = [
-                    found for each in partitionsOf(table) if (found := _expired(table, each, rules, now)) is not None
-                ]
-                if leaving:
-                    removeDays(table, leaving, files)
+        if layoutOf(table, files) == DATE:
+            removed = _expireRows(table, rules, now, files)
+        else:
+            with exclusive(table, files):
+                removed = _expireDays(table, log, rules, now, files)
         if log is not None:
             log.cleanUp(now, files, partial(exclusive, table, files))
-        return leaving
+    return removed
 
 
 def topicsOf(table: str) -> set[str]:
@@ -71,7 +57,7 @@ def topicsOf(table: str) -> set[str]:
         return {topic for path, _ in liveFiles(table) for topic in _topicsIn(f"{table}/{path}")}
     log = logOf(table)
     if log is not None:
-        return {topic for topic, _ in log.days()}
+        return {file.topic for file in log.files()}
     ofFolders: dict[str, str] = {}
     for partition in partitionsOf(table):
         # Each file of a topic has its full name; the folder's name may be truncated.
@@ -101,7 +87,7 @@ def _expireRows(table: str, rules: Sequence[Rule], now: float, files: Files) -> 
                 continue
             with suppress(FileNotFoundError):  # it was compacted, or has expired, in the meantime
                 topics = _topicsIn(f"{table}/{path}")
-                leaving = [each for each in topics if (kept := _retention(each, rules)) is not None and age >= kept]
+                leaving = [each for each in topics if _isOver(each, age, rules)]
                 if leaving:
                     found = _without(rewritten, path, leaving, schema)
                     rewritten.replace(found)
@@ -112,8 +98,7 @@ def _expireRows(table: str, rules: Sequence[Rule], now: float, files: Files) -> 
 def _without(rewritten: FileRewriting, path: str, topics: Sequence[str], schema: pa.Schema) -> Replacement:
     """Return the replacement of a file that leaves these topics out."""
     gone = {path: rewritten.inode(path)}
-    expired: Counter[str] = Counter()
-    dead: Counter[str] = Counter()
+    expired, dead = Counter[str](), Counter[str]()
 
     def kept() -> Iterator[pa.RecordBatch]:
         for each in rowGroups(rewritten.table, path, ""):
@@ -121,24 +106,25 @@ def _without(rewritten: FileRewriting, path: str, topics: Sequence[str], schema:
             stays = pc.invert(pc.is_in(rows.column("topic"), pa.array(topics)))
             leaving = rows.filter(pc.invert(stays))
             expired.update(rowsIn(leaving))
-            dead.subtract(rowsIn(leaving.filter(leaving.column("reason").is_valid())))
+            dead.subtract(deadIn(leaving))
             yield from rows.filter(stays).combine_chunks().to_batches()
 
     made = rewritten.stage(kept(), schema)
     return Replacement(gone, made, dead, expired)
 
 
-def _expireInLog(table: str, log: TableLog, rules: Sequence[Rule], now: float, files: Files) -> list[RemovedDay]:
-    days = []
-    for topic, name in log.days():
-        seconds = _retention(topic, rules)
-        if seconds is not None and _age(name, now) >= seconds:
-            days.append((topic, name))
-    leaving = []
-    if days:
-        rows = log.rows(days)
-        leaving = [RemovedDay(partitionOf(*day, NAMED), rows[day]) for day in days]
-        removeDays(table, leaving, files, days)
+def _expireDays(table: str, log: TableLog | None, rules: Sequence[Rule], now: float, files: Files) -> list[RemovedDay]:
+    """Remove the days of topics, each of which has files of its own."""
+    days: dict[tuple[str, str], list[str]] = {}
+    if log is None:
+        leaving = [found for each in partitionsOf(table) if (found := _expired(table, each, rules, now)) is not None]
+    else:
+        for path, topic, day in log.files():
+            days.setdefault((topic, day), []).append(f"{table}/{path}")
+        days = {each: paths for each, paths in days.items() if _isOver(each[0], _age(each[1], now), rules)}
+        leaving = [RemovedDay(partitionOf(*each, NAMED), rowsByJournal(days[each])) for each in sorted(days)]
+    if leaving:
+        removeDays(table, leaving, files, sorted(days))
     return leaving
 
 
@@ -158,21 +144,18 @@ def _expired(table: str, partition: str, rules: Sequence[Rule], now: float) -> R
     if all(age < seconds for _, seconds in rules):
         return None
     parts = partsIn(table, partition)
-    seconds = _retention(parts[0].topic, rules)
-    return RemovedDay(partition, _rows(parts)) if seconds is not None and age >= seconds else None
-
-
-def _retention(topic: str, rules: Sequence[Rule]) -> float | None:
-    """Return the retention of a topic in seconds, None for unlimited."""
-    for pattern, seconds in rules:
-        if pattern is not None and anyOf([pattern])(topic):
-            return seconds
-    others = [seconds for pattern, seconds in rules if pattern is None]
-    return others[-1] if others else None
-
-
-def _rows(parts: Sequence[MergePart]) -> dict[str, int]:
+    if not _isOver(parts[0].topic, age, rules):
+        return None
     rows: Counter[str] = Counter()
     for span in (span for part in parts for span in part.spans):
         rows[span.journal] += span.rows
-    return rows
+    return RemovedDay(partition, rows)
+
+
+def _isOver(topic: str, age: float, rules: Sequence[Rule]) -> bool:
+    """Tell whether rows of this age, in seconds, are past the retention of their topic."""
+    for pattern, seconds in rules:
+        if pattern is not None and anyOf([pattern])(topic):
+            return age >= seconds
+    others = [seconds for pattern, seconds in rules if pattern is None]
+    return bool(others) and age >= others[-1]

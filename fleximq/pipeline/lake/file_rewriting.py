@@ -1,7 +1,7 @@
 """Replaces files of a table by others with the same or fewer rows, many of them in one change.
 
-The new files are staged while the ingest continues. When they are committed, only those count whose old files are still
-there and unchanged. So a run that was killed loses no row and repeats none.
+New files are staged while the ingest continues. At the commit only those count whose old files are still there and
+unchanged, so a run that was killed loses no row and repeats none.
 """
 
 import os
@@ -17,22 +17,20 @@ import pyarrow.compute as pc
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
-from fleximq.pipeline.lake.table.file_names import OWN
+from fleximq.pipeline.lake.live_files import logOf
+from fleximq.pipeline.lake.table.file_names import FILES, OWN
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.lock import compactorLock
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
 from fleximq.pipeline.lake.table.table_log import TableFile
 from fleximq.pipeline.lake.table_change import TableChange, commitChange
-from fleximq.pipeline.lake.table_logs import logOf
 
 #: About the bytes of new files in one change, and the greatest number of replaced files.
 CHANGE_BYTES, CHANGE_FILES = 256 << 20, 1000
 
 
 class Replacement(NamedTuple):
-    """New files in place of those of ``gone``, inodes by path within the table; by how many the dead letters of each
-    journal change, and how many of its rows have expired.
-    """
+    """New files in place of ``gone``, inodes by path; by journal the dead letters to add, and the expired rows."""
 
     gone: dict[str, int]
     made: list[TableFile]
@@ -46,14 +44,11 @@ class FileRewriting:
     def __init__(self, table: str, aside: str, files: Files) -> None:
         self.table = table
         self._aside = aside
+        #: The folder of staged files.
+        self.folder = f"{table}/{OWN}/{aside}"
         self._files = files
         self._waiting: list[Replacement] = []
         self.replaced = 0
-
-    @property
-    def folder(self) -> str:
-        """The folder of staged files."""
-        return f"{self.table}/{OWN}/{self._aside}"
 
     def inode(self, path: str) -> int:
         """Return the inode of a file of the table; raises FileNotFoundError if it has left."""
@@ -83,19 +78,18 @@ class FileRewriting:
             self.commit()
 
     def commit(self) -> None:
-        """Make all waiting replacements visible whose files are still there; the others are dropped."""
+        """Make the waiting replacements visible, except those of files that have changed or left."""
         waiting, self._waiting = self._waiting, []
         if not waiting:
             return
         with exclusive(self.table, self._files):
             log = logOf(self.table, self._files)
             # In a plain table, each file that is there is live.
-            live = None if log is None else {path for path, _ in log.files()}
+            live = None if log is None else {each.path for each in log.files()}
             fit = [each for each in waiting if (live is None or live.issuperset(each.gone)) and self._isUnchanged(each)]
             gone = [path for each in fit for path in each.gone]
             made = [file for each in fit for file in each.made]
-            dead: Counter[str] = Counter()
-            expired: Counter[str] = Counter()
+            dead, expired = Counter[str](), Counter[str]()
             for each in fit:
                 dead.update(each.dead)
                 expired.update(each.expired)
@@ -109,20 +103,10 @@ class FileRewriting:
         except FileNotFoundError:
             return False
 
-    def discard(self) -> None:
-        """Delete staged files, unless an interrupted change needs them and cannot be completed now."""
-        with suppress(LakeRefused, OSError), exclusive(self.table, self._files):
-            shutil.rmtree(self.folder)
-
 
 @contextmanager
-def rewriting(table: str, aside: str, files: Files | None = None, wait: float = 0.0) -> Iterator[FileRewriting]:
-    """Rewrite files of a table within a ``with`` block, and commit them at its end. Raises LakeRefused if the table
-    cannot be written, is damaged, or another run rewrites its files for longer than ``wait`` seconds.
-
-    :param aside: the name of a folder of the table's own for staged files.
-    """
-    files = files or Files()
+def rewriting(table: str, aside: str, files: Files = FILES, wait: float = 0.0) -> Iterator[FileRewriting]:
+    """Rewrite files within a ``with`` block, staged in ``aside``, and commit them at its end; raises LakeRefused."""
     found = FileRewriting(table, aside, files)
     with compactorLock(table, files, wait), writing(table):
         with exclusive(table, files):
@@ -137,4 +121,6 @@ def rewriting(table: str, aside: str, files: Files | None = None, wait: float = 
             found.commit()
             raise
         finally:
-            found.discard()
+            # An interrupted change that cannot be completed now needs the staged files.
+            with suppress(LakeRefused, OSError), exclusive(table, files):
+                shutil.rmtree(found.folder)

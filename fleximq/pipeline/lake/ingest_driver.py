@@ -1,12 +1,9 @@
-"""Driver side of an ingest: collects the tasks' reports on a batch, and commits the batch to each table.
-
-Each table records its own progress, so a batch that is repeated after a crash is committed only to tables that lack it.
-"""
+"""Driver side of an ingest: collects the tasks' reports on a batch, and commits it to the tables that lack it."""
 
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import reduce
@@ -18,6 +15,7 @@ from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import BatchCommit, exclusive, writing
 from fleximq.pipeline.lake.table.columns import TableColumns, added, readColumns, requiredColumns, writeColumns
+from fleximq.pipeline.lake.table.file_names import FILES
 from fleximq.pipeline.lake.table.format import setFormat
 from fleximq.pipeline.lake.table.ledger import Covered, Gap, Ledger, readLedger, writeLedger
 from fleximq.pipeline.lake.table.lock import writerLock
@@ -29,8 +27,8 @@ from fleximq.pipeline.payloads.schema_inference import unionSchema
 
 @dataclass
 class TaskReports:
-    """The reports of all tasks of a batch: by table ``staged`` files, new ``fields``, numbers of ``dead`` letters by
-    journal and ``reasons`` of the first ones; ``gaps`` by journal.
+    """A batch: by table ``staged`` files, new ``fields``, ``dead`` letters by journal, and the ``reasons`` of the
+    first.
     """
 
     start: dict[str, int] = field(default_factory=dict)
@@ -62,29 +60,21 @@ class TaskReports:
         return reports
 
 
+@dataclass
 class TableIngest:
-    """Writes to the tables of one lake; use it in a ``with`` statement, which holds their writer locks.
-
-    :param form: the table format, and ``layout``: for :func:`fleximq.pipeline.lake.table.format.setFormat`.
-    :param lossAllowed: whether missing records are recorded as gaps instead of being an error.
+    """Writes to the tables of a lake, whose writer locks it holds in a ``with`` statement. ``form`` and ``layout`` are
+    for :func:`fleximq.pipeline.lake.table.format.setFormat`, ``lossAllowed`` makes missing records gaps.
     """
 
-    def __init__(
-        self,
-        lake: str,
-        specs: Iterable[TableSpec],
-        form: Mapping[str, Any],
-        lossAllowed: bool,
-        files: Files | None = None,
-        layout: str | None = None,
-    ) -> None:
-        self.lake = lake
-        self.specs = tuple(specs)
-        self._form = dict(form)
-        self._layout = layout
-        self._lossAllowed = lossAllowed
-        self._files = files or Files()
-        self._tables = {spec.name: BatchCommit(f"{lake}/{spec.name}", self._files) for spec in self.specs}
+    lake: str
+    specs: Sequence[TableSpec]
+    form: dict[str, Any]
+    lossAllowed: bool
+    layout: str | None = None
+    files: Files = FILES
+
+    def __post_init__(self) -> None:
+        self._tables = {spec.name: BatchCommit(f"{self.lake}/{spec.name}", self.files) for spec in self.specs}
         self._locks = ExitStack()
 
     def __enter__(self) -> "TableIngest":
@@ -92,12 +82,12 @@ class TableIngest:
             for spec in self.specs:
                 publishing = self._tables[spec.name]
                 publishing.makeFolders()
-                locks.enter_context(writerLock(publishing.table, self._files))
+                locks.enter_context(writerLock(publishing.table, self.files))
                 with writing(publishing.table):
-                    setFormat(publishing.table, self._form, self._layout, self._files)
-                    with exclusive(publishing.table, self._files):
+                    setFormat(publishing.table, self.form, self.layout, self.files)
+                    with exclusive(publishing.table, self.files):
                         self._setColumns(spec, publishing.table)
-                    writeSpec(publishing.table, spec, self._files)
+                    writeSpec(publishing.table, spec, self.files)
                 publishing.prepare()
             self._locks = locks.pop_all()
         return self
@@ -107,7 +97,7 @@ class TableIngest:
 
     def _setColumns(self, spec: TableSpec, table: str) -> None:
         """Record a table's columns; recorded columns remain."""
-        had = readColumns(table, self._files)
+        had = readColumns(table, self.files)
         if had is None:
             wanted = TableColumns(spec.decode, spec.fields, spec.metadata)
         elif had.decode != spec.decode:
@@ -119,16 +109,16 @@ class TableIngest:
             fields = added(table, had.fields, list(spec.fields))
             wanted = TableColumns(spec.decode, fields, had.metadata or spec.metadata)
         if had != wanted:
-            writeColumns(table, wanted, self._files)
+            writeColumns(table, wanted, self.files)
 
     def beginAt(self, offsets: Mapping[str, int]) -> list[str]:
         """Record that tables without a batch begin at these offsets, those of the checkpoint; return their names."""
         late = [name for name, publishing in self._tables.items() if readLedger(publishing.table) == Ledger()]
         for name in late:
             table = self._tables[name].table
-            with writing(table), exclusive(table, self._files):
+            with writing(table), exclusive(table, self.files):
                 begin = {journal: Covered(next, next) for journal, next in offsets.items()}
-                writeLedger(table, Ledger(journals=begin), self._files)
+                writeLedger(table, Ledger(journals=begin), self.files)
         return late
 
     def deadLetters(self) -> dict[str, int]:
@@ -142,7 +132,7 @@ class TableIngest:
     def evolve(self, reports: TaskReports) -> bool:
         """Add the columns that tasks found; True if there were any, and the batch must be staged again."""
         for name, found in reports.fields.items():
-            addColumns(self._tables[name].table, found, self._files)
+            addColumns(self._tables[name].table, found, self.files)
         return bool(reports.fields)
 
     def publish(self, number: int, reports: TaskReports) -> int:
@@ -151,14 +141,14 @@ class TableIngest:
         batch = BatchRange(number, reports.start, reports.end)
         for name, publishing in self._tables.items():
             staged = reports.staged.get(name, [])
-            dead: Mapping[str, int] = reports.dead.get(name, {})
+            dead = reports.dead.get(name, Counter[str]())
             told = reports.reasons.get(name, "")
-            if publishing.publish(batch, staged, reports.gaps, self._lossAllowed, dead, told):
+            if publishing.publish(batch, staged, reports.gaps, self.lossAllowed, dead, told):
                 rows += sum(each.rows for each in staged)
         return rows
 
 
-def addColumns(table: str, found: Iterable[pa.Schema], files: Files | None = None) -> None:
+def addColumns(table: str, found: Iterable[pa.Schema], files: Files = FILES) -> None:
     """Add columns that tasks found to those that a table has; recorded types stay."""
     with writing(table), exclusive(table, files):
         had = requiredColumns(table, files)
@@ -166,7 +156,7 @@ def addColumns(table: str, found: Iterable[pa.Schema], files: Files | None = Non
         writeColumns(table, had._replace(fields=fields), files)
 
 
-def widenColumns(table: str, fields: pa.Schema, files: Files | None = None) -> None:
+def widenColumns(table: str, fields: pa.Schema, files: Files = FILES) -> None:
     """Add columns to those that a table has, and widen others; raises LakeRefused if the table's format cannot."""
     with writing(table), exclusive(table, files):
         had = requiredColumns(table, files)
@@ -186,9 +176,7 @@ def checkpointOffsets(checkpoint: str) -> dict[str, int]:
 
 
 def syncOffsets(checkpoint: str, number: int) -> None:
-    """Sync the offsets that Spark wrote for a batch, if in a local folder, to disk before the batch is committed:
-    otherwise, after a power loss, Spark could plan the batch with other offsets.
-    """
+    """Sync a batch's local offsets to disk before its commit: after a power loss, Spark could plan it with others."""
     for path in (f"{checkpoint}/offsets/{number}", f"{checkpoint}/offsets"):
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

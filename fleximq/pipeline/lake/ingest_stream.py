@@ -1,7 +1,5 @@
-"""The streaming query of an ingest: tasks stage the files of each batch, and the driver commits them when all are done.
-
-Its source plans batches and stores offsets as the source ``fleximq`` does, but its rows are the tasks' reports on
-staged files: messages go from the journal to Parquet within the tasks.
+"""The streaming query of an ingest: tasks stage the files of each batch, and the driver commits them at the end. Its
+source plans as the source ``fleximq`` does, but its rows are the tasks' reports on staged files.
 """
 
 import json
@@ -16,11 +14,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from fleximq.pipeline.broker_link import Place
 from fleximq.pipeline.command.job_run import JobRun
 from fleximq.pipeline.errors import DeadLettersFound, LakeRefused
 from fleximq.pipeline.files.schema import ALL_COLUMNS
-from fleximq.pipeline.files.selection import Slice
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lag import Reporter, offsetsBehind
 from fleximq.pipeline.lake.ingest_driver import TableIngest, TaskReports, checkpointOffsets, syncOffsets
@@ -39,17 +35,13 @@ _ROWS = pa.schema([("told", pa.string())])
 _NUMBER = "streaming.sql.batchId"
 
 
-class IngestPartition(SlicePartition):
-    """A slice or None, and lines to report to the driver in addition."""
+class IngestPartition(InputPartition):
+    """A part to stage, if any, and a line to report to the driver in addition."""
 
-    def __init__(
-        self, told: str | None, slice: Slice | None, broker: Place | None = None, others: Sequence[str] = ()
-    ) -> None:
-        InputPartition.__init__(self, told)
+    def __init__(self, told: str | None, part: SlicePartition | None) -> None:
+        super().__init__(told)
         self.told = told
-        self.slice = slice  # type: ignore[assignment]
-        self.broker = broker
-        self.others = tuple(others)
+        self.part = part
 
 
 class IngestSource(DataSource):
@@ -90,33 +82,27 @@ class IngestReader(StreamReader):
                 why = "retention has removed them" if id in journals else "their journal is not there any more"
                 gaps[id] = [(begins[id], min(first, until), why, True)]
         told = json.dumps({"start": begins, "end": dict(end), "gaps": gaps})
-        if all(readLedger(f"{self._lake}/{spec.name}").covers(end) for spec in self._specs):
-            # The process ended after the last table was committed and before Spark recorded the batch.
-            return [IngestPartition(told, None)]
-        found = [each for each in super().partitions(start, end) if isinstance(each, SlicePartition)]
-        if not found:
-            return [IngestPartition(told, None)]
-        return [
-            IngestPartition(None if place else told, each.slice, each.broker, each.others)
-            for place, each in enumerate(found)
-        ]
+        parts: Sequence[InputPartition] = ()
+        # All have it if the process ended after the last table was committed and before Spark recorded the batch.
+        if not all(readLedger(f"{self._lake}/{spec.name}").covers(end) for spec in self._specs):
+            parts = super().partitions(start, end)
+        found = [each for each in parts if isinstance(each, SlicePartition)]
+        return [IngestPartition(None if place else told, part) for place, part in enumerate(found or [None])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Stage one slice and yield its report; raises RecordsMissing as ``failOnDataLoss`` says, or LakeRefused."""
         if not isinstance(partition, IngestPartition):
             return
         told = [partition.told] if partition.told is not None else []
-        if partition.slice is not None:
-            told += self._stage(partition)
+        part = partition.part
+        if part is not None:
+            missing: list[Missing] = []
+            batches = records(part, ALL_COLUMNS, self._selection, self._options.failOnDataLoss, missing)
+            context = TaskContext.get()
+            number = int((context.getLocalProperty(_NUMBER) if context is not None else None) or -1)
+            told += stage(self._lake, self._specs, part.slice.journal, number, batches, missing)
         if told:
             yield pa.record_batch([pa.array(told, pa.string())], schema=_ROWS)
-
-    def _stage(self, partition: IngestPartition) -> Iterator[str]:
-        missing: list[Missing] = []
-        batches = records(partition, ALL_COLUMNS, self._selection, self._options.failOnDataLoss, missing)
-        context = TaskContext.get()
-        number = int((context.getLocalProperty(_NUMBER) if context is not None else None) or -1)
-        yield from stage(self._lake, self._specs, partition.slice.journal, number, batches, missing)
 
 
 #: Seconds between two checks of the query's state.
@@ -128,7 +114,7 @@ _TRIES = 20
 
 
 class Ingest:
-    """One ingest query, from its start to its end."""
+    """One ingest query. ``strict`` allows no dead letters."""
 
     def __init__(
         self, feeding: TableIngest, checkpoint: str, run: JobRun, reporter: Reporter | None, strict: bool = False
@@ -137,18 +123,29 @@ class Ingest:
         self._checkpoint = checkpoint
         self._run = run
         self._reporter = reporter
-        self._query: StreamingQuery | None = None
-        self._busy = threading.Lock()
         self._strict = strict
-        self._endsAlone = False
+        self._busy = threading.Lock()
         self._rows = self._dead = 0
         self._began = time.monotonic()
 
-    def start(self, options: Mapping[str, str], interval: str | None) -> None:
-        """Start the query with these options of the source and this interval in Spark's format; None: until all present
-        messages are ingested.
+    def all(self, options: Mapping[str, str], interval: str | None) -> None:
+        """Run the query with the source's options and Spark's interval until it is stopped, or for None until all
+        present messages are ingested. Raises StreamingQueryException if it failed, and DeadLettersFound if dead letters
+        are not allowed: at the end, or else after their batch.
         """
-        self._endsAlone = interval is None
+        query: StreamingQuery | None = None
+        try:
+            query = self._start(options, interval)
+            self._follow(query, endsAlone=interval is None)
+        finally:
+            # The batch that is being committed ends first.
+            with self._busy:
+                if query is not None:
+                    query.stop()
+            if self._reporter is not None:
+                self._reporter.close()
+
+    def _start(self, options: Mapping[str, str], interval: str | None) -> StreamingQuery:
         begin = checkpointOffsets(self._checkpoint)
         for name in self._feeding.beginAt(begin) if begin else ():
             places = ", ".join(f"offset {next} of journal {journal}" for journal, next in begin.items())
@@ -160,13 +157,14 @@ class Ingest:
         spark.dataSource.register(IngestSource)
         own = {LAKE: self._feeding.lake, TABLES: packed(self._feeding.specs)}
         stream = spark.readStream.format(NAME).options(**options, **own).load()
-        writer = stream.writeStream.option("checkpointLocation", self._checkpoint).foreachBatch(self.take)
+        writer = stream.writeStream.option("checkpointLocation", self._checkpoint).foreachBatch(self._take)
         writer = writer.trigger(availableNow=True) if interval is None else writer.trigger(processingTime=interval)
-        self._query = writer.start()
+        query = writer.start()
         names = ", ".join(spec.name for spec in self._feeding.specs)
         self._run.writeLine(f"ingesting into {self._feeding.lake}: {names}")
+        return query
 
-    def take(self, batch: DataFrame, number: int) -> None:
+    def _take(self, batch: DataFrame, number: int) -> None:
         """Stage a batch and commit it."""
         for _ in range(_TRIES):
             told = TaskReports.of(row.told for row in batch.collect())
@@ -177,7 +175,12 @@ class Ingest:
                     continue
                 syncOffsets(self._checkpoint, number)
                 self._rows += self._feeding.publish(number, told)
-            self._tell(number, told)
+            for name, dead in told.dead.items():
+                rows = sum(each.rows for each in told.staged[name])
+                found = DeadLetters(number, rows, sum(dead.values()), told.reasons[name])
+                self._dead += found.dead
+                warning = "warning: " if found.dead > rows * WARN_ABOVE else ""
+                self._run.writeLine(f"{warning}table {name}, {found}")
             if self._reporter is not None:
                 lost = {id: sum(gap.next - gap.first for gap in gaps if gap.lost) for id, gaps in told.gaps.items()}
                 lost = {id: number for id, number in lost.items() if number}
@@ -185,51 +188,26 @@ class Ingest:
             return
         raise LakeRefused(f"the columns of {', '.join(told.fields)} keep growing: give the table a schema")
 
-    def _tell(self, number: int, told: TaskReports) -> None:
-        """Say how many dead letters each table got with a batch."""
-        for name, dead in told.dead.items():
-            rows = sum(each.rows for each in told.staged[name])
-            found = DeadLetters(number, rows, sum(dead.values()), told.reasons[name])
-            self._dead += found.dead
-            warning = "warning: " if found.dead > rows * WARN_ABOVE else ""
-            self._run.writeLine(f"{warning}table {name}, {found}")
-
-    def follow(self) -> None:
-        """Report progress until the query ends or the job is stopped. Raises StreamingQueryException if the query
-        failed, and DeadLettersFound if it is strict: at its end, or else after the batch.
-        """
-        query, last = self._query, ""
-        if query is None:
-            return
+    def _follow(self, query: StreamingQuery, endsAlone: bool) -> None:
+        """Report progress until the query ends or the job is stopped."""
+        last = ""
         while query.isActive and not self._run.stopping.wait(_LOOK):
             progress = query.lastProgress
             if progress is not None and progress["timestamp"] != last:
                 last = progress["timestamp"]
                 done = self._rows
                 self._run.progress("ingested", done, done + sum(offsetsBehind(progress).values()), "rows")
-            if self._dead and self._strict and not self._endsAlone:
+            if self._dead and self._strict and not endsAlone:
                 break
-        if self._dead and self._strict and not self._endsAlone:
-            raise DeadLettersFound(_strictly(self._dead))
-        if not self._run.stopping.is_set():
+        if not (self._dead and self._strict and not endsAlone):
+            if self._run.stopping.is_set():
+                return
             query.awaitTermination()
             rate = self._rows / max(1e-9, time.monotonic() - self._began)
             dead = f", {self._dead} of them dead letters" if self._dead else ""
             self._run.writeLine(f"{self._rows} rows are in, {rate:,.0f} rows/s{dead}")
-            if self._dead and self._strict:
-                raise DeadLettersFound(_strictly(self._dead))
-
-    def end(self) -> None:
-        """Stop the query after the batch that is being committed."""
-        with self._busy:
-            if self._query is not None:
-                self._query.stop()
-        if self._reporter is not None:
-            self._reporter.close()
-
-
-def _strictly(dead: int) -> str:
-    return (
-        f"{dead} messages became dead letters, which --strict does not allow: fleximq-pipeline redecode brings them "
-        "back after the schema was mended"
-    )
+        if self._dead and self._strict:
+            raise DeadLettersFound(
+                f"{self._dead} messages became dead letters, which --strict does not allow: fleximq-pipeline redecode "
+                "brings them back after the schema was mended"
+            )

@@ -1,22 +1,21 @@
 """Task side of an ingest: the records of a slice become staged files of each table. No row passes through Java.
 
-A task reports to the driver in lines of JSON: the staged files, missing records, and columns of payloads that the table
-lacks. If a table needs more columns, it stages no file: the driver adds the columns and repeats the batch.
+A task reports in lines of JSON: staged files, missing records, and columns of payloads that the table lacks. If there
+are such columns, it stages no file: the driver adds them and repeats the batch.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.selection import Topics
 from fleximq.pipeline.files.slice_reader import Missing
 from fleximq.pipeline.lake.batch_commit import STAGED, writing
-from fleximq.pipeline.lake.table.columns import BASE, TableColumns, readColumns
+from fleximq.pipeline.lake.table.columns import BASE, TableColumns, requiredColumns
 from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
@@ -38,10 +37,7 @@ def stage(
     missing: Sequence[Missing],
     folder: str = STAGED,
 ) -> Iterator[str]:
-    """Stage records of a micro-batch, which have the columns of the source and ``content``, and yield the report;
-    raises LakeRefused if a file cannot be written. ``missing`` is read after the last batch, ``folder`` is one of the
-    table's own.
-    """
+    """Stage records of the source in ``folder`` of each table's own; yield the report, at the end with ``missing``."""
     stages = [_Stage(lake, spec, journal, number, folder) for spec in specs]
     try:
         for batch in batches:
@@ -68,29 +64,31 @@ def ofTopics(batch: pa.RecordBatch, wanted: Topics) -> pa.RecordBatch:
     return batch.filter(pa.array(those[topics.indices.to_numpy()]))
 
 
-class RowDecoder:
-    """Adds the columns of a table to records: the fields of payloads, and the reason of a dead letter."""
+#: Returns records with all columns of a table, and the reasons of dead letters, None if there are none.
+RowDecoder = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, pa.StringArray | None]]
 
-    def __init__(self, spec: TableSpec, columns: TableColumns) -> None:
-        self._schema = columns.schema
-        self._decoder = spec.decoder(columns)
 
-    def __call__(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.StringArray | None]:
-        """Return rows with all columns of the table, and the reasons of dead letters, None if there are none."""
-        number, errors = rows.num_rows, None
-        columns: dict[str, Any] = {name: rows.column(name) for name in BASE.names if name != "reason"}
+def rowDecoder(spec: TableSpec, columns: TableColumns) -> RowDecoder:
+    """Return a function that adds the columns of a table: the fields of payloads, and the reason of a dead letter."""
+    schema, decoder = columns.schema, spec.decoder(columns)
+
+    def decode(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.StringArray | None]:
+        found: dict[str, Any] = {name: rows.column(name) for name in BASE.names if name != "reason"}
+        found["reason"], errors = pa.nulls(rows.num_rows, pa.string()), None
         made: list[pa.Array] = []
-        if self._decoder is not None:
-            found = self._decoder.decode(*(rows.column(name) for name in _DECODED))
-            made = found.columns.flatten()
-            made = made[len(made) - (len(self._schema) - len(BASE)) :]
-            errors = found.errors
-        columns["reason"] = pa.nulls(number, pa.string()) if errors is None else errors
+        if decoder is not None:
+            decoded = decoder.decode(*(rows.column(name) for name in _DECODED))
+            made, errors = decoded.columns.flatten(), decoded.errors
+            made = made[len(made) - (len(schema) - len(BASE)) :]
         if errors is not None:
-            columns["topic"] = _dead(columns["topic"], errors)
-        arrays = [columns[name] for name in BASE.names]
+            # A dead letter's own topic stays.
+            isDead = pc.and_(errors.is_valid(), pc.invert(pc.ends_with(found["topic"], DEAD)))
+            named = pc.binary_join_element_wise(found["topic"], pa.scalar(DEAD), "")
+            found |= {"reason": errors, "topic": pc.if_else(isDead, named, found["topic"])}
         # The decoder's columns have the order of the table's, metadata last.
-        return pa.record_batch([*arrays, *made], schema=self._schema), errors
+        return pa.record_batch([*(found[name] for name in BASE.names), *made], schema=schema), errors
+
+    return decode
 
 
 class _Stage:
@@ -99,18 +97,14 @@ class _Stage:
     def __init__(self, lake: str, spec: TableSpec, journal: str, number: int, folder: str) -> None:
         self._spec = spec
         self._table = f"{lake}/{spec.name}"
-        known = readColumns(self._table)
-        if known is None:
-            raise LakeRefused(f"{self._table} is no table of a lake any more")
-        self._columns: TableColumns = known
-        self._decode = RowDecoder(spec, known)
+        self._columns = known = requiredColumns(self._table)
+        self._decode = rowDecoder(spec, known)
         self._found = known.fields
         self._journal = journal
         self._dead = 0
         self._reason = ""
-        self._writer = StagingWriter(
-            f"{self._table}/{OWN}/{folder}", known.schema, journal, number, layoutOf(self._table)
-        )
+        aside = f"{self._table}/{OWN}/{folder}"
+        self._writer = StagingWriter(aside, known.schema, journal, number, layoutOf(self._table))
 
     def add(self, batch: pa.RecordBatch) -> None:
         rows = ofTopics(batch, self._spec.wanted)
@@ -157,12 +151,6 @@ class _Stage:
 
     def abandon(self) -> None:
         self._writer.abandon()
-
-
-def _dead(topics: pa.Array, reasons: pa.Array) -> pa.Array:
-    """Return the topics, with the dead-letter topic where a reason is given; a dead letter's own topic stays."""
-    isDead = pc.and_(reasons.is_valid(), pc.invert(pc.ends_with(topics, DEAD)))
-    return pc.if_else(isDead, pc.binary_join_element_wise(topics, pa.scalar(DEAD), ""), topics)
 
 
 def undead(rows: pa.Table) -> pa.Table:

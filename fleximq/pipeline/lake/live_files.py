@@ -1,26 +1,74 @@
-"""The files of a table that readers see, in any format, and their rows."""
+"""The log of a table, and the files that readers see, in any format, with their rows."""
 
 import os
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.completeness import dataFiles
-from fleximq.pipeline.lake.table_logs import logOf
+from fleximq.pipeline.lake.table.file_names import FILES
+from fleximq.pipeline.lake.table.format import DELTA, PARQUET, formatOf
+from fleximq.pipeline.lake.table.parquet_writer import Span, spansOf
+from fleximq.pipeline.lake.table.table_log import TableLog
+
+
+def logOf(table: str, files: Files = FILES) -> TableLog | None:
+    """Return the log of a table, None for a plain Parquet table; raises LakeRefused without its format's packages."""
+    format = formatOf(table, files)["format"]
+    if format == PARQUET:
+        return None
+    try:
+        if format == DELTA:
+            from fleximq.pipeline.lake.delta_log import DeltaLog
+
+            return DeltaLog(table)
+        from fleximq.pipeline.lake.iceberg.iceberg_log import IcebergLog
+
+        return IcebergLog(table)
+    except ImportError as error:
+        raise LakeRefused(f"the table {table} needs the extra {format}: pip install '.[{format}]' ({error})") from error
+
+
+class DataFile(NamedTuple):
+    """A file of a table: its path within the table, and the full ``topic``."""
+
+    path: str
+    topic: str
+    spans: list[Span]
+    rows: int
+
+
+def visibleFiles(table: str) -> Iterator[str]:
+    """Yield the paths within the table of the files that a reader of its folders sees, ordered by folder and name."""
+    for folder, folders, names in os.walk(table):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+        for name in sorted(names):
+            if not name.startswith((".", "_")):
+                yield os.path.relpath(os.path.join(folder, name), table)
+
+
+def dataFiles(table: str) -> Iterator[DataFile]:
+    """Yield the visible files with their metadata; raises LakeRefused for damage or another origin."""
+    for path in visibleFiles(table):
+        try:
+            found = pq.read_metadata(f"{table}/{path}")
+            topic, spans = spansOf(found.metadata or {})
+        except (OSError, ValueError, KeyError) as error:
+            raise LakeRefused(f"the table {table} has a file of another origin: {path}: {error}") from error
+        yield DataFile(path, topic, spans, found.num_rows)
 
 
 def liveFiles(table: str) -> list[tuple[str, str]]:
     """Return the paths within the table, each with its topic; raises LakeRefused if the table is damaged."""
     log = logOf(table)
-    return log.files() if log is not None else [(file.path, file.topic) for file in dataFiles(table)]
+    return [(file.path, file.topic) for file in (log.files() if log is not None else dataFiles(table))]
 
 
 def rowGroups(table: str, path: str, topic: str) -> Iterator[pa.Table]:
-    """Yield the rows of a file, a row group at a time; raises LakeRefused if it cannot be read, and OSError if it is
-    missing.
-    """
+    """Yield the row groups of a file; raises LakeRefused if it is damaged, and OSError if it is missing."""
     try:
         with pq.ParquetFile(os.path.join(table, path)) as file:
             for number in range(file.num_row_groups):

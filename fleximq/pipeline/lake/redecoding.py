@@ -1,7 +1,5 @@
-"""Decodes the payloads of a table again with its present columns: dead letters and older rows get what now fits.
-
-Each file whose rows would be different is replaced. So a run that was killed can be repeated, and finds the files that
-are left.
+"""Decodes the payloads of a table again with its present columns: dead letters and older rows get the values that fit
+now. Only files with different rows are replaced, so a run that was killed can be repeated.
 """
 
 from collections import Counter
@@ -15,11 +13,12 @@ from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
 from fleximq.pipeline.lake.file_rewriting import FileRewriting, Replacement, rewriting
-from fleximq.pipeline.lake.ingest_task import RowDecoder, undead
+from fleximq.pipeline.lake.ingest_task import RowDecoder, rowDecoder, undead
 from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_merge import aligned
-from fleximq.pipeline.lake.table.parquet_writer import rowsIn
+from fleximq.pipeline.lake.table.file_names import FILES
+from fleximq.pipeline.lake.table.parquet_writer import deadIn
 from fleximq.pipeline.lake.table.table_spec import TableSpec
 from fleximq.pipeline.payloads.decoder import STRUCTURED
 
@@ -27,7 +26,7 @@ STAGED = "redecoding"
 
 
 class Redecoded(NamedTuple):
-    """The result so far: files looked at and replaced; dead letters brought back, and those that remain."""
+    """The result so far: files looked at and replaced; recovered and remaining dead letters."""
 
     files: int
     replaced: int
@@ -35,17 +34,14 @@ class Redecoded(NamedTuple):
     dead: int
 
 
-def redecode(table: str, spec: TableSpec, files: Files | None = None) -> Iterator[Redecoded]:
-    """Replace the files of a table whose payloads decode to other rows now; yield the progress after each file. Raises
-    LakeRefused if the table cannot be written, is damaged, or another run rewrites its files.
-    """
-    files = files or Files()
+def redecode(table: str, spec: TableSpec, files: Files = FILES) -> Iterator[Redecoded]:
+    """Replace the files of a table with payloads that decode to other rows now; yield the progress after each file."""
     seen = back = dead = 0
     with rewriting(table, STAGED, files) as rewritten:
         # Other formats have no columns that could be mended.
         live = liveFiles(table) if spec.decode in STRUCTURED else []
         # In this order: a file has no column that was not recorded before it.
-        decode, schema = RowDecoder(spec, columns := requiredColumns(table, files)), columns.schema
+        decode, schema = rowDecoder(spec, columns := requiredColumns(table, files)), columns.schema
         for path, topic in live:
             try:
                 found, left = _decodedAgain(rewritten, path, topic, decode, schema)
@@ -54,7 +50,7 @@ def redecode(table: str, spec: TableSpec, files: Files | None = None) -> Iterato
                 continue
             seen, dead = seen + 1, dead + left
             if found is not None:
-                back -= sum(found.dead.values())
+                back -= found.dead.total()
                 rewritten.replace(found)
             yield Redecoded(seen, rewritten.replaced, back, dead)
     yield Redecoded(seen, rewritten.replaced, back, dead)
@@ -79,8 +75,8 @@ def _decodedAgain(
         nonlocal number
         for rows in rowGroups(table, path, topic):
             before, again = _again(rows, decode, schema)
-            dead.update(_dead(again))
-            dead.subtract(_dead(before))
+            dead.update(deadIn(again))
+            dead.subtract(deadIn(before))
             number += rows.num_rows
             yield again
 
@@ -88,11 +84,6 @@ def _decodedAgain(
     if sum(each.rows for each in made) != number:
         raise LakeRefused(f"the table {table} has a file that changed while it was read: {path}")
     return Replacement({path: inode}, made, dead), left
-
-
-def _dead(rows: pa.RecordBatch) -> dict[str, int]:
-    """Return the number of dead letters of each journal."""
-    return rowsIn(rows.filter(rows.column("reason").is_valid()))
 
 
 def _again(rows: pa.Table, decode: RowDecoder, schema: pa.Schema) -> tuple[pa.RecordBatch, pa.RecordBatch]:

@@ -1,38 +1,32 @@
 """Gives the folders of a table names in ASCII, which every reader finds under every locale.
 
-A plain table becomes another folder, with links to the same files, which is exchanged with the old one in one step
-(``renameat2``, Linux only): a reader sees either of them. If the process ends, the other folder is rubbish. The files
-of an Iceberg table are written again, and replaced in its log.
+A plain table is exchanged in one step (``renameat2``, Linux only) with a folder of links to the same files; if the
+process ends, the other folder is rubbish. The files of an Iceberg table are written again.
 """
 
 import os
 import shutil
-from collections.abc import Iterator
 from contextlib import suppress
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.lake.batch_commit import exclusive, writing
 from fleximq.pipeline.lake.compaction import exchange
-from fleximq.pipeline.lake.completeness import dataFiles
 from fleximq.pipeline.lake.file_rewriting import Replacement, rewriting
-from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
+from fleximq.pipeline.lake.live_files import dataFiles, liveFiles, logOf, rowGroups
 from fleximq.pipeline.lake.table.columns import requiredColumns
 from fleximq.pipeline.lake.table.file_merge import aligned
-from fleximq.pipeline.lake.table.file_names import NAMED, TOPIC, dateIn, partitionOf
+from fleximq.pipeline.lake.table.file_names import FILES, NAMED, TOPIC, dateIn, partitionOf
 from fleximq.pipeline.lake.table.format import DELTA, formatOf, layoutOf, setLayout
 from fleximq.pipeline.lake.table.lock import backfillLock, compactorLock, writerLock
-from fleximq.pipeline.lake.table_logs import logOf
 
 _ASIDE = "renaming"
 
 
-def rename(table: str, files: Files | None = None) -> int:
+def rename(table: str, files: Files = FILES) -> int:
     """Give the folders of topics names in ASCII; return the number of files in them, 0 if that is not needed. Raises
-    LakeRefused if the table is damaged, cannot be written, or is in use, and OSError if the file system cannot exchange
-    folders.
+    LakeRefused, also if the table is in use, and OSError if the file system cannot exchange folders.
     """
-    files = files or Files()
     with writerLock(table, files), backfillLock(table, files), writing(table):
         if formatOf(table, files)["format"] == DELTA:
             raise LakeRefused(
@@ -47,7 +41,7 @@ def rename(table: str, files: Files | None = None) -> int:
 
 def _renamed(table: str, files: Files) -> int:
     lake, name = os.path.split(table)
-    # No table of the lake has such a name.
+    # A table cannot have this name.
     aside = f"{lake}/.{name}.{_ASIDE}"
     shutil.rmtree(aside, ignore_errors=True)
     if layoutOf(table, files) != NAMED:
@@ -57,9 +51,11 @@ def _renamed(table: str, files: Files) -> int:
         for file in dataFiles(table):
             _link(f"{table}/{file.path}", f"{aside}/{partitionOf(file.topic, dateIn(file.path), TOPIC)}")
             number += 1
-        for entry in _others(table):
-            # The very locks, among others: who waits for one gets it after this process.
-            _link(entry, os.path.dirname(f"{aside}/{os.path.relpath(entry, table)}"))
+        for folder, folders, names in os.walk(table):
+            # The table's own files, the very locks among them, and others that are no data.
+            folders[:] = [each for each in folders if "=" not in each]
+            for each in names:
+                _link(f"{folder}/{each}", f"{aside}/{os.path.relpath(folder, table)}")
         setLayout(aside, TOPIC, files)
         os.sync()
         exchange(aside, table)
@@ -67,13 +63,6 @@ def _renamed(table: str, files: Files) -> int:
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return number
-
-
-def _others(table: str) -> Iterator[str]:
-    """Yield the table's own files, and those that are no data."""
-    for folder, folders, names in os.walk(table):
-        folders[:] = [each for each in folders if "=" not in each]
-        yield from (f"{folder}/{each}" for each in names)
 
 
 def _link(path: str, folder: str) -> None:
@@ -91,9 +80,7 @@ def _renamedInLog(table: str, files: Files) -> int:
                 continue
             with suppress(FileNotFoundError):  # it has expired in the meantime
                 inode = rewritten.inode(path)
-                groups = (aligned(rows, schema) for rows in rowGroups(table, path, topic))
-                made = rewritten.stage(
-                    (batch for rows in groups for batch in rows.combine_chunks().to_batches()), schema
-                )
+                groups = (aligned(rows, schema).combine_chunks() for rows in rowGroups(table, path, topic))
+                made = rewritten.stage((batch for rows in groups for batch in rows.to_batches()), schema)
                 rewritten.replace(Replacement({path: inode}, made))
     return rewritten.replaced

@@ -1,25 +1,49 @@
-"""The folder of sealed segments of journals as Parquet: ``<journal>/<first>-<next>.parquet``.
+"""The sealed segments of journals as Parquet files ``<journal>/<first>-<next>.parquet``: read, and written by ``seal``.
 
 A file's name has its range of offsets, from ``first`` up to before ``next``, with 20 digits each. Offsets are never
-reused, so names within a journal are unique. A file is renamed to its name when it is complete. Readers ignore names
-that begin with ``_``.
+reused, so names within a journal are unique. A file gets its name when it is complete. Readers ignore names that begin
+with ``_``.
 """
 
+import json
 import os
 import re
+import uuid
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from fleximq.errors import JournalError
+from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import PipelineError
+from fleximq.pipeline.files.journal_files import readSlice
+from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
+from fleximq.pipeline.files.selection import Selection, Slice
+from fleximq.pipeline.files.slice_reader import Missing
+from fleximq.pipeline.lake.table.file_names import FILES
+from fleximq.pipeline.lake.table.parquet_writer import grouped, synced
 
 _MOMENT = pa.timestamp("us", tz="UTC")
 _NAME = re.compile(r"([0-9]{20})-([0-9]{20})\.parquet")
 #: The metadata keys of each file.
 JOURNAL, SEGMENTS, MISSING = b"fleximq.journal", b"fleximq.segments", b"fleximq.missing"
+#: Approximate size of a row group in bytes, before compression.
+GROUP_BYTES = 32 << 20
+#: Prefix of the name of a file that is being written.
+STAGED = "_sealing-"
+#: Measured to be the fastest for Spark's vectorised reader (docs/guides/pipeline-lake.rst).
+_ENCODING: dict[str, Any] = {
+    "compression": "zstd",
+    "compression_level": 3,
+    "data_page_size": 4 << 20,
+    "use_dictionary": ["journal", "topic", "publisher", "dialect", "content", "headers.key_value.key"],
+    "column_encoding": {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
+    "write_statistics": ["journal", "topic", "offset", "timestamp", "publisher", "dialect"],
+}
 
 
 class SealedFile(NamedTuple):
@@ -78,9 +102,7 @@ def unsealedRanges(files: Iterable[SealedFile], start: int, end: int | None) -> 
 
 
 def offsetIn(files: Sequence[SealedFile], time: int) -> int | None:
-    """Return the offset of the first record of this time or later (microseconds since 1970), if any; raises
-    PipelineError.
-    """
+    """Return the first offset of this time (microseconds since 1970) or later, if any; raises PipelineError."""
     for file in files:
         try:
             found = pq.ParquetFile(file.path)
@@ -98,3 +120,67 @@ def offsetIn(files: Sequence[SealedFile], time: int) -> int | None:
         except (OSError, ValueError) as error:
             raise PipelineError(f"{file.path} cannot be read: {error}") from error
     return None
+
+
+class SegmentExport(NamedTuple):
+    """The result for a group of segments: the rows and bytes of their file, or ``why`` they were not sealed."""
+
+    first: int
+    next: int
+    segments: int
+    rows: int = 0
+    bytes: int = 0
+    why: str = ""
+
+
+class _Lost(Exception):
+    """A part of a segment is damaged or missing."""
+
+
+def sealSegments(segments: Sequence[Slice], folder: str, damaged: bool, files: Files = FILES) -> list[SegmentExport]:
+    """Write the records of complete segments with consecutive offsets to the journal's folder, and rename the file to
+    its name when it is complete and on disk. Where a segment is damaged or missing, the others get files of their own;
+    if ``damaged``, it is sealed without its damaged part. Raises PipelineError if the file cannot be written, or the
+    journal cannot be read.
+    """
+    first, last = segments[0], segments[-1]
+    whole = first._replace(end=last.end, pieces=tuple(piece for each in segments for piece in each.pieces))
+    try:
+        return [_sealed(whole, len(segments), folder, damaged, files)]
+    except _Lost as lost:
+        if len(segments) == 1:
+            return [SegmentExport(whole.start, whole.end, 0, why=f"journal {whole.journal}, {lost}")]
+    return [outcome for each in segments for outcome in sealSegments([each], folder, damaged, files)]
+
+
+def _sealed(slice: Slice, segments: int, folder: str, damaged: bool, files: Files) -> SegmentExport:
+    staged = f"{folder}/{STAGED}{uuid.uuid4().hex}"
+    final = f"{folder}/{sealedName(slice.start, slice.end)}"
+    missing: list[Missing] = []
+
+    def tell(found: Missing) -> None:
+        if found.lost and not damaged:
+            raise _Lost(str(found))
+        missing.append(found)
+
+    schema, rows = schemaOf(ALL_COLUMNS), 0
+    try:
+        with pq.ParquetWriter(staged, schema, **_ENCODING) as writer:
+            for batches in grouped(readSlice(slice, ALL_COLUMNS, Selection(), tell, files), GROUP_BYTES):
+                table = pa.Table.from_batches(batches, schema)
+                rows += table.num_rows
+                writer.write_table(table, row_group_size=table.num_rows)
+            bases = json.dumps([piece.base for piece in slice.pieces])
+            found = {JOURNAL: slice.journal, SEGMENTS: bases, MISSING: json.dumps(missing)}
+            writer.add_key_value_metadata({key: value.encode() for key, value in found.items()})
+        size = synced(staged)
+        files.rename(staged, final)
+        files.syncFolder(folder)
+    except JournalError as error:
+        raise PipelineError(str(error)) from error
+    except OSError as error:
+        raise PipelineError(f"{final} cannot be written: {(error.strerror or str(error)).lower()}") from error
+    finally:
+        with suppress(OSError):
+            os.unlink(staged)
+    return SegmentExport(slice.start, slice.end, segments, rows, size)

@@ -1,30 +1,32 @@
-"""Adds files to a table beside its ingest, or replaces some, exactly once: the commit of ``redecode`` and ``backfill``.
+"""Changes a table during its ingest, exactly once: adds files or replaces some, or removes expired days.
 
-As for a batch, a record of intent in ``_fleximq/change`` names the new files, the files that they replace and the new
-ledger's numbers; the next process that takes the table's lock completes it, unless the ledger's number of changes shows
-that it is complete. Files are removed from the view before others appear, so readers see no row twice.
+As for a batch, a record of intent in ``_fleximq`` names the files or folders and the new ledger's numbers; the next
+process that takes the table's lock completes it. Files and folders leave the view before others appear, folders by one
+rename each, so readers see no row twice, and all of a removed day or nothing of it. Functions raise LakeRefused if the
+table is damaged, and OSError.
 """
 
-import json
 import os
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from fleximq.journal.files.file_system import Files, readFile, replaceFile
+from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.table.file_names import OWN, partitionOf
+from fleximq.pipeline.lake.live_files import logOf
+from fleximq.pipeline.lake.table.file_names import OWN, partitionOf, readOwn, writeOwn
 from fleximq.pipeline.lake.table.format import layoutOf
 from fleximq.pipeline.lake.table.ledger import Gap, readLedger, writeLedger
 from fleximq.pipeline.lake.table.table_log import TableFile
-from fleximq.pipeline.lake.table_logs import logOf
 
-INTENT = "change"
+#: The records of a change and of a removal, and the folder of removed days until they are deleted.
+INTENT, REMOVAL, EXPIRED = "change", "expiry", "expired"
 
 
 class TableChange(NamedTuple):
-    """A change: ``made`` files are staged in ``folder`` of the table's own one, and replace those of ``gone``, paths
-    within the table. The others are the arguments of :meth:`fleximq.pipeline.lake.table.ledger.Ledger.withChange`.
+    """``made`` files are staged in ``folder`` of the table's own one, and replace those of ``gone``, paths within the
+    table. The others are the arguments of :meth:`fleximq.pipeline.lake.table.ledger.Ledger.withChange`.
     """
 
     folder: str
@@ -38,52 +40,56 @@ class TableChange(NamedTuple):
 
 
 def commitChange(table: str, change: TableChange, files: Files) -> None:
-    """Make a change visible. The caller holds the table's lock. Raises LakeRefused or OSError; if the record of intent
-    was written, the next change of the table completes it.
-    """
-    placed = []
+    """Make a change visible, at the latest by the next change of the table; the caller holds the table's lock."""
     layout = layoutOf(table, files)
-    for each in change.made:
-        folder = partitionOf(each.topic, each.date, layout)
-        makeFolders(files, f"{table}/{folder}")
-        # Staged names are unique, so no later batch or change has them.
-        placed.append(each._replace(path=f"{folder}/{each.journal}-{each.path}"))
-    if change.made:
-        files.syncFolder(f"{table}/{OWN}/{change.folder}")
+    # Staged names are unique, so no later batch or change has them.
+    placed = [
+        each._replace(path=f"{partitionOf(each.topic, each.date, layout)}/{each.journal}-{each.path}")
+        for each in change.made
+    ]
     record = {
         **change._asdict(),
         "number": readLedger(table, files).changes + 1,
-        "made": [[each.path, *to] for each, to in zip(change.made, placed, strict=True)],
+        "made": preparedPlaces(table, change.folder, change.made, placed, files),
     }
-    replaceFile(files, f"{table}/{OWN}", INTENT, json.dumps(record).encode())
+    writeOwn(table, INTENT, record, files)
     finishChange(table, files)
 
 
+def preparedPlaces(
+    table: str, folder: str, staged: Sequence[TableFile], placed: Sequence[TableFile], files: Files
+) -> list[list[Any]]:
+    """Create the folders of placed files, and sync that of the staged ones; return the moves for :func:`moveStaged`."""
+    for place in dict.fromkeys(os.path.dirname(each.path) for each in placed):
+        makeFolders(files, f"{table}/{place}")
+    if staged:
+        files.syncFolder(f"{table}/{OWN}/{folder}")
+    return [[each.path, *to] for each, to in zip(staged, placed, strict=True)]
+
+
 def finishChange(table: str, files: Files) -> None:
-    """Complete the change that a record of intent names, if any. The caller holds the table's lock. Raises LakeRefused
-    if the table is damaged, OSError if it cannot be written: the next process completes it.
-    """
-    own = f"{table}/{OWN}"
-    try:
-        record = json.loads(readFile(files, f"{own}/{INTENT}"))
+    """Complete the change that a record of intent names, if any; the caller holds the table's lock."""
+
+    def read(record: Any) -> tuple[int, TableChange]:
         # A record of the version before has no expired rows.
-        change = TableChange(**{name: record[name] for name in TableChange._fields if name != "expired"})
-        change = change._replace(expired=record.get("expired", {}))
-    except FileNotFoundError:
+        known = {name: record[name] for name in TableChange._fields if name != "expired"}
+        return record["number"], TableChange(**known, expired=record.get("expired", {}))
+
+    intent = readOwn(table, INTENT, read, files)
+    if intent is None:
         return
-    except (ValueError, KeyError, TypeError) as error:
-        raise LakeRefused(f"{own}/{INTENT} is damaged: {error}") from error
+    number, change = intent
     ledger = readLedger(table, files)
     log = logOf(table, files)
-    if ledger.changes < record["number"]:
+    if ledger.changes < number:
         if log is None:
             _remove(table, change.gone, files)
-        placed = moveStaged(table, files, change.folder, record["made"])
+        placed = moveStaged(table, files, change.folder, change.made)
         if log is not None:
-            log.change(record["number"], change.gone, placed)
+            log.change(number, change.gone, placed)
         gaps = {journal: [Gap(*gap) for gap in found] for journal, found in change.gaps.items()}
         writeLedger(table, ledger.withChange(change.first, change.rows, gaps, change.dead, change.expired), files)
-    files.remove(f"{own}/{INTENT}")
+    files.remove(f"{table}/{OWN}/{INTENT}")
 
 
 def _remove(table: str, gone: Sequence[str], files: Files) -> None:
@@ -123,3 +129,54 @@ def makeFolders(files: Files, folder: str) -> None:
     with suppress(FileExistsError):
         files.makeFolder(folder)
     files.syncFolder(parent or ".")
+
+
+class RemovedDay(NamedTuple):
+    """A folder that is removed from a table, relative to it, and its number of rows by journal."""
+
+    partition: str
+    rows: Mapping[str, int]
+
+
+def removeDays(table: str, leaving: Sequence[RemovedDay], files: Files, days: Sequence[tuple[str, str]] = ()) -> None:
+    """Remove folders, or ``days`` of topics through a log; their rows were counted since the table was locked."""
+    totals = {journal: covered.expired for journal, covered in readLedger(table, files).journals.items()}
+    for each in leaving:
+        for journal, rows in each.rows.items():
+            if journal not in totals:
+                raise LakeRefused(f"the table {table} has rows of journal {journal} that its ledger does not know")
+            totals[journal] += rows
+    folders = [] if days else [each.partition for each in leaving]
+    writeOwn(table, REMOVAL, {"partitions": folders, "expired": totals, "days": list(days)}, files)
+    finishRemoval(table, files)
+
+
+def finishRemoval(table: str, files: Files) -> None:
+    """Complete the removal that a record of intent names, if any; the caller holds the table's lock."""
+    intent = readOwn(table, REMOVAL, lambda found: (found["partitions"], found["expired"], found["days"]), files)
+    if intent is None:
+        return
+    partitions, totals, days = intent
+    own = f"{table}/{OWN}"
+    if not files.exists(f"{own}/{EXPIRED}"):
+        files.makeFolder(f"{own}/{EXPIRED}")
+    for number, partition in enumerate(partitions):
+        with suppress(FileNotFoundError):
+            files.rename(f"{table}/{partition}", f"{own}/{EXPIRED}/{number}")
+        with suppress(FileNotFoundError):
+            files.syncFolder(os.path.dirname(f"{table}/{partition}"))
+    files.syncFolder(f"{own}/{EXPIRED}")
+    if days and (log := logOf(table, files)) is not None:
+        log.deleteDays(days)
+    ledger = readLedger(table, files)
+    # The record has totals, so that no row is counted twice.
+    rows = {journal: total - ledger.journals[journal].expired for journal, total in totals.items()}
+    if any(rows.values()):
+        writeLedger(table, ledger.withExpired(rows), files)
+    # A later removal must not find a folder of this name.
+    shutil.rmtree(f"{own}/{EXPIRED}")
+    files.remove(f"{own}/{REMOVAL}")
+    files.syncFolder(own)
+    for topic in {os.path.dirname(partition) for partition in partitions}:
+        with suppress(OSError):
+            os.rmdir(f"{table}/{topic}")

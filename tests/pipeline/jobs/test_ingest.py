@@ -21,11 +21,10 @@ if not skip:
 
     from fleximq.pipeline import lake
     from fleximq.pipeline.errors import DeadLettersFound, LakeRefused, OptionRefused, sentenceOf
-    from fleximq.pipeline.jobs.backfill import BACKFILL
     from fleximq.pipeline.jobs.ingest import INGEST
-    from fleximq.pipeline.jobs.redecode import REDECODE
+    from fleximq.pipeline.jobs.upkeep import BACKFILL, REDECODE
     from fleximq.pipeline.lake.batch_commit import BatchCommit
-    from fleximq.pipeline.lake.completeness import dataFiles
+    from fleximq.pipeline.lake.live_files import dataFiles
     from fleximq.pipeline.lake.table.ledger import Gap
     from fleximq.pipeline.lake.table.lock import writerLock
     from tests.pipeline.jobs.fake_run import FakeRun

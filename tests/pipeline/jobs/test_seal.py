@@ -21,8 +21,7 @@ if not skip:
     from fleximq.pipeline.files.slice_reader import Missing
     from fleximq.pipeline.jobs import seal
     from fleximq.pipeline.jobs.seal import SEAL, neighbours
-    from fleximq.pipeline.lake.sealed_segments import MISSING, SEGMENTS, sealedFiles
-    from fleximq.pipeline.lake.segment_export import STAGED, sealSegments
+    from fleximq.pipeline.lake.sealed_segments import MISSING, SEGMENTS, STAGED, sealedFiles, sealSegments
     from tests.pipeline.jobs.fake_run import FakeRun
     from tests.pipeline.session import sharedSession
 

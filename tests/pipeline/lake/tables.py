@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.lake.batch_commit import STAGED
-from fleximq.pipeline.lake.completeness import dataFiles
+from fleximq.pipeline.lake.live_files import dataFiles
 from fleximq.pipeline.lake.table.columns import BASE
 from fleximq.pipeline.lake.table.file_names import OWN
 from fleximq.pipeline.lake.table.format import layoutOf

@@ -3,9 +3,11 @@
 import contextlib
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
+from fleximq.journal.files.file_system import Files
 from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.lake.test_ingest_driver import FeedCase
@@ -17,14 +19,12 @@ if not skip:
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.files.journal_files import JournalFiles
     from fleximq.pipeline.files.selection import Topics
-    from fleximq.pipeline.lake import backfill_sources
-    from fleximq.pipeline.lake.backfill import backfill
-    from fleximq.pipeline.lake.backfill_sources import JournalSource, SealedSource, TableSource
+    from fleximq.pipeline.lake.backfill import Source, backfill, journalSource, sealedSource, tableSource
     from fleximq.pipeline.lake.batch_commit import exclusive
     from fleximq.pipeline.lake.completeness import audit
     from fleximq.pipeline.lake.ingest_driver import TableIngest
     from fleximq.pipeline.lake.live_files import liveFiles, rowGroups
-    from fleximq.pipeline.lake.segment_export import sealSegments
+    from fleximq.pipeline.lake.sealed_segments import sealSegments
     from fleximq.pipeline.lake.table.ledger import Gap, readLedger
     from fleximq.pipeline.lake.table.lock import backfillLock
     from fleximq.pipeline.lake.table.table_spec import TableSpec
@@ -51,9 +51,11 @@ class BackfillCase(FeedCase):
         with TableIngest(self.lake, [spec or LATE], {"format": format}, False) as feeding:
             feeding.beginAt({journal: offset})
 
-    def fill(self, *sources: Any, spec: Any = None, lossAllowed: bool = False, files: Any = None) -> int:
+    def fill(self, *sources: Any, spec: Any = None, lossAllowed: bool = False, files: Files | None = None) -> int:
         """Fill it; return the number of rows."""
-        return sum(done.rows for done in backfill(self.lake, spec or LATE, sources, lossAllowed, files=files))
+        return sum(
+            done.rows for done in backfill(self.lake, spec or LATE, sources, lossAllowed, files=files or Files())
+        )
 
 
 class FromTableTests(BackfillCase):
@@ -72,11 +74,11 @@ class FromTableTests(BackfillCase):
 
     def test_formats(self) -> None:
         """In each format all earlier rows are there once, as the table decodes them, and later batches follow."""
-        self.patch(backfill_sources, "PIECE_ROWS", 2)
+        self.patch(sys.modules[backfill.__module__], "PIECE_ROWS", 2)
         for format in ("parquet", "delta", "iceberg"):
             shutil.rmtree(self.lake, ignore_errors=True)
             self.make(format)
-            source = TableSource(self.lake, "early", LATE)
+            source = tableSource(self.lake, "early", LATE)
             self.assertEqual([self.fill(source), self.fill(source)], [4, 0])
             self.assertEqual(self.seen(), self.wanted)
             covered = readLedger(f"{self.lake}/late").journals[JOURNAL]
@@ -88,25 +90,25 @@ class FromTableTests(BackfillCase):
         """A table that lacks topics is refused; one with more is not."""
         self.ingest([TableSpec("some", ("a", "t"))], 1)
         for topics in ((), ("b",), ("a", "b")):
-            error = self.assertRaises(LakeRefused, TableSource, self.lake, "some", TableSpec("late", topics))
+            error = self.assertRaises(LakeRefused, tableSource, self.lake, "some", TableSpec("late", topics))
             self.assertIn("has only the topics a, t, and late has others as well", str(error))
-        TableSource(self.lake, "some", TableSpec("late", ("a",)))
+        tableSource(self.lake, "some", TableSpec("late", ("a",)))
         self.ingest([TableSpec("all", ("#",))], 1)
-        TableSource(self.lake, "all", TableSpec("late", ("b",)))
-        self.assertRaises(LakeRefused, TableSource, self.lake, "all", TableSpec("late", ("b", "$b")))
+        tableSource(self.lake, "all", TableSpec("late", ("b",)))
+        self.assertRaises(LakeRefused, tableSource, self.lake, "all", TableSpec("late", ("b", "$b")))
 
     def test_former(self) -> None:
         """A table of an older version has no recorded topics, which is said."""
         self.ingest([TableSpec("some")], 1)
         os.unlink(f"{self.lake}/some/_fleximq/table")
-        error = self.assertRaises(LakeRefused, TableSource, self.lake, "some", LATE)
+        error = self.assertRaises(LakeRefused, tableSource, self.lake, "some", LATE)
         self.assertIn("start its ingest once, then it does", str(error))
 
     def test_meanwhile(self) -> None:
         """An ingest commits between the pieces, and both add columns."""
-        self.patch(backfill_sources, "PIECE_ROWS", 2)
+        self.patch(sys.modules[backfill.__module__], "PIECE_ROWS", 2)
         self.make()
-        run = backfill(self.lake, LATE, [TableSource(self.lake, "early", LATE)], False)
+        run = backfill(self.lake, LATE, [tableSource(self.lake, "early", LATE)], False)
         next(run)
         self.ingest([LATE], {"a": 6, "c": 1}, number=3, first=6)
         list(run)
@@ -126,7 +128,7 @@ class FromTableTests(BackfillCase):
 
     def crash(self, format: str) -> None:
         """End a run at each step, and look whether the next one completes it."""
-        self.patch(backfill_sources, "PIECE_ROWS", 2)
+        self.patch(sys.modules[backfill.__module__], "PIECE_ROWS", 2)
         shutil.rmtree(self.lake, ignore_errors=True)
         self.make(format)
         steps, saved = 0, f"{self.lake}-{format}"
@@ -134,7 +136,7 @@ class FromTableTests(BackfillCase):
         while True:
             shutil.rmtree(self.lake)
             shutil.copytree(saved, self.lake)
-            source = TableSource(self.lake, "early", LATE)
+            source = tableSource(self.lake, "early", LATE)
             with contextlib.suppress(Broken, LakeRefused):
                 self.fill(source, files=Failing(steps))
                 break
@@ -173,12 +175,12 @@ class FromJournalTests(BackfillCase):
         self.sealed = f"{folder}-sealed"
         self.wanted = [(each, "t" if each % 8 in (1, 2, 3, 4) else "u", float(each)) for each in range(1, 41)]
 
-    def journal(self, *topics: str) -> "JournalSource":
+    def journal(self, *topics: str) -> "Source":
         """Return the journal as a source of small pieces."""
         options = SourceOptions((self.written.folder,), Topics(levels=topics), partitionBytes=600)
-        return JournalSource(options)
+        return journalSource(options)
 
-    def seal(self, *places: int) -> "SealedSource":
+    def seal(self, *places: int) -> "Source":
         """Seal some segments, and return them as a source."""
         journal = JournalFiles(self.written.folder)
         folder = f"{self.sealed}/{journal.id}"
@@ -187,7 +189,7 @@ class FromJournalTests(BackfillCase):
         for place in places:
             (whole,) = journal.slices(segments[place].first, segments[place].next)
             sealSegments([whole], folder, False)
-        return SealedSource(self.sealed)
+        return sealedSource(self.sealed)
 
     def test_journal(self) -> None:
         """Pieces follow each other down to the first record."""

@@ -30,9 +30,9 @@ SEED = int(os.environ.get("FLEXIMQ_LAKE_SEED", "7"))
 _SMALL = """
 import sys
 from fleximq.pipeline import main
-from fleximq.pipeline.lake import backfill_sources, file_rewriting
+from fleximq.pipeline.lake import backfill, file_rewriting
 from fleximq.pipeline.lake.table.table_log import CompactionGoal
-backfill_sources.PIECE_BYTES, backfill_sources.PIECE_ROWS, file_rewriting.CHANGE_FILES = 20_000, 500, 2
+backfill.PIECE_BYTES, backfill.PIECE_ROWS, file_rewriting.CHANGE_FILES = 20_000, 500, 2
 CompactionGoal.__new__.__defaults__ = 1 << 20, 0.0, 3
 sys.exit(main.main(sys.argv[1:]))
 """

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.journal.files.file_system import Files
 from tests.pipeline.installed import missing as skip
 
 if not skip:
@@ -18,6 +19,7 @@ if not skip:
     #: The end of the first day of the rows, in seconds since 1970.
     END = 1_700_006_400
 _DAY = 86_400
+_FILES = Files()
 
 
 class AgingTests(SynchronousTestCase):
@@ -30,9 +32,9 @@ class AgingTests(SynchronousTestCase):
         found = stage(self.table, rows(range(1, 5), "a.b"), rows([5, 6], "c"), rows(range(7, 10), "a.b", TIME + DAY))
         self.publishing.publish(BatchRange(0, {JOURNAL: 1}, {JOURNAL: 10}), found, {})
 
-    def age(self, *rules: tuple[str | None, float], now: float = END + 10 * _DAY, files: object = None) -> list[str]:
+    def age(self, *rules: tuple[str | None, float], now: float = END + 10 * _DAY, files: Files = _FILES) -> list[str]:
         """Return the partitions that go."""
-        return [each.partition for each in expireDays(self.table, rules, now, files)]  # type: ignore[arg-type]
+        return [each.partition for each in expireDays(self.table, rules, now, files)]
 
     def test_edge(self) -> None:
         """A day goes when all of it is so old."""

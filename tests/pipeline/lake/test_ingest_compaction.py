@@ -11,11 +11,10 @@ from tests.pipeline.installed import missing as skip
 
 if not skip:
     from fleximq.pipeline import lake
-    from fleximq.pipeline.lake import ingest_compaction
+    from fleximq.pipeline.lake import compaction
     from fleximq.pipeline.lake.batch_commit import BatchCommit
-    from fleximq.pipeline.lake.compaction import compact
-    from fleximq.pipeline.lake.completeness import dataFiles
-    from fleximq.pipeline.lake.ingest_compaction import IngestCompaction
+    from fleximq.pipeline.lake.compaction import compact, compacting
+    from fleximq.pipeline.lake.live_files import dataFiles
     from fleximq.pipeline.lake.table.lock import compactorLock
     from fleximq.pipeline.lake.table.table_log import BatchRange, Compacted, CompactionGoal
     from tests.pipeline.jobs.fake_run import FakeRun
@@ -48,7 +47,7 @@ class IngestCompactionTests(SynchronousTestCase):
 
     def test_beside(self) -> None:
         """Files are merged while batches follow, and every row stays there once."""
-        with IngestCompaction([self.table], 0.01, self.watched, _GOAL):
+        with compacting([self.table], 0.01, self.watched, _GOAL):
             for number in range(10):
                 self.publish(number)
             self.until("files became 1")
@@ -60,7 +59,7 @@ class IngestCompactionTests(SynchronousTestCase):
         """A compaction by hand is no reason to end; it is tried again."""
         for number in range(2):
             self.publish(number)
-        with IngestCompaction([self.table], 0.01, self.watched, _GOAL):
+        with compacting([self.table], 0.01, self.watched, _GOAL):
             with compactorLock(self.table):
                 self.until("is not compacted this time")
             self.until("2 files became 1")
@@ -76,7 +75,7 @@ class IngestCompactionTests(SynchronousTestCase):
                 raise error
             return compact(*arguments)
 
-        self.patch(ingest_compaction, "compact", failing)
-        with IngestCompaction([self.table], 0.01, self.watched, _GOAL):
+        self.patch(compaction, "compact", failing)
+        with compacting([self.table], 0.01, self.watched, _GOAL):
             self.until("is not compacted this time: ValueError: odd")
             self.until("2 files became 1")

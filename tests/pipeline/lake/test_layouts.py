@@ -28,7 +28,7 @@ if not skip:
     from fleximq.pipeline.lake.table.format import layoutOf, setFormat
     from fleximq.pipeline.lake.table.lock import writerLock
     from fleximq.pipeline.lake.table.parquet_writer import StagingWriter
-    from fleximq.pipeline.lake.table.table_log import BatchRange, CompactionGoal, TableFile
+    from fleximq.pipeline.lake.table.table_log import BatchRange, CompactionGoal, LiveFile, TableFile
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Broken, Failing, rows, stage
 
     _AT_ONCE = CompactionGoal(1 << 20, -1e9, 2)
@@ -219,7 +219,7 @@ class DayDeltaTests(DayTests):
 
         files = DeltaLog.files
 
-        def listed(log: DeltaLog) -> list[tuple[str, str]]:
+        def listed(log: DeltaLog) -> list[LiveFile]:
             patched.restore()
             self.grow()
             return files(log)

@@ -18,7 +18,7 @@ if not skip:
 
     from fleximq.pipeline import lake
     from fleximq.pipeline.errors import LakeRefused
-    from fleximq.pipeline.lake import day_removal, expiration, table_logs
+    from fleximq.pipeline.lake import expiration, live_files, table_change
     from fleximq.pipeline.lake.batch_commit import BatchCommit
     from fleximq.pipeline.lake.compaction import compact
     from fleximq.pipeline.lake.expiration import expireDays
@@ -27,7 +27,7 @@ if not skip:
     from tests.pipeline.lake.tables import DAY, JOURNAL, TIME, Failing, rows, stage
 
 if not noIceberg:
-    from fleximq.pipeline.lake.iceberg.snapshot_cleanup import GRACE
+    from fleximq.pipeline.lake.iceberg.iceberg_log import GRACE
 
 AT_ONCE = CompactionGoal(olderThan=-1e9)
 _LATE = 1_800_000_000.0
@@ -117,7 +117,7 @@ class IcebergTests(IcebergCase):
         had = sys.modules.pop(name)
         self.addCleanup(sys.modules.update, {name: had})
         sys.modules[name] = None  # type: ignore[assignment]
-        error = self.assertRaises(LakeRefused, table_logs.logOf, self.table)
+        error = self.assertRaises(LakeRefused, live_files.logOf, self.table)
         self.assertIn("needs the extra iceberg: pip install '.[iceberg]'", str(error))
 
 
@@ -168,7 +168,7 @@ class DeltaTests(SynchronousTestCase):
         def broken(*arguments: object) -> None:
             raise OSError(5, "it ends here")
 
-        patched = self.patch(day_removal, "writeLedger", broken)
+        patched = self.patch(table_change, "writeLedger", broken)
         self.assertRaises(LakeRefused, expireDays, self.table, [(None, 1.0)], _LATE)
         patched.restore()
         expiration.expireDays(self.table, [("none", 1.0)], _LATE)

@@ -1,9 +1,7 @@
 """Compacts an Iceberg table: a snapshot replaces small files by merged ones.
 
-Merged files are written to ``_fleximq/compacting``. Then, under the table's lock, they are moved under new names into
-the folder of the files they replace, and a snapshot is committed, so a batch of an ingest is committed before or after.
-If the process ends before the commit, the table has its old files, and the moved ones are rubbish that no snapshot
-names.
+Under the table's lock, merged files are moved under new names into the folder of the replaced ones, and a snapshot is
+committed. If the process ends before, the moved files are rubbish that no snapshot names.
 """
 
 import os
@@ -14,6 +12,7 @@ from contextlib import suppress
 from itertools import groupby
 from typing import NamedTuple
 
+import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.io.pyarrow import parquet_files_to_data_files
 from pyiceberg.manifest import DataFile
@@ -21,17 +20,9 @@ from pyiceberg.table import Table
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.iceberg.snapshots import (
-    LiveFile,
-    icebergErrors,
-    liveOf,
-    openTable,
-    replaceFiles,
-    rowsAreDeleted,
-    tableWithColumns,
-)
-from fleximq.pipeline.lake.table.columns import readColumns
-from fleximq.pipeline.lake.table.file_merge import MergePart, groupsOf, merge, partOf
+from fleximq.pipeline.lake.iceberg import snapshots
+from fleximq.pipeline.lake.table.columns import recordedSchema
+from fleximq.pipeline.lake.table.file_merge import MergePart, dueGroups, merge, partOf
 from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, Exclusive
 
 #: Maximum number of partitions for one snapshot.
@@ -49,17 +40,19 @@ class MergedFiles(NamedTuple):
 def compactIceberg(
     table: str, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
 ) -> Iterator[Compacted]:
-    """Merge the small files of a table; yield the result for each partition that changed, or raise LakeRefused. Only
-    this run uses the folder ``aside``.
-    """
-    with icebergErrors(table):
+    """Merge the small files of a table in the folder ``aside``; yield the result for each partition that changed."""
+    with snapshots.icebergErrors(table):
         shutil.rmtree(aside, ignore_errors=True)
         try:
             os.makedirs(aside)
             waiting: list[MergedFiles] = []
-            for folder, live in _partitions(table):
-                merged = _mergeFolder(table, folder, live, goal, aside, files, now)
-                if merged is not None:
+            found = snapshots.openTable(table)
+            if found is not None:
+                _check(table, found)
+            paths = sorted(each.path for each in snapshots.liveOf(found)) if found is not None else []
+            for folder, live in groupby(paths, os.path.dirname):
+                merged = _mergeFolder(folder, list(live), goal, aside, now, recordedSchema(table, files))
+                if merged.gone:
                     waiting.append(merged)
                 if len(waiting) >= MAX_PARTITIONS:
                     yield from _commit(table, waiting, aside, files, exclusive)
@@ -69,43 +62,28 @@ def compactIceberg(
             shutil.rmtree(aside, ignore_errors=True)
 
 
-def _partitions(table: str) -> list[tuple[str, list[LiveFile]]]:
-    found = openTable(table)
-    if found is None:
-        return []
-    _check(table, found)
-    live = sorted(liveOf(found), key=lambda each: each.path)
-    return [(folder, list(each)) for folder, each in groupby(live, lambda each: os.path.dirname(each.path))]
-
-
 def _check(table: str, found: Table) -> None:
-    if rowsAreDeleted(found):
+    if snapshots.rowsAreDeleted(found):
         raise LakeRefused(
             f"the table {table} has rows that another engine has deleted one by one: compact the table with that engine"
         )
 
 
 def _mergeFolder(
-    table: str, folder: str, live: Sequence[LiveFile], goal: CompactionGoal, aside: str, files: Files, now: float
-) -> MergedFiles | None:
-    """Merge the small files of a folder; None if it is skipped."""
+    folder: str, live: Sequence[str], goal: CompactionGoal, aside: str, now: float, schema: pa.Schema | None
+) -> MergedFiles:
+    """Merge the small files of a folder, none if it is skipped."""
     parts: list[MergePart] = []
-    for place, each in enumerate(live):
+    for path in live:
         # A file of another writer has no metadata of ours, and stays unchanged.
         with suppress(KeyError):
-            parts.append(partOf(each.path, place))
-    groups = groupsOf(parts, goal.target)
-    gone = tuple(part.name for group in groups for part in group)
-    changed = max((os.stat(each.path).st_mtime for each in live), default=now)
-    if goal.skips(len(gone), now - changed):
-        return None
-    columns = readColumns(table, files)
+            parts.append(partOf(path, 0))
     made = []
+    groups = dueGroups(parts, goal, now - max(os.stat(path).st_mtime for path in live))
     for group in groups:
-        name = f"{group[0].spans[0].journal}-{uuid.uuid4().hex}.parquet"
-        merge(folder, group, f"{aside}/{name}", None if columns is None else columns.schema)
-        made.append(name)
-    return MergedFiles(folder, gone, tuple(made))
+        made.append(f"{group[0].spans[0].journal}-{uuid.uuid4().hex}.parquet")
+        merge(folder, group, f"{aside}/{made[-1]}", schema)
+    return MergedFiles(folder, tuple(part.name for group in groups for part in group), tuple(made))
 
 
 def _commit(
@@ -119,11 +97,16 @@ def _commit(
 
     def wanted(found: Table) -> tuple[list[DataFile], list[DataFile]]:
         _check(table, found)
-        live = {each.path: each.file for each in liveOf(found)}
+        live = {each.path: each.file for each in snapshots.liveOf(found)}
         fit[:] = [each for each in waiting if all(f"{each.folder}/{name}" in live for name in each.gone)]
         gone, made = [], []
         for each in fit:
-            _move(each, aside, files, moved)
+            for name in each.made:
+                path = f"{each.folder}/{name}"
+                if path not in moved:
+                    files.rename(f"{aside}/{name}", path)
+                    moved[path] = each
+            files.syncFolder(each.folder)
             before = [live[f"{each.folder}/{name}"] for name in each.gone]
             paths = (f"file://{each.folder}/{name}" for name in each.made)
             after = list(parquet_files_to_data_files(found.io, found.metadata, paths))
@@ -135,9 +118,9 @@ def _commit(
 
     with exclusive():
         # Files may have columns that no batch has added to the table yet.
-        tableWithColumns(table)
+        snapshots.tableWithColumns(table)
         try:
-            isDone = replaceFiles(table, wanted)
+            isDone = snapshots.replaceFiles(table, wanted)
         except (CommitFailedException, ValidationException, LakeRefused):
             # These errors mean that the snapshot was not committed; after any other it may have been.
             for path in moved:
@@ -147,13 +130,3 @@ def _commit(
             if not isDone or each not in fit:
                 files.remove(path)
     return [Compacted(os.path.relpath(each.folder, table), len(each.gone), len(each.made)) for each in fit]
-
-
-def _move(merged: MergedFiles, aside: str, files: Files, moved: dict[str, MergedFiles]) -> None:
-    """Move merged files into place durably; idempotent."""
-    for name in merged.made:
-        path = f"{merged.folder}/{name}"
-        if path not in moved:
-            files.rename(f"{aside}/{name}", path)
-            moved[path] = merged
-    files.syncFolder(merged.folder)

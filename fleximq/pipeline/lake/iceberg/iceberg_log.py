@@ -1,90 +1,172 @@
-"""The log of an Iceberg table: a batch is one snapshot, and its number is a property of the table."""
+"""The log of an Iceberg table: a batch is one snapshot, and its number is a property of the table.
+
+A snapshot stays for a week after its successor, or longer if the property ``history.expire.max-snapshot-age-ms`` says
+so, and then a file that no snapshot names for a week after its last change. Every step is safe to repeat after a crash.
+"""
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import cache
+from itertools import pairwise
 
 from pyiceberg.io.pyarrow import parquet_files_to_data_files
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 
 from fleximq.journal.files.file_system import Files
+from fleximq.pipeline.lake.iceberg import snapshots
 from fleximq.pipeline.lake.iceberg.iceberg_compaction import compactIceberg
-from fleximq.pipeline.lake.iceberg.snapshot_cleanup import removeUnused
-from fleximq.pipeline.lake.iceberg.snapshots import icebergErrors, liveOf, openTable, replaceFiles, tableWithColumns
-from fleximq.pipeline.lake.table.parquet_writer import rowsByJournal
-from fleximq.pipeline.lake.table.table_log import Compacted, CompactionGoal, Exclusive, TableFile, TableLog
+from fleximq.pipeline.lake.table.table_log import (
+    Compacted,
+    CompactionGoal,
+    Exclusive,
+    LiveFile,
+    TableFile,
+    TableLog,
+    logErrors,
+)
 
-#: The table property that has the number of the last batch.
-BATCH = "fleximq.batch"
-#: The same for changes that are no batches.
-CHANGE = "fleximq.change"
+#: The table properties that have the number of the last batch, and of the last other change.
+BATCH, CHANGE = "fleximq.batch", "fleximq.change"
+#: Seconds for which removed files stay on disk.
+GRACE = 7 * 86_400.0
+_AGE = "history.expire.max-snapshot-age-ms"
 
 
 class IcebergLog(TableLog):
     """The metadata of one Iceberg table."""
 
-    system = "Iceberg"
+    def commit(self, batch: int, files: Sequence[TableFile]) -> None:
+        with logErrors(self._table, "committed to Iceberg"):
+            table = snapshots.tableWithColumns(self._table)
+            if int(table.properties.get(BATCH, -1)) >= batch:
+                return
+            with table.transaction() as transaction:
+                transaction.set_properties({BATCH: str(batch)})
+                transaction.add_files(
+                    [f"file://{self._table}/{each.path}" for each in files],
+                    snapshot_properties={BATCH: str(batch)},
+                    check_duplicate_files=False,
+                )
 
-    def _commit(self, batch: int, files: Sequence[TableFile]) -> None:
-        table = tableWithColumns(self._table)
-        if int(table.properties.get(BATCH, -1)) >= batch:
-            return
-        with table.transaction() as transaction:
-            transaction.set_properties({BATCH: str(batch)})
-            transaction.add_files(
-                [f"file://{self._table}/{each.path}" for each in files],
-                snapshot_properties={BATCH: str(batch)},
-                check_duplicate_files=False,
-            )
+    def change(self, number: int, gone: Sequence[str], files: Sequence[TableFile]) -> None:
+        with snapshots.icebergErrors(self._table):
+            table = snapshots.tableWithColumns(self._table)
+            if int(table.properties.get(CHANGE, -1)) >= number:
+                return
+            paths = [f"file://{self._table}/{each.path}" for each in files]
+            removed = {f"{self._table}/{path}" for path in gone}
+            made = list(parquet_files_to_data_files(table.io, table.metadata, iter(paths)))
+            with table.transaction() as transaction:
+                transaction.set_properties({CHANGE: str(number)})
+                with transaction.update_snapshot({CHANGE: str(number)}).overwrite() as update:
+                    for each in snapshots.liveOf(table):
+                        if each.path in removed:
+                            update.delete_data_file(each.file)
+                    for file in made:
+                        update.append_data_file(file)
 
-    def _change(self, number: int, gone: Sequence[str], files: Sequence[TableFile]) -> None:
-        table = tableWithColumns(self._table)
-        if int(table.properties.get(CHANGE, -1)) >= number:
-            return
-        paths = [f"file://{self._table}/{each.path}" for each in files]
-        removed = {f"{self._table}/{path}" for path in gone}
-        made = list(parquet_files_to_data_files(table.io, table.metadata, iter(paths)))
-        with table.transaction() as transaction:
-            transaction.set_properties({CHANGE: str(number)})
-            with transaction.update_snapshot({CHANGE: str(number)}).overwrite() as update:
-                for each in liveOf(table):
-                    if each.path in removed:
-                        update.delete_data_file(each.file)
-                for file in made:
-                    update.append_data_file(file)
-
-    def files(self) -> list[tuple[str, str]]:
-        with icebergErrors(self._table):
-            found = openTable(self._table)
-            return [] if found is None else [(os.path.relpath(e.path, self._table), e.topic) for e in liveOf(found)]
-
-    def days(self) -> list[tuple[str, str]]:
-        with icebergErrors(self._table):
-            found = openTable(self._table)
-            return [] if found is None else sorted({(each.topic, each.day) for each in liveOf(found)})
-
-    def rows(self, days: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, int]]:
-        with icebergErrors(self._table):
-            found = openTable(self._table)
-            live = [] if found is None else liveOf(found)
-            return {day: rowsByJournal(each.path for each in live if (each.topic, each.day) == day) for day in days}
+    def files(self) -> list[LiveFile]:
+        with snapshots.icebergErrors(self._table):
+            found = snapshots.openTable(self._table)
+            live = [] if found is None else snapshots.liveOf(found)
+            return [LiveFile(os.path.relpath(each.path, self._table), each.topic, each.day) for each in live]
 
     def deleteDays(self, days: Sequence[Sequence[str]]) -> None:
         removed = {(topic, day) for topic, day in days}
 
         def selected(found: Table) -> tuple[list[DataFile], list[DataFile]]:
-            return [each.file for each in liveOf(found) if (each.topic, each.day) in removed], []
+            return [each.file for each in snapshots.liveOf(found) if (each.topic, each.day) in removed], []
 
-        with icebergErrors(self._table):
-            replaceFiles(self._table, selected)
+        with snapshots.icebergErrors(self._table):
+            snapshots.replaceFiles(self._table, selected)
 
     def compact(
         self, goal: CompactionGoal, aside: str, files: Files, now: float, exclusive: Exclusive
     ) -> Iterator[Compacted]:
-        """Merge small files with a snapshot for many partitions, then clean up."""
         yield from compactIceberg(self._table, goal, aside, files, now, exclusive)
         self.cleanUp(now, files, exclusive)
 
     def cleanUp(self, now: float, files: Files, exclusive: Exclusive) -> None:
-        """Expire old snapshots, and delete files that no snapshot names."""
         removeUnused(self._table, now, files, exclusive)
+
+
+def removeUnused(table: str, now: float, files: Files, exclusive: Exclusive) -> int:
+    """Expire old snapshots, delete the files that no other names, and return their number; ``now`` is in seconds."""
+    with snapshots.icebergErrors(table):
+        with exclusive():
+            found = snapshots.openTable(table)
+            if found is None:
+                return 0
+            over = expiredSnapshots(found.metadata, now)
+            if over:
+                found.maintenance.expire_snapshots().by_ids(over).commit()
+        # Files this old cannot become part of a snapshot any more, so the lock is not needed here.
+        unnamed = _unnamed(found, set(_old(table, now - GRACE)))
+        for path in sorted(unnamed):
+            with suppress(FileNotFoundError):
+                files.remove(path)
+        folders = {os.path.dirname(path) for path in unnamed if path.endswith(".parquet")}
+        # An interrupted batch may need its folder; it is completed first.
+        with exclusive():
+            for folder in folders:
+                with suppress(OSError):
+                    os.rmdir(folder)
+                    os.rmdir(os.path.dirname(folder))
+    return len(unnamed)
+
+
+def expiredSnapshots(metadata: TableMetadata, now: float) -> list[int]:
+    """Return the ids of the snapshots that were replaced more than a week ago and have no tag or branch."""
+    ends = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in metadata.snapshots}
+    followed = [(each.parent_snapshot_id, each.timestamp_ms) for each in metadata.snapshots]
+    followed += [(each.snapshot_id, after.timestamp_ms) for each, after in pairwise(metadata.snapshot_log)]
+    for before, moment in followed:
+        if before in ends:
+            ends[before] = max(ends[before], moment)
+    named = {reference.snapshot_id for reference in metadata.refs.values()}
+    last = now * 1000 - max(GRACE * 1000, int(metadata.properties.get(_AGE, 0)))
+    return [snapshot for snapshot, end in ends.items() if end <= last and snapshot not in named]
+
+
+def _old(table: str, before: float) -> Iterator[str]:
+    """Yield the files of days and of metadata that are unchanged since then."""
+    table = os.path.realpath(table)
+    endings: dict[str, tuple[str, ...]] = {f"{table}/metadata": (".avro", ".metadata.json")}
+    for folder, folders, _ in os.walk(table):
+        folders[:] = [name for name in folders if "=" in name]
+        if os.path.basename(folder).startswith("date="):
+            endings[folder] = (".parquet",)
+    for folder, known in endings.items():
+        for entry in os.scandir(folder):
+            if entry.name.endswith(known) and entry.is_file(follow_symlinks=False):
+                state = entry.stat(follow_symlinks=False)
+                if max(state.st_mtime, state.st_ctime) <= before:
+                    yield entry.path
+
+
+def _unnamed(found: Table, paths: set[str]) -> set[str]:
+    """Return those of the files that neither a snapshot nor the table's own metadata names."""
+    folder = cache(os.path.realpath)
+
+    def real(location: str) -> str:
+        parent, name = os.path.split(snapshots.localPath(location))
+        return f"{folder(parent)}/{name}"
+
+    earlier = [each.metadata_file for each in found.metadata.metadata_log]
+    left = paths - {real(each) for each in (found.metadata_location, *earlier)}
+    known: set[str] = set()
+    for snapshot in sorted(found.metadata.snapshots, key=lambda each: -each.timestamp_ms):
+        if not left:
+            break
+        left.discard(real(snapshot.manifest_list))
+        for manifest in snapshot.manifests(found.io):
+            if manifest.manifest_path in known:
+                continue
+            known.add(manifest.manifest_path)
+            left.discard(real(manifest.manifest_path))
+            for entry in manifest.fetch_manifest_entry(found.io, discard_deleted=True):
+                left.discard(real(entry.data_file.file_path))
+    return left

@@ -1,7 +1,5 @@
-"""Opens the Iceberg tables of a lake, lists their live files, and replaces them in one snapshot.
-
-The catalog is one that PyIceberg's own settings name, or an SQLite database in the lake, ``iceberg.db``. No file is
-deleted here, since readers of older snapshots need them (:mod:`fleximq.pipeline.lake.iceberg.snapshot_cleanup`).
+"""Opens the Iceberg tables of a lake, lists their live files, and replaces them in one snapshot, deleting none. The
+catalog is one of PyIceberg's settings, or an SQLite database in the lake, ``iceberg.db``.
 """
 
 import logging
@@ -9,18 +7,13 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+from pyiceberg import exceptions
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    NamespaceAlreadyExistsError,
-    NoSuchTableError,
-    ValidationException,
-)
-from pyiceberg.manifest import DataFile, ManifestContent
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 from pyiceberg.table import Table
 
 from fleximq.pipeline.errors import LakeRefused
@@ -45,17 +38,29 @@ def catalogOf(lake: str, name: str | None) -> Catalog:
 def tableWithColumns(table: str) -> Table:
     """Return a table with all columns that its files may have, created if it is missing; may raise any error."""
     columns = requiredColumns(table).schema
-    lake, name = os.path.split(table)
-    catalog = catalogOf(lake, formatOf(table).get("catalog"))
+    catalog, name = _named(table)
     try:
-        found = catalog.load_table((NAMESPACE, name))
-    except NoSuchTableError:
-        return _create(catalog, table, columns)
+        found = catalog.load_table(name)
+    except exceptions.NoSuchTableError:
+        with suppress(exceptions.NamespaceAlreadyExistsError):
+            catalog.create_namespace(NAMESPACE)
+        created = catalog.create_table(name, columns, location=f"file://{table}")
+        with created.update_spec() as update:
+            if layoutOf(table) != DATE:
+                update.add_identity("topic")
+            update.add_field("timestamp", "day", "date")
+        return created
     known = {field.name: str(field.field_type) for field in found.schema().fields}
     if any(field.name not in known or _mayBeWider(field.type, known[field.name]) for field in columns):
-        with found.update_schema() as update:
-            update.union_by_name(columns)
+        with found.update_schema() as change:
+            change.union_by_name(columns)
     return found
+
+
+def _named(table: str) -> tuple[Catalog, tuple[str, str]]:
+    """Return the catalog of a table, and its name there."""
+    lake, name = os.path.split(table)
+    return catalogOf(lake, formatOf(table).get("catalog")), (NAMESPACE, name)
 
 
 def _mayBeWider(type: pa.DataType, known: str) -> bool:
@@ -67,22 +72,11 @@ def _mayBeWider(type: pa.DataType, known: str) -> bool:
     return bool(pa.types.is_nested(type))
 
 
-def _create(catalog: Catalog, table: str, schema: Any) -> Table:
-    with suppress(NamespaceAlreadyExistsError):
-        catalog.create_namespace(NAMESPACE)
-    created = catalog.create_table((NAMESPACE, os.path.basename(table)), schema, location=f"file://{table}")
-    with created.update_spec() as update:
-        if layoutOf(table) != DATE:
-            update.add_identity("topic")
-        update.add_field("timestamp", "day", "date")
-    return created
-
-
 #: Number of attempts to commit a change while others commit to the table as well.
 TRIES = 5
 
 
-class LiveFile(NamedTuple):
+class SnapshotFile(NamedTuple):
     """A file of the current snapshot: its path, its topic, empty in a layout by day, and its day (``YYYY-MM-DD``)."""
 
     path: str
@@ -93,20 +87,16 @@ class LiveFile(NamedTuple):
 
 #: Takes the current table; returns the files to remove and the files to add.
 Change = Callable[[Table], tuple[Sequence[DataFile], Sequence[DataFile]]]
-
-
 #: Turns any error into one sentence.
 icebergErrors = partial(logErrors, words="changed by Iceberg")
 
 
 def openTable(table: str) -> Table | None:
-    """Return the current state of a table, None before its first batch; raises LakeRefused if its metadata name another
-    location, for example in a copied lake.
-    """
-    lake, name = os.path.split(table)
+    """Return a table, None before its first batch; raises LakeRefused if it has moved, as in a copied lake."""
+    catalog, name = _named(table)
     try:
-        found = catalogOf(lake, formatOf(table).get("catalog")).load_table((NAMESPACE, name))
-    except NoSuchTableError:
+        found = catalog.load_table(name)
+    except exceptions.NoSuchTableError:
         return None
     if os.path.realpath(localPath(found.location())) != os.path.realpath(table):
         raise LakeRefused(f"the table {table} is at {found.location()} by its catalog: call it so, or leave it alone")
@@ -123,11 +113,10 @@ def localPath(location: str) -> str:
     return "/" + path.strip("/")
 
 
-def liveOf(found: Table) -> list[LiveFile]:
+def liveOf(found: Table) -> list[SnapshotFile]:
     """Return the files of the current snapshot; raises LakeRefused if a file belongs to no topic and day."""
     live = []
-    snapshot = found.current_snapshot()
-    for manifest in snapshot.manifests(found.io) if snapshot is not None else ():
+    for manifest in _manifests(found):
         if manifest.content != ManifestContent.DATA:
             continue
         for entry in manifest.fetch_manifest_entry(found.io, discard_deleted=True):
@@ -137,22 +126,23 @@ def liveOf(found: Table) -> list[LiveFile]:
             date, topic = values.pop("date", None), values.pop("topic", "")
             if values or not isinstance(topic, str) or not isinstance(date, int):
                 raise LakeRefused(f"{file.file_path} belongs to no topic and day: who wrote it has to look after it")
-            live.append(LiveFile(localPath(file.file_path), topic, dateOf(date), file))
+            live.append(SnapshotFile(localPath(file.file_path), topic, dateOf(date), file))
     return live
+
+
+def _manifests(found: Table) -> Sequence[ManifestFile]:
+    snapshot = found.current_snapshot()
+    return () if snapshot is None else snapshot.manifests(found.io)
 
 
 def rowsAreDeleted(found: Table) -> bool:
     """Tell whether another engine has marked single rows as deleted."""
-    snapshot = found.current_snapshot()
-    return snapshot is not None and any(
-        manifest.content == ManifestContent.DELETES for manifest in snapshot.manifests(found.io)
-    )
+    return any(manifest.content == ManifestContent.DELETES for manifest in _manifests(found))
 
 
 def replaceFiles(table: str, wanted: Change) -> bool:
-    """Replace files in one snapshot; ``wanted`` is called again if another process has changed the table. The caller
-    holds the table's lock. Returns False if there is no change to make, or no table yet. Raises CommitFailedException
-    or ValidationException if other processes changed it each time; the table is unchanged.
+    """Replace files in one snapshot, False without a change; the caller holds the table's lock. ``wanted`` is called
+    again after changes by others; if all tries fail, CommitFailedException or ValidationException is raised.
     """
     for left in reversed(range(TRIES)):
         found = openTable(table)
@@ -168,7 +158,7 @@ def replaceFiles(table: str, wanted: Change) -> bool:
                 for file in made:
                     update.append_data_file(file)
             return True
-        except (CommitFailedException, ValidationException):
+        except (exceptions.CommitFailedException, exceptions.ValidationException):
             if not left:
                 raise
     return False

@@ -1,28 +1,26 @@
 """The columns of a table: those of the source, those of the payload, and the reason of a dead letter.
 
-A payload's fields are columns after the source's. If a field has the name of another column, ignoring case, ``_`` is
-appended. Fields are only added, or widened as far as readers can read older files so; existing files stay valid. The
-schema with all columns is in ``_common_metadata``, from which Spark takes the schema of the table.
+A field with the name of another column, ignoring case, gets ``_`` appended. Fields are only added, or widened as far as
+readers can read older files so. ``_common_metadata`` has the schema, from which Spark takes that of the table.
 """
 
-import json
 import os
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fleximq.journal.files.file_system import Files, readFile, replaceFile
+from fleximq.journal.files.file_system import Files, replaceFile
 from fleximq.pipeline.errors import LakeRefused
 from fleximq.pipeline.files.schema import ALL_COLUMNS, schemaOf
-from fleximq.pipeline.lake.table.file_names import COMMON, OWN
+from fleximq.pipeline.lake.table.file_names import COMMON, FILES, readRecorded, writeOwn
 from fleximq.pipeline.lake.table.format import DELTA, formatOf
 from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.dialect_payloads import METADATA
 
-#: The columns of each file before the fields of payloads: those of the source, with the journal's code for the content
-#: type of the value, and the reason why a dead letter is one.
+#: The columns of each file before the fields of payloads: those of the source, with the code of the content type, and
+#: the reason why a dead letter is one.
 BASE = schemaOf(ALL_COLUMNS).append(pa.field("reason", pa.string()))
 #: Names of columns that are not in the files; a field must not have them either.
 _ELSEWHERE = ("date", METADATA.name)
@@ -41,8 +39,7 @@ class TableColumns(NamedTuple):
         """The names of the fields' columns."""
         taken = {name.lower() for name in (*BASE.names, *_ELSEWHERE)}
         names = []
-        for field in self.fields.names:
-            name = field
+        for name in self.fields.names:
             while name.lower() in taken:
                 name += "_"
             taken.add(name.lower())
@@ -56,19 +53,17 @@ class TableColumns(NamedTuple):
         return pa.schema([*BASE, *added, *([METADATA] if self.metadata else [])])
 
 
-def added(table: str, known: pa.Schema, fields: Sequence[pa.Field]) -> pa.Schema:
-    """Return the known fields, some of them widened, and the new ones of ``fields``; raises LakeRefused if a field has
-    a type that the table's format cannot give it.
-    """
+def added(table: str, known: pa.Schema, fields: Iterable[pa.Field]) -> pa.Schema:
+    """Return the known fields, some of them widened, and new ones; raises LakeRefused if the table cannot take them."""
     found = {field.name: field for field in known}
-    format = formatOf(table)["format"]
+    isDelta = formatOf(table)["format"] == DELTA
     for field in fields:
         had = found.setdefault(field.name, field)
-        wider = had.type if had.type == field.type else _wider(had.type, field.type)
-        if wider is None or (format == DELTA and wider != had.type):
+        wider = _wider(had.type, field.type)
+        if wider is None or (isDelta and wider != had.type):
             why = (
                 "deltalake changes no column's type"
-                if format == DELTA
+                if isDelta
                 else "only whole numbers become wider up to BIGINT, FLOAT becomes DOUBLE, and DECIMAL gets more digits"
             )
             raise LakeRefused(
@@ -82,17 +77,18 @@ def added(table: str, known: pa.Schema, fields: Sequence[pa.Field]) -> pa.Schema
 
 def _wider(had: pa.DataType, wanted: pa.DataType) -> pa.DataType | None:
     """Return the wider type if Spark, Arrow and Iceberg read values of the former type in it, else None."""
+    if had == wanted:
+        return had
     if pa.types.is_struct(had) and pa.types.is_struct(wanted):
         fields = {field.name: field for field in had}
         for field in wanted:
-            old = fields.setdefault(field.name, field)
-            wider = old.type if old.type == field.type else _wider(old.type, field.type)
+            wider = _wider(fields.setdefault(field.name, field).type, field.type)
             if wider is None:
                 return None
             fields[field.name] = field.with_type(wider)
         return pa.struct(fields.values())
     if pa.types.is_list(had) and pa.types.is_list(wanted):
-        inner = had.value_type if had.value_type == wanted.value_type else _wider(had.value_type, wanted.value_type)
+        inner = _wider(had.value_type, wanted.value_type)
         return None if inner is None else pa.list_(inner)
     if pa.types.is_decimal(had) and pa.types.is_decimal(wanted):
         return wanted if had.scale == wanted.scale and had.precision < wanted.precision else None
@@ -101,22 +97,23 @@ def _wider(had: pa.DataType, wanted: pa.DataType) -> pa.DataType | None:
     return wanted if (had, wanted) == (pa.float32(), pa.float64()) else None
 
 
-def readColumns(table: str, files: Files | None = None) -> TableColumns | None:
+def readColumns(table: str, files: Files = FILES) -> TableColumns | None:
     """Return the recorded columns of a table, None if it has none; raises LakeRefused if they cannot be read."""
-    path = f"{table}/{OWN}/{_NAME}"
-    try:
-        found = json.loads(readFile(files or Files(), path))
+
+    def read(found: Any) -> TableColumns:
         fields = ddl.parsed(found["fields"]) if found["fields"] else pa.schema([])
         return TableColumns(found["decode"], fields, found["metadata"])
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise LakeRefused(f"{path} cannot be read: {error.strerror or error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LakeRefused(f"{path} is damaged: {error}") from error
+
+    return readRecorded(table, _NAME, read, files)
 
 
-def requiredColumns(table: str, files: Files | None = None) -> TableColumns:
+def recordedSchema(table: str, files: Files = FILES) -> pa.Schema | None:
+    """Return the schema of the table's files, None if it has no recorded columns; raises LakeRefused."""
+    columns = readColumns(table, files)
+    return None if columns is None else columns.schema
+
+
+def requiredColumns(table: str, files: Files = FILES) -> TableColumns:
     """Return the recorded columns of a table; raises LakeRefused if they are missing or cannot be read."""
     columns = readColumns(table, files)
     if columns is None:
@@ -124,13 +121,11 @@ def requiredColumns(table: str, files: Files | None = None) -> TableColumns:
     return columns
 
 
-def writeColumns(table: str, columns: TableColumns, files: Files | None = None) -> None:
+def writeColumns(table: str, columns: TableColumns, files: Files = FILES) -> None:
     """Record a table's columns, for tasks and for readers; raises OSError if they cannot be written."""
-    files = files or Files()
     sink = pa.BufferOutputStream()
     pq.write_metadata(columns.schema, sink)
     # Readers may know a column before a file has it, but not the other way round.
     replaceFile(files, table, COMMON, sink.getvalue().to_pybytes())
     fields = ddl.written(columns.fields) if len(columns.fields) else ""
-    found = {"decode": columns.decode, "fields": fields, "metadata": columns.metadata}
-    replaceFile(files, f"{table}/{OWN}", _NAME, json.dumps(found).encode())
+    writeOwn(table, _NAME, {"decode": columns.decode, "fields": fields, "metadata": columns.metadata}, files)

@@ -1,8 +1,5 @@
-"""Merges small files of a partition into large ones, with rows ordered by offset; those of a layout by day are ordered
-by topic first.
-
-Files of one topic and journal never overlap, so their row groups are copied one file after the other. Sorted files are
-read side by side.
+"""Merges small files of a partition into large ones, ordered by offset, or in a layout by day by topic first. Files of
+one topic and journal never overlap, so their row groups are copied one after the other; sorted ones are merged.
 """
 
 import os
@@ -26,6 +23,7 @@ from fleximq.pipeline.lake.table.parquet_writer import (
     synced,
     writeSorted,
 )
+from fleximq.pipeline.lake.table.table_log import CompactionGoal
 
 _MAGIC = b"PAR1"
 #: The size of files, as a multiple of that of the merged one.
@@ -39,9 +37,7 @@ MAX_MERGED = 100
 
 
 class MergePart(NamedTuple):
-    """A file of a partition: its name, its index in the listing of the folder, its size, the time of its last change in
-    seconds since 1970, its topic and spans.
-    """
+    """A file of a partition: ``place`` is its index in the folder's listing, ``changed`` is in seconds since 1970."""
 
     name: str
     place: int
@@ -53,9 +49,7 @@ class MergePart(NamedTuple):
 
 
 def partsOf(folder: str) -> list[MergePart]:
-    """Return the files of a partition that readers see, in the order of a listing; raises OSError, or KeyError if one
-    was not written by this pipeline.
-    """
+    """Return the visible files of a partition as listed; raises OSError, or KeyError for one of another origin."""
     found = []
     with os.scandir(folder) as entries:
         for place, entry in enumerate(entries):
@@ -72,9 +66,7 @@ def partOf(path: str, place: int) -> MergePart:
 
 
 def groupsOf(parts: Sequence[MergePart], target: int) -> list[list[MergePart]]:
-    """Return files to merge: of one journal, each under half of ``target`` bytes, together a bit more than ``target``
-    where there are so many, since merged files are smaller.
-    """
+    """Return files of one journal to merge, each under half of ``target`` bytes, together a bit more: they shrink."""
     small: dict[str, list[MergePart]] = {}
     for part in parts:
         if part.bytes * 2 < target and len({span.journal for span in part.spans}) == 1:
@@ -91,19 +83,21 @@ def groupsOf(parts: Sequence[MergePart], target: int) -> list[list[MergePart]]:
     return [group for group in groups if len(group) > 1]
 
 
-def lastListed(group: Sequence[MergePart]) -> MergePart:
-    """Return the file whose name the merged one gets: the last in a listing.
+def dueGroups(parts: Sequence[MergePart], goal: CompactionGoal, age: float) -> list[list[MergePart]]:
+    """Return the files of a partition to merge now, none if it changed too few seconds ago for so many files."""
+    groups = groupsOf(parts, goal.target)
+    return groups if age >= goal.olderThan or sum(map(len, groups)) >= goal.many else []
 
-    A reader that listed the folder before the exchange and opens the files one by one then either fails to open a
-    removed file, or finds all rows under this name (docs/guides/pipeline-lake.rst).
+
+def lastListed(group: Sequence[MergePart]) -> MergePart:
+    """Return the file that gives the merged one its name, the last in a listing: a reader that listed the folder before
+    the exchange fails to open a removed file, or finds all rows (docs/guides/pipeline-lake.rst).
     """
     return max(group, key=lambda part: part.place)
 
 
 def merge(folder: str, group: Sequence[MergePart], path: str, schema: pa.Schema | None) -> None:
-    """Write the rows of some files as one, complete and on disk, with the table's schema or else the files'; raises
-    OSError.
-    """
+    """Write files as one, complete and on disk, with the table's schema or else the files'; raises OSError."""
     files = [pq.ParquetFile(f"{folder}/{part.name}", buffer_size=_READ_BYTES, pre_buffer=False) for part in group]
     try:
         if schema is None:
@@ -112,9 +106,8 @@ def merge(folder: str, group: Sequence[MergePart], path: str, schema: pa.Schema 
         spans = _together([span for part in group for span in part.spans])
         # A reader with the old listing, and so the old length, must not take the new file for the old one.
         for padding in range(8):
-            _write(
-                files, schema, path, {**fileMetadata(spans, group[0].topic), b"fleximq.joined": b"." * (padding + 1)}
-            )
+            metadata = {**fileMetadata(spans, group[0].topic), b"fleximq.joined": b"." * (padding + 1)}
+            _write(files, schema, path, metadata)
             if not any(_looksLike(path, end) for end in ends):
                 break
     finally:
@@ -131,17 +124,11 @@ def _write(files: Sequence[pq.ParquetFile], schema: pa.Schema, path: str, metada
             for tables in grouped(_sorted(files, schema), 2 * SORTED_GROUP_BYTES):
                 writeSorted(writer, pa.concat_tables(tables))
         else:
-            for tables in grouped(_copied(files, schema), GROUP_BYTES):
+            copied = (file.read_row_group(number) for file in files for number in range(file.num_row_groups))
+            for tables in grouped((aligned(rows, schema) for rows in copied), GROUP_BYTES):
                 table = pa.concat_tables(tables)
                 writer.write_table(table, row_group_size=max(1, table.num_rows))
         writer.add_key_value_metadata(metadata)
-
-
-def _copied(files: Sequence[pq.ParquetFile], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the rows of files, one file after the other."""
-    for file in files:
-        for number in range(file.num_row_groups):
-            yield aligned(file.read_row_group(number), schema)
 
 
 def _sorted(files: Sequence[pq.ParquetFile], schema: pa.Schema) -> Iterator[pa.Table]:
@@ -206,9 +193,8 @@ def _together(spans: Sequence[Span]) -> list[Span]:
     """Return one span that covers neighbouring spans of a journal."""
     first, *rest = sorted(spans)
     for span in rest:
-        first = Span(
-            first.journal, first.first, max(first.last, span.last), first.rows + span.rows, min(first.batch, span.batch)
-        )
+        last, batch = max(first.last, span.last), min(first.batch, span.batch)
+        first = Span(first.journal, first.first, last, first.rows + span.rows, batch)
     return [first]
 
 

@@ -1,23 +1,26 @@
-"""The paths of a table's files, and the tables of a lake. A path has the folders of the table's layout, and the file's
-name, ``<journal>-<batch>-<part>.parquet``.
+"""The paths of a table's files, its own small files, and the tables of a lake. A path has the folders of the table's
+layout, and the file's name, ``<journal>-<batch>-<part>.parquet``.
 
-Readers of Parquet derive columns from such paths. Spark decodes ``%XX``, but infers a column's type from the encoded
-names: topics named ``2024`` and ``007`` would become numbers. So the first character of a name that looks like a number
-is written as ``%XX``. Java does not find names that are not ASCII under the locale ``C``, and Spark decodes ``%XX`` as
-single characters, not as UTF-8. So the folder of a topic is not the column ``topic``, which each file has.
+Spark decodes ``%XX`` in such paths, but infers a column's type from the encoded names: the first character of a name
+that looks like a number is written as ``%XX``. Java finds only ASCII names under the locale ``C``, and Spark decodes
+``%XX`` as single characters. So the folder of a topic is not the column ``topic``, which each file has.
 """
 
+import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 from hashlib import blake2b
+from typing import Any, TypeVar
 
-from fleximq.journal.files.file_system import errorText
+from fleximq.journal.files.file_system import Files, errorText, readFile, replaceFile
 from fleximq.pipeline.errors import LakeRefused, OptionRefused
 
 #: The folder of a table's own files; readers of Parquet ignore names with this first character.
 OWN = "_fleximq"
+#: The machine's own file system.
+FILES = Files()
 #: A layout with files for each day, sorted by topic; one with files for each topic and day; and the latter as it was
 #: before layouts were recorded, with topics in the names of folders.
 DATE, TOPIC, NAMED = "date", "topic", "named"
@@ -37,12 +40,12 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 _TO_ESCAPE = re.compile(r"[\x00-\x7f](?<![A-Za-z0-9._~$-])")
 # The first characters of all that Java reads as a number, with NaN and Infinity.
 _LIKE_NUMBER = re.compile(r"[0-9+.NI-]")
+_Result = TypeVar("_Result")
 
 
 def escaped(topic: str, ascii: bool = False) -> str:
-    """Return a topic's name for a path; one of more than 200 bytes is truncated and ends with ``~`` and a hash. If it
-    has to be ``ascii``, one with other characters has ``_`` for each of them, and the hash. Each file has the full name
-    in its metadata.
+    """Return a topic's name for a path; one of more than 200 bytes is truncated and ends with ``~`` and a hash, as does
+    one whose other characters became ``_`` since it has to be ``ascii``. The file's metadata have the full name.
     """
     text = _TO_ESCAPE.sub(lambda found: f"%{ord(found[0]):02X}", topic)
     if _LIKE_NUMBER.match(text) or text == _NULL:
@@ -100,9 +103,7 @@ def tableNames(lake: str) -> list[str]:
 
 
 def tablesOf(lake: str | None, names: Sequence[str] | None) -> list[str]:
-    """Return the folders of these tables, or of all; raises OptionRefused if no lake was named, LakeRefused if a table
-    does not exist, or the lake has none.
-    """
+    """Return the folders of these tables, or of all; raises OptionRefused if no lake was named, and LakeRefused."""
     if not lake:
         raise OptionRefused("--lake FOLDER is needed: it says where the tables are")
     lake = os.path.abspath(os.path.expanduser(lake))
@@ -113,3 +114,27 @@ def tablesOf(lake: str | None, names: Sequence[str] | None) -> list[str]:
         if name not in found:
             raise LakeRefused(f"there is no table {name!r} in {lake}, only {', '.join(found)}")
     return [f"{lake}/{name}" for name in names or found]
+
+
+def readOwn(table: str, name: str, read: Callable[[Any], _Result], files: Files = FILES) -> _Result | None:
+    """Return the result of ``read`` for a JSON file, if it exists; raises LakeRefused if it is damaged, and OSError."""
+    path = f"{table}/{OWN}/{name}"
+    try:
+        return read(json.loads(readFile(files, path)))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LakeRefused(f"{path} is damaged: {error}") from error
+
+
+def readRecorded(table: str, name: str, read: Callable[[Any], _Result], files: Files = FILES) -> _Result | None:
+    """Return the same; raises LakeRefused also if the file cannot be read."""
+    try:
+        return readOwn(table, name, read, files)
+    except OSError as error:
+        raise LakeRefused(f"{table}/{OWN}/{name} cannot be read: {error.strerror or error}") from error
+
+
+def writeOwn(table: str, name: str, content: object, files: Files = FILES) -> None:
+    """Replace a file atomically; raises OSError if it cannot be written."""
+    replaceFile(files, f"{table}/{OWN}", name, json.dumps(content).encode())

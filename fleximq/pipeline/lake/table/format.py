@@ -1,14 +1,12 @@
-"""The format of a table: plain Parquet files, or files that a log of Delta Lake or Iceberg names; and the layout of its
-files in folders (:func:`fleximq.pipeline.lake.table.file_names.partitionOf`).
-"""
+"""The format of a table, plain Parquet, Delta Lake or Iceberg, and the layout of its files in folders."""
 
 import json
 import os
 from typing import Any
 
-from fleximq.journal.files.file_system import Files, readFile, replaceFile
+from fleximq.journal.files.file_system import Files, readFile
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.table.file_names import DATE, LAYOUTS, NAMED, OWN, TOPIC
+from fleximq.pipeline.lake.table.file_names import DATE, FILES, LAYOUTS, NAMED, OWN, TOPIC, writeOwn
 
 PARQUET, DELTA, ICEBERG = "parquet", "delta", "iceberg"
 FORMATS = (PARQUET, DELTA, ICEBERG)
@@ -16,11 +14,11 @@ _NAME = "format"
 _LAYOUT = "layout"
 
 
-def formatOf(table: str, files: Files | None = None) -> dict[str, Any]:
+def formatOf(table: str, files: Files = FILES) -> dict[str, Any]:
     """Return a table's format as ``format``, with its options; Parquet if none is recorded. Raises LakeRefused."""
     path = f"{table}/{OWN}/{_NAME}"
     try:
-        found = json.loads(readFile(files or Files(), path))
+        found = json.loads(readFile(files, path))
     except FileNotFoundError:
         return {"format": PARQUET}
     except (OSError, ValueError) as error:
@@ -32,37 +30,31 @@ def formatOf(table: str, files: Files | None = None) -> dict[str, Any]:
     return found
 
 
-def layoutOf(table: str, files: Files | None = None) -> str:
+def layoutOf(table: str, files: Files = FILES) -> str:
     """Return a table's layout; raises LakeRefused."""
     found: str = formatOf(table, files).get(_LAYOUT, NAMED)
     return found
 
 
-def setLayout(table: str, layout: str, files: Files | None = None) -> None:
+def setLayout(table: str, layout: str, files: Files = FILES) -> None:
     """Record another layout, for the files that follow; raises LakeRefused, and OSError."""
-    files = files or Files()
-    changed = {**formatOf(table, files), _LAYOUT: layout}
-    replaceFile(files, f"{table}/{OWN}", _NAME, json.dumps(changed).encode())
+    writeOwn(table, _NAME, {**formatOf(table, files), _LAYOUT: layout}, files)
 
 
-def setFormat(table: str, wanted: dict[str, Any], layout: str | None = None, files: Files | None = None) -> None:
-    """Record the format and the layout of a new table, or check that an existing one has them; for None, a table keeps
-    its layout, and a new one has that by day. Raises LakeRefused, and OSError.
-    """
-    files = files or Files()
+def setFormat(table: str, wanted: dict[str, Any], layout: str | None = None, files: Files = FILES) -> None:
+    """Record format and layout (None: by day) of a new table, or check those of others; raises LakeRefused, OSError."""
     if not (files.exists(f"{table}/{OWN}/{_NAME}") or files.exists(f"{table}/{OWN}/ledger")):
         if layout == TOPIC and wanted["format"] == DELTA:
             # Some readers expect the log's partitions as folders, with the very values.
             raise LakeRefused(f"the table {table} cannot have the layout {TOPIC}: Delta tables are laid out by {DATE}")
-        replaceFile(files, f"{table}/{OWN}", _NAME, json.dumps({**wanted, _LAYOUT: layout or DATE}).encode())
+        writeOwn(table, _NAME, {**wanted, _LAYOUT: layout or DATE}, files)
         return
     had = formatOf(table, files)
     has = had.pop(_LAYOUT, NAMED)
     if had != wanted:
         raise LakeRefused(f"the table {table} is of format {had['format']} and cannot become {wanted['format']}")
     if layout is not None and (layout == DATE) != (has == DATE):
-        name = os.path.basename(table)
         raise LakeRefused(
             f"the table {table} has the layout {TOPIC if has == NAMED else has} and cannot change to {layout}; a new "
-            f"table with this layout can be filled by fleximq-pipeline backfill NEW --from {name}"
+            f"table with this layout can be filled by fleximq-pipeline backfill NEW --from {os.path.basename(table)}"
         )

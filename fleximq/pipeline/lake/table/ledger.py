@@ -1,18 +1,17 @@
 """The range of each journal that a table has: one small file, ``_fleximq/ledger``, replaced by each batch.
 
-Batches are consecutive, so one range of offsets for each journal is enough: every record of the table's topics in that
-range is a row, except for the listed gaps. With the number of rows a reader can prove that the table is complete.
+Batches are consecutive, so one range is enough: every record of the table's topics in it is a row, except for the
+listed gaps. With the number of rows a reader can prove that the table is complete.
 """
 
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from fleximq.journal.files.file_system import Files, readFile, replaceFile
+from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.table.file_names import OWN
+from fleximq.pipeline.lake.table.file_names import FILES, OWN, readRecorded, writeOwn
 
 LEDGER = "ledger"
 #: Version of the files in ``_fleximq``.
@@ -23,7 +22,7 @@ DEAD_BATCHES = 10
 
 class Gap(NamedTuple):
     """Offsets from ``first`` up to before ``next`` of which records may be missing; ``why`` is a clause. ``lost`` is
-    True for damage and for records removed before they were ingested, False for regular retention.
+    True for damage and records removed before they were ingested, False for regular retention.
     """
 
     first: int
@@ -32,10 +31,14 @@ class Gap(NamedTuple):
     lost: bool
 
 
+#: Numbers (of rows, or offsets) and gaps by journal.
+Counts = Mapping[str, int]
+Gaps = Mapping[str, Iterable[Gap]]
+NONE: Counts = MappingProxyType({})
+
+
 class Covered(NamedTuple):
-    """The records of a journal in a table: offsets from ``first`` up to before ``next``, the number of rows, that of
-    rows which the lake's own retention has removed, and that of dead letters which ``redecode`` has not brought back.
-    """
+    """Offsets from ``first`` up to before ``next``; numbers of rows, ``expired`` and remaining ``dead`` letters."""
 
     first: int
     next: int
@@ -43,6 +46,13 @@ class Covered(NamedTuple):
     gaps: tuple[Gap, ...] = ()
     expired: int = 0
     dead: int = 0
+
+    def _with(self, journal: str, rows: Counts, gaps: Gaps, dead: Counts) -> "Covered":
+        return self._replace(
+            rows=self.rows + rows.get(journal, 0),
+            gaps=tuple(_joined([*self.gaps, *gaps.get(journal, ())])),
+            dead=max(0, self.dead + dead.get(journal, 0)),
+        )
 
 
 class DeadLetters(NamedTuple):
@@ -59,74 +69,45 @@ class DeadLetters(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """``batch`` is the last committed one, -1 before the first; it had offsets from ``start`` to ``end``. ``dead`` are
-    the last batches with dead letters, ``changes`` is the number of changes by ``redecode`` and ``backfill``.
+    """``batch`` is the last committed one, -1 before the first, with offsets from ``start`` to ``end``. ``dead`` are
+    the last batches with dead letters; ``changes`` counts those by other jobs than ``ingest``.
     """
 
     batch: int = -1
-    start: Mapping[str, int] = field(default_factory=dict)
-    end: Mapping[str, int] = field(default_factory=dict)
+    start: Counts = field(default_factory=dict)
+    end: Counts = field(default_factory=dict)
     journals: Mapping[str, Covered] = field(default_factory=dict)
     dead: tuple[DeadLetters, ...] = ()
     changes: int = 0
 
-    def covers(self, end: Mapping[str, int]) -> bool:
+    def covers(self, end: Counts) -> bool:
         """Tell whether a batch with this end is committed."""
         return self.batch >= 0 and all(
             journal in self.journals and self.journals[journal].next >= next for journal, next in end.items()
         )
 
     def withBatch(
-        self,
-        batch: int,
-        start: Mapping[str, int],
-        end: Mapping[str, int],
-        rows: Mapping[str, int],
-        gaps: Mapping[str, Iterable[Gap]],
-        dead: Mapping[str, int] = MappingProxyType({}),
-        reason: str = "",
+        self, batch: int, start: Counts, end: Counts, rows: Counts, gaps: Gaps, dead: Counts = NONE, reason: str = ""
     ) -> "Ledger":
-        """Return a ledger with one more batch; ``rows``, ``gaps`` and ``dead`` letters are those of the batch by
-        journal, ``reason`` that of the first dead letter.
-        """
+        """Return a ledger with a batch, its rows, gaps and dead letters by journal, and the reason of the first one."""
         journals = dict(self.journals)
         for journal, next in end.items():
             had = journals.get(journal) or Covered(start.get(journal, next), start.get(journal, next))
-            found = tuple(_joined([*had.gaps, *gaps.get(journal, ())]))
-            journals[journal] = had._replace(
-                next=max(had.next, next),
-                rows=had.rows + rows.get(journal, 0),
-                gaps=found,
-                dead=had.dead + dead.get(journal, 0),
-            )
+            journals[journal] = had._replace(next=max(had.next, next))._with(journal, rows, gaps, dead)
         told = self.dead
         if dead:
             told = (*told, DeadLetters(batch, sum(rows.values()), sum(dead.values()), reason))[-DEAD_BATCHES:]
         return replace(self, batch=batch, start=dict(start), end=dict(end), journals=journals, dead=told)
 
-    def withChange(
-        self,
-        first: Mapping[str, int],
-        rows: Mapping[str, int],
-        gaps: Mapping[str, Iterable[Gap]],
-        dead: Mapping[str, int],
-        expired: Mapping[str, int] = MappingProxyType({}),
-    ) -> "Ledger":
-        """Return a ledger after one more change: ``first`` are lower first offsets, ``rows`` and ``dead`` the numbers
-        by which those of a journal change, ``expired`` those of removed rows.
-        """
+    def withChange(self, first: Counts, rows: Counts, gaps: Gaps, dead: Counts, expired: Counts = NONE) -> "Ledger":
+        """Return a ledger after a change: ``first`` are lower first offsets, the others are to be added by journal."""
         journals = dict(self.withExpired(expired).journals)
         for journal in {*first, *rows, *gaps, *dead}:
-            had = journals[journal]
-            journals[journal] = had._replace(
-                first=first.get(journal, had.first),
-                rows=had.rows + rows.get(journal, 0),
-                gaps=tuple(_joined([*had.gaps, *gaps.get(journal, ())])),
-                dead=max(0, had.dead + dead.get(journal, 0)),
-            )
+            had = journals[journal]._with(journal, rows, gaps, dead)
+            journals[journal] = had._replace(first=first.get(journal, had.first))
         return replace(self, journals=journals, changes=self.changes + 1)
 
-    def withExpired(self, rows: Mapping[str, int]) -> "Ledger":
+    def withExpired(self, rows: Counts) -> "Ledger":
         """Return a ledger after so many rows of each journal were removed."""
         journals = dict(self.journals)
         for journal, number in rows.items():
@@ -135,55 +116,35 @@ class Ledger:
         return replace(self, journals=journals)
 
 
-def _joined(gaps: Iterable[Gap]) -> Iterable[Gap]:
-    """Yield gaps in order; adjacent gaps with the same reason are merged."""
-    last: Gap | None = None
+def _joined(gaps: Iterable[Gap]) -> list[Gap]:
+    """Return gaps in order; adjacent gaps with the same reason are merged."""
+    joined: list[Gap] = []
     for gap in sorted(gaps):
-        if last is not None and gap.first <= last.next and gap[2:] == last[2:]:
-            last = last._replace(next=max(last.next, gap.next))
-            continue
-        if last is not None:
-            yield last
-        last = gap
-    if last is not None:
-        yield last
+        if joined and gap.first <= joined[-1].next and gap[2:] == joined[-1][2:]:
+            gap = joined[-1]._replace(next=max(joined.pop().next, gap.next))
+        joined.append(gap)
+    return joined
 
 
-def readLedger(table: str, files: Files | None = None) -> Ledger:
+def readLedger(table: str, files: Files = FILES) -> Ledger:
     """Return a table's ledger, an empty one if it has none; raises LakeRefused if damaged or of a newer version."""
-    path = f"{table}/{OWN}/{LEDGER}"
-    try:
-        content = readFile(files or Files(), path)
-    except FileNotFoundError:
-        return Ledger()
-    except OSError as error:
-        raise LakeRefused(f"{path} cannot be read: {error.strerror or error}") from error
-    try:
-        return _decoded(path, json.loads(content))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LakeRefused(f"{path} is damaged: {error}") from error
+
+    def read(found: Any) -> Ledger:
+        if found["version"] > VERSION:
+            path = f"{table}/{OWN}/{LEDGER}"
+            raise LakeRefused(f"{path} is of version {found['version']}, and this FlexiMQ knows {VERSION}")
+        journals = {
+            journal: Covered(**{**covered, "gaps": tuple(Gap(*gap) for gap in covered["gaps"])})
+            for journal, covered in found["journals"].items()
+        }
+        dead = tuple(DeadLetters(*each) for each in found.get("dead", ()))
+        return Ledger(found["batch"], found["start"], found["end"], journals, dead, found.get("changes", 0))
+
+    return readRecorded(table, LEDGER, read, files) or Ledger()
 
 
-def _decoded(path: str, found: Any) -> Ledger:
-    if found["version"] > VERSION:
-        raise LakeRefused(f"{path} is of version {found['version']}, and this FlexiMQ knows {VERSION}")
-    journals = {
-        journal: Covered(**{**covered, "gaps": tuple(Gap(*gap) for gap in covered["gaps"])})
-        for journal, covered in found["journals"].items()
-    }
-    dead = tuple(DeadLetters(*each) for each in found.get("dead", ()))
-    return Ledger(found["batch"], found["start"], found["end"], journals, dead, found.get("changes", 0))
-
-
-def writeLedger(table: str, ledger: Ledger, files: Files | None = None) -> None:
+def writeLedger(table: str, ledger: Ledger, files: Files = FILES) -> None:
     """Replace a table's ledger atomically; raises OSError if it cannot be written."""
-    found = {
-        "version": VERSION,
-        "batch": ledger.batch,
-        "start": dict(ledger.start),
-        "end": dict(ledger.end),
-        "journals": {journal: covered._asdict() for journal, covered in sorted(ledger.journals.items())},
-        "dead": ledger.dead,
-        "changes": ledger.changes,
-    }
-    replaceFile(files or Files(), f"{table}/{OWN}", LEDGER, json.dumps(found).encode())
+    found = {"version": VERSION, **{each.name: getattr(ledger, each.name) for each in fields(ledger)}}
+    found["journals"] = {journal: covered._asdict() for journal, covered in sorted(ledger.journals.items())}
+    writeOwn(table, LEDGER, found, files)

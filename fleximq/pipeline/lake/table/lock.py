@@ -1,17 +1,13 @@
-"""File locks of a table, for any number of processes.
-
-Four locks are in ``_fleximq``: ``lock`` is held for the milliseconds in which files appear or are exchanged,
-``writer`` during an ingest, ``compactor`` while files are merged or decoded again, ``backfill`` while a table is
-filled. The system releases them when their process ends. Readers need none.
-"""
+"""File locks of a table, in ``_fleximq``. The system releases them when their process ends; readers need none."""
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from functools import partial
 
 from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused
-from fleximq.pipeline.lake.table.file_names import OWN
+from fleximq.pipeline.lake.table.file_names import FILES, OWN
 
 #: Seconds to wait for the lock of a change.
 TIMEOUT = 60.0
@@ -23,34 +19,11 @@ _HOLDERS = {
 }
 
 
-def changeLock(
-    table: str, files: Files | None = None, timeout: float = TIMEOUT, sleep: Callable[[float], None] = time.sleep
-) -> AbstractContextManager[None]:
-    """Hold the lock for changes of a table's visible files, for milliseconds only; raises LakeRefused if another
-    process holds it for longer than ``timeout`` seconds, or it cannot be created.
-    """
-    return _locked(table, "lock", files or Files(), timeout, sleep)
-
-
-def writerLock(table: str, files: Files | None = None) -> AbstractContextManager[None]:
-    """Hold the lock of the one ingest that writes to a table; raises LakeRefused if another holds it."""
-    return _locked(table, "writer", files or Files(), 0.0, time.sleep)
-
-
-def compactorLock(table: str, files: Files | None = None, timeout: float = 0.0) -> AbstractContextManager[None]:
-    """Hold the lock of the one run that rewrites files of a table; raises LakeRefused if another holds it for longer
-    than ``timeout`` seconds.
-    """
-    return _locked(table, "compactor", files or Files(), timeout, time.sleep)
-
-
-def backfillLock(table: str, files: Files | None = None) -> AbstractContextManager[None]:
-    """Hold the lock of the one run that fills a table; raises LakeRefused if another holds it."""
-    return _locked(table, "backfill", files or Files(), 0.0, time.sleep)
-
-
 @contextmanager
-def _locked(table: str, name: str, files: Files, timeout: float, sleep: Callable[[float], None]) -> Iterator[None]:
+def tableLock(
+    name: str, table: str, files: Files = FILES, timeout: float = 0.0, sleep: Callable[[float], None] = time.sleep
+) -> Iterator[None]:
+    """Hold the lock of this name; raises LakeRefused if another process holds it for more than ``timeout`` seconds."""
     try:
         descriptor = files.openLock(f"{table}/{OWN}/{name}")
     except OSError as error:
@@ -65,3 +38,9 @@ def _locked(table: str, name: str, files: Files, timeout: float, sleep: Callable
         yield
     finally:
         files.close(descriptor)
+
+
+#: Held for the milliseconds in which files appear or are exchanged.
+changeLock = partial(tableLock, "lock", timeout=TIMEOUT)
+#: Held by the one ingest that writes to a table; by the one run that rewrites its files; and by the one that fills it.
+writerLock, compactorLock, backfillLock = (partial(tableLock, name) for name in _HOLDERS)

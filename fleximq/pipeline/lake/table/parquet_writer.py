@@ -1,9 +1,8 @@
-"""Writes rows to staged Parquet files, one or more for each topic and day, or for each day with rows sorted by topic.
+"""Writes rows to staged Parquet files, for each topic and day, or for each day with rows sorted by topic.
 
-Rows are buffered in memory up to the size of a row group, or up to a total. Few files are open at once, so the numbers
-of topics and rows are unlimited. A sorted file is written at once; its row groups are small and divided between topics
-where that is possible, so that readers of one topic skip most of them by their statistics. This file is hot: see
-docs/guides/pipeline-lake.rst, "How fast it is".
+Rows are buffered up to the size of a row group, or up to a total, and few files are open at once. A sorted file is
+written at once; its small row groups are divided between topics where that is possible, so that readers of one topic
+skip most of them. This file is hot: see docs/guides/pipeline-lake.rst, "How fast it is".
 """
 
 import json
@@ -195,9 +194,7 @@ class StagingWriter:
         rows.writer.add_key_value_metadata(fileMetadata([span], topic))
         rows.writer.close()
         size = synced(f"{self._folder}/{rows.name}")
-        self._staged.append(
-            TableFile(rows.name, topic, dateOf(day), self._journal, rows.first, rows.last, rows.number, size)
-        )
+        self._staged.append(TableFile(rows.name, topic, dateOf(day), *span[:4], size))
         if rows.waiting:
             # It was completed to limit the open files; its rows are still buffered.
             later = self._rows[key] = _Rows()
@@ -205,7 +202,7 @@ class StagingWriter:
 
 
 def spansIn(path: str) -> list[Span]:
-    """Return the spans of a file whose metadata do not have them."""
+    """Return the spans of a file without them in its metadata."""
     found = pq.ParquetFile(path).read(["journal", "offset"]).group_by("journal")
     totals = found.aggregate([("offset", "min"), ("offset", "max"), ("offset", "count")]).to_pylist()
     return [Span(each["journal"], each["offset_min"], each["offset_max"], each["offset_count"], 0) for each in totals]
@@ -222,6 +219,11 @@ def rowsByJournal(paths: Iterable[str]) -> dict[str, int]:
 def rowsIn(rows: pa.Table | pa.RecordBatch) -> dict[str, int]:
     """Return the number of rows of each journal."""
     return {each["values"]: each["counts"] for each in rows.column("journal").value_counts().to_pylist()}
+
+
+def deadIn(rows: pa.Table | pa.RecordBatch) -> dict[str, int]:
+    """Return the number of dead letters of each journal."""
+    return rowsIn(rows.filter(rows.column("reason").is_valid()))
 
 
 def topicRange(path: str) -> tuple[str, str]:

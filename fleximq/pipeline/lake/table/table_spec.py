@@ -1,7 +1,7 @@
 """The specification of one table: its topics, and how their payloads are decoded."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from fleximq.config import option_values
-from fleximq.journal.files.file_system import Files, readFile, replaceFile
+from fleximq.journal.files.file_system import Files
 from fleximq.pipeline.errors import LakeRefused, OptionRefused
 from fleximq.pipeline.files.selection import Topics
 from fleximq.pipeline.lake.table.columns import TableColumns
-from fleximq.pipeline.lake.table.file_names import OWN, isTableName
+from fleximq.pipeline.lake.table.file_names import FILES, isTableName, readRecorded, writeOwn
 from fleximq.pipeline.payloads import ddl
 from fleximq.pipeline.payloads.decoder import FORMATS, STRUCTURED, Decoder
 from fleximq.pipeline.payloads.dialect_payloads import Identity
@@ -31,7 +31,7 @@ _KEYS = ("name", "topics", "decode", "schema", "identity-metadata", "identity-ba
 @dataclass(frozen=True)
 class TableSpec:
     """One table. ``topics`` are patterns, all topics if empty; ``schema`` is DDL, inferred if None, with the fields of
-    ``integers`` as BIGINT. ``isExplicit`` tells that ``decode`` was given and is not the default.
+    ``integers`` as BIGINT. ``isExplicit`` tells that ``decode`` is not the default.
     """
 
     name: str
@@ -82,9 +82,7 @@ class TableSpec:
         return _ONE[self.decode] if isApart else pa.schema([])
 
     def decoder(self, columns: TableColumns) -> Decoder | None:
-        """Return the decoder for payloads, None if they stay as they are. Before any column is known, it decodes to a
-        column that the table does not have, and only reports malformed payloads.
-        """
+        """Return the decoder, None if payloads stay; before any column is known, it only finds malformed ones."""
         identity = Identity(columns.metadata, self.base64)
         if len(columns.fields):
             return Decoder(self.decode, columns.fields, identity)
@@ -139,36 +137,33 @@ def topicPatterns(specs: Iterable[TableSpec]) -> tuple[str, ...]:
     return tuple(patterns)
 
 
-def writeSpec(table: str, spec: TableSpec, files: Files | None = None) -> None:
+def writeSpec(table: str, spec: TableSpec, files: Files = FILES) -> None:
     """Record the specification of a table, for jobs that read its payloads again; raises OSError."""
-    replaceFile(files or Files(), f"{table}/{OWN}", _NAME, packed([spec]).encode())
+    writeOwn(table, _NAME, [asdict(spec)], files)
 
 
-def readSpec(table: str, files: Files | None = None) -> TableSpec:
-    """Return the recorded specification of a table; raises LakeRefused if it cannot be read, or has none since only an
-    older version fed the table.
-    """
-    try:
-        return unpacked(readFile(files or Files(), f"{table}/{OWN}/{_NAME}").decode())[0]
-    except FileNotFoundError:
+def readSpec(table: str) -> TableSpec:
+    """Return the recorded specification of a table; raises LakeRefused, also if only an older version fed the table."""
+    found = readRecorded(table, _NAME, _specs)
+    if found is None:
         raise LakeRefused(
             f"the table {table} was last fed by an older FlexiMQ, which did not record its topics: start its ingest "
             "once, then it does"
-        ) from None
-    except OSError as error:
-        raise LakeRefused(f"{table}/{OWN}/{_NAME} cannot be read: {error.strerror or error}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise LakeRefused(f"{table}/{OWN}/{_NAME} is damaged: {error}") from error
+        )
+    return found[0]
 
 
-def packed(specs: Sequence[TableSpec]) -> str:
+def packed(specs: Iterable[TableSpec]) -> str:
     """Return tables as text, for the tasks."""
     return json.dumps([asdict(spec) for spec in specs])
 
 
 def unpacked(text: str) -> list[TableSpec]:
     """Return the tables that :func:`packed` has written."""
+    return _specs(json.loads(text))
+
+
+def _specs(found: Any) -> list[TableSpec]:
     return [
-        TableSpec(**{**each, "topics": tuple(each["topics"]), "integers": tuple(each["integers"])})
-        for each in json.loads(text)
+        TableSpec(**{**each, "topics": tuple(each["topics"]), "integers": tuple(each["integers"])}) for each in found
     ]

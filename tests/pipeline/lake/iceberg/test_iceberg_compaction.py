@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from fleximq.journal.files.file_system import Files
 from tests.pipeline.lake.iceberg_case import FIRST, IcebergCase, skip
 
 if not skip:
@@ -14,7 +15,7 @@ if not skip:
     from fleximq.pipeline.lake import batch_commit
     from fleximq.pipeline.lake.compaction import compact
     from fleximq.pipeline.lake.expiration import expireDays
-    from fleximq.pipeline.lake.iceberg import iceberg_compaction
+    from fleximq.pipeline.lake.iceberg import iceberg_compaction, snapshots
     from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
     from fleximq.pipeline.lake.table.file_merge import merge
     from fleximq.pipeline.lake.table.parquet_writer import Span, spansOf
@@ -28,9 +29,9 @@ if not skip:
 class RewriteCase(IcebergCase):
     """``foreign`` is a table's handle of somebody else."""
 
-    def compact(self, files: Any = None) -> list[tuple[int, int]]:
+    def compact(self, files: Files | None = None) -> list[tuple[int, int]]:
         """Compact the table; return how many files became how many."""
-        return [each[1:] for each in compact(self.table, AT_ONCE, files)]
+        return [each[1:] for each in compact(self.table, AT_ONCE, files or Files())]
 
     def appendForeign(self) -> None:
         """Let somebody else, who knows no lock, add the rows 101 to 104."""
@@ -171,7 +172,7 @@ class ConflictTests(RewriteCase):
 
     def test_always(self) -> None:
         """Who is never first gives up with a sentence; nothing has changed, and nothing was left."""
-        self.patch(iceberg_compaction, "replaceFiles", self.never)
+        self.patch(snapshots, "replaceFiles", self.never)
         error = self.assertRaises(LakeRefused, self.compact)
         self.assertIn("cannot be changed by Iceberg: others were faster", str(error))
         self.assertEqual(self.files(), self.named())
@@ -186,7 +187,7 @@ class ConflictTests(RewriteCase):
 
     def test_deletedRows(self) -> None:
         """Rows that somebody else has deleted one by one would come back, so it is refused."""
-        self.patch(iceberg_compaction, "rowsAreDeleted", lambda found: True)
+        self.patch(snapshots, "rowsAreDeleted", lambda found: True)
         error = self.assertRaises(LakeRefused, self.compact)
         self.assertIn("another engine has deleted one by one", str(error))
 

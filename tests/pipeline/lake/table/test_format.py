@@ -7,6 +7,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from fleximq.journal.files.file_system import Files
 from tests.pipeline.installed import missing as skip
 
 if not skip:
@@ -15,10 +16,10 @@ if not skip:
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.lake import batch_commit
     from fleximq.pipeline.lake.batch_commit import BatchCommit
+    from fleximq.pipeline.lake.live_files import logOf
     from fleximq.pipeline.lake.table.columns import TableColumns, writeColumns
     from fleximq.pipeline.lake.table.format import formatOf, setFormat
     from fleximq.pipeline.lake.table.table_log import BatchRange
-    from fleximq.pipeline.lake.table_logs import logOf
     from tests.pipeline.lake.tables import JOURNAL, Failing, rows, stage
 
 
@@ -90,13 +91,13 @@ class CommittedMixin:
         writeColumns(self.table, self.columns)
         self.publishing.prepare()
 
-    def publish(self, number: int, start: int, end: int, topic: str = "a b/c%", files: Any = None) -> None:
+    def publish(self, number: int, start: int, end: int, topic: str = "a b/c%", files: Files | None = None) -> None:
         """Publish a batch of one topic."""
         schema = self.columns.schema
         more: dict[str, Any] = {name: list(range(start, end)) for name in self.columns.names}
         staged = stage(self.table, rows(range(start, end), topic, schema=schema, **more), batch=number, schema=schema)
         batch = BatchRange(number, {JOURNAL: start}, {JOURNAL: end})
-        BatchCommit(self.table, files).publish(batch, staged, {})
+        BatchCommit(self.table, files or Files()).publish(batch, staged, {})
 
     def read(self) -> list[dict[str, Any]]:
         """Return topic, offset and, where it is there, ``n`` of each row."""

@@ -7,20 +7,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fleximq.journal.files.file_system import Files
 from tests.pipeline.lake.iceberg_case import FIRST, IcebergCase, skip
 
 if not skip:
-    from fleximq.journal.files.file_system import Files
     from fleximq.pipeline.errors import LakeRefused
     from fleximq.pipeline.lake.batch_commit import exclusive
     from fleximq.pipeline.lake.compaction import compact
-    from fleximq.pipeline.lake.iceberg import snapshot_cleanup
-    from fleximq.pipeline.lake.iceberg.snapshot_cleanup import GRACE, expiredSnapshots, removeUnused
+    from fleximq.pipeline.lake.iceberg import snapshots
+    from fleximq.pipeline.lake.iceberg.iceberg_log import GRACE, expiredSnapshots, removeUnused
     from fleximq.pipeline.lake.table.table_log import CompactionGoal
     from tests.pipeline.lake.tables import Failing
 
 
-def tidy(table: str, now: float, files: "Files | None" = None) -> int:
+def tidy(table: str, now: float, files: Files | None = None) -> int:
     """Remove what no reader needs any more."""
     files = files or Files()
     return removeUnused(table, now, files, partial(exclusive, table, files))
@@ -114,7 +114,7 @@ class TidyingTests(IcebergCase):
         def broken(location: str) -> Any:
             raise ValueError("it is damaged")
 
-        self.patch(snapshot_cleanup, "localPath", broken)
+        self.patch(snapshots, "localPath", broken)
         self.assertRaises(LakeRefused, tidy, self.table, self.later)
         self.assertEqual(len(self.files()), 6)
         self.whole()

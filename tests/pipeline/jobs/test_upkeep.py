@@ -1,4 +1,4 @@
-"""``compact`` while Spark reads."""
+"""``compact`` while Spark reads, and ``expire``: what a lake need not keep any longer."""
 
 import os
 from argparse import ArgumentParser
@@ -9,6 +9,7 @@ from typing import Any
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from fleximq.config.argument_parser import CommandParser
+from fleximq.errors import SettingError
 from tests.nightly import nightly
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.lake.iceberg_case import skip as noIceberg
@@ -16,8 +17,9 @@ from tests.pipeline.lake.iceberg_case import skip as noIceberg
 if not skip:
     import pyarrow as pa
 
+    from fleximq.pipeline import lake
     from fleximq.pipeline.errors import LakeRefused, OptionRefused
-    from fleximq.pipeline.jobs.compact import COMPACT
+    from fleximq.pipeline.jobs.upkeep import COMPACT, EXPIRE, Keep, keep
     from fleximq.pipeline.lake import audit
     from fleximq.pipeline.lake.batch_commit import BatchCommit
     from fleximq.pipeline.lake.compaction import compact
@@ -161,3 +163,67 @@ class ReadersTests(LakeCase):
         self.assertTrue(any(counts))
         self.assertEqual(self.count(), (self.batches * 10, self.batches * 10))
         self.assertEqual(audit(self.table), [])
+
+
+class ExpireTests(LakeCase):
+    """What the command does; the rows are of 2023."""
+
+    def expire(self, *arguments: str) -> Any:
+        """Run the job and return what it said."""
+        parser = ArgumentParser()
+        EXPIRE.prepare(parser)
+        run = FakeRun()
+        EXPIRE.run(parser.parse_args(["--lake", self.lake, *arguments]), run)
+        return run.said
+
+    def test_topics(self) -> None:
+        """Topics are kept for as long as is said of them."""
+        self.publish(2)
+        self.assertEqual(self.expire("--keep", "36500d"), [f"{self.table}: 0 rows in 0 partitions have expired"])
+        said = self.expire("--keep", "b=36500d", "--keep", "90d")
+        self.assertEqual(said, [f"{self.table}: 10 rows in 1 partitions have expired"])
+        self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 21, 10, (), 10))
+        self.assertEqual(lake.audit(self.table), [])
+
+    def test_unmatched(self) -> None:
+        """A pattern that matches nothing is said, for it may be written wrong; the others do what they do."""
+        self.publish(2)
+        said = self.expire("--keep", "b=90d", "--keep", "bb.*=1d", "--keep", "*=36500d")
+        self.assertEqual(
+            said,
+            [
+                f"--keep bb.*=... matches no topic of {self.table}",
+                f"{self.table}: 10 rows in 1 partitions have expired",
+            ],
+        )
+
+    def test_keep(self) -> None:
+        """An age, or one for the topics that match a pattern."""
+        self.assertEqual(keep("keep", "90d"), Keep(None, 90 * 86_400))
+        self.assertEqual(keep("keep", "a=b.*=12h"), Keep("a=b.*", 43_200))
+        for wrong in ("", "90", "0d", "=90d", "a=", "90y"):
+            words = str(self.assertRaises(SettingError, keep, "keep", wrong))
+            self.assertIn("must be an age, e.g. 90d", words)
+
+    def test_iceberg(self) -> None:
+        """So it is with a table of Iceberg."""
+        if noIceberg:
+            raise SkipTest(noIceberg)
+        self.begin("iceberg")
+        self.publish(2)
+        said = self.expire("--keep", "x=1d", "--keep", "b=36500d", "--keep", "90d")
+        self.assertEqual(
+            said,
+            [
+                f"--keep x=... matches no topic of {self.table}",
+                f"{self.table}: 10 rows in 1 partitions have expired",
+            ],
+        )
+        self.assertEqual(lake.ranges(self.table)[JOURNAL], lake.Covered(1, 21, 10, (), 10))
+        said = self.expire("--keep", "b=36500d", "--keep", "90d")
+        self.assertEqual(said, [f"{self.table}: 0 rows in 0 partitions have expired"])
+
+    def test_needed(self) -> None:
+        """Without --keep nothing goes."""
+        self.publish()
+        self.assertIn("--keep AGE is needed", str(self.assertRaises(OptionRefused, self.expire)))
