@@ -3,15 +3,19 @@
 import sys
 from argparse import REMAINDER, ArgumentParser, Namespace
 
-from fleximq.cli.command import Command
+from fleximq.cli.command import argument, command
 
 
-def _prepare(parser: ArgumentParser) -> None:
+def _withoutOptions(parser: ArgumentParser) -> None:
     parser.prefix_chars = "\0"  # no word is an option of this parser
-    parser.add_argument("options", metavar="OPTION", nargs=REMAINDER, help="as for twistd fleximq; --help lists them")
 
 
-def _run(arguments: Namespace) -> int:
+@command(
+    "broker", "Run a broker in the foreground, with the options of twistd fleximq.",
+    _withoutOptions, argument("options", "OPTION", "as for twistd fleximq; --help lists them", nargs=REMAINDER),
+)  # fmt: skip
+def broker(arguments: Namespace) -> int:
+    """Run the broker; with ``--help``, print the help."""
     if "--help" in arguments.options:
         from fleximq.startup.options import Options
 
@@ -24,7 +28,3 @@ def _run(arguments: Namespace) -> int:
     sys.argv = ["twistd", "--nodaemon", "--pidfile=", "fleximq", *arguments.options]
     twistd.run()
     return 0
-
-
-#: The command.
-BROKER = Command("broker", "Run a broker in the foreground, with the options of twistd fleximq.", _prepare, _run)

@@ -8,15 +8,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
-from fleximq.cli.cluster_commands import move, refill, status
-from fleximq.cli.cluster_commands.connection import run
-from fleximq.cli.command import Command
+from fleximq.cli.cluster_commands.shard_commands import adopt, move, refill
+from fleximq.cli.cluster_commands.status import status
+from fleximq.cli.command import argument, command, group
 
 _SERVER = """server_name: {name}
 listen: "127.0.0.1:{port}"
@@ -100,7 +100,13 @@ def _freePorts(number: int) -> list[int]:
         return [each.getsockname()[1] for each in taken]
 
 
-def _try(arguments: Namespace) -> int:
+@command(
+    "try", "Run a cluster of NATS servers and brokers on this machine, to try it; all topics are durable.",
+    argument("--nodes", "NUMBER", "1, 3 or 5 (3)", type=int, default=3),
+    argument("--port", "PORT", "that of the first broker (7890)", type=int, default=7890),
+    argument("--folder", "FOLDER", "for journals, logs and settings; a temporary one by default"),
+)  # fmt: skip
+def tryOut(arguments: Namespace) -> int:
     """Run the cluster until Control-C; raises SystemExit without the NATS server, or for other numbers."""
     program = shutil.which("nats-server", path=os.path.dirname(sys.executable)) or shutil.which("nats-server")
     if program is None:
@@ -136,29 +142,6 @@ def _try(arguments: Namespace) -> int:
     return 0
 
 
-def _prepare(parser: ArgumentParser) -> None:
-    works = parser.add_subparsers(metavar="COMMAND", required=True)
-    words = "Run a cluster of NATS servers and brokers on this machine, to try it; all topics are durable."
-    own = works.add_parser("try", help=words, description=words)
-    own.add_argument("--nodes", metavar="NUMBER", type=int, default=3, help="1, 3 or 5 (3)")
-    own.add_argument("--port", metavar="PORT", type=int, default=7890, help="that of the first broker (7890)")
-    own.add_argument("--folder", metavar="FOLDER", help="for journals, logs and settings; a temporary one by default")
-    own.set_defaults(work=_try)
-    for name, words, prepare, work in (
-        ("status", "Show nodes, owner and stream; exit code 2 after a warning.", status.prepare, status.status),
-        ("move", "Hand a shard to another node.", move.prepare, move.move),
-        ("refill", "Fill an older stream from the longest copy.", refill.prepareRefill, refill.refill),
-        ("adopt", "Fill a new cluster from the journal of a broker.", refill.prepareAdopt, refill.adopt),
-    ):
-        own = works.add_parser(name, help=words, description=words)
-        prepare(own)
-        own.set_defaults(work=run(work, name))
-
-
-def _run(arguments: Namespace) -> int:
-    code: int = arguments.work(arguments)
-    return code
-
-
-#: The command.
-CLUSTER = Command("cluster", "Look at a cluster, change it, or try one on this machine.", _prepare, _run)
+CLUSTER = group(
+    "cluster", "Look at a cluster, change it, or try one on this machine.", tryOut, status, move, refill, adopt
+)

@@ -1,25 +1,23 @@
 """The commands of ``fleximq``, their parser, and the command ``completion``, which prints a completion script."""
 
 import sys
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Sequence
+from argparse import Namespace
+from collections.abc import Sequence
 
 from fleximq import __version__
-from fleximq.cli.bench.command import BENCH
-from fleximq.cli.broker import BROKER
-from fleximq.cli.check_config import CHECK_CONFIG
+from fleximq.cli.bench.command import bench
+from fleximq.cli.broker import broker
+from fleximq.cli.check_config import checkConfig
 from fleximq.cli.client_commands.ban import BAN
 from fleximq.cli.client_commands.broker_views import CLIENTS, DEAD_LETTERS, QUEUES, TOPICS
-from fleximq.cli.client_commands.doctor import DOCTOR
-from fleximq.cli.client_commands.ping import PING
-from fleximq.cli.client_commands.pub import PUB
-from fleximq.cli.client_commands.req import NOTIFY, REQ
-from fleximq.cli.client_commands.serve import SERVE
-from fleximq.cli.client_commands.sub import SUB, TAIL
-from fleximq.cli.client_commands.top import TOP
-from fleximq.cli.client_commands.work_queue import CONSUME, PRODUCE
+from fleximq.cli.client_commands.doctor import doctor, ping
+from fleximq.cli.client_commands.pub import pub
+from fleximq.cli.client_commands.requests import notify, req, serve
+from fleximq.cli.client_commands.sub import sub, tail
+from fleximq.cli.client_commands.top import top
+from fleximq.cli.client_commands.work_queue import consume, produce
 from fleximq.cli.cluster import CLUSTER
-from fleximq.cli.command import Command
+from fleximq.cli.command import addCommands, argument, command
 from fleximq.cli.credential_files import APIKEY, KEYPAIR, PASSWD, TOKEN
 from fleximq.cli.journal import JOURNAL
 from fleximq.compiled.choice import IMPLEMENTATION
@@ -29,43 +27,34 @@ from fleximq.config.argument_parser import CommandParser
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 
 
-def completion(parser: Callable[[], ArgumentParser]) -> Command:
-    """Return the command ``completion``. ``parser``: makes the complete parser."""
+@command(
+    "completion", "Print a script for completion, e.g. for: source <(fleximq completion bash)",
+    argument("shell", "SHELL", f"one of {', '.join(SHELLS)}", choices=SHELLS),
+)  # fmt: skip
+def completion(arguments: Namespace) -> int:
+    """Print the script."""
+    import shtab  # used only here
 
-    def prepare(own: ArgumentParser) -> None:
-        own.add_argument("shell", metavar="SHELL", choices=SHELLS, help=f"one of {', '.join(SHELLS)}")
-
-    def run(arguments: Namespace) -> int:
-        import shtab  # used only here
-
-        sys.stdout.write(shtab.complete(parser(), arguments.shell))
-        return 0
-
-    words = "Print a script for completion, e.g. for: source <(fleximq completion bash)"
-    return Command("completion", words, prepare, run)
-
-
-def parser() -> CommandParser:
-    """Return the parser of the command line."""
-    parser = CommandParser(
-        prog="fleximq",
-        description="Tools for a FlexiMQ broker, and the broker itself.",
-    )
-    parser.add_argument("--version", action="version", version=f"FlexiMQ {__version__} ({IMPLEMENTATION})")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        own = commands.add_parser(command.name, help=command.words, description=command.words)
-        command.prepare(own)
-        own.set_defaults(run=command.run, refuse=own.refuse)
-    return parser
+    sys.stdout.write(shtab.complete(parser(), arguments.shell))
+    return 0
 
 
 #: All commands, in the order of the help.
 COMMANDS = (
-    BROKER, DOCTOR, PUB, SUB, PRODUCE, CONSUME, REQ, SERVE, NOTIFY, TAIL, TOP, PING,
-    TOPICS, QUEUES, DEAD_LETTERS, CLIENTS, BAN, BENCH, CHECK_CONFIG, JOURNAL, CLUSTER, PASSWD,
-    APIKEY, TOKEN, KEYPAIR, completion(parser),
+    broker, doctor, pub, sub, produce, consume, req, serve, notify, tail, top, ping,
+    TOPICS, QUEUES, DEAD_LETTERS, CLIENTS, BAN, bench, checkConfig, JOURNAL, CLUSTER, PASSWD,
+    APIKEY, TOKEN, KEYPAIR, completion,
 )  # fmt: skip
+
+
+def parser() -> CommandParser:
+    """Return the parser of the command line."""
+    parser = CommandParser(prog="fleximq", description="Tools for a FlexiMQ broker, and the broker itself.")
+    parser.add_argument("--version", action="version", version=f"FlexiMQ {__version__} ({IMPLEMENTATION})")
+    addCommands(parser, COMMANDS, "chosen")
+    return parser
+
+
 #: Options that need no command.
 _OPTIONS_WITHOUT_COMMAND = ("-h", "--help", "--version")
 
@@ -82,11 +71,12 @@ def run(words: Sequence[str]) -> int:
         return 0
     if words[0].startswith("-") and not any(own.startswith(words[0]) for own in _OPTIONS_WITHOUT_COMMAND):
         names = {each.name for each in COMMANDS}
-        command = next((word for word in words if word in names), "COMMAND")
+        named = next((word for word in words if word in names), "COMMAND")
         option = words[0].partition("=")[0]
-        parser().error(f"options follow the command: fleximq {command} {option}")
-    chosen, strange = parser().parse_known_args(words)
+        parser().error(f"options follow the command: fleximq {named} {option}")
+    arguments, strange = parser().parse_known_args(words)
+    work, own = arguments.chosen
     if strange:
-        chosen.refuse(strange)
-    code: int = chosen.run(chosen)
+        own.refuse(strange)
+    code: int = work(arguments)
     return code

@@ -5,45 +5,24 @@
 
 import csv
 import secrets
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 from fleximq.cli.bench.dialect_clients import BENCH_CLIENTS
 from fleximq.cli.bench.plan import Plan
+from fleximq.cli.bench.processes import STAMP_BYTES, run
 from fleximq.cli.bench.report import COLUMNS, figures, picture, row
-from fleximq.cli.bench.roles import STAMP_BYTES
-from fleximq.cli.bench.run import run
 from fleximq.cli.client_commands.broker_command import brokerCommand, progress
 from fleximq.cli.client_commands.broker_options import Address, count, rate, seconds
-from fleximq.cli.output import outJson, say
-from fleximq.cli.tables import console
+from fleximq.cli.command import argument
+from fleximq.cli.output import console, jsonOption, outJson, say
 from fleximq.errors import SettingError
 from fleximq.limits import MEBIBYTE
 
 #: Limit of clients, since each is a process.
 _CLIENTS = 64
 _SIZE_MOST = MEBIBYTE
-
-
-def _prepare(parser: ArgumentParser) -> None:
-    parser.add_argument("topic", metavar="TOPIC", nargs="?", help="the topic [a new one]")
-    parser.add_argument(
-        "--dialect", choices=tuple(BENCH_CLIENTS), default="fleximq", help="the dialect of the clients [fleximq]"
-    )
-    parser.add_argument("--publishers", metavar="N", type=count, default=1, help="number of publishers [1]")
-    parser.add_argument("--subscribers", metavar="N", type=_orNone, default=1, help="number of subscribers [1]")
-    parser.add_argument(
-        "--messages", metavar="N", type=count, default=100_000, help="messages of each publisher [100000]"
-    )
-    parser.add_argument("--size", metavar="BYTES", type=count, default=100, help="bytes of a message [100]")
-    parser.add_argument("--batch", metavar="N", type=count, default=100, help="messages sent at once [100]")
-    parser.add_argument("--rate", metavar="N", type=rate, help="limit of messages per second for each publisher")
-    parser.add_argument(
-        "--patience", metavar="SECONDS", type=seconds, default=10.0, help="limit for waiting for missing messages [10]"
-    )
-    parser.add_argument("--json", action="store_true", help="all numbers as one JSON object")
-    parser.add_argument("--csv", metavar="FILE", help="add a line to this file")
 
 
 def _orNone(text: str) -> int:
@@ -56,25 +35,32 @@ def _orNone(text: str) -> int:
 _orNone.__name__ = "number"  # used in the message of argparse
 
 
-def _run(arguments: Namespace, address: Address) -> int:
+@brokerCommand(
+    "bench", "Measure a broker's throughput and latency with clients like a program's own.",
+    argument("topic", "TOPIC", "the topic [a new one]", nargs="?"),
+    argument("--dialect", help="the dialect of the clients [fleximq]", choices=tuple(BENCH_CLIENTS), default="fleximq"),
+    argument("--publishers", "N", "number of publishers [1]", type=count, default=1),
+    argument("--subscribers", "N", "number of subscribers [1]", type=_orNone, default=1),
+    argument("--messages", "N", "messages of each publisher [100000]", type=count, default=100_000),
+    argument("--size", "BYTES", "bytes of a message [100]", type=count, default=100),
+    argument("--batch", "N", "messages sent at once [100]", type=count, default=100),
+    argument("--rate", "N", "limit of messages per second for each publisher", type=rate),
+    argument("--patience", "SECONDS", "limit for waiting for missing messages [10]", type=seconds, default=10.0),
+    jsonOption("all numbers as one JSON object"),
+    argument("--csv", "FILE", "add a line to this file"),
+)  # fmt: skip
+def bench(arguments: Namespace, address: Address) -> int:
+    """Run the benchmark, and show its numbers; exit code 1 if messages did not arrive."""
     if not STAMP_BYTES <= arguments.size <= _SIZE_MOST:
         raise SettingError(f"size is {arguments.size}, but must be between {STAMP_BYTES} and {_SIZE_MOST}")
-    if arguments.publishers + arguments.subscribers > _CLIENTS:
-        raise SettingError(
-            f"there are {arguments.publishers + arguments.subscribers} clients, but the limit is {_CLIENTS}"
-        )
+    clients = arguments.publishers + arguments.subscribers
+    if clients > _CLIENTS:
+        raise SettingError(f"there are {clients} clients, but the limit is {_CLIENTS}")
     plan = Plan(
-        address,
-        arguments.dialect,
-        arguments.topic or f"bench.{secrets.token_hex(4)}",
-        arguments.publishers,
-        arguments.subscribers,
-        arguments.messages,
-        arguments.size,
-        arguments.batch,
-        arguments.rate,
-        arguments.patience,
-    )
+        address, arguments.dialect, arguments.topic or f"bench.{secrets.token_hex(4)}",
+        arguments.publishers, arguments.subscribers, arguments.messages,
+        arguments.size, arguments.batch, arguments.rate, arguments.patience,
+    )  # fmt: skip
     with progress("measuring", None):
         found = figures(plan, run(plan))
     if arguments.csv:
@@ -97,9 +83,3 @@ def _append(path: Path, line: dict[str, Any]) -> None:
             writer.writerow(line)
     except OSError as error:
         raise SettingError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from error
-
-
-#: The command.
-BENCH = brokerCommand(
-    "bench", "Measure a broker's throughput and latency with clients like a program's own.", _prepare, _run
-)

@@ -8,12 +8,13 @@ import select
 import socket
 import ssl
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
 
-from fleximq.cli.bench.plan import BenchClientFactory, Plan
+from fleximq.cli.bench.plan import Plan
 from fleximq.cli.client_commands.broker_options import Address
 from fleximq.client.blipmq import blocking as blipmq
 from fleximq.client.blocking import Subscription
@@ -33,8 +34,31 @@ _BARRIER = "bench-barrier"
 _RETRY = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
-class IdentityBenchClient:
-    """The Identity dialect."""
+class BenchClient(ABC):
+    """A publisher or subscriber in one dialect, with a client of the library."""
+
+    _topic: str
+    _client: Any
+
+    def publish(self, payloads: list[bytes]) -> None:
+        """Send these messages."""
+        self._client.publish_many(self._topic, payloads)
+
+    def flush(self) -> None:
+        """Wait until all sent messages are processed."""
+        self._client.flush()
+
+    @abstractmethod
+    def receive(self, timeout: float) -> list[bytes]:
+        """Return at least one message, and acknowledge the previous ones; none after ``timeout`` seconds."""
+
+    def close(self) -> None:
+        """End the connection after all ACKs."""
+        self._client.close()
+
+
+class IdentityBenchClient(BenchClient):
+    """The Identity dialect, over a WebSocket of its own; each message is one text."""
 
     def __init__(self, plan: Plan, subscribes: bool) -> None:
         address = plan.address
@@ -46,10 +70,8 @@ class IdentityBenchClient:
         assert isinstance(found, socket.socket)
         self._socket = found
         self._socket.settimeout(0)
-        host = f"{url.host or 'localhost'}:{url.port}"
-        self._stream = WebSocketClientStream(
-            host, _path(url, address.credentials), "identity", 16 * MEBIBYTE, isText=True
-        )
+        host, path = f"{url.host or 'localhost'}:{url.port}", _path(url, address.credentials)
+        self._stream = WebSocketClientStream(host, path, "identity", 16 * MEBIBYTE, isText=True)
         self._head = f"PUBLISH:{plan.topic}:".encode()
         self._message = f"MSG:{plan.topic}:".encode()
         self._subscribes = subscribes
@@ -59,22 +81,19 @@ class IdentityBenchClient:
         self._ask(f"SUBSCRIBE:{plan.topic}", f"SUB-ACK:{plan.topic}")
 
     def publish(self, payloads: list[bytes]) -> None:
-        """Send each message as one text."""
         self._exchange(b"".join(self._stream.framed(self._head + each) for each in payloads), lambda: True)
 
     def flush(self) -> None:
-        """Send a request that is answered after all messages."""
+        # This request is answered after all messages.
         self._ask(f"UNSUBSCRIBE:{_BARRIER}", f"UNSUB-ACK:{_BARRIER}")
 
     def receive(self, timeout: float) -> list[bytes]:
-        """Return the messages received."""
         with suppress(TimeoutError):
             self._exchange(b"", lambda: bool(self._messages), timeout)
         came, self._messages = self._messages, []
         return came
 
     def close(self) -> None:
-        """End the connection."""
         self._socket.close()
 
     def _ask(self, text: str, answer: str) -> None:
@@ -155,26 +174,7 @@ def _path(url: Url, credentials: object) -> str:
 _TOGETHER, _TAKEN = 1000, 100
 
 
-class _RunBenchClient:
-    """Publishes runs with a client of the library."""
-
-    _topic: str
-    _client: Any
-
-    def publish(self, payloads: list[bytes]) -> None:
-        """Send these messages as a run."""
-        self._client.publish_many(self._topic, payloads)
-
-    def flush(self) -> None:
-        """Wait for the PONG."""
-        self._client.flush()
-
-    def close(self) -> None:
-        """End the connection."""
-        self._client.close()
-
-
-class FlexiBenchClient(_RunBenchClient):
+class FlexiBenchClient(BenchClient):
     """The FlexiMQ dialect; messages are MessagePack bin."""
 
     def __init__(self, plan: Plan, subscribes: bool) -> None:
@@ -183,7 +183,6 @@ class FlexiBenchClient(_RunBenchClient):
         self._subscription: Subscription[Delivery] | None = self._client.subscribe(plan.topic) if subscribes else None
 
     def receive(self, timeout: float) -> list[bytes]:
-        """Return the messages received."""
         assert self._subscription is not None
         first = self._subscription.next(timeout)
         found: list[Delivery] = [] if first is None else [first]
@@ -194,7 +193,7 @@ class FlexiBenchClient(_RunBenchClient):
         return [delivery.value for delivery in found]
 
 
-class BlipBenchClient(_RunBenchClient):
+class BlipBenchClient(BenchClient):
     """The BlipMQ dialect with QoS 1; each subscriber has its own subscription."""
 
     def __init__(self, plan: Plan, subscribes: bool) -> None:
@@ -209,18 +208,16 @@ class BlipBenchClient(_RunBenchClient):
         self._subscription = self._client.subscribe(plan.topic, prefetch=_TOGETHER) if subscribes else None
 
     def receive(self, timeout: float) -> list[bytes]:
-        """Receive the next messages and acknowledge the previous ones."""
         assert self._subscription is not None
         return [delivery.payload for delivery in self._subscription.next_many(_TOGETHER, timeout)]
 
     def close(self) -> None:
-        """End the connection after all ACKs."""
         if self._subscription is not None:
             self._subscription.next(0)
         super().close()
 
 
-class MiniBenchClient:
+class MiniBenchClient(BenchClient):
     """The MiniMQ dialect: all subscribers consume one queue."""
 
     def __init__(self, plan: Plan, subscribes: bool) -> None:
@@ -235,27 +232,24 @@ class MiniBenchClient:
             self._consumer.next(0)
 
     def publish(self, payloads: list[bytes]) -> None:
-        """Send these messages, and wait until all are in the queue."""
         self._client.produce_many(self._topic, [payload.decode() for payload in payloads])
 
     def flush(self) -> None:
-        """Do nothing: :meth:`publish` waits."""
+        """Do nothing: :meth:`publish` waits until all messages are in the queue."""
 
     def receive(self, timeout: float) -> list[bytes]:
-        """Receive the next messages and acknowledge the previous ones."""
         assert self._consumer is not None
         return [message.content.encode() for message in self._consumer.next_many(_TAKEN, timeout)]
 
     def close(self) -> None:
-        """End the connection after all ACKs."""
         if self._consumer is not None:
             for message in self._consumer.next_many(_TAKEN, 0):
                 self._consumer.leave(message)
-        self._client.close()
+        super().close()
 
 
-#: The clients by dialect.
-BENCH_CLIENTS: dict[str, BenchClientFactory] = {
+#: Makes the clients by dialect: a subscriber if the flag is set, otherwise a publisher.
+BENCH_CLIENTS: dict[str, Callable[[Plan, bool], BenchClient]] = {
     "fleximq": FlexiBenchClient,
     "blipmq": BlipBenchClient,
     "minimq": MiniBenchClient,

@@ -1,7 +1,6 @@
 """The parameters of a benchmark, passed to other processes."""
 
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from fleximq.cli.client_commands.broker_options import Address
 
@@ -36,23 +35,3 @@ class Plan(NamedTuple):
     def isShared(self) -> bool:
         """Whether the subscribers share the messages, one for each."""
         return self.dialect in _SHARING
-
-
-class BenchClient(Protocol):
-    """A publisher or subscriber in one dialect."""
-
-    def publish(self, payloads: list[bytes]) -> None:
-        """Send these messages."""
-
-    def flush(self) -> None:
-        """Wait until all sent messages are processed."""
-
-    def receive(self, timeout: float) -> list[bytes]:
-        """Return at least one message; none after ``timeout`` seconds."""
-
-    def close(self) -> None:
-        """End the connection."""
-
-
-#: Makes a client: a subscriber if the flag is set, otherwise a publisher.
-BenchClientFactory = Callable[[Plan, bool], BenchClient]

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fleximq.cli.bench.plan import Plan
-from fleximq.cli.bench.roles import RoleResult
-from fleximq.cli.bench.run import BenchResults
-from fleximq.cli.tables import table
+from fleximq.cli.bench.processes import BenchResults, RoleResult
+from fleximq.cli.output import table
 
 #: Reported percentiles of the latencies.
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)

@@ -1,39 +1,42 @@
-"""Runs commands that connect to a broker; errors are one sentence."""
+"""Commands that connect to a broker: errors are one sentence, and listings end even if the broker is hostile."""
 
 import socket
 import ssl
 import sys
 import time
 import warnings
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from fleximq.cli.client_commands.broker_options import Address, addOptions, addressOf
-from fleximq.cli.command import Command
+from fleximq.cli.command import Argument, Command
 from fleximq.cli.output import say
+from fleximq.client.blocking import Client
 from fleximq.client.errors import ClientError, ConnectionLost, TopicWarning, Untrusted
+from fleximq.client.payloads import unpacked
 from fleximq.errors import SettingError
+from fleximq.limits import MEBIBYTE
 from fleximq.values.urls import Url, addressesOf
 
+Row = Mapping[str, Any]
 Work = Callable[[Namespace, Address], int]
 #: Limit for a handshake that only finds out whether a port speaks TLS.
 _PROBE_SECONDS = 1.0
+#: Rows of one request for a page of a listing.
+PAGE = 1000
+#: Limits of one listing: answers, and their bytes in all.
+MAX_PAGES, MAX_BYTES = 10_000, 256 * MEBIBYTE
 
 
-def brokerCommand(name: str, words: str, prepare: Callable[[ArgumentParser], object], work: Work) -> Command:
-    """Return a command whose ``work`` gets the broker selected by its options."""
-
-    def prepared(parser: ArgumentParser) -> None:
-        prepare(parser)
-        addOptions(parser)
-
-    return Command(name, words, prepared, lambda arguments: runWith(work, arguments))
+def brokerCommand(name: str, words: str, *arguments: Argument) -> Callable[[Work], Command]:
+    """Return a decorator that makes a command of a function; it gets the broker selected by the command's options."""
+    return lambda work: Command(name, words, (*arguments, addOptions), partial(_run, work))
 
 
-def runWith(work: Work, arguments: Namespace) -> int:
-    """Run the work of a command with the broker selected by its options; returns the exit code."""
+def _run(work: Work, arguments: Namespace) -> int:
     address = None
     try:
         address = addressOf(arguments)
@@ -79,15 +82,43 @@ def speaksTls(url: Url) -> bool:
 
 @contextmanager
 def readingAnswers() -> Iterator[None]:
-    """Report an answer of the broker that has an unknown shape in one sentence.
-
-    :raises ClientError: the block failed because of a value.
-    """
+    """Raise ClientError if the block fails because an answer of the broker has an unknown shape."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         words = f"an answer of the broker cannot be read ({type(error).__name__}: {error})"
         raise ClientError(f"{words}; is it FlexiMQ of this version?") from error
+
+
+def tellMissing(answer: Row) -> None:
+    """Say on standard error which nodes of a mesh did not answer."""
+    if answer.get("missing"):
+        say(f"fleximq: no answer from the nodes {', '.join(answer['missing'])}")
+
+
+def pagedRows(client: Client, path: str, key: str, timeout: float, most: int | None = None) -> Iterator[Row]:
+    """Yield the rows of a listing, page by page.
+
+    :param key: the key of the rows in the answers.
+    :param most: end with the page that exceeds so many rows; without it, missing nodes are told.
+    :raises ClientError: the answers do not end.
+    """
+    asked: dict[str, Any] = {"limit": PAGE}
+    size = found = 0
+    for _ in range(MAX_PAGES):
+        answer = client.ask_packed(path, asked, timeout)
+        size += len(answer)
+        page = unpacked(answer)
+        yield from page[key]
+        found += len(page[key])
+        if most is None:
+            tellMissing(page)
+        if page["next"] is None or (most is not None and found >= most):
+            return
+        if size > MAX_BYTES or page["next"] == asked.get("after"):
+            break
+        asked["after"] = page["next"]
+    raise ClientError(f"the listing of {path} does not end: {found} rows in {size} bytes were read")
 
 
 class PublishRate:

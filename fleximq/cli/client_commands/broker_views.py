@@ -3,17 +3,16 @@
 :data:`NOUNS` is the table of these commands; docs/reference/messages.rst describes the paths.
 """
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from fleximq.cli.client_commands.broker_command import brokerCommand, readingAnswers
+from fleximq.cli.client_commands.broker_command import Row, brokerCommand, pagedRows, readingAnswers, tellMissing
 from fleximq.cli.client_commands.broker_options import Address, count
-from fleximq.cli.client_commands.listing import Row, pagedRows, tellMissing
 from fleximq.cli.client_commands.payload_text import asJson
-from fleximq.cli.output import addJsonOption, outJson, say, tell
-from fleximq.cli.tables import console, table
+from fleximq.cli.command import Argument, Command, argument
+from fleximq.cli.output import console, jsonOption, outJson, say, table, tell
 from fleximq.client.blocking import Client
 from fleximq.errors import SettingError
 from fleximq.limits import DEAD
@@ -115,17 +114,17 @@ NOUNS: Mapping[str, tuple[str, str, Mapping[str, Action]]] = {
 }  # fmt: skip
 
 
-def _prepare(noun: str, parser: ArgumentParser) -> None:
-    _, metavar, actions = NOUNS[noun]
-    words = "; ".join(f"{name}: {action.words}" for name, action in actions.items())
-    parser.add_argument(
-        "action", metavar="COMMAND", nargs="?", choices=tuple(actions), default="ls", help=f"{words} [ls]"
-    )
+def _command(noun: str) -> Command:
+    words, metavar, actions = NOUNS[noun]
+    help = "; ".join(f"{name}: {action.words}" for name, action in actions.items())
+    own: list[Argument] = [
+        argument("action", "COMMAND", f"{help} [ls]", nargs="?", choices=tuple(actions), default="ls")
+    ]
     if named := " and ".join(name for name, action in actions.items() if action.subject):
-        parser.add_argument("name", metavar=metavar, nargs="?", help=f"for {named}")
+        own.append(argument("name", metavar, f"for {named}", nargs="?"))
     if any(action.isLimited for action in actions.values()):
-        parser.add_argument("--limit", metavar="N", type=count, help="at most so many messages")
-    addJsonOption(parser)
+        own.append(argument("--limit", "N", "at most so many messages", type=count))
+    return brokerCommand(noun, words, *own, jsonOption())(partial(_run, noun))
 
 
 def _run(noun: str, arguments: Namespace, address: Address) -> int:
@@ -171,17 +170,13 @@ def _show(action: Action, arguments: Namespace, rows: list[Row]) -> None:
             outJson(row)
         return
     if action.columns:
-        columns = {heading: name for heading, name in action.columns.items() if name not in _RARE or _has(rows, name)}
+        rare = {name for name in _RARE if not any(row.get(name) for row in rows)}
+        columns = {heading: name for heading, name in action.columns.items() if name not in rare}
         cells = [[_cell(name, row.get(name)) for name in columns.values()] for row in rows]
         shown = table(tuple(columns), cells, expand=False)
     else:
         shown = table(("", ""), [(name, _cell(name, value)) for row in rows for name, value in row.items()], False)
     console().print(shown)
-
-
-def _has(rows: list[Row], field: str) -> bool:
-    """Return whether a row has a value in a field."""
-    return any(row.get(field) for row in rows)
 
 
 def _cell(field: str, value: Any) -> Any:
@@ -191,7 +186,4 @@ def _cell(field: str, value: Any) -> Any:
     return str(value) if field == "client_id" else round(value) if isinstance(value, float) else value
 
 
-#: The commands.
-QUEUES, DEAD_LETTERS, CLIENTS, TOPICS = (
-    brokerCommand(noun, words, partial(_prepare, noun), partial(_run, noun)) for noun, (words, _, _) in NOUNS.items()
-)
+QUEUES, DEAD_LETTERS, CLIENTS, TOPICS = map(_command, NOUNS)

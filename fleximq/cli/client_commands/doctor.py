@@ -1,16 +1,18 @@
-"""``fleximq doctor``: checks the connection to a broker, with advice for each fault."""
+"""``fleximq doctor`` checks the connection to a broker, with advice for each fault; ``fleximq ping`` times it."""
 
 import socket
 import ssl
+import statistics
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from fleximq import __version__
 from fleximq.cli.client_commands.broker_command import brokerCommand, hintFor, readingAnswers
-from fleximq.cli.client_commands.broker_options import Address
-from fleximq.cli.output import addJsonOption, tell
+from fleximq.cli.client_commands.broker_options import Address, count, seconds
+from fleximq.cli.command import argument
+from fleximq.cli.output import jsonOption, out, outJson, tell
 from fleximq.client.blocking import Client
 from fleximq.client.errors import Answered, ClientError, JoinRefused
 from fleximq.client.settings import Tls
@@ -136,7 +138,12 @@ def _about(about: Any, now: float) -> Iterator[Check]:
         yield Check("journal", GOOD, words) if isWritable else Check("journal", BAD, words, advice)
 
 
-def _run(arguments: Namespace, address: Address) -> int:
+@brokerCommand(
+    "doctor", "Check address, TLS, credentials, rights, clock and version of each address.",
+    jsonOption("one JSON object per check"),
+)  # fmt: skip
+def doctor(arguments: Namespace, address: Address) -> int:
+    """Print the checks of each address; exit code 1 after a fault."""
     faults = 0
     for url in addressesOf(address.url):
         for each in checks(url, address):
@@ -147,10 +154,26 @@ def _run(arguments: Namespace, address: Address) -> int:
     return 1 if faults else 0
 
 
-def _prepare(parser: ArgumentParser) -> None:
-    addJsonOption(parser, "one JSON object per check")
-
-
-#: The command.
-DOCTOR = brokerCommand("doctor", "Check address, TLS, credentials, rights, clock and version of each address.",
-                       _prepare, _run)  # fmt: skip
+@brokerCommand(
+    "ping", "Measure the round-trip time to the broker.",
+    argument("--count", "N", "number of PINGs [4]", type=count, default=4),
+    argument("--interval", "SECONDS", "seconds between them [1]", type=seconds, default=1.0),
+    jsonOption("one JSON object, in milliseconds"),
+)  # fmt: skip
+def ping(arguments: Namespace, address: Address) -> int:
+    """Print the time of each PING, and of all the least, the median and the most."""
+    took: list[float] = []
+    with address.connect() as client:
+        for place in range(arguments.count):
+            if place:
+                time.sleep(arguments.interval)
+            took.append(client.ping(address.timeout) * 1000)
+            if not arguments.json:
+                out(f"{client.url} answered in {took[-1]:.3f} ms\n".encode())
+    least, middle, most = min(took), statistics.median(took), max(took)
+    if arguments.json:
+        found = {"min": round(least, 3), "median": round(middle, 3), "max": round(most, 3)}
+        outJson({"url": client.url, "count": len(took), **found})
+    elif len(took) > 1:
+        out(f"{len(took)} answers: {least:.3f} / {middle:.3f} / {most:.3f} ms (min / median / max)\n".encode())
+    return 0

@@ -4,11 +4,11 @@ The text of a payload is the same that dialects with text payloads get (docs/ref
 """
 
 import json
-from argparse import ArgumentParser
 from collections.abc import Callable
 from typing import Any
 
-from fleximq.cli.output import addRawOption
+from fleximq.cli.command import argument
+from fleximq.cli.output import RAW, jsonOption
 from fleximq.client.events import Delivery
 from fleximq.errors import SettingError
 from fleximq.values.message import Content, Message
@@ -16,48 +16,9 @@ from fleximq.wire.messagepack_json import toJson
 from fleximq.wire.payload_conversion import toBytes, toUtf8
 
 
-def addInputOption(parser: ArgumentParser) -> None:
-    """Add the option for the format of values on the command line."""
-    parser.add_argument(
-        "--as",
-        dest="as_",
-        choices=tuple(PARSERS),
-        default="text",
-        help="the format of VALUE: text, JSON, or bytes in hex",
-    )
-
-
-def addOutputOptions(parser: ArgumentParser) -> None:
-    """Add the options for the format of printed payloads."""
-    parser.add_argument(
-        "--format",
-        choices=tuple(FORMATTERS),
-        default="text",
-        help="the format of values; raw writes their bytes without separators [text]",
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON object per line, with all fields")
-    addRawOption(parser)
-
-
-def parserOf(name: str) -> Callable[[bytes], Any]:
-    """Return the function that parses values.
-
-    It raises SettingError for an invalid value.
-    """
-    return PARSERS[name]
-
-
 def argumentValue(name: str, word: str) -> Any:
-    """Return the value of an argument, which may contain bytes that are not UTF-8.
-
-    :raises SettingError: it is invalid.
-    """
+    """Return the value of an argument, maybe with bytes that are not UTF-8; raises SettingError if it is invalid."""
     return PARSERS[name](word.encode("utf-8", "surrogateescape"))
-
-
-def formatted(payload: bytes, format: str) -> bytes:
-    """Return a payload as text; formats with lines add the line's end."""
-    return FORMATTERS[format](payload)
 
 
 def asJson(payload: bytes) -> Any:
@@ -110,12 +71,23 @@ def _message(payload: bytes) -> Message:
     return Message(payload, Content.MESSAGEPACK)
 
 
-#: Parsers of values by format.
+#: Parsers of values by format; they raise SettingError.
 PARSERS: dict[str, Callable[[bytes], Any]] = {"text": _text, "json": _json, "hex": _hex}
-#: Formatters of payloads by format.
+#: Formatters of payloads by format; those with lines add the line's end.
 FORMATTERS: dict[str, Callable[[bytes], bytes]] = {
     "text": lambda payload: toUtf8(_message(payload)) + b"\n",
     "json": _indented,
     "hex": lambda payload: toBytes(_message(payload)).hex().encode() + b"\n",
     "raw": lambda payload: toBytes(_message(payload)),
 }
+
+#: The option for the format of values on the command line.
+INPUT = argument("--as", None, "the format of VALUE: text, JSON, or bytes in hex", dest="as_", choices=tuple(PARSERS),
+                 default="text")  # fmt: skip
+#: The options for the format of printed payloads.
+OUTPUT = (
+    argument("--format", None, "the format of values; raw writes their bytes without separators [text]",
+             choices=tuple(FORMATTERS), default="text"),
+    jsonOption("one JSON object per line, with all fields"),
+    RAW,
+)  # fmt: skip

@@ -2,16 +2,17 @@
 
 import sys
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from fleximq.cli.client_commands.broker_command import PublishRate, brokerCommand, progress
 from fleximq.cli.client_commands.broker_options import Address, count, rate
-from fleximq.cli.client_commands.payload_text import addInputOption, argumentValue, parserOf
-from fleximq.cli.client_commands.topic_check import addStrictOption, checkTopics
-from fleximq.cli.output import addJsonOption, outJson, say
+from fleximq.cli.client_commands.payload_text import INPUT, PARSERS, argumentValue
+from fleximq.cli.client_commands.topic_check import STRICT, checkTopics
+from fleximq.cli.command import argument, switch
+from fleximq.cli.output import jsonOption, outJson, say
 from fleximq.errors import SettingError
 
 #: Values are published together in chunks of this size.
@@ -20,34 +21,26 @@ _TOGETHER = 1000
 _READ = 1 << 16
 
 
-def prepareValues(parser: ArgumentParser) -> None:
-    """Add the arguments of a command that sends values to a topic."""
-    parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument(
-        "value", metavar="VALUE", nargs="?", help="the value to publish; without it, each line of standard input"
-    )
-    parser.add_argument(
-        "--file", metavar="FILE", help="publish the content of this file as one value; - is standard input"
-    )
-    parser.add_argument(
-        "--count", metavar="N", type=count, help="publish the value this many times, or at most this many lines"
-    )
-    parser.add_argument("--rate", metavar="N", type=rate, help="limit of messages per second")
-    addJsonOption(parser, "report the result as JSON")
-    parser.add_argument("--quiet", action="store_true", help="print nothing on success")
+#: The arguments of a command that sends values to a topic.
+VALUES = (
+    argument("topic", "TOPIC"),
+    argument("value", "VALUE", "the value to publish; without it, each line of standard input", nargs="?"),
+    argument("--file", "FILE", "publish the content of this file as one value; - is standard input"),
+    argument("--count", "N", "publish the value this many times, or at most this many lines", type=count),
+    argument("--rate", "N", "limit of messages per second", type=rate),
+    jsonOption("report the result as JSON"),
+    switch("--quiet", "print nothing on success"),
+    STRICT,
+)
 
 
-def _prepare(parser: ArgumentParser) -> None:
-    prepareValues(parser)
-    addStrictOption(parser)
-    addInputOption(parser)
-    parser.add_argument("--key", help="the key of each message, for the pipeline")
-    parser.add_argument(
-        "--message-id", metavar="ID", help="the id of the message; on durable topics the broker drops a repeated one"
-    )
-
-
-def _run(arguments: Namespace, address: Address) -> int:
+@brokerCommand(
+    "pub", "Publish a value, the lines of standard input, or a file.", *VALUES, INPUT,
+    argument("--key", help="the key of each message, for the pipeline"),
+    argument("--message-id", "ID", "the id of the message; on durable topics the broker drops a repeated one"),
+)  # fmt: skip
+def pub(arguments: Namespace, address: Address) -> int:
+    """Publish, and print how many messages."""
     checkTopics([arguments.topic], arguments.strict, publishes=True)
     topic, key, messageId = arguments.topic, arguments.key, arguments.message_id
 
@@ -92,7 +85,7 @@ def sendAll(
 
 def chunks(arguments: Namespace) -> Iterator[list[Any]]:
     """Yield chunks of values as they are read; raises SettingError if a value is invalid."""
-    read = parserOf(arguments.as_)
+    read = PARSERS[arguments.as_]
     if arguments.value is not None and arguments.file:
         raise SettingError("give a VALUE or --file, not both")
     if arguments.value is not None:
@@ -135,7 +128,3 @@ def content(path: str) -> bytes:
         return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:
         raise SettingError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from error
-
-
-#: The command.
-PUB = brokerCommand("pub", "Publish a value, the lines of standard input, or a file.", _prepare, _run)

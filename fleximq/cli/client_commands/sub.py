@@ -5,7 +5,7 @@
 
 import json
 import time
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import datetime
@@ -13,9 +13,10 @@ from typing import Any
 
 from fleximq.cli.client_commands.broker_command import brokerCommand
 from fleximq.cli.client_commands.broker_options import Address, Outages, count, seconds
-from fleximq.cli.client_commands.payload_text import addOutputOptions, asJson, deliveryAsJson, formatted
-from fleximq.cli.client_commands.topic_check import addStrictOption, checkTopics
-from fleximq.cli.output import addJsonOption, addRawOption, out, outJson, say
+from fleximq.cli.client_commands.payload_text import FORMATTERS, OUTPUT, asJson, deliveryAsJson
+from fleximq.cli.client_commands.topic_check import STRICT, checkTopics
+from fleximq.cli.command import Argument, argument, switch
+from fleximq.cli.output import RAW, jsonOption, out, outJson, say, show
 from fleximq.client.blocking import Client
 from fleximq.client.blocking.client import Start
 from fleximq.client.events import Delivery
@@ -25,23 +26,19 @@ from fleximq.values.patterns import isPattern
 JOINED, LEFT, CREATED = "$sys/clients/joined", "$sys/clients/left", "$sys/topics/created"
 
 
-def _prepareTail(parser: ArgumentParser) -> None:
-    parser.add_argument("--count", metavar="N", type=count, help="end after this many events")
-    addJsonOption(parser)
-    addRawOption(parser)
-
-
-def _runTail(arguments: Namespace, address: Address) -> int:
+@brokerCommand(
+    "tail", "Stream connects, disconnects and new topics.",
+    argument("--count", "N", "end after this many events", type=count), jsonOption(), RAW,
+)  # fmt: skip
+def tail(arguments: Namespace, address: Address) -> int:
+    """Print events as they happen."""
     told = 0
     with address.connect(on_state=Outages()) as client, client.subscribe("$sys/#") as events:
         for event in events:
             now = datetime.now().astimezone()
             value = asJson(event.payload)
-            if arguments.json:
-                found = {"time": now.isoformat(timespec="milliseconds"), "event": event.topic, "value": value}
-                outJson(found)
-            else:
-                out(f"{now:%H:%M:%S} {sentence(event.topic, value)}\n".encode(), arguments.raw, lines=False)
+            found = {"time": now.isoformat(timespec="milliseconds"), "event": event.topic, "value": value}
+            show(arguments, f"{now:%H:%M:%S} {sentence(event.topic, value)}", found)
             told += 1
             if told == arguments.count:
                 break
@@ -60,36 +57,39 @@ def sentence(topic: str, value: Any) -> str:
     return f"{topic} {json.dumps(value, ensure_ascii=False)}"
 
 
-#: The command.
-TAIL = brokerCommand("tail", "Stream connects, disconnects and new topics.", _prepareTail, _runTail)
-
-
 #: With several subscriptions, the wait for each before the next, in seconds.
 _LOOK = 0.05
 
 
-def _prepareSub(parser: ArgumentParser) -> None:
-    parser.add_argument("topics", metavar="TOPIC", nargs="+", help="a topic, or a pattern such as orders.* or orders.#")
-    addStrictOption(parser)
-    parser.add_argument(
-        "--from",
-        dest="from_",
-        metavar="WHERE",
-        type=_start,
-        help="replay a durable topic from: first, last, an offset, or a time ago such as 15m, 2h, 7d",
+def endOptions(waiting: str = "") -> tuple[Argument, Argument]:
+    """Return the options that say when a command ends, with an addition to the help of ``--for``."""
+    return (
+        argument("--count", "N", "end after this many messages", type=count),
+        argument("--for", "SECONDS", f"end after this time{waiting}", dest="for_", type=seconds),
     )
-    addEndOptions(parser)
-    parser.add_argument("--topic", action="store_true", help="show the topic before each value")
-    addOutputOptions(parser)
 
 
-def addEndOptions(parser: ArgumentParser, waiting: str = "") -> None:
-    """Add the options that say when a command ends, with an addition to the help of ``--for``."""
-    parser.add_argument("--count", metavar="N", type=count, help="end after this many messages")
-    parser.add_argument("--for", dest="for_", metavar="SECONDS", type=seconds, help=f"end after this time{waiting}")
+def _start(text: str) -> Start:
+    """Parse the start of a subscription."""
+    if text in ("first", "last"):
+        return text
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    if text[:-1].isascii() and text[:-1].isdecimal() and text[-1] in units:
+        return {"time": round((time.time() - int(text[:-1]) * units[text[-1]]) * 1000)}
+    raise ArgumentTypeError(f"{text!r} is not a start: give first, last, an offset, or a time such as 15m, 2h, 7d")
 
 
-def _runSub(arguments: Namespace, address: Address) -> int:
+@brokerCommand(
+    "sub", "Show the messages of topics or patterns.",
+    argument("topics", "TOPIC", "a topic, or a pattern such as orders.* or orders.#", nargs="+"), STRICT,
+    argument("--from", "WHERE", type=_start, dest="from_",
+             help="replay a durable topic from: first, last, an offset, or a time ago such as 15m, 2h, 7d"),
+    *endOptions(), switch("--topic", "show the topic before each value"), *OUTPUT,
+)  # fmt: skip
+def sub(arguments: Namespace, address: Address) -> int:
+    """Show messages until the end of ``--count`` or ``--for``."""
     checkTopics(arguments.topics, arguments.strict)
     titled = arguments.topic or len(arguments.topics) > 1 or any(map(isPattern, arguments.topics))
     shownSoFar = 0
@@ -101,7 +101,7 @@ def _runSub(arguments: Namespace, address: Address) -> int:
                 outJson(deliveryAsJson(delivery))
             else:
                 title = f"{delivery.topic}: ".encode() if titled and arguments.format != "raw" else b""
-                out(title + formatted(delivery.payload, arguments.format), arguments.raw, lines=not title)
+                out(title + FORMATTERS[arguments.format](delivery.payload), arguments.raw, lines=not title)
             shownSoFar += 1
             if shownSoFar == arguments.count:
                 break
@@ -137,19 +137,3 @@ def until(subscription: Any, end: float | None) -> Iterator[Any]:
         return
     while (left := end - time.monotonic()) > 0 and (delivery := subscription.next(left)) is not None:
         yield delivery
-
-
-def _start(text: str) -> Start:
-    """Parse the start of a subscription."""
-    if text in ("first", "last"):
-        return text
-    if text.isascii() and text.isdecimal():
-        return int(text)
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    if text[:-1].isascii() and text[:-1].isdecimal() and text[-1] in units:
-        return {"time": round((time.time() - int(text[:-1]) * units[text[-1]]) * 1000)}
-    raise ArgumentTypeError(f"{text!r} is not a start: give first, last, an offset, or a time such as 15m, 2h, 7d")
-
-
-#: The command.
-SUB = brokerCommand("sub", "Show the messages of topics or patterns.", _prepareSub, _runSub)

@@ -2,16 +2,15 @@
 
 import sys
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from itertools import repeat
 from typing import Any, NamedTuple
 
-from fleximq.cli.client_commands.broker_command import brokerCommand, readingAnswers
+from fleximq.cli.client_commands.broker_command import Row, brokerCommand, pagedRows, readingAnswers
 from fleximq.cli.client_commands.broker_options import Address, Outages, count, seconds
-from fleximq.cli.client_commands.listing import pagedRows
-from fleximq.cli.output import addJsonOption, outJson
-from fleximq.cli.tables import console, table
+from fleximq.cli.command import argument
+from fleximq.cli.output import console, jsonOption, outJson, table
 from fleximq.client.blocking import Client
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.settings import State
@@ -27,20 +26,20 @@ class Snapshot(NamedTuple):
 
     time: float
     about: Mapping[str, Any]
-    clients: Mapping[int, Mapping[str, Any]]
-    topics: Mapping[str, Mapping[str, Any]]
+    clients: Mapping[int, Row]
+    topics: Mapping[str, Row]
 
 
 def snapshot(client: Client, timeout: float) -> Snapshot:
     """Query a broker; raises RequestFailed if this client may not query it."""
+
+    def rows(name: str, key: str) -> dict[Any, Row]:
+        found = pagedRows(client, f"/broker/{name}", name, timeout, _MAX_ROWS)
+        return {row[key]: row for row in found}
+
     about = client.ask("/broker/about", timeout=timeout)
-    clients = {row["client_id"]: row for row in _rows(client, "clients", timeout)}
-    topics = {row["topic"]: row for row in _rows(client, "topics", timeout)}
+    clients, topics = rows("clients", "client_id"), rows("topics", "topic")
     return Snapshot(time.monotonic(), about, clients, topics)
-
-
-def _rows(client: Client, name: str, timeout: float) -> Iterator[Mapping[str, Any]]:
-    return pagedRows(client, f"/broker/{name}", name, timeout, _MAX_ROWS)
 
 
 def rates(before: Snapshot, now: Snapshot) -> dict[str, float]:
@@ -105,16 +104,14 @@ def screen(found: Mapping[str, Any], url: str) -> Any:
     return Group(title, topics, clients)
 
 
-def _prepare(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--interval", metavar="SECONDS", type=seconds, default=1.0, help="seconds between two snapshots [1]"
-    )
-    parser.add_argument("--count", metavar="N", type=count, help="end after this many snapshots")
-    parser.add_argument("--rows", metavar="N", type=count, default=15, help="number of topics and clients to show [15]")
-    addJsonOption(parser)
-
-
-def _run(arguments: Namespace, address: Address) -> int:
+@brokerCommand(
+    "top", "Watch clients, topics and rates of a broker.",
+    argument("--interval", "SECONDS", "seconds between two snapshots [1]", type=seconds, default=1.0),
+    argument("--count", "N", "end after this many snapshots", type=count),
+    argument("--rows", "N", "number of topics and clients to show [15]", type=count, default=15), jsonOption(),
+)  # fmt: skip
+def top(arguments: Namespace, address: Address) -> int:
+    """Show one snapshot after the other."""
     if arguments.rows > _MAX_ROWS:
         raise SettingError(f"rows is {arguments.rows}, but must be at most {_MAX_ROWS}")
     isLive = sys.stdout.isatty() and not arguments.json
@@ -158,7 +155,3 @@ def _draw(found: Iterator[dict[str, Any]], client: Client) -> None:
         for each in found:
             live.update(screen(each, client.url), refresh=True)
     shown.print(live.get_renderable())  # the last one stays, after --count
-
-
-#: The command.
-TOP = brokerCommand("top", "Watch clients, topics and rates of a broker.", _prepare, _run)

@@ -1,18 +1,14 @@
 """Refuses topics and patterns with wildcards of other systems, and warns of probable typing errors."""
 
-from argparse import ArgumentParser
 from collections.abc import Iterable
 
+from fleximq.cli.command import switch
 from fleximq.cli.output import say
 from fleximq.errors import SettingError
 from fleximq.values.patterns import doubtIn, mistakeIn
 
-
-def addStrictOption(parser: ArgumentParser) -> None:
-    """Add the option that turns warnings into errors."""
-    parser.add_argument(
-        "--strict", action="store_true", help="refuse topics that may not mean what was typed, such as a..b"
-    )
+#: The option that turns warnings into errors.
+STRICT = switch("--strict", "refuse topics that may not mean what was typed, such as a..b")
 
 
 def checkTopics(names: Iterable[str], strict: bool, publishes: bool = False) -> None:

@@ -1,7 +1,7 @@
 """``fleximq produce TOPIC [VALUE]`` and ``fleximq consume TOPIC``: the messages of a work queue, as MiniMQ clients."""
 
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -10,10 +10,11 @@ from typing import Any
 
 from fleximq.cli.client_commands.broker_command import brokerCommand
 from fleximq.cli.client_commands.broker_options import Address, Outages
-from fleximq.cli.client_commands.pub import chunks, prepareValues, sendAll
-from fleximq.cli.client_commands.sub import addEndOptions, ended, until
-from fleximq.cli.client_commands.topic_check import addStrictOption, checkTopics
-from fleximq.cli.output import addJsonOption, addRawOption, out, outJson, say
+from fleximq.cli.client_commands.pub import VALUES, chunks, sendAll
+from fleximq.cli.client_commands.sub import ended, endOptions, until
+from fleximq.cli.client_commands.topic_check import STRICT, checkTopics
+from fleximq.cli.command import argument, switch
+from fleximq.cli.output import RAW, jsonOption, say, show
 from fleximq.client.errors import Answered
 from fleximq.client.minimq.blocking import MiniClient, connect
 from fleximq.errors import SettingError
@@ -44,13 +45,12 @@ def _connected(address: Address, **more: Any) -> Iterator[MiniClient]:
         raise SettingError(f"{error}; {_ONLY_CERTIFICATE}") from error
 
 
-def _prepareProduce(parser: ArgumentParser) -> None:
-    prepareValues(parser)
-    addStrictOption(parser)
-    parser.set_defaults(as_="text")
-
-
-def _runProduce(arguments: Namespace, address: Address) -> int:
+@brokerCommand(
+    "produce", "Put a value, the lines of standard input, or a file into a work queue.",
+    *VALUES, lambda parser: parser.set_defaults(as_="text"),
+)  # fmt: skip
+def produce(arguments: Namespace, address: Address) -> int:
+    """Send all values, and print how many."""
     checkTopics([arguments.topic], arguments.strict, publishes=True)
     values = chunks(arguments)
     with _connected(address) as client:
@@ -60,16 +60,14 @@ def _runProduce(arguments: Namespace, address: Address) -> int:
             raise SettingError(str(error)) from error
 
 
-def _prepareConsume(parser: ArgumentParser) -> None:
-    parser.add_argument("topic", metavar="TOPIC", help="the topic of the queue, which is made if there is none")
-    addStrictOption(parser)
-    addEndOptions(parser, "; without it, wait for messages")
-    parser.add_argument("--no-ack", action="store_true", help="acknowledge nothing, so that all returns to the queue")
-    addJsonOption(parser)
-    addRawOption(parser)
-
-
-def _runConsume(arguments: Namespace, address: Address) -> int:
+@brokerCommand(
+    "consume", "Take messages from a work queue and show them.",
+    argument("topic", "TOPIC", "the topic of the queue, which is made if there is none"), STRICT,
+    *endOptions("; without it, wait for messages"),
+    switch("--no-ack", "acknowledge nothing, so that all returns to the queue"), jsonOption(), RAW,
+)  # fmt: skip
+def consume(arguments: Namespace, address: Address) -> int:
+    """Show and acknowledge messages until the end of ``--count`` or ``--for``."""
     checkTopics([arguments.topic], arguments.strict, publishes=True)
     shown = 0
     notice = Timer(_SILENCE, say, (f"waiting for messages of {arguments.topic}; --for SECONDS ends it",))
@@ -80,18 +78,10 @@ def _runConsume(arguments: Namespace, address: Address) -> int:
             notice.start()
         for message in until(messages, end):
             notice.cancel()
-            if arguments.json:
-                outJson({name: value for name, value in message._asdict().items() if name != "legacy"})
-            else:
-                out(f"{message.content}\n".encode(), arguments.raw)
+            fields = {name: value for name, value in message._asdict().items() if name != "legacy"}
+            show(arguments, message.content, fields, lines=True)
             (messages.leave if arguments.no_ack else messages.ack)(message)
             shown += 1
             if shown == arguments.count:
                 break
     return ended(arguments, shown)
-
-
-#: The commands.
-PRODUCE = brokerCommand("produce", "Put a value, the lines of standard input, or a file into a work queue.",
-                        _prepareProduce, _runProduce)  # fmt: skip
-CONSUME = brokerCommand("consume", "Take messages from a work queue and show them.", _prepareConsume, _runConsume)

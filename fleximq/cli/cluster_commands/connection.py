@@ -3,6 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,6 +12,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from fleximq.cli.command import Argument, Command
 from fleximq.cluster.interfaces import ClusterError, IWatcher, NodeRecord, ShardOwner
 from fleximq.config.option_table import OPTIONS
 from fleximq.config.option_values import read
@@ -29,11 +31,21 @@ _NAMES = (
 )  # fmt: skip
 
 
-def addClusterOptions(parser: ArgumentParser) -> None:
-    """Add the broker's options for the NATS servers."""
+def clusterCommand(name: str, words: str, *own: Argument) -> Callable[[Callable[[Namespace], int]], Command]:
+    """Return a decorator that makes a command of a function; errors end it with one sentence and exit code 1."""
+
+    def run(work: Callable[[Namespace], int], arguments: Namespace) -> int:
+        try:
+            return work(arguments)
+        except (ClusterError, SettingError) as error:
+            raise SystemExit(f"fleximq cluster {name}: {error}") from None
+
+    return lambda work: Command(name, words, (*own, _addClusterOptions), partial(run, work))
+
+
+def _addClusterOptions(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("cluster", "as for the broker")
-    words = "a settings file of a node; the other options win over it"
-    group.add_argument("--config", metavar="FILE", help=words)
+    group.add_argument("--config", metavar="FILE", help="a settings file of a node; the other options win over it")
     for option in OPTIONS:
         if option.name in _NAMES:
             help = option.words[0].lower() + option.words[1:].rstrip(".")
@@ -132,13 +144,9 @@ def connected(settings: Settings, create: bool = False) -> "Iterator[tuple[Calls
         settings.cluster, settings.clusterAuth, settings.clusterCa, settings.clusterCertificate, settings.clusterKey
     )
     cluster = NatsCluster(
-        settings.cluster,
-        settings.clusterName,
-        calls.add,
-        room=settings.clusterBytes,
-        replicas=1 if len(settings.cluster) == 1 else 3,
-        options=options,
-    )
+        settings.cluster, settings.clusterName, calls.add,
+        room=settings.clusterBytes, replicas=1 if len(settings.cluster) == 1 else 3, options=options,
+    )  # fmt: skip
     try:
         try:
             calls.result(cluster.reach(create))
@@ -155,15 +163,3 @@ def surveyed(calls: Calls, cluster: "NatsCluster") -> Survey:
     cluster.watch(survey)
     calls.until(lambda: survey.nodes and len(survey.living) == len(survey.nodes), _SILENCE)
     return survey
-
-
-def run(work: Callable[[Namespace], int], name: str) -> Callable[[Namespace], int]:
-    """Return a command that ends with one sentence and exit code 1 after an error."""
-
-    def running(arguments: Namespace) -> int:
-        try:
-            return work(arguments)
-        except (ClusterError, SettingError) as error:
-            raise SystemExit(f"fleximq cluster {name}: {error}") from None
-
-    return running

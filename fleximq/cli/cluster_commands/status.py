@@ -1,14 +1,14 @@
 """``fleximq cluster status``: the nodes of a cluster, the owner of its shard, and its stream."""
 
 import json
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.request import urlopen
 
-from fleximq.cli.cluster_commands.connection import Survey, addClusterOptions, connected, settingsFrom, surveyed
-from fleximq.cli.output import addJsonOption, say
-from fleximq.cli.tables import console, table
+from fleximq.cli.cluster_commands.connection import Survey, clusterCommand, connected, settingsFrom, surveyed
+from fleximq.cli.command import argument
+from fleximq.cli.output import console, jsonOption, say, table
 from fleximq.cluster.interfaces import AHEAD, ClusterError, StreamBounds
 from fleximq.cluster.node_state import NodeState, differing, messagesBehind, secondsBehind
 from fleximq.config.option_values import formattedSize
@@ -17,8 +17,14 @@ from fleximq.values.printable import jsonLine
 _LOSS = "a loss of power on two machines takes messages that were confirmed"
 
 
+@clusterCommand(
+    "status", "Show nodes, owner and stream; exit code 2 after a warning.",
+    argument("--monitor", "URL", action="append",
+             help="the monitoring port of a NATS server, e.g. http://10.0.0.1:8222: is sync_interval always?"),
+    jsonOption("one JSON object"),
+)  # fmt: skip
 def status(arguments: Namespace) -> int:
-    """Carry out the command; exit code 2 if something needs an operator."""
+    """Print the status; exit code 2 if something needs an operator."""
     with connected(settingsFrom(arguments)) as (calls, cluster):
         survey = surveyed(calls, cluster)
         bounds = {shard: calls.result(cluster.bounds(shard)) for shard in sorted(survey.owners)}
@@ -46,12 +52,9 @@ def nodeRows(survey: Survey, shard: int = 0) -> Iterator[dict[str, Any]]:
     owning = survey.nodes.get(owner.node) if owner is not None else None
     for node, record in sorted(survey.nodes.items()):
         about, living = NodeState.of(record), node in survey.living
+        address = record.about.get("forward", {}).get("host")
         row: dict[str, Any] = {"node": node, "living": living, "state": about.state if living else "silent"}
-        row |= {
-            "version": about.version,
-            "address": record.about.get("forward", {}).get("host"),
-            "reason": about.reason,
-        }
+        row |= {"version": about.version, "address": address, "reason": about.reason}
         if owning is not None and owning is not record:
             row["behind"] = messagesBehind(shard, record, owning)
             row["seconds"] = secondsBehind(record, owning) if row["behind"] else 0.0
@@ -108,26 +111,13 @@ def show(found: Mapping[str, Any], notes: list[str]) -> None:
         limit = f" of {formattedSize(row['limit'])}" if row["limit"] else ""
         part = f" ({row['bytes'] / row['limit']:.0%})" if row["limit"] else ""
         print(f"its stream has messages {row['first']:,} to {row['last']:,}, {row['bytes']:,} bytes{limit}{part}")
-    rows = [
-        (row["node"], row["state"], row["version"], row.get("behind"), seconds(row), row["address"])
-        for row in found["nodes"]
-    ]
+    rows = []
+    for row in found["nodes"]:
+        seconds = None if row.get("behind") is None else round(row["seconds"], 1)
+        rows.append((row["node"], row["state"], row["version"], row.get("behind"), seconds, row["address"]))
     if rows:
         console().print(table(("node", "state", "version", "behind", "seconds", "address"), rows, expand=False))
     for words in notes:
         print(words)
     for words in found["warnings"]:
         say(f"warning: {words}")
-
-
-def seconds(row: Mapping[str, Any]) -> float | None:
-    """Return the seconds that a copy is behind, rounded."""
-    return None if row.get("behind") is None else round(row["seconds"], 1)
-
-
-def prepare(parser: ArgumentParser) -> None:
-    """Add the arguments."""
-    words = "the monitoring port of a NATS server, e.g. http://10.0.0.1:8222: is sync_interval always?"
-    parser.add_argument("--monitor", metavar="URL", action="append", help=words)
-    addJsonOption(parser, "one JSON object")
-    addClusterOptions(parser)

@@ -1,19 +1,29 @@
-"""``fleximq cluster refill SHARD`` and ``cluster adopt FOLDER``: a stream gets the frames of a copy, or of a folder."""
+"""``fleximq cluster move SHARD NODE``, ``refill SHARD`` and ``adopt FOLDER``: what an operator does to a shard.
+
+``move`` gives it another owner; ``refill`` and ``adopt`` fill its stream with the frames of a copy, or of a folder.
+"""
 
 import os
 import secrets
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable
 from threading import Timer
 from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from fleximq.cli.cluster_commands.connection import Calls, addClusterOptions, connected, settingsFrom, surveyed
-from fleximq.cli.cluster_commands.move import ask
+from fleximq.cli.cluster_commands.connection import (
+    Calls,
+    Survey,
+    clusterCommand,
+    connected,
+    settingsFrom,
+    surveyed,
+)
+from fleximq.cli.command import argument
 from fleximq.cluster.copy import Copy
-from fleximq.cluster.interfaces import AHEAD, ClusterError
+from fleximq.cluster.interfaces import AHEAD, ClusterError, ICluster
 from fleximq.cluster.node_state import NodeState
 from fleximq.cluster.refill import refill as refilled
 from fleximq.cluster.stream_log import StreamLog
@@ -22,12 +32,57 @@ from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.folder_files import IDENTITY, Lock
 from fleximq.journal.files.folder_survey import Finding, FolderSurvey
 
-#: Seconds that the largest copies may take.
-_LONGEST = 86_400.0
+#: Seconds for a new owner to serve, and those that the largest copies may take.
+_PATIENCE, _LONGEST = 30.0, 86_400.0
+_SHARD = argument("shard", "SHARD", "the number of the shard: 0", type=int)
 
 
+def _ask(calls: Calls, cluster: ICluster, survey: Survey, node: str, command: str, to: str = "") -> None:
+    """Give a node a command.
+
+    :raises ClusterError: it does not carry it out; the text says why.
+    """
+    question = {"do": command, "to": to, "at": NodeState.of(survey.living[node]).at}
+    error = calls.result(cluster.ask(node, question))["error"]
+    if error:
+        raise ClusterError(error)
+
+
+@clusterCommand(
+    "move", "Hand a shard to another node.",
+    _SHARD, argument("node", "NODE", "the node that is to own it, as status names it"),
+)  # fmt: skip
+def move(arguments: Namespace) -> int:
+    """Ask the owner to hand on the shard, and wait until the other node serves."""
+    shard, node = arguments.shard, arguments.node
+    with connected(settingsFrom(arguments)) as (calls, cluster):
+        survey = surveyed(calls, cluster)
+        former = survey.owners.get(shard)
+        if former is None:
+            raise ClusterError(f"there is no shard {shard}; a cluster has shard 0")
+        if former.node not in survey.living:
+            raise ClusterError(f"shard {shard} has no living owner that could hand it on")
+        began = time.monotonic()
+        _ask(calls, cluster, survey, former.node, "move", node)
+
+        def serves() -> bool:
+            owner = survey.owners[shard]
+            record = survey.nodes.get(owner.node)
+            return owner.term > former.term and record is not None and NodeState.of(record).state == "owning"
+
+        calls.until(serves, _PATIENCE)
+        owner = survey.owners[shard]
+        if owner.node != node or not serves():
+            raise ClusterError(f"shard {shard} is not owned by {node}, but by {owner.node or 'no node'}")
+        print(
+            f"{node} owns shard {shard} in term {owner.term}, {time.monotonic() - began:.1f} seconds after the command"
+        )
+    return 0
+
+
+@clusterCommand("refill", "Fill an older stream from the longest copy.", _SHARD)
 def refill(arguments: Namespace) -> int:
-    """Carry out the command ``refill``."""
+    """Ask the node with the longest copy to write it to the stream, and wait until it has."""
     shard = arguments.shard
     with connected(settingsFrom(arguments)) as (calls, cluster):
         survey = surveyed(calls, cluster)
@@ -38,7 +93,7 @@ def refill(arguments: Namespace) -> int:
         if not ahead():
             raise ClusterError(f"no living node has more of shard {shard} than its stream")
         longest = max(ahead(), key=lambda node: NodeState.of(survey.living[node]).end)
-        ask(calls, cluster, survey, longest, "refill")
+        _ask(calls, cluster, survey, longest, "refill")
         print(f"{longest} brings its copy back into the stream of shard {shard}", flush=True)
 
         def failure() -> str:
@@ -72,8 +127,12 @@ class _Clock:
         return timer
 
 
+@clusterCommand(
+    "adopt", "Fill a new cluster from the journal of a broker.",
+    argument("folder", "FOLDER", "the folder of the journal of a broker that is stopped"),
+)  # fmt: skip
 def adopt(arguments: Namespace) -> int:
-    """Carry out the command ``adopt``."""
+    """Write the frames of a folder to the empty stream of a cluster without brokers."""
     settings = settingsFrom(arguments)
     try:
         copy = _opened(arguments.folder)
@@ -116,15 +175,3 @@ def _opened(folder: str) -> Copy:
     copy = Copy(files, folder, 0)
     copy.open()
     return copy
-
-
-def prepareRefill(parser: ArgumentParser) -> None:
-    """Add the arguments of ``refill``."""
-    parser.add_argument("shard", metavar="SHARD", type=int, help="the number of the shard: 0")
-    addClusterOptions(parser)
-
-
-def prepareAdopt(parser: ArgumentParser) -> None:
-    """Add the arguments of ``adopt``."""
-    parser.add_argument("folder", metavar="FOLDER", help="the folder of the journal of a broker that is stopped")
-    addClusterOptions(parser)

@@ -1,19 +1,21 @@
-"""The publisher and subscriber processes of a benchmark.
+"""The processes of a benchmark, one for each publisher and subscriber.
 
 A process reports "ready" when it is connected, waits for the start, and then reports its results. Each message begins
 with a time stamp, in letters that every dialect supports. Times are of the machine's monotonic clock, which all
 processes share.
 """
 
+import multiprocessing
 import time
 from array import array
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from fleximq.cli.bench.dialect_clients import BENCH_CLIENTS
-from fleximq.cli.bench.plan import BenchClient, Plan
+from fleximq.cli.bench.dialect_clients import BENCH_CLIENTS, BenchClient
+from fleximq.cli.bench.plan import Plan
 from fleximq.cli.client_commands.broker_command import PublishRate
 from fleximq.client.errors import ClientError
 from fleximq.errors import SettingError
@@ -23,23 +25,13 @@ STAMP_BYTES = 8
 #: Bytes of the clock's nanoseconds in a time stamp, enough for three days.
 _TOLD = 6
 _MASK = (1 << 8 * _TOLD) - 1
-
-
-def stamp() -> bytes:
-    """Return the time stamp of now."""
-    return b2a_base64((time.monotonic_ns() & _MASK).to_bytes(_TOLD, "big"), newline=False)
-
-
-def age(payload: bytes, now: int) -> int:
-    """Return the nanoseconds between a message's time stamp and ``now``."""
-    return (now - int.from_bytes(a2b_base64(payload[:STAMP_BYTES]), "big")) & _MASK
-
-
 READY, GO, OVER = "ready", "go", "over"
 #: Consumers of a shared queue check this often whether all is published, in seconds.
 _LOOK = 0.2
 #: Limit of latencies in the evenly spaced sample of a subscriber.
 _SAMPLES = 200_000
+#: Limit for a process to start and connect, in seconds.
+_START = 60.0
 
 
 class RoleResult(NamedTuple):
@@ -51,19 +43,68 @@ class RoleResult(NamedTuple):
     latencies: "array[int]"
 
 
-def publisher(plan: Plan, pipe: Connection) -> None:
-    """Connect, wait for the start, and publish."""
-    _report(pipe, lambda: _publish(plan, pipe))
+class BenchResults(NamedTuple):
+    """The results of each publisher and each subscriber."""
+
+    publishers: list[RoleResult]
+    subscribers: list[RoleResult]
 
 
-def subscriber(plan: Plan, pipe: Connection) -> None:
-    """Connect, wait for the start, and receive all messages."""
-    _report(pipe, lambda: _receive(plan, pipe))
-
-
-def _report(pipe: Connection, work: Callable[[], RoleResult]) -> None:
+def run(plan: Plan) -> BenchResults:
+    """Run a benchmark; raises ClientError if a client could not connect, or lost its connection."""
+    runners: list[_Runner] = []
     try:
-        pipe.send(work())
+        subscribers = [_Runner(_receive, plan) for _ in range(plan.subscribers)]
+        runners += subscribers
+        publishers = [_Runner(_publish, plan) for _ in range(plan.publishers)]
+        runners += publishers
+        for each in runners:
+            each.ready()
+        for each in runners:
+            each.pipe.send(GO)
+        published = [each.done() for each in publishers]
+        for each in subscribers:
+            with suppress(OSError):
+                each.pipe.send(OVER)
+        return BenchResults(published, [each.done() for each in subscribers])
+    finally:
+        for each in runners:
+            with suppress(OSError):
+                each.process.terminate()
+                each.process.join()
+
+
+class _Runner:
+    def __init__(self, work: Callable[[Plan, Connection], RoleResult], plan: Plan) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_report, args=(work, plan, theirs), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def ready(self) -> None:
+        if not self.pipe.poll(_START):
+            raise ClientError(f"a client did not connect within {_START:g} seconds")
+        self._received()
+
+    def done(self) -> RoleResult:
+        found = self._received()
+        assert isinstance(found, RoleResult)
+        return found
+
+    def _received(self) -> Any:
+        try:
+            found = self.pipe.recv()
+        except (EOFError, OSError):
+            raise ClientError("a client's process ended unexpectedly") from None
+        if isinstance(found, str) and found != READY:
+            raise ClientError(found)
+        return found
+
+
+def _report(work: Callable[[Plan, Connection], RoleResult], plan: Plan, pipe: Connection) -> None:
+    try:
+        pipe.send(work(plan, pipe))
     except (ClientError, SettingError, TimeoutError, OSError) as error:
         pipe.send(str(error) or type(error).__name__)
     except KeyboardInterrupt:
@@ -125,3 +166,13 @@ def _received(client: BenchClient, plan: Plan, pipe: Connection) -> list[bytes]:
         if payloads or isOver:
             return payloads
     return []
+
+
+def stamp() -> bytes:
+    """Return the time stamp of now."""
+    return b2a_base64((time.monotonic_ns() & _MASK).to_bytes(_TOLD, "big"), newline=False)
+
+
+def age(payload: bytes, now: int) -> int:
+    """Return the nanoseconds between a message's time stamp and ``now``."""
+    return (now - int.from_bytes(a2b_base64(payload[:STAMP_BYTES]), "big")) & _MASK
