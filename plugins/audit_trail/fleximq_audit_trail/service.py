@@ -29,10 +29,7 @@ class AuditTrail(Service):
     name = "audit_trail"
 
     def __init__(
-        self,
-        context: IExtensionContext,
-        choices: Choices,
-        inThread: Callable[..., "Deferred[Any]"] | None = None,
+        self, context: IExtensionContext, choices: Choices, inThread: Callable[..., "Deferred[Any]"] | None = None
     ) -> None:
         self._context = context
         self._choices = choices

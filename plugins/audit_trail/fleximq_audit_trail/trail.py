@@ -36,11 +36,7 @@ class Trail:
     """
 
     def __init__(
-        self,
-        file: LogFile,
-        inThread: Callable[..., "Deferred[Any]"],
-        backlog: int,
-        lostLine: Callable[[int], str],
+        self, file: LogFile, inThread: Callable[..., "Deferred[Any]"], backlog: int, lostLine: Callable[[int], str]
     ) -> None:
         self._file = file
         self._inThread = inThread
