@@ -14,45 +14,14 @@ from fleximq.errors import SettingError
 
 #: The settings that a reload changes, by option name.
 LIVE = frozenset(
-    {
-        "auth",
-        "allow-anonymous",
-        "allowed-origin",
-        "roles",
-        "principals",
-        "tls-certificate",
-        "tls-key",
-        "keepalive",
-        "request-timeout",
-        "consume-wait",
-        "drain-timeout",
-        "slow-consumer",
-        "bcast-echo",
-        "strict-fleximq",
-        "history",
-        "max-message",
-        "max-line",
-        "max-text",
-        "max-clients",
-        "max-waiting",
-        "unadmitted-bytes",
-        "max-clients-per-address",
-        "max-subscriptions",
-        "max-queues",
-        "max-requests",
-        "outbox-bytes",
-        "max-message-rate",
-        "max-byte-rate",
-        "max-subscribe-rate",
-        "principal-message-rate",
-        "principal-byte-rate",
-        "principal-subscribe-rate",
-        "over-rate",
-        "max-connect-rate",
-        "max-join-rate",
-        "max-disconnects",
-        "flapping-wait",
-    }
+    """
+    auth allow-anonymous allowed-origin roles principals tls-certificate tls-key
+    keepalive request-timeout consume-wait drain-timeout slow-consumer bcast-echo strict-fleximq history
+    max-message max-line max-text max-clients max-waiting unadmitted-bytes max-clients-per-address max-subscriptions
+    max-queues max-requests outbox-bytes
+    max-message-rate max-byte-rate max-subscribe-rate principal-message-rate principal-byte-rate
+    principal-subscribe-rate over-rate max-connect-rate max-join-rate max-disconnects flapping-wait
+    """.split()
 )
 
 
