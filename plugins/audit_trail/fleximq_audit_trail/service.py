@@ -1,6 +1,4 @@
-"""The service: opens the file and observes the broker when it starts, writes pending lines and closes it when it
-stops.
-"""
+"""The service: observes the broker from its start to its stop."""
 
 import os
 from collections.abc import Callable
@@ -31,9 +29,7 @@ class AuditTrail(Service):
     def __init__(
         self, context: IExtensionContext, choices: Choices, inThread: Callable[..., "Deferred[Any]"] | None = None
     ) -> None:
-        self._context = context
-        self._choices = choices
-        self._inThread = inThread
+        self._context, self._choices, self._inThread = context, choices, inThread
         self._trail: Trail | None = None
 
     def startService(self) -> None:

@@ -29,7 +29,6 @@ class PrivateLogFile(LogFile):
 class Trail:
     """Collects lines, and writes the pending ones at each flush.
 
-    :param file: the file to write to.
     :param inThread: runs a call in a thread, and returns a Deferred; e.g. ``deferToThreadPool``.
     :param backlog: maximum number of pending bytes; lines beyond them are lost.
     :param lostLine: returns the line to write instead of so many lost ones.
@@ -43,8 +42,7 @@ class Trail:
         self._backlog = backlog
         self._lostLine = lostLine
         self._lines: list[str] = []
-        self._waiting = 0
-        self._lost = 0
+        self._waiting = self._lost = 0
         self._writing: Deferred[Any] | None = None
         self._closed = False
 
@@ -54,19 +52,18 @@ class Trail:
             return
         if self._waiting + len(line) > self._backlog:
             self._lost += 1
-            return
-        self._lines.append(line)
-        self._waiting += len(line)
+        else:
+            self._lines.append(line)
+            self._waiting += len(line)
 
     def flush(self) -> None:
         """Write pending lines, unless the last ones are still being written."""
         if self._writing is not None:
             return
         lines, self._lines = self._lines, []
-        self._waiting = 0
         if self._lost:
             lines.append(self._lostLine(self._lost))
-            self._lost = 0
+        self._waiting = self._lost = 0
         if lines:
             self._writing = self._inThread(self._write, lines)
             self._writing.addErrback(self._failed, len(lines))
