@@ -1,21 +1,18 @@
-"""The commands of ``fleximq``, their parser, and the command ``completion``, which prints a completion script."""
+"""The commands of ``fleximq``, their parser, and the commands ``broker`` and ``completion``."""
 
 import sys
-from argparse import Namespace
+from argparse import REMAINDER, ArgumentParser, Namespace
 from collections.abc import Sequence
 
 from fleximq import __version__
 from fleximq.cli.bench.command import bench
-from fleximq.cli.broker import broker
 from fleximq.cli.check_config import checkConfig
-from fleximq.cli.client_commands.ban import BAN
-from fleximq.cli.client_commands.broker_views import CLIENTS, DEAD_LETTERS, QUEUES, TOPICS
+from fleximq.cli.client_commands.broker_views import BAN, CLIENTS, DEAD_LETTERS, QUEUES, TOPICS
 from fleximq.cli.client_commands.doctor import doctor, ping
-from fleximq.cli.client_commands.pub import pub
+from fleximq.cli.client_commands.pub import produce, pub
 from fleximq.cli.client_commands.requests import notify, req, serve
-from fleximq.cli.client_commands.sub import sub, tail
+from fleximq.cli.client_commands.sub import consume, sub, tail
 from fleximq.cli.client_commands.top import top
-from fleximq.cli.client_commands.work_queue import consume, produce
 from fleximq.cli.cluster import CLUSTER
 from fleximq.cli.command import addCommands, argument, command
 from fleximq.cli.credential_files import APIKEY, KEYPAIR, PASSWD, TOKEN
@@ -25,6 +22,30 @@ from fleximq.config.argument_parser import CommandParser
 
 #: The shells supported by shtab.
 SHELLS = ("bash", "zsh", "fish", "tcsh")
+
+
+def _withoutOptions(parser: ArgumentParser) -> None:
+    parser.prefix_chars = "\0"  # no word is an option of this parser
+
+
+@command(
+    "broker", "Run a broker in the foreground, with the options of twistd fleximq.",
+    _withoutOptions, argument("options", "OPTION", "as for twistd fleximq; --help lists them", nargs=REMAINDER),
+)  # fmt: skip
+def broker(arguments: Namespace) -> int:
+    """Run it as ``twistd -n --pidfile= fleximq`` would; with ``--help``, print the help."""
+    if "--help" in arguments.options:
+        from fleximq.startup.options import Options
+
+        options = Options()
+        options.synopsis = f"Usage: fleximq broker {options.synopsis}"
+        print(options)
+        return 0
+    from twisted.scripts import twistd  # loads slowly
+
+    sys.argv = ["twistd", "--nodaemon", "--pidfile=", "fleximq", *arguments.options]
+    twistd.run()
+    return 0
 
 
 @command(

@@ -1,18 +1,19 @@
-"""``fleximq queues``, ``dead-letters``, ``clients`` and ``topics``: listings and acts of the broker's own paths.
+"""``fleximq queues``, ``dead-letters``, ``clients``, ``topics`` and ``ban``: the broker's listings, and acts on them.
 
-:data:`NOUNS` is the table of these commands; docs/reference/messages.rst describes the paths.
+:data:`NOUNS` is the table of all but ``ban``; docs/reference/messages.rst describes the paths.
 """
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
 from fleximq.cli.client_commands.broker_command import Row, brokerCommand, pagedRows, readingAnswers, tellMissing
 from fleximq.cli.client_commands.broker_options import Address, count
-from fleximq.cli.client_commands.payload_text import asJson
-from fleximq.cli.command import Argument, Command, argument
-from fleximq.cli.output import console, jsonOption, outJson, say, table, tell
+from fleximq.cli.client_commands.texts import asJson
+from fleximq.cli.command import Argument, Command, argument, group
+from fleximq.cli.output import console, jsonOption, outJson, say, show, table, tell
 from fleximq.client.blocking import Client
 from fleximq.errors import SettingError
 from fleximq.limits import DEAD
@@ -187,3 +188,56 @@ def _cell(field: str, value: Any) -> Any:
 
 
 QUEUES, DEAD_LETTERS, CLIENTS, TOPICS = map(_command, NOUNS)
+
+
+def _banned(parser: ArgumentParser) -> None:
+    banned = parser.add_mutually_exclusive_group(required=True)
+    banned.add_argument("--principal", metavar="NAME", help="the name that its credentials gave it")
+    banned.add_argument("--address", metavar="IP", help="an address; of IPv6 the first 64 bits count")
+
+
+@brokerCommand(
+    "add", "Disconnect a principal or an address, and refuse it until the ban ends.",
+    _banned, argument("--seconds", "N", "how long [3600]", type=count, default=3600),
+    argument("--reason", "TEXT", "a note for the list and the audit log", default=""),
+    jsonOption("one JSON object per ban"),
+)  # fmt: skip
+def _ban(arguments: Namespace, address: Address) -> int:
+    with address.connect() as client:
+        details = {"seconds": arguments.seconds, "reason": arguments.reason}
+        found = client.ask("/broker/ban", {**_bannedName(arguments), **details}, address.timeout)
+    tellMissing(found)
+    show(arguments, f"{_banSentence(found)}; clients disconnected: {found['disconnected']}", found)
+    return 0
+
+
+@brokerCommand("ls", "List the bans in force.", jsonOption("one JSON object per ban"))
+def _listBans(arguments: Namespace, address: Address) -> int:
+    with readingAnswers(), address.connect() as client:
+        for row in pagedRows(client, "/broker/bans", "bans", address.timeout):
+            show(arguments, _banSentence(row), row)
+    return 0
+
+
+@brokerCommand("remove", "End a ban.", _banned)
+def _unban(arguments: Namespace, address: Address) -> int:
+    with address.connect() as client:
+        found = client.ask("/broker/unban", _bannedName(arguments), address.timeout)
+    tellMissing(found)
+    if not found["removed"]:
+        say("fleximq: there is no such ban")
+    return 0 if found["removed"] else 1
+
+
+def _bannedName(arguments: Namespace) -> dict[str, str]:
+    return {"principal": arguments.principal} if arguments.principal else {"address": arguments.address}
+
+
+def _banSentence(row: Row) -> str:
+    kind = "principal" if "principal" in row else "address"
+    until = datetime.fromtimestamp(row["until"] / 1000).astimezone()
+    reason = f": {row['reason']}" if row["reason"] else ""
+    return f"{kind} {row[kind]} until {until:%Y-%m-%d %H:%M:%S} by {row['by']}{reason}"
+
+
+BAN = group("ban", "Refuse a principal or an address for a while.", _ban, _listBans, _unban)

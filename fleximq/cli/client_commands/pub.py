@@ -1,24 +1,35 @@
-"""``fleximq pub TOPIC [VALUE]``: publishes a value, the lines of standard input, or a file."""
+"""``fleximq pub TOPIC [VALUE]``: publishes a value, the lines of standard input, or a file.
+
+``fleximq produce`` puts them into a work queue, as a MiniMQ client.
+"""
 
 import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from fleximq.cli.client_commands.broker_command import PublishRate, brokerCommand, progress
 from fleximq.cli.client_commands.broker_options import Address, count, rate
-from fleximq.cli.client_commands.payload_text import INPUT, PARSERS, argumentValue
-from fleximq.cli.client_commands.topic_check import STRICT, checkTopics
+from fleximq.cli.client_commands.texts import INPUT, PARSERS, STRICT, argumentValue, checkTopics
 from fleximq.cli.command import argument, switch
 from fleximq.cli.output import jsonOption, outJson, say
+from fleximq.client.errors import Answered
+from fleximq.client.minimq.blocking import MiniClient, connect
 from fleximq.errors import SettingError
+from fleximq.status import Status
 
 #: Values are published together in chunks of this size.
 _TOGETHER = 1000
 #: Bytes of standard input read at once, at most.
 _READ = 1 << 16
+_ONLY_CERTIFICATE = (
+    "MiniMQ has no credentials but a client certificate (--tls-certificate); pub also reaches the queue of a topic, "
+    "once it exists"
+)
 
 
 #: The arguments of a command that sends values to a topic.
@@ -51,12 +62,44 @@ def pub(arguments: Namespace, address: Address) -> int:
             for value in values:
                 client.publish(topic, value, key=key, message_id=messageId)
 
-    values = chunks(arguments)
+    values = _chunks(arguments)
     with address.connect() as client:
-        return sendAll(arguments, values, send, client.flush)
+        return _sendAll(arguments, values, send, client.flush)
 
 
-def sendAll(
+@brokerCommand(
+    "produce", "Put a value, the lines of standard input, or a file into a work queue.",
+    *VALUES, lambda parser: parser.set_defaults(as_="text"),
+)  # fmt: skip
+def produce(arguments: Namespace, address: Address) -> int:
+    """Send all values, and print how many."""
+    checkTopics([arguments.topic], arguments.strict, publishes=True)
+    values = _chunks(arguments)
+    with miniClient(address) as client:
+        try:
+            return _sendAll(arguments, values, partial(client.produce_many, arguments.topic))
+        except ValueError as error:
+            raise SettingError(str(error)) from error
+
+
+@contextmanager
+def miniClient(address: Address, **more: Any) -> Iterator[MiniClient]:
+    """Connect, and explain which credentials are possible if there are others, or the broker wants some.
+
+    :raises SettingError: with this explanation.
+    """
+    if address.credentials is not None:
+        raise SettingError(_ONLY_CERTIFICATE)
+    try:
+        with connect(address.url, tls=address.tls, timeout=address.timeout, **more) as client:
+            yield client
+    except Answered as error:
+        if error.status != Status.UNAUTHORIZED:
+            raise
+        raise SettingError(f"{error}; {_ONLY_CERTIFICATE}") from error
+
+
+def _sendAll(
     arguments: Namespace,
     values: Iterator[list[Any]],
     send: Callable[[list[Any]], object],
@@ -83,7 +126,7 @@ def sendAll(
     return 0
 
 
-def chunks(arguments: Namespace) -> Iterator[list[Any]]:
+def _chunks(arguments: Namespace) -> Iterator[list[Any]]:
     """Yield chunks of values as they are read; raises SettingError if a value is invalid."""
     read = PARSERS[arguments.as_]
     if arguments.value is not None and arguments.file:

@@ -14,8 +14,8 @@ from typing import Any
 
 from fleximq.cli.client_commands.broker_command import brokerCommand
 from fleximq.cli.client_commands.broker_options import Address, Outages, count, seconds
-from fleximq.cli.client_commands.payload_text import FORMATTERS, INPUT, OUTPUT, PARSERS, argumentValue, asJson
 from fleximq.cli.client_commands.pub import content
+from fleximq.cli.client_commands.texts import FORMATTERS, INPUT, OUTPUT, PARSERS, argumentValue, asJson
 from fleximq.cli.command import argument
 from fleximq.cli.output import jsonOption, out, outJson, say
 from fleximq.client.blocking.shared_connection import SIGNAL_SECONDS

@@ -1,6 +1,7 @@
 """``fleximq sub TOPIC...``: prints the messages of topics or patterns.
 
-``fleximq tail``: prints connects, disconnects and new topics as they happen.
+``fleximq consume`` prints those of a work queue, as a MiniMQ client, and ``fleximq tail`` connects, disconnects and new
+topics.
 """
 
 import json
@@ -9,12 +10,13 @@ from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import datetime
+from threading import Timer
 from typing import Any
 
 from fleximq.cli.client_commands.broker_command import brokerCommand
 from fleximq.cli.client_commands.broker_options import Address, Outages, count, seconds
-from fleximq.cli.client_commands.payload_text import FORMATTERS, OUTPUT, asJson, deliveryAsJson
-from fleximq.cli.client_commands.topic_check import STRICT, checkTopics
+from fleximq.cli.client_commands.pub import miniClient
+from fleximq.cli.client_commands.texts import FORMATTERS, OUTPUT, STRICT, asJson, checkTopics, deliveryAsJson
 from fleximq.cli.command import Argument, argument, switch
 from fleximq.cli.output import RAW, jsonOption, out, outJson, say, show
 from fleximq.client.blocking import Client
@@ -59,9 +61,11 @@ def sentence(topic: str, value: Any) -> str:
 
 #: With several subscriptions, the wait for each before the next, in seconds.
 _LOOK = 0.05
+#: Seconds without a message after which ``consume`` says that it waits.
+_SILENCE = 3.0
 
 
-def endOptions(waiting: str = "") -> tuple[Argument, Argument]:
+def _endOptions(waiting: str = "") -> tuple[Argument, Argument]:
     """Return the options that say when a command ends, with an addition to the help of ``--for``."""
     return (
         argument("--count", "N", "end after this many messages", type=count),
@@ -86,7 +90,7 @@ def _start(text: str) -> Start:
     argument("topics", "TOPIC", "a topic, or a pattern such as orders.* or orders.#", nargs="+"), STRICT,
     argument("--from", "WHERE", type=_start, dest="from_",
              help="replay a durable topic from: first, last, an offset, or a time ago such as 15m, 2h, 7d"),
-    *endOptions(), switch("--topic", "show the topic before each value"), *OUTPUT,
+    *_endOptions(), switch("--topic", "show the topic before each value"), *OUTPUT,
 )  # fmt: skip
 def sub(arguments: Namespace, address: Address) -> int:
     """Show messages until the end of ``--count`` or ``--for``."""
@@ -105,10 +109,37 @@ def sub(arguments: Namespace, address: Address) -> int:
             shownSoFar += 1
             if shownSoFar == arguments.count:
                 break
-    return ended(arguments, shownSoFar)
+    return _ended(arguments, shownSoFar)
 
 
-def ended(arguments: Namespace, shown: int) -> int:
+@brokerCommand(
+    "consume", "Take messages from a work queue and show them.",
+    argument("topic", "TOPIC", "the topic of the queue, which is made if there is none"), STRICT,
+    *_endOptions("; without it, wait for messages"),
+    switch("--no-ack", "acknowledge nothing, so that all returns to the queue"), jsonOption(), RAW,
+)  # fmt: skip
+def consume(arguments: Namespace, address: Address) -> int:
+    """Show and acknowledge messages until the end of ``--count`` or ``--for``."""
+    checkTopics([arguments.topic], arguments.strict, publishes=True)
+    shown = 0
+    notice = Timer(_SILENCE, say, (f"waiting for messages of {arguments.topic}; --for SECONDS ends it",))
+    notice.daemon = True
+    end = None if arguments.for_ is None else time.monotonic() + arguments.for_
+    with miniClient(address, on_state=Outages("")) as client, client.consumer(arguments.topic) as messages:
+        if end is None:
+            notice.start()
+        for message in _until(messages, end):
+            notice.cancel()
+            fields = {name: value for name, value in message._asdict().items() if name != "legacy"}
+            show(arguments, message.content, fields, lines=True)
+            (messages.leave if arguments.no_ack else messages.ack)(message)
+            shown += 1
+            if shown == arguments.count:
+                break
+    return _ended(arguments, shown)
+
+
+def _ended(arguments: Namespace, shown: int) -> int:
     """Return the exit code of a command after so many messages; say why it ends without ``--count`` of them."""
     if shown == arguments.count:
         return 0
@@ -122,7 +153,7 @@ def _deliveries(client: Client, stack: ExitStack, arguments: Namespace) -> Itera
     subscriptions = [stack.enter_context(client.subscribe(topic, arguments.from_)) for topic in arguments.topics]
     end = None if arguments.for_ is None else time.monotonic() + arguments.for_
     if len(subscriptions) == 1:
-        yield from until(subscriptions[0], end)
+        yield from _until(subscriptions[0], end)
         return
     while end is None or time.monotonic() < end:
         for subscription in subscriptions:
@@ -130,7 +161,7 @@ def _deliveries(client: Client, stack: ExitStack, arguments: Namespace) -> Itera
                 yield delivery
 
 
-def until(subscription: Any, end: float | None) -> Iterator[Any]:
+def _until(subscription: Any, end: float | None) -> Iterator[Any]:
     """Yield messages until the end, in seconds of the monotonic clock; None: without an end."""
     if end is None:
         yield from subscription

@@ -1,19 +1,41 @@
-"""Converts text of the command line to values, and payloads to text.
+"""Text of the command line: topics are checked, values are parsed, and payloads are formatted.
 
 The text of a payload is the same that dialects with text payloads get (docs/reference/dialects.rst, "Across dialects").
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from fleximq.cli.command import argument
-from fleximq.cli.output import RAW, jsonOption
+from fleximq.cli.command import argument, switch
+from fleximq.cli.output import RAW, jsonOption, say
 from fleximq.client.events import Delivery
 from fleximq.errors import SettingError
 from fleximq.values.message import Content, Message
+from fleximq.values.patterns import doubtIn, mistakeIn
 from fleximq.wire.messagepack_json import toJson
 from fleximq.wire.payload_conversion import toBytes, toUtf8
+
+#: The option that turns warnings into errors.
+STRICT = switch("--strict", "refuse topics that may not mean what was typed, such as a..b")
+
+
+def checkTopics(names: Iterable[str], strict: bool, publishes: bool = False) -> None:
+    """Warn on standard error of names that may not mean what was typed.
+
+    :param publishes: the names are topics of messages, not of subscriptions.
+    :raises SettingError: a name is a URL; a subscription cannot mean what was typed; if ``strict``, also in place of a
+        warning.
+    """
+    for name in names:
+        if "://" in name:
+            raise SettingError(f"{name!r} is a URL, not a topic; --url names the broker")
+        mistake = None if publishes else mistakeIn(name)
+        doubt = mistake or doubtIn(name, publishes)
+        if mistake or (doubt and strict):
+            raise SettingError(str(doubt))
+        if doubt:
+            say(f"warning: {doubt}")
 
 
 def argumentValue(name: str, word: str) -> Any:

@@ -3,7 +3,7 @@
 import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.cli.client_commands.payload_text import FORMATTERS, PARSERS, asJson, deliveryAsJson
+from fleximq.cli.client_commands.texts import FORMATTERS, PARSERS, asJson, deliveryAsJson
 from fleximq.client.events import Delivery
 from fleximq.errors import SettingError
 
