@@ -22,8 +22,7 @@ from fleximq.dialects.registry import installed
 from fleximq.errors import SettingError
 from fleximq.rights import Action
 from fleximq.security.authentication.schemes import methodsOf, shown, warnings
-from fleximq.startup.advice import adviceAbout
-from fleximq.startup.configuration_check import faults
+from fleximq.startup.configuration_check import adviceAbout, faults
 from fleximq.startup.setting_changes import Difference, difference, lostProtections
 
 #: Values of extension options with a name like this are hidden.

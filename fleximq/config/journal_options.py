@@ -16,7 +16,6 @@ from fleximq.values.patterns import mistakeIn
 MAX_AGE = 100 * 366 * 24 * 3600
 #: Maximum interval of syncs, in milliseconds.
 MAX_INTERVAL = 60_000
-
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 _RETENTION = re.compile(r"(.*)=(?:([0-9]{1,12})([smhdw])(?:,([^,]+))?|([^,]+))", re.ASCII | re.DOTALL)
 _INTERVAL = re.compile(r"interval:([0-9]{1,9})", re.ASCII)
@@ -64,11 +63,9 @@ def checkPattern(name: str, value: str, pattern: str) -> None:
 
 
 def retentionOf(line: str) -> RetentionRule:
-    """Parse ``PATTERN=AGE[,SIZE]``, or ``PATTERN=SIZE``: ``orders.#=7d,10GiB``.
+    """Parse ``PATTERN=AGE[,SIZE]``, or ``PATTERN=SIZE``: ``orders.#=7d,10GiB``; raises SettingError if it is neither.
 
     An age is a number and one of the letters s, m, h, d and w.
-
-    :raises SettingError: it is neither; the sentence names the valid forms.
     """
     found = _RETENTION.fullmatch(line)
     if not found:
@@ -85,13 +82,11 @@ def retentionOf(line: str) -> RetentionRule:
 
 
 def timeToLiveOf(line: str) -> TimeToLive:
-    """Parse ``PATTERN=SECONDS``; raises SettingError if it is malformed; the sentence names the valid form."""
+    """Parse ``PATTERN=SECONDS``; raises SettingError if it is malformed."""
     pattern, equals, rest = line.rpartition("=")
     if not equals or not _SECONDS.fullmatch(rest) or not 0 < float(rest) <= MAX_AGE:
-        raise SettingError(
-            f"message-ttl is {line!r}, but must be PATTERN=SECONDS, e.g. prices.#=60, with seconds over 0 and up to "
-            f"{MAX_AGE}"
-        )
+        form = f"PATTERN=SECONDS, e.g. prices.#=60, with seconds over 0 and up to {MAX_AGE}"
+        raise SettingError(f"message-ttl is {line!r}, but must be {form}")
     checkPattern("message-ttl", line, pattern)
     return TimeToLive(pattern, float(rest))
 
@@ -104,11 +99,10 @@ def fsyncOf(written: str) -> Fsync:
     if written in ("always", "never"):
         return Fsync(written)
     found = _INTERVAL.fullmatch(written)
-    if not found or not 1 <= int(found[1]) <= MAX_INTERVAL:
-        raise SettingError(
-            f"fsync is {written!r}, but must be always, never, or interval: and 1 to {MAX_INTERVAL} milliseconds"
-        )
-    return Fsync("interval", int(found[1]))
+    if found and 1 <= int(found[1]) <= MAX_INTERVAL:
+        return Fsync("interval", int(found[1]))
+    words = f"always, never, or interval: and 1 to {MAX_INTERVAL} milliseconds"
+    raise SettingError(f"fsync is {written!r}, but must be {words}")
 
 
 def _noRetention(line: str) -> SettingError:

@@ -13,10 +13,7 @@ from fleximq.errors import SettingError
 
 
 class Option(NamedTuple):
-    """One option: its name, the parser of its value, its help text, and its field.
-
-    ``isLimit``: the field is one of :class:`fleximq.limits.Limits`.
-    """
+    """One option: name, parser, help text, and field; ``isLimit``: the field is in :class:`fleximq.limits.Limits`."""
 
     name: str
     read: Callable[[str, object], object]
@@ -43,7 +40,8 @@ def _camelCase(name: str) -> str:
 
 #: The parsers of options that may be given several times.
 REPEATED = (texts, extensions)
-
+_RATE = ", as RATE[,BURST]."
+_TOGETHER = " all clients of one principal together" + _RATE
 #: All options, in the order of the help text.
 OPTIONS = (
     _option("listen", texts, "Where to listen, as [DIALECT+]ENDPOINT or URL."),
@@ -110,23 +108,15 @@ OPTIONS = (
     _option("journal-segment", size, "Bytes of one file of the journal."),
     _option("idempotence-window", seconds, "Seconds in which a repeated message id is recognised."),
     _option("minimq-idempotent", flag, "Treat a MiniMQ message with a known id as a repeat too."),
-    _option("max-message-rate", rate, "Messages a second from one client, as RATE[,BURST].", "messageRate"),
-    _option("max-byte-rate", byteRate, "Bytes a second from one client, as RATE[,BURST].", "byteRate"),
-    _option("max-subscribe-rate", rate, "Subscriptions a second of one client, as RATE[,BURST].", "subscribeRate"),
-    _option(
-        "principal-message-rate", rate, "Messages a second from all clients of one principal together, as RATE[,BURST]."
-    ),
-    _option(
-        "principal-byte-rate", byteRate, "Bytes a second from all clients of one principal together, as RATE[,BURST]."
-    ),
-    _option(
-        "principal-subscribe-rate",
-        rate,
-        "Subscriptions a second of all clients of one principal together, as RATE[,BURST].",
-    ),
+    _option("max-message-rate", rate, "Messages a second from one client" + _RATE, "messageRate"),
+    _option("max-byte-rate", byteRate, "Bytes a second from one client" + _RATE, "byteRate"),
+    _option("max-subscribe-rate", rate, "Subscriptions a second of one client" + _RATE, "subscribeRate"),
+    _option("principal-message-rate", rate, "Messages a second from" + _TOGETHER),
+    _option("principal-byte-rate", byteRate, "Bytes a second from" + _TOGETHER),
+    _option("principal-subscribe-rate", rate, "Subscriptions a second of" + _TOGETHER),
     _option("over-rate", oneOf(OverRate), "Action against a client over its rate: pause or refuse."),
-    _option("max-connect-rate", rate, "New connections a second from one address, as RATE[,BURST].", "connectRate"),
-    _option("max-join-rate", rate, "Join attempts a second from one address, as RATE[,BURST].", "joinRate"),
+    _option("max-connect-rate", rate, "New connections a second from one address" + _RATE, "connectRate"),
+    _option("max-join-rate", rate, "Join attempts a second from one address" + _RATE, "joinRate"),
     _option("max-disconnects", count, "Disconnects in a minute after which a client must wait."),
     _option("flapping-wait", seconds, "Seconds that a client over max-disconnects must wait."),
     _option("busy-poll", count, "Microseconds to look for input after a read before the broker sleeps; 0 is never."),
@@ -151,13 +141,11 @@ GROUPS = {
     "max-message-rate": "Rates",
     "log-format": "Other",
 }
-
 #: Options of settings files only: tables of tables.
 TABLES = (
     _option("roles", tables, "The permissions of a role: [roles.NAME]."),
     _option("principals", tables, "The permissions of a principal, and its roles: [principals.NAME]."),
 )
-
 _BY_NAME = {option.name: option for option in (*OPTIONS, *TABLES)}
 
 

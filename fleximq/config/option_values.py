@@ -18,8 +18,7 @@ from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE
 def read(path: str) -> dict[str, object]:
     """Return the values of a settings file by name, not checked further.
 
-    :raises SettingError: the file is missing, unreadable or not TOML; the sentence names the file, and the line if
-        known.
+    :raises SettingError: the file is missing, unreadable or not TOML; the sentence names the file, and maybe the line.
     """
     try:
         written = Path(path).read_bytes()

@@ -14,7 +14,6 @@ from fleximq.errors import SettingError
 
 #: Maximum rate, in any unit.
 MAX_RATE = 1e15
-
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,6})?", re.ASCII)
 
 
@@ -37,10 +36,7 @@ class Rate(NamedTuple):
 
 
 def rate(name: str, value: object) -> Rate | None:
-    """Parse a rate of messages, connections or the like; None if unlimited.
-
-    :raises SettingError: it is no rate; the sentence names the option.
-    """
+    """Parse a rate of messages, connections or the like; None if unlimited; raises SettingError if it is no rate."""
     try:
         return _rateOf([_number(part) for part in _parts(value)])
     except ValueError:
@@ -51,7 +47,7 @@ def rate(name: str, value: object) -> Rate | None:
 
 
 def byteRate(name: str, value: object) -> Rate | None:
-    """Parse a rate of bytes; None if unlimited; raises SettingError if it is no rate; the sentence names the option."""
+    """Parse a rate of bytes; None if unlimited; raises SettingError if it is no rate."""
     try:
         return _rateOf([float(size(name, part)) for part in _parts(value)])
     except (ValueError, SettingError):

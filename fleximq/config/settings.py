@@ -23,7 +23,6 @@ SEGMENT_BYTES = 64 * KIBIBYTE, GIBIBYTE
 MAX_HISTORY = 10_000
 
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+", re.IGNORECASE | re.ASCII)
-
 _NATS = re.compile(r"(?:nats|tls)://[^/?#@\s,]+", re.IGNORECASE | re.ASCII)
 _AUTH = re.compile(r"(?:password|token|creds):[^\0]+", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -111,12 +110,10 @@ class Settings:
     def __post_init__(self) -> None:
         if not self.listen or not all(self.listen):
             raise SettingError("listen is empty, but must name an endpoint, e.g. tcp:7890")
-        for name in ("handshakeTimeout", "keepalive", "redelivery", "queueExpiry", "durableGrace"):
+        for name in "handshakeTimeout keepalive redelivery queueExpiry durableGrace".split():
             _checkTime(name, getattr(self, name), mayBeZero=False)
-        for name in (
-            "requestTimeout", "subscriptionGrace", "consumeWait", "drainTimeout", "idempotenceWindow", "flappingWait",
-            "clusterWait",
-        ):  # fmt: skip
+        names = "requestTimeout subscriptionGrace consumeWait drainTimeout idempotenceWindow flappingWait clusterWait"
+        for name in names.split():
             _checkTime(name, getattr(self, name), mayBeZero=True)
         within("max-deliveries", self.maxDeliveries, 1, 1 << 31)
         within("max-disconnects", self.maxDisconnects, 0, 1_000)
@@ -134,13 +131,12 @@ class Settings:
 
     def _checkCluster(self) -> None:
         for url in self.cluster:
-            if "@" in url:
-                # It is not repeated here, since it may have a password.
+            if "@" in url:  # it is not repeated here, since it may have a password
                 raise SettingError("cluster has a URL with credentials, which belong in a file named by cluster-auth")
             if not _NATS.fullmatch(url):
                 raise SettingError(f"cluster is {url!r}, but must be like nats://host:4222 or tls://host:4222")
         if self.clusterAuth is not None and not _AUTH.fullmatch(self.clusterAuth):
-            # It is not repeated here, since it may be a password.
+            # Not repeated here, since it may be a password.
             raise SettingError("cluster-auth must be password:FILE, token:FILE or creds:FILE")
         for name, value in (("node", self.node), ("cluster-name", self.clusterName)):
             if value is not None and not _NAME.fullmatch(value):
@@ -188,10 +184,7 @@ def _checkTime(name: str, seconds: float, mayBeZero: bool) -> None:
 
 
 def command(line: str) -> list[str]:
-    """Split a command line of ``spawn`` into its words, as a shell does.
-
-    :raises SettingError: it is empty, has an open quotation, or contains a NUL.
-    """
+    """Split a line of ``spawn`` as a shell does; raises SettingError if it is empty, or has a NUL or an open quote."""
     try:
         words = shlex.split(line)
     except ValueError as error:

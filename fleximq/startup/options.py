@@ -87,15 +87,12 @@ class Options(usage.Options):
             raise usage.UsageError(f"unexpected argument {arguments[0]!r}, all options begin with --")
 
     def parseOptions(self, options: Sequence[str] | None = None) -> None:
-        """Parse the command line.
-
-        :raises SystemExit: with a sentence about the error; Python prints it and exits with 1.
-        """
+        """Parse the command line; raises SystemExit with a sentence about an error; Python exits with 1 then."""
         try:
             super().parseOptions(options)
         except usage.UsageError as error:
             name = str(error).split()[1].removeprefix("--") if str(error).endswith("not recognized") else ""
-            nearest = difflib.get_close_matches(name, self.longOpt and [each.rstrip("=") for each in self.longOpt], 1)
+            nearest = difflib.get_close_matches(name, [each.rstrip("=") for each in self.longOpt], 1)
             if name in _OTHER_NAMES:
                 hint = f"it is --{_OTHER_NAMES[name]}"
             elif name in _OF_TWISTD:
@@ -132,22 +129,16 @@ class Options(usage.Options):
     def _faults(self, written: Mapping[str, object]) -> Iterator[str]:
         """Yield a sentence for each fault of the settings file, or if it has none, of the command line."""
         registry = installed()
-        good = True
-        for sentence in faults(written, registry):
-            good = False
-            yield f"{self.get('config')}: {sentence}"
-        if good:
-            yield from faults({**written, **self._given()}, registry)
+        found = [f"{self.get('config')}: {sentence}" for sentence in faults(written, registry)]
+        yield from found or faults({**written, **self._given()}, registry)
 
     def _given(self) -> dict[str, object]:
         """Return the options of the command line, by name."""
         given: dict[str, object] = {name: tuple(values) for name, values in self._texts.items()}
         for option in OPTIONS:
-            value = self.get(option.name)
-            if option.read is flag and value:
-                given[option.name] = True
-            elif option.read is not flag and option.read not in REPEATED and value is not None:
-                given[option.name] = value
+            value = self.get(option.name)  # 0 or 1 for a flag, None for a repeated option
+            if value if option.read is flag else value is not None:
+                given[option.name] = True if option.read is flag else value
         return given
 
     def getUsage(self, width: int | None = None) -> str:

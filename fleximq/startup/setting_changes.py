@@ -63,9 +63,5 @@ def lostProtections(old: Settings, new: Settings) -> Iterator[str]:
     """
     if old.auth and not new.auth:
         yield "auth is gone, but nobody would have to show credentials then: only a restart does that"
-    if _restrict(old) and not _restrict(new):
+    if (old.roles, old.principals) != (None, None) and new.roles is None and new.principals is None:
         yield "roles and principals are gone, but everybody might do everything then: only a restart does that"
-
-
-def _restrict(settings: Settings) -> bool:
-    return settings.roles is not None or settings.principals is not None
