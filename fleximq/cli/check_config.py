@@ -1,7 +1,4 @@
-"""``fleximq check-config FILE``: checks a settings file, and prints its effective settings as TOML.
-
-With ``--against OLD`` it also predicts a reload of a broker that runs with that file.
-"""
+"""``fleximq check-config FILE``: checks a settings file, prints its settings as TOML, and predicts a reload."""
 
 import json
 import re

@@ -81,10 +81,7 @@ _OPTIONS_WITHOUT_COMMAND = ("-h", "--help", "--version")
 
 
 def run(words: Sequence[str]) -> int:
-    """Run the command of a command line, and return its exit code.
-
-    :raises SystemExit: the command line is invalid (1), or help or version were printed (0).
-    """
+    """Run a command line, and return its exit code; raises SystemExit as :func:`fleximq.cli.main.main`."""
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     if not words:

@@ -32,7 +32,6 @@ Work = Callable[[Namespace], tuple[str, str | None]]
 
 
 def _command(name: str, words: str, scheme: str, fault: Fault, work: Work, *more: Argument) -> Command:
-    """Return a command that changes the file of a scheme."""
     arguments = (
         argument("file", "FILE", f"the file, as for --auth {scheme}:FILE; created if missing"),
         argument("name", "NAME", "the principal's name", type=_name),
@@ -67,10 +66,7 @@ def _run(fault: Fault, work: Work, arguments: Namespace) -> int:
 
 
 def _changeFile(path: str, fault: Fault, by: Callable[[CredentialFile], Lines]) -> None:
-    """Replace the lines of a file, which may not exist yet, while other commands wait.
-
-    :raises SettingError: the file cannot be read or written, or is invalid; it is unchanged then.
-    """
+    """Replace the lines of a file while other commands wait; raises SettingError, and changes nothing, if it cannot."""
     with secret_files.alone(path):
         try:
             found = secret_files.readEntries(path, fault)
@@ -111,7 +107,6 @@ def _name(written: str) -> str:
 
 
 def _time(written: str) -> float:
-    """Return a duration in seconds."""
     found = re.fullmatch(r"(\d{1,5})([mhd])", written, re.ASCII)
     if found is None:
         raise ArgumentTypeError(f"{written!r} is not a time like 3d, 12h or 30m")
@@ -209,10 +204,7 @@ def _setPassword(arguments: Namespace) -> tuple[str, str | None]:
 
 
 def _password(name: str) -> str:
-    """Return the password, prompted for twice at a terminal, or read from the first line of standard input.
-
-    :raises SettingError: it is empty or too long, or the two entries differ.
-    """
+    """Return the password, prompted for twice at a terminal; raises SettingError if it is invalid."""
     if sys.stdin.isatty():
         password = getpass.getpass(f"Password for {name}: ")
         if password != getpass.getpass("The same again: "):

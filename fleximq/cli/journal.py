@@ -1,7 +1,4 @@
-"""``fleximq journal check|stat|cat|repair FOLDER``: inspects and repairs the journal of a broker.
-
-All but ``repair`` only read, and can be used while the broker runs.
-"""
+"""``fleximq journal check|stat|cat|repair FOLDER``; all but ``repair`` only read, also while the broker runs."""
 
 import json
 from argparse import ArgumentTypeError, Namespace

@@ -72,10 +72,7 @@ def console(isWide: bool = True) -> Any:
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], expand: bool = True) -> Any:
-    """Return a table in which texts are cut before numbers; ``expand``: it uses the whole width.
-
-    Numbers are right-aligned, also those given as texts, and None is an empty cell.
-    """
+    """Return a table (``expand``: of full width); numbers are right-aligned and cut last, and None is an empty cell."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text

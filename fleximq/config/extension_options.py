@@ -24,10 +24,7 @@ class EnabledExtension(NamedTuple):
 
 
 def extensions(name: str, value: object) -> tuple[EnabledExtension, ...]:
-    """Read the enabled extensions: texts, or tables by name.
-
-    :raises SettingError: it is neither, an option has no name, or a name is used twice.
-    """
+    """Read texts or tables by name; raises SettingError for others, an option without a name, and a name used twice."""
     chosen: list[EnabledExtension] = []
     if isinstance(value, Mapping):
         for extension, options in value.items():

@@ -92,10 +92,7 @@ def timeToLiveOf(line: str) -> TimeToLive:
 
 
 def fsyncOf(written: str) -> Fsync:
-    """Parse ``always``, ``interval:MILLISECONDS`` or ``never``.
-
-    :raises SettingError: it is none of them, or the interval is 0 or over a minute.
-    """
+    """Parse ``always``, ``interval:MILLISECONDS`` or ``never``; raises SettingError for others, or over a minute."""
     if written in ("always", "never"):
         return Fsync(written)
     found = _INTERVAL.fullmatch(written)

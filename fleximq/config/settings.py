@@ -164,10 +164,7 @@ class Settings:
 
     @classmethod
     def of(cls, values: Mapping[str, object]) -> "Settings":
-        """Make settings from values by option name, as text or as in a TOML file; the others have their defaults.
-
-        :raises SettingError: for an unknown name, or a value that cannot be parsed or is out of range.
-        """
+        """Make settings from values by option name, as text or as in TOML; raises SettingError for a wrong one."""
         own: dict[str, Any] = {}
         limits: dict[str, Any] = {}
         for name, value in values.items():

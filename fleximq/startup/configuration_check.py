@@ -60,10 +60,7 @@ def faults(values: Mapping[str, object], registry: Registry, elsewhere: bool = F
 
 
 def adviceAbout(settings: Settings, path: str | None = None) -> Iterator[str]:
-    """Yield a sentence for each warning.
-
-    :param path: the settings file; None without one.
-    """
+    """Yield a sentence for each warning; ``path`` is the settings file."""
     if path is not None and (settings.auth or settings.extension or settings.spawn or settings.roles):
         yield from _openness(path)
     keys = {settings.tlsKey or settings.tlsCertificate or ""}
@@ -86,10 +83,7 @@ def _openness(path: str) -> Iterator[str]:
 
 
 def configurationOf(chosen: EnabledExtension, registry: Registry) -> Any:
-    """Return the options of an extension, checked by itself.
-
-    :raises SettingError: it is not installed, cannot be loaded, or refuses its options.
-    """
+    """Return the checked options of an extension; raises SettingError if it is missing or broken, or refuses them."""
     extension = registry.extensions.get(chosen.name)
     if extension is None:
         known = ", ".join(registry.extensions) or "none"

@@ -1,7 +1,4 @@
-"""The command line of ``twistd fleximq``, generated from the table of settings.
-
-A wrong value or an unknown option ends the program with one sentence on standard error and exit code 1.
-"""
+"""The command line of ``twistd fleximq``, made of the table of settings; an error is one sentence and exit code 1."""
 
 import difflib
 import os
@@ -113,10 +110,7 @@ class Options(usage.Options):
         self.settings = Settings.of({**written, **self._given()})
 
     def again(self) -> Settings:
-        """Return the settings that a start of the broker would use now, with the same command line.
-
-        :raises SettingError: the settings file cannot be read, is empty, or is invalid.
-        """
+        """Read the settings file again; raises SettingError if it is unreadable, empty or invalid."""
         path = self.get("config")
         written = {} if path is None else read(os.path.join(self._folder, path))
         if path is not None and not written:
@@ -133,7 +127,6 @@ class Options(usage.Options):
         yield from found or faults({**written, **self._given()}, registry)
 
     def _given(self) -> dict[str, object]:
-        """Return the options of the command line, by name."""
         given: dict[str, object] = {name: tuple(values) for name, values in self._texts.items()}
         for option in OPTIONS:
             value = self.get(option.name)  # 0 or 1 for a flag, None for a repeated option
@@ -161,7 +154,6 @@ def _print(text: str) -> NoReturn:
 
 
 def _groups(width: int) -> str:
-    """Return the help of all options by group."""
     lines = []
     for each in OPTIONS:
         lines += ["", f"{GROUPS[each.name]}:"] if each.name in GROUPS else []

@@ -1,8 +1,4 @@
-"""Compares settings on reload: changed now, changed by a restart, or refused.
-
-:data:`LIVE` names the settings that a reload changes. All others stay until the broker is restarted; a reload reports
-those that differ. docs/guides/operating.rst, "Reloading".
-"""
+"""Compares settings on reload: changed now, by a restart, or refused (docs/guides/operating.rst, "Reloading")."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -47,10 +43,7 @@ def difference(old: Settings, new: Settings) -> Difference:
 
 
 def merged(old: Settings, new: Settings) -> Settings:
-    """Return the new settings with the old values of those that need a restart.
-
-    :raises SettingError: the combination is invalid.
-    """
+    """Return the new settings with the old values of those that need a restart; raises SettingError if invalid."""
     unchanged = [each for each in OPTIONS if each.name not in LIVE]
     limits = replace(new.limits, **{each.field: each.of(old) for each in unchanged if each.isLimit})
     return replace(new, **{each.field: each.of(old) for each in unchanged if not each.isLimit}, limits=limits)

@@ -102,11 +102,7 @@ class IdentityBenchClient(BenchClient):
         self._exchange(self._stream.framed(text.encode()), lambda: wanted in self._answers)
 
     def _exchange(self, data: bytes, holds: Callable[[], bool], timeout: float | None = None) -> None:
-        """Send, and read meanwhile, until all is sent and a condition holds.
-
-        :raises TimeoutError: it took too long.
-        :raises ClientError: the connection ended, or the broker refused a request.
-        """
+        """Send, and read meanwhile, until all is sent and a condition holds; raises TimeoutError or ClientError."""
         timeout = self._timeout if timeout is None else timeout
         deadline = time.monotonic() + timeout
         left = memoryview(data)
@@ -153,7 +149,6 @@ class IdentityBenchClient(BenchClient):
 
 
 def _dialled(urls: Sequence[Url], address: Address) -> tuple[Url, socket.socket | PipeSocket]:
-    """Return a connected socket, and to which of the addresses."""
     context = (address.tls or Tls()).context() if urls[0].isSecure else None
     for url in urls[:-1]:
         with suppress(ConnectionLost):
@@ -162,7 +157,6 @@ def _dialled(urls: Sequence[Url], address: Address) -> tuple[Url, socket.socket 
 
 
 def _path(url: Url, credentials: object) -> str:
-    """Return the path with the credentials in its query, as from a web page."""
     shown = dict(credentials) if isinstance(credentials, dict) else {}
     kind = shown.pop("type", None)
     if kind == "basic":

@@ -65,10 +65,7 @@ _OPTIONS = (
 
 
 class Outages:
-    """Reports on standard error, unless silent, that the connection was lost, and is there again.
-
-    :param loss: the end of the sentence about the new connection: what may be lost.
-    """
+    """Reports lost and new connections on standard error, unless silent; ``loss`` says what a new one may lack."""
 
     def __init__(
         self, loss: str = "; messages may be missing", monotonic: Clock = time.monotonic, isSilent: bool = False
@@ -111,10 +108,7 @@ class Address(NamedTuple):
         name: str | None = None,
         on_state: Watcher | None = None,
     ) -> Client:
-        """Return a client that has joined; for the arguments see :class:`fleximq.client.settings.ClientSettings`.
-
-        :raises ClientError: no broker answers, or it refuses to admit the client.
-        """
+        """Return a client that has joined, see :class:`fleximq.client.settings.ClientSettings`; raises ClientError."""
         return connect(
             self.url, credentials=self.credentials, tls=self.tls, timeout=self.timeout,
             reconnect=reconnect, codec=codec, name=name, on_state=on_state,
@@ -131,10 +125,7 @@ def addOptions(parser: ArgumentParser) -> None:
 
 
 def addressOf(arguments: Namespace, environment: Mapping[str, str] = os.environ) -> Address:
-    """Return the broker selected by options, environment and profiles.
-
-    :raises SettingError: the profile is missing or invalid, or a user has no password.
-    """
+    """Return the selected broker; raises SettingError for a missing or wrong profile, or a user without a password."""
     said = _profileFor(arguments, environment)
     given = {name: getattr(arguments, name.replace("-", "_"), None) for name in KEYS}
     given["url"] = arguments.url or ("" if arguments.profile else environment.get("FLEXIMQ_URL"))
@@ -193,7 +184,6 @@ def _profileFor(arguments: Namespace, environment: Mapping[str, str]) -> dict[st
 
 
 def _credentials(arguments: Namespace, said: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the credentials; options take precedence."""
     if not arguments.private_key:
         if (arguments.user or not (arguments.token or arguments.api_key)) and "user" in said:
             if "password" not in said:

@@ -67,7 +67,7 @@ def _message(row: Row) -> Row:
 
 
 def _letter(row: Row) -> Row:
-    """Return a dead letter as :func:`_message`, without the deliveries, which a dead letter does not record."""
+    """Return a dead letter as :func:`_message`, without the deliveries, which it does not record."""
     return {name: each for name, each in _message(row).items() if name != "deliveries"}
 
 

@@ -1,7 +1,4 @@
-"""``fleximq pub TOPIC [VALUE]``: publishes a value, the lines of standard input, or a file.
-
-``fleximq produce`` puts them into a work queue, as a MiniMQ client.
-"""
+"""``fleximq pub`` publishes a value, lines or a file; ``fleximq produce`` puts them into a work queue by MiniMQ."""
 
 import sys
 import time
@@ -84,10 +81,7 @@ def produce(arguments: Namespace, address: Address) -> int:
 
 @contextmanager
 def miniClient(address: Address, **more: Any) -> Iterator[MiniClient]:
-    """Connect, and explain which credentials are possible if there are others, or the broker wants some.
-
-    :raises SettingError: with this explanation.
-    """
+    """Connect; raises SettingError that explains which credentials are possible, if there are or must be others."""
     if address.credentials is not None:
         raise SettingError(_ONLY_CERTIFICATE)
     try:

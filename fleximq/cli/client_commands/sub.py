@@ -1,8 +1,4 @@
-"""``fleximq sub TOPIC...``: prints the messages of topics or patterns.
-
-``fleximq consume`` prints those of a work queue, as a MiniMQ client, and ``fleximq tail`` connects, disconnects and new
-topics.
-"""
+"""Print messages: ``fleximq sub``, ``consume`` (of a work queue) and ``tail`` (connects, disconnects, new topics)."""
 
 import json
 import time
@@ -74,7 +70,6 @@ def _endOptions(waiting: str = "") -> tuple[Argument, Argument]:
 
 
 def _start(text: str) -> Start:
-    """Parse the start of a subscription."""
     if text in ("first", "last"):
         return text
     if text.isascii() and text.isdecimal():
@@ -149,7 +144,6 @@ def _ended(arguments: Namespace, shown: int) -> int:
 
 
 def _deliveries(client: Client, stack: ExitStack, arguments: Namespace) -> Iterator[Delivery]:
-    """Yield deliveries until the time is over."""
     subscriptions = [stack.enter_context(client.subscribe(topic, arguments.from_)) for topic in arguments.topics]
     end = None if arguments.for_ is None else time.monotonic() + arguments.for_
     if len(subscriptions) == 1:

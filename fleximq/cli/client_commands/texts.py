@@ -1,6 +1,6 @@
 """Text of the command line: topics are checked, values are parsed, and payloads are formatted.
 
-The text of a payload is the same that dialects with text payloads get (docs/reference/dialects.rst, "Across dialects").
+Payloads are shown as to clients of dialects with text payloads (docs/reference/dialects.rst, "Across dialects").
 """
 
 import json

@@ -54,10 +54,7 @@ def rates(before: Snapshot, now: Snapshot) -> dict[str, float]:
 
 
 def summary(before: Snapshot, now: Snapshot, rows: int) -> dict[str, Any]:
-    """Return the object of ``--json``: the broker, its rate, the busiest topics and the oldest clients.
-
-    The command adds ``stale``: the age in seconds if the broker did not answer, or None.
-    """
+    """Return the object of ``--json`` without ``stale``: broker, rate, the busiest topics and the oldest clients."""
     each = rates(before, now)
     busiest = sorted(now.topics.values(), key=lambda row: (-each[row["topic"]], -row["published"], row["topic"]))
     return {

@@ -54,10 +54,7 @@ def _addClusterOptions(parser: ArgumentParser) -> None:
 
 
 def settingsFrom(arguments: Namespace) -> Settings:
-    """Return the settings of the cluster from the command line and the settings file.
-
-    :raises SettingError: one is wrong, or no server is named.
-    """
+    """Return the settings of the cluster; raises SettingError if one is wrong, or no server is named."""
     values = {} if arguments.config is None else {k: v for k, v in read(arguments.config).items() if k in _NAMES}
     given = {name: getattr(arguments, name.replace("-", "_")) for name in _NAMES}
     settings = Settings.of(values | {name: value for name, value in given.items() if value is not None})
@@ -89,10 +86,7 @@ class Calls:
         return True
 
     def result(self, waited: "Deferred[T]", seconds: float = 30.0) -> T:
-        """Wait for a result.
-
-        :raises ClusterError: the store's error, or it took too long.
-        """
+        """Wait for a result; raises ClusterError for an error of the store, or if it takes too long."""
         results: list[Any] = []
         waited.addBoth(results.append)
         if not self.until(lambda: results, seconds):
@@ -128,9 +122,8 @@ class Survey:
 
 @contextmanager
 def connected(settings: Settings, create: bool = False) -> "Iterator[tuple[Calls, NatsCluster]]":
-    """Connect to a cluster.
+    """Connect to a cluster; ``create``: create it if it does not exist.
 
-    :param create: create it if it does not exist.
     :raises ClusterError: it cannot be reached.
     :raises SettingError: nats-py is not installed, or a file with credentials cannot be used.
     """

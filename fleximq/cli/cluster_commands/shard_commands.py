@@ -1,7 +1,4 @@
-"""``fleximq cluster move SHARD NODE``, ``refill SHARD`` and ``adopt FOLDER``: what an operator does to a shard.
-
-``move`` gives it another owner; ``refill`` and ``adopt`` fill its stream with the frames of a copy, or of a folder.
-"""
+"""``fleximq cluster move`` gives a shard another owner; ``refill`` and ``adopt`` fill its stream."""
 
 import os
 import secrets
@@ -38,10 +35,7 @@ _SHARD = argument("shard", "SHARD", "the number of the shard: 0", type=int)
 
 
 def _ask(calls: Calls, cluster: ICluster, survey: Survey, node: str, command: str, to: str = "") -> None:
-    """Give a node a command.
-
-    :raises ClusterError: it does not carry it out; the text says why.
-    """
+    """Give a node a command; raises ClusterError with the reason if it does not carry it out."""
     question = {"do": command, "to": to, "at": NodeState.of(survey.living[node]).at}
     error = calls.result(cluster.ask(node, question))["error"]
     if error:
@@ -158,10 +152,7 @@ def adopt(arguments: Namespace) -> int:
 
 
 def _opened(folder: str) -> Copy:
-    """Lock and check the folder of a broker.
-
-    :raises JournalError: it is in use, damaged, or not the folder of a journal.
-    """
+    """Lock and check a folder; raises JournalError if it is in use, damaged, or not the folder of a journal."""
     files = Files()
     if not os.path.exists(f"{folder}/{IDENTITY}"):
         raise JournalError(f"{folder} is not the folder of a journal")

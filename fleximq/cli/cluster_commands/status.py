@@ -86,10 +86,7 @@ def warnings(survey: Survey, found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def synced(url: str) -> tuple[bool, str]:
-    """Ask a server's monitoring port whether each write is synced.
-
-    :raises ClusterError: there is none.
-    """
+    """Ask a server's monitoring port whether each write is synced; raises ClusterError if there is none."""
     if not url.startswith(("http://", "https://")):
         raise ClusterError(f"monitor is {url!r}, but must be like http://10.0.0.1:8222")
     try:

@@ -53,10 +53,7 @@ _READ: dict[str, Callable[[str, object], Any]] = {
 
 
 def configure(options: Mapping[str, object]) -> Choices:
-    """Return the checked options.
-
-    :raises SettingError: for an unknown option, a missing one or a wrong value.
-    """
+    """Return the checked options; raises SettingError for an unknown option, a missing one or a wrong value."""
     for name in options:
         if name not in _READ:
             raise SettingError(f"there is no option {name}, only {', '.join(_READ)}")

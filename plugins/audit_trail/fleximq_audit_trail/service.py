@@ -19,10 +19,7 @@ from fleximq_audit_trail.watcher import Watcher
 
 
 class AuditTrail(Service):
-    """Records the events of a running broker.
-
-    :param inThread: runs a call in a thread; by default one of the reactor's.
-    """
+    """Records the events of a running broker; ``inThread`` runs a call in a thread, by default one of the reactor's."""
 
     name = "audit_trail"
 
@@ -33,10 +30,7 @@ class AuditTrail(Service):
         self._trail: Trail | None = None
 
     def startService(self) -> None:
-        """Open the file, and start observing.
-
-        :raises SettingError: the file cannot be opened.
-        """
+        """Open the file, and start observing; raises SettingError if it cannot be opened."""
         super().startService()
         choices, reactor = self._choices, self._context.reactor
         inThread = self._inThread or partial(deferToThreadPool, reactor, reactor.getThreadPool())

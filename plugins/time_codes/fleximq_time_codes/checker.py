@@ -1,7 +1,4 @@
-"""Checks names and codes.
-
-A code is valid once, during its half minute and the half minutes before and after it.
-"""
+"""Checks names and codes: each is valid once, during its half minute and the half minutes before and after it."""
 
 import base64
 import binascii
@@ -35,11 +32,7 @@ def codeOf(key: bytes, period: int) -> str:
 
 @implementer(ICredentialsChecker, IVouching, ICautious)
 class TimeCodes:
-    """Checks codes with the keys of a file.
-
-    :param now: returns the time in seconds since 1970.
-    :raises SettingError: the file is invalid.
-    """
+    """Checks codes with the keys of a file; raises SettingError if it is invalid. ``now``: seconds since 1970."""
 
     credentialInterfaces = (IPassword,)
 
@@ -51,10 +44,7 @@ class TimeCodes:
         self._used: dict[str, int] = {}
 
     def requestAvatarId(self, credentials: Any) -> Any:
-        """Return the principal of a code.
-
-        :raises UnauthorizedLogin: the code is not valid now.
-        """
+        """Return the principal of a code; raises UnauthorizedLogin if it is not valid now."""
         name, shown = credentials.username, credentials.password.encode(errors="replace")
         key = self._keys.get(name, b"")
         now = self._now()
@@ -84,8 +74,5 @@ def _entry(path: str, line: str) -> tuple[str, bytes]:
 
 
 def timeCodes(argument: str) -> TimeCodes:
-    """Make the checker of ``--auth time_codes:FILE``.
-
-    :raises SettingError: the file is invalid.
-    """
+    """Make the checker of ``--auth time_codes:FILE``; raises SettingError if the file is invalid."""
     return TimeCodes(argument)
