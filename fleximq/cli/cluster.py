@@ -24,7 +24,7 @@ jetstream {{ store_dir: "{folder}", sync_interval: always }}
 """
 _ROUTES = """cluster {{ name: try, listen: "127.0.0.1:{port}", routes: [{routes}] }}
 """
-#: What the journal may take on each server; a NATS server refuses more than its disk has.
+#: The size of the journal on each server; a NATS server refuses more than its disk has.
 _ROOM = "1GiB"
 #: Seconds for a broker or a server to end.
 _PATIENCE = 15.0
@@ -42,10 +42,9 @@ class Broker:
         self._thread.start()
 
     def _started(self) -> "subprocess.Popen[str]":
-        command = [sys.executable, "-m", "fleximq", "broker", *self._words]
-        pipe, out = subprocess.PIPE, subprocess.STDOUT
+        words = [sys.executable, "-m", "fleximq", "broker", *self._words]
         # Control-C is for this program, which ends the brokers one after the other.
-        return subprocess.Popen(command, stdout=pipe, stderr=out, text=True, process_group=0)
+        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0)
 
     def _show(self) -> None:
         while True:
@@ -86,8 +85,8 @@ def _servers(program: str, folder: Path, number: int) -> Iterator[list[str]]:
             text += _ROUTES.format(port=routes[index], routes=others) if number > 1 else ""
             (folder / f"{name}.conf").write_text(text)
             with (folder / f"{name}.log").open("ab") as log:
-                command = [program, "-c", str(folder / f"{name}.conf")]
-                process = subprocess.Popen(command, stdout=log, stderr=log, text=True, process_group=0)
+                words = [program, "-c", str(folder / f"{name}.conf")]
+                process = subprocess.Popen(words, stdout=log, stderr=log, text=True, process_group=0)
             ending.callback(_end, process)
         yield [f"nats://127.0.0.1:{port}" for port in clients]
 
@@ -132,9 +131,8 @@ def tryOut(arguments: Namespace) -> int:
         for index in range(arguments.nodes):
             name, port = f"node-{index + 1}", arguments.port + index
             words = ["--node", name, "--journal", str(folder / name), "--durable", "#", "--allow-anonymous"]
-            words += ["--cluster-bytes", _ROOM, "--listen"]
-            words += [f"tcp:{port}:interface=127.0.0.1", *(word for url in urls for word in ("--cluster", url))]
-            ending.callback(Broker(name, words).end)
+            words += ["--cluster-bytes", _ROOM, "--listen", f"tcp:{port}:interface=127.0.0.1"]
+            ending.callback(Broker(name, [*words, *(word for url in urls for word in ("--cluster", url))]).end)
             print(f"{name} is tcp://127.0.0.1:{port}, in {folder / name}", flush=True)
         print("clients may connect to any of them; Control-C ends all", flush=True)
         print(f"to look at it: fleximq cluster status {' '.join(f'--cluster {url}' for url in urls)}", flush=True)

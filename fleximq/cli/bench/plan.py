@@ -4,9 +4,6 @@ from typing import NamedTuple
 
 from fleximq.cli.client_commands.broker_options import Address
 
-#: Dialects in which one of the subscribers gets each message.
-_SHARING = frozenset({"minimq"})
-
 
 class Plan(NamedTuple):
     """``messages`` is the number for each publisher, ``size`` their bytes, ``batch`` the number sent at once.
@@ -33,5 +30,5 @@ class Plan(NamedTuple):
 
     @property
     def isShared(self) -> bool:
-        """Whether the subscribers share the messages, one for each."""
-        return self.dialect in _SHARING
+        """Whether each message goes to one of the subscribers."""
+        return self.dialect == "minimq"

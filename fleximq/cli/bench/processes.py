@@ -20,10 +20,8 @@ from fleximq.cli.client_commands.broker_command import PublishRate
 from fleximq.client.errors import ClientError
 from fleximq.errors import SettingError
 
-#: Size of the time stamp, and so of the smallest message.
-STAMP_BYTES = 8
-#: Bytes of the clock's nanoseconds in a time stamp, enough for three days.
-_TOLD = 6
+#: Size of the time stamp, and so of the smallest message; bytes of nanoseconds in it, enough for three days.
+STAMP_BYTES, _TOLD = 8, 6
 _MASK = (1 << 8 * _TOLD) - 1
 READY, GO, OVER = "ready", "go", "over"
 #: Consumers of a shared queue check this often whether all is published, in seconds.
@@ -54,19 +52,19 @@ def run(plan: Plan) -> BenchResults:
     """Run a benchmark; raises ClientError if a client could not connect, or lost its connection."""
     runners: list[_Runner] = []
     try:
-        subscribers = [_Runner(_receive, plan) for _ in range(plan.subscribers)]
-        runners += subscribers
-        publishers = [_Runner(_publish, plan) for _ in range(plan.publishers)]
-        runners += publishers
+        for work, number in ((_receive, plan.subscribers), (_publish, plan.publishers)):
+            runners += [_Runner(work, plan) for _ in range(number)]
         for each in runners:
-            each.ready()
+            if not each.pipe.poll(_START):
+                raise ClientError(f"a client did not connect within {_START:g} seconds")
+            each.received()
         for each in runners:
             each.pipe.send(GO)
-        published = [each.done() for each in publishers]
-        for each in subscribers:
+        published = [each.received() for each in runners[plan.subscribers :]]
+        for each in runners[: plan.subscribers]:
             with suppress(OSError):
                 each.pipe.send(OVER)
-        return BenchResults(published, [each.done() for each in subscribers])
+        return BenchResults(published, [each.received() for each in runners[: plan.subscribers]])
     finally:
         for each in runners:
             with suppress(OSError):
@@ -82,17 +80,7 @@ class _Runner:
         self.process.start()
         theirs.close()
 
-    def ready(self) -> None:
-        if not self.pipe.poll(_START):
-            raise ClientError(f"a client did not connect within {_START:g} seconds")
-        self._received()
-
-    def done(self) -> RoleResult:
-        found = self._received()
-        assert isinstance(found, RoleResult)
-        return found
-
-    def _received(self) -> Any:
+    def received(self) -> Any:
         try:
             found = self.pipe.recv()
         except (EOFError, OSError):
@@ -127,9 +115,9 @@ def _publish(plan: Plan, pipe: Connection) -> RoleResult:
         client.publish([stamp() + rest] * number)
         sent += number
     client.flush()
-    ended = time.monotonic()
+    result = RoleResult(sent, begun, time.monotonic(), array("q"))
     client.close()
-    return RoleResult(sent, begun, ended, array("q"))
+    return result
 
 
 def _receive(plan: Plan, pipe: Connection) -> RoleResult:

@@ -4,7 +4,7 @@
 """
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,7 +14,6 @@ from fleximq.cli.client_commands.broker_options import Address, count
 from fleximq.cli.client_commands.texts import asJson
 from fleximq.cli.command import Argument, Command, argument, group
 from fleximq.cli.output import console, jsonOption, outJson, say, show, table, tell
-from fleximq.client.blocking import Client
 from fleximq.errors import SettingError
 from fleximq.limits import DEAD
 from fleximq.values.message import Content, Message
@@ -66,8 +65,7 @@ def _message(row: Row) -> Row:
     return {"value": value, **{name: each for name, each in row.items() if name != "payload"}}
 
 
-def _letter(row: Row) -> Row:
-    """Return a dead letter as :func:`_message`, without the deliveries, which it does not record."""
+def _letter(row: Row) -> Row:  # a dead letter does not record its deliveries
     return {name: each for name, each in _message(row).items() if name != "deliveries"}
 
 
@@ -141,17 +139,15 @@ def _run(noun: str, arguments: Namespace, address: Address) -> int:
     with readingAnswers(), address.connect() as client:
         if not action.rows:
             return _act(action, arguments, client.ask(action.path, asked, address.timeout))
-        shown = list(filter(None, map(action.row, _rows(client, action, asked, address.timeout))))
+        if action.isLimited or asked:
+            found = client.ask(action.path, asked, address.timeout)[action.rows]
+        else:
+            found = pagedRows(client, action.path, action.rows, address.timeout)
+        shown = list(filter(None, map(action.row, found)))
         if not action.columns and (not shown or str(shown[0].get("client_id", name)) != name):
             raise SettingError(f"there is no client {name}" if noun == "clients" else f"there is no queue of {name!r}")
         _show(action, arguments, shown)
     return 0
-
-
-def _rows(client: Client, action: Action, asked: dict[str, Any], timeout: float) -> Iterator[Row]:
-    if action.isLimited or asked:
-        return iter(client.ask(action.path, asked, timeout)[action.rows])
-    return pagedRows(client, action.path, action.rows, timeout)
 
 
 def _act(action: Action, arguments: Namespace, answer: Row) -> int:

@@ -52,11 +52,9 @@ def checks(url: Url, address: Address) -> Iterator[Check]:
     except JoinRefused as error:
         if url.isSecure:
             yield _certificate(url, address)
-        advice = "use --user, --token, --api-key, --private-key or --profile"
-        if address.credentials is not None:
-            advice = "correct these credentials"
-        advice += "; the broker's log says what was wrong"
-        yield Check("credentials", BAD, str(error), advice)
+        none = "use --user, --token, --api-key, --private-key or --profile"
+        advice = none if address.credentials is None else "correct these credentials"
+        yield Check("credentials", BAD, str(error), f"{advice}; the broker's log says what was wrong")
     except (ClientError, TimeoutError) as error:
         hint = hintFor(error, url)
         yield Check("tls" if hint else "broker", BAD, str(error), hint or "is this the port of a FlexiMQ broker?")

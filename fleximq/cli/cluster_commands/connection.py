@@ -1,6 +1,7 @@
 """The connection of a command to the NATS servers of a cluster, and the keys of its nodes."""
 
 from argparse import ArgumentParser, Namespace
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -74,7 +75,7 @@ class Calls:
         self._queue.put((call, arguments))
 
     def until(self, holds: Callable[[], object], seconds: float) -> bool:
-        """Wait until something holds, for so many seconds at most; return whether it does."""
+        """Wait until a condition holds, at most for so many seconds; return whether it does."""
         end = monotonic() + seconds
         while not holds():
             try:
@@ -91,9 +92,9 @@ class Calls:
         waited.addBoth(results.append)
         if not self.until(lambda: results, seconds):
             raise ClusterError("the servers of the cluster do not answer")
-        if isinstance(results[0], Failure):
-            results[0].raiseException()
         found: T = results[0]
+        if isinstance(found, Failure):
+            found.raiseException()
         return found
 
 
@@ -103,13 +104,12 @@ class Survey:
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeRecord] = {}
-        self.changes: dict[str, int] = {}
+        self.changes: Counter[str] = Counter()
         self.owners: dict[int, ShardOwner] = {}
 
     def nodeChanged(self, node: str, record: NodeRecord) -> None:
-        """See :class:`IWatcher`; so with the next."""
         self.nodes[node] = record
-        self.changes[node] = self.changes.get(node, 0) + 1
+        self.changes[node] += 1
 
     def ownerChanged(self, shard: int, owner: ShardOwner) -> None:
         self.owners[shard] = owner

@@ -104,17 +104,15 @@ def refill(arguments: Namespace) -> int:
 
 
 class _Clock:
-    """The time of a command, whose delayed calls run while it waits."""
+    """A clock whose delayed calls run while the command waits."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
     def seconds(self) -> float:
-        """Return the seconds of an even clock."""
         return time.monotonic()
 
     def callLater(self, delay: float, call: Callable[..., object], *arguments: Any) -> Timer:
-        """Call a function later."""
         timer = Timer(delay, self._calls.add, (call, *arguments))
         timer.daemon = True
         timer.start()

@@ -40,21 +40,22 @@ def status(arguments: Namespace) -> int:
 
 
 def shardRow(survey: Survey, shard: int, bounds: StreamBounds) -> dict[str, Any]:
-    """Return what is shown of a shard."""
+    """Return the fields of a shard."""
     owner = survey.owners[shard]
     return {"shard": shard, "owner": owner.node, "term": owner.term, "living": owner.node in survey.living,
             "first": bounds.first, "last": bounds.last, "bytes": bounds.bytes, "limit": bounds.limit}  # fmt: skip
 
 
 def nodeRows(survey: Survey, shard: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield what is shown of each node."""
+    """Yield the fields of each node."""
     owner = survey.owners.get(shard)
     owning = survey.nodes.get(owner.node) if owner is not None else None
     for node, record in sorted(survey.nodes.items()):
         about, living = NodeState.of(record), node in survey.living
-        address = record.about.get("forward", {}).get("host")
-        row: dict[str, Any] = {"node": node, "living": living, "state": about.state if living else "silent"}
-        row |= {"version": about.version, "address": address, "reason": about.reason}
+        row: dict[str, Any] = {
+            "node": node, "living": living, "state": about.state if living else "silent", "version": about.version,
+            "address": record.about.get("forward", {}).get("host"), "reason": about.reason,
+        }  # fmt: skip
         if owning is not None and owning is not record:
             row["behind"] = messagesBehind(shard, record, owning)
             row["seconds"] = secondsBehind(record, owning) if row["behind"] else 0.0
@@ -95,9 +96,8 @@ def synced(url: str) -> tuple[bool, str]:
         always, seconds = config.get("sync_always"), config.get("sync_interval", 0) / 1e9
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ClusterError(f"{url} is not the monitoring port of a NATS server with JetStream: {error}") from error
-    if always:
-        return True, f"{url}: sync_interval is always"
-    return False, f"{url}: sync_interval is {seconds:g} seconds, not always: {_LOSS}"
+    words = "always" if always else f"{seconds:g} seconds, not always: {_LOSS}"
+    return bool(always), f"{url}: sync_interval is {words}"
 
 
 def show(found: Mapping[str, Any], notes: list[str]) -> None:
@@ -105,9 +105,8 @@ def show(found: Mapping[str, Any], notes: list[str]) -> None:
     for row in found["shards"]:
         owner = f"{row['owner']} in term {row['term']}" if row["owner"] else "no node"
         print(f"shard {row['shard']} is owned by {owner}")
-        limit = f" of {formattedSize(row['limit'])}" if row["limit"] else ""
-        part = f" ({row['bytes'] / row['limit']:.0%})" if row["limit"] else ""
-        print(f"its stream has messages {row['first']:,} to {row['last']:,}, {row['bytes']:,} bytes{limit}{part}")
+        part = f" of {formattedSize(row['limit'])} ({row['bytes'] / row['limit']:.0%})" if row["limit"] else ""
+        print(f"its stream has messages {row['first']:,} to {row['last']:,}, {row['bytes']:,} bytes{part}")
     rows = []
     for row in found["nodes"]:
         seconds = None if row.get("behind") is None else round(row["seconds"], 1)
