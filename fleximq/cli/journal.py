@@ -28,10 +28,10 @@ from fleximq.wire.messagepack_json import toJson
 _NAMES = {code: name for name, code in DIALECTS.items()}
 
 
-def _journalCommand(name: str, words: str, *arguments: Argument) -> Callable[[Callable[[Namespace], int]], Command]:
-    """Return a decorator that makes a command of a function, whose errors are one sentence."""
+def _journalCommand(name: str, *arguments: Argument) -> Callable[[Callable[[Namespace], int]], Command]:
+    """Return a decorator as :func:`command`, for a function whose errors are one sentence."""
     folder = argument("folder", "FOLDER", "the journal's folder, as for twistd fleximq --journal")
-    return lambda work: Command(name, words, (folder, *arguments), partial(_run, work))
+    return lambda work: Command(name, work.__doc__ or "", (folder, *arguments), partial(_run, work))
 
 
 def _run(work: Callable[[Namespace], int], arguments: Namespace) -> int:
@@ -61,11 +61,9 @@ def _pattern(written: str) -> str:
     return written
 
 
-@_journalCommand(
-    "check", "Verify every checksum, and report damaged, missing or unfinished parts; changes nothing.", jsonOption()
-)
+@_journalCommand("check", jsonOption())
 def check(arguments: Namespace) -> int:
-    """Verify every checksum, and print damaged, missing or unfinished parts; return 1 if messages are lost."""
+    """Verify every checksum, and report damaged, missing or unfinished parts; changes nothing."""
     damaged = frames = records = 0
     survey = _survey(arguments.folder)
     for found in survey.check():
@@ -91,11 +89,9 @@ def check(arguments: Namespace) -> int:
     return 1 if damaged else 0
 
 
-@_journalCommand(
-    "stat", "Show the journal's size, the messages of each topic, and the progress of consumer groups.", jsonOption()
-)
+@_journalCommand("stat", jsonOption())
 def stat(arguments: Namespace) -> int:
-    """Print the files, the messages of each topic, and the progress of consumer groups."""
+    """Show the journal's size, the messages of each topic, and the progress of consumer groups."""
     survey = _survey(arguments.folder)
     id, files = readIdentity(Files(), arguments.folder), len(survey.files)
     size = formattedSize(survey.bytes)
@@ -125,13 +121,13 @@ def stat(arguments: Namespace) -> int:
 
 
 @_journalCommand(
-    "cat", "Write messages as JSON, one per line.", jsonOption("as always: one JSON object per line"),
+    "cat", jsonOption("as always: one JSON object per line"),
     argument("--topic", "PATTERN", "only matching topics; all by default", type=_pattern),
     argument("--from", "OFFSET", "the first offset", type=_offset, default=1, dest="first"),
     argument("--to", "OFFSET", "the last offset", type=_offset, default=1 << 64, dest="last"),
 )  # fmt: skip
 def cat(arguments: Namespace) -> int:
-    """Print the messages of a range as JSON, one per line; raises JournalError if the range ends before it begins."""
+    """Write messages as JSON, one per line."""
     if arguments.last < arguments.first:
         raise JournalError(f"--to is {arguments.last}, which is before --from, {arguments.first}")
     wanted = (lambda topic: True) if arguments.topic is None else anyOf([arguments.topic])
@@ -143,12 +139,9 @@ def cat(arguments: Namespace) -> int:
     return 0
 
 
-@_journalCommand(
-    "repair", "Report what a starting broker would cut and set aside; do it with --yes.",
-    jsonOption(), switch("--yes", "perform the repair"),
-)  # fmt: skip
+@_journalCommand("repair", jsonOption(), switch("--yes", "perform the repair"))
 def repair(arguments: Namespace) -> int:
-    """Cut an unfinished end and set damaged parts aside, as a starting broker does; ``--yes``: not only print that."""
+    """Report what a starting broker would cut and set aside; do it with --yes."""
     _survey(arguments.folder)
     lock = Lock(Files(), arguments.folder)
     try:

@@ -41,8 +41,7 @@ _orNone.__name__ = "number"  # used in the message of argparse
 
 
 @brokerCommand(
-    "bench", "Measure a broker's throughput and latency with clients like a program's own.",
-    argument("topic", "TOPIC", "the topic [a new one]", nargs="?"),
+    "bench", argument("topic", "TOPIC", "the topic [a new one]", nargs="?"),
     argument("--dialect", help="the dialect of the clients [fleximq]", choices=tuple(BENCH_CLIENTS), default="fleximq"),
     argument("--publishers", "N", "number of publishers [1]", type=count, default=1),
     argument("--subscribers", "N", "number of subscribers [1]", type=_orNone, default=1),
@@ -55,7 +54,7 @@ _orNone.__name__ = "number"  # used in the message of argparse
     argument("--csv", "FILE", "add a line to this file"),
 )  # fmt: skip
 def bench(arguments: Namespace, address: Address) -> int:
-    """Run the benchmark, and show its numbers; exit code 1 if messages did not arrive."""
+    """Measure a broker's throughput and latency with clients like a program's own."""
     if not STAMP_BYTES <= arguments.size <= _SIZE_MOST:
         raise SettingError(f"size is {arguments.size}, but must be between {STAMP_BYTES} and {_SIZE_MOST}")
     clients = arguments.publishers + arguments.subscribers

@@ -31,12 +31,13 @@ PAGE = 1000
 MAX_PAGES, MAX_BYTES = 10_000, 256 * MEBIBYTE
 
 
-def brokerCommand(name: str, words: str, *arguments: Argument) -> Callable[[Work], Command]:
-    """Return a decorator that makes a command of a function; it gets the broker selected by the command's options."""
-    return lambda work: Command(name, words, (*arguments, addOptions), partial(_run, work))
+def brokerCommand(name: str, *arguments: Argument) -> Callable[[Work], Command]:
+    """Return a decorator as :func:`command`, for a function that gets the broker selected by the command's options."""
+    return lambda work: Command(name, work.__doc__ or "", (*arguments, addOptions), partial(runWith, work))
 
 
-def _run(work: Work, arguments: Namespace) -> int:
+def runWith(work: Work, arguments: Namespace) -> int:
+    """Run the work of a command with the selected broker; errors are one sentence and exit code 1."""
     address = None
     try:
         address = addressOf(arguments)

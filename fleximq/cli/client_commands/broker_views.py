@@ -9,8 +9,15 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-from fleximq.cli.client_commands.broker_command import Row, brokerCommand, pagedRows, readingAnswers, tellMissing
-from fleximq.cli.client_commands.broker_options import Address, count
+from fleximq.cli.client_commands.broker_command import (
+    Row,
+    brokerCommand,
+    pagedRows,
+    readingAnswers,
+    runWith,
+    tellMissing,
+)
+from fleximq.cli.client_commands.broker_options import Address, addOptions, count
 from fleximq.cli.client_commands.texts import asJson
 from fleximq.cli.command import Argument, Command, argument, group
 from fleximq.cli.output import console, jsonOption, outJson, say, show, table, tell
@@ -123,7 +130,7 @@ def _command(noun: str) -> Command:
         own.append(argument("name", metavar, f"for {named}", nargs="?"))
     if any(action.isLimited for action in actions.values()):
         own.append(argument("--limit", "N", "at most so many messages", type=count))
-    return brokerCommand(noun, words, *own, jsonOption())(partial(_run, noun))
+    return Command(noun, words, (*own, jsonOption(), addOptions), partial(runWith, partial(_run, noun)))
 
 
 def _run(noun: str, arguments: Namespace, address: Address) -> int:
@@ -193,12 +200,14 @@ def _banned(parser: ArgumentParser) -> None:
 
 
 @brokerCommand(
-    "add", "Disconnect a principal or an address, and refuse it until the ban ends.",
-    _banned, argument("--seconds", "N", "how long [3600]", type=count, default=3600),
+    "add",
+    _banned,
+    argument("--seconds", "N", "how long [3600]", type=count, default=3600),
     argument("--reason", "TEXT", "a note for the list and the audit log", default=""),
     jsonOption("one JSON object per ban"),
-)  # fmt: skip
+)
 def _ban(arguments: Namespace, address: Address) -> int:
+    """Disconnect a principal or an address, and refuse it until the ban ends."""
     with address.connect() as client:
         details = {"seconds": arguments.seconds, "reason": arguments.reason}
         found = client.ask("/broker/ban", {**_bannedName(arguments), **details}, address.timeout)
@@ -207,16 +216,18 @@ def _ban(arguments: Namespace, address: Address) -> int:
     return 0
 
 
-@brokerCommand("ls", "List the bans in force.", jsonOption("one JSON object per ban"))
+@brokerCommand("ls", jsonOption("one JSON object per ban"))
 def _listBans(arguments: Namespace, address: Address) -> int:
+    """List the bans in force."""
     with readingAnswers(), address.connect() as client:
         for row in pagedRows(client, "/broker/bans", "bans", address.timeout):
             show(arguments, _banSentence(row), row)
     return 0
 
 
-@brokerCommand("remove", "End a ban.", _banned)
+@brokerCommand("remove", _banned)
 def _unban(arguments: Namespace, address: Address) -> int:
+    """End a ban."""
     with address.connect() as client:
         found = client.ask("/broker/unban", _bannedName(arguments), address.timeout)
     tellMissing(found)

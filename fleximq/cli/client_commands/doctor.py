@@ -136,12 +136,9 @@ def _about(about: Any, now: float) -> Iterator[Check]:
         yield Check("journal", GOOD, words) if isWritable else Check("journal", BAD, words, advice)
 
 
-@brokerCommand(
-    "doctor", "Check address, TLS, credentials, rights, clock and version of each address.",
-    jsonOption("one JSON object per check"),
-)  # fmt: skip
+@brokerCommand("doctor", jsonOption("one JSON object per check"))
 def doctor(arguments: Namespace, address: Address) -> int:
-    """Print the checks of each address; exit code 1 after a fault."""
+    """Check address, TLS, credentials, rights, clock and version of each address."""
     faults = 0
     for url in addressesOf(address.url):
         for each in checks(url, address):
@@ -153,13 +150,12 @@ def doctor(arguments: Namespace, address: Address) -> int:
 
 
 @brokerCommand(
-    "ping", "Measure the round-trip time to the broker.",
-    argument("--count", "N", "number of PINGs [4]", type=count, default=4),
+    "ping", argument("--count", "N", "number of PINGs [4]", type=count, default=4),
     argument("--interval", "SECONDS", "seconds between them [1]", type=seconds, default=1.0),
     jsonOption("one JSON object, in milliseconds"),
 )  # fmt: skip
 def ping(arguments: Namespace, address: Address) -> int:
-    """Print the time of each PING, and of all the least, the median and the most."""
+    """Measure the round-trip time to the broker."""
     took: list[float] = []
     with address.connect() as client:
         for place in range(arguments.count):

@@ -43,12 +43,12 @@ VALUES = (
 
 
 @brokerCommand(
-    "pub", "Publish a value, the lines of standard input, or a file.", *VALUES, INPUT,
+    "pub", *VALUES, INPUT,
     argument("--key", help="the key of each message, for the pipeline"),
     argument("--message-id", "ID", "the id of the message; on durable topics the broker drops a repeated one"),
 )  # fmt: skip
 def pub(arguments: Namespace, address: Address) -> int:
-    """Publish, and print how many messages."""
+    """Publish a value, the lines of standard input, or a file."""
     checkTopics([arguments.topic], arguments.strict, publishes=True)
     topic, key, messageId = arguments.topic, arguments.key, arguments.message_id
 
@@ -64,12 +64,9 @@ def pub(arguments: Namespace, address: Address) -> int:
         return _sendAll(arguments, values, send, client.flush)
 
 
-@brokerCommand(
-    "produce", "Put a value, the lines of standard input, or a file into a work queue.",
-    *VALUES, lambda parser: parser.set_defaults(as_="text"),
-)  # fmt: skip
+@brokerCommand("produce", *VALUES, lambda parser: parser.set_defaults(as_="text"))
 def produce(arguments: Namespace, address: Address) -> int:
-    """Send all values, and print how many."""
+    """Put a value, the lines of standard input, or a file into a work queue."""
     checkTopics([arguments.topic], arguments.strict, publishes=True)
     values = _chunks(arguments)
     with miniClient(address) as client:

@@ -47,12 +47,11 @@ def clientOf(text: str) -> int | str:
 
 
 @brokerCommand(
-    "req", "Send a request to a client or the broker, and show the answer.",
-    argument("client", "CLIENT", "its id or name, or broker", type=clientOf),
+    "req", argument("client", "CLIENT", "its id or name, or broker", type=clientOf),
     argument("path", "PATH", "the path of the request, e.g. /broker/about"), _VALUE, INPUT, *OUTPUT,
 )  # fmt: skip
 def req(arguments: Namespace, address: Address) -> int:
-    """Send the request, and print the answer."""
+    """Send a request to a client or the broker, and show the answer."""
     value = _value(arguments, arguments.value)
     with address.connect(codec=_RAW) as client:
         begun = time.perf_counter()
@@ -77,12 +76,11 @@ def _value(arguments: Namespace, written: str | None) -> Any:
 
 
 @brokerCommand(
-    "notify", "Send a notification to one client, several or all.",
-    argument("client", "CLIENT", "its id or name, several with commas between them, or all"),
+    "notify", argument("client", "CLIENT", "its id or name, several with commas between them, or all"),
     argument("path", "PATH", "the path of the notification; none with all", nargs="?"), _VALUE, INPUT,
 )  # fmt: skip
 def notify(arguments: Namespace, address: Address) -> int:
-    """Send the notification."""
+    """Send a notification to one client, several or all."""
     toAll = arguments.client == "all"
     written = arguments.path if toAll else arguments.value
     if toAll and arguments.value is not None:
@@ -145,8 +143,7 @@ class CommandService:
 
 
 @brokerCommand(
-    "serve", "Answer requests with the output of a shell command.",
-    argument("path", "PATH", "the path to serve, e.g. /time"),
+    "serve", argument("path", "PATH", "the path to serve, e.g. /time"),
     argument("command", "COMMAND", "shell command to run for each request, e.g. 'date +%%s'"), INPUT,
     argument("--name", "NAME", "answer requests to this name, with all others that have it"),
     argument("--limit", "SECONDS", "limit for one run [60]", type=seconds, default=60.0),
@@ -154,7 +151,7 @@ class CommandService:
     jsonOption("report each request as one line of JSON"),
 )  # fmt: skip
 def serve(arguments: Namespace, address: Address) -> int:
-    """Answer requests until the end of ``--count``."""
+    """Answer requests with the output of a shell command."""
     served = CommandService(arguments)
     with address.connect(name=arguments.name, on_state=Outages("; requests may be missing")) as client:
         client.serve(arguments.path, served)

@@ -24,12 +24,9 @@ from fleximq.values.patterns import isPattern
 JOINED, LEFT, CREATED = "$sys/clients/joined", "$sys/clients/left", "$sys/topics/created"
 
 
-@brokerCommand(
-    "tail", "Stream connects, disconnects and new topics.",
-    argument("--count", "N", "end after this many events", type=count), jsonOption(), RAW,
-)  # fmt: skip
+@brokerCommand("tail", argument("--count", "N", "end after this many events", type=count), jsonOption(), RAW)
 def tail(arguments: Namespace, address: Address) -> int:
-    """Print events as they happen."""
+    """Stream connects, disconnects and new topics."""
     told = 0
     with address.connect(on_state=Outages()) as client, client.subscribe("$sys/#") as events:
         for event in events:
@@ -57,6 +54,7 @@ def sentence(topic: str, value: Any) -> str:
 
 #: With several subscriptions, the wait for each before the next, in seconds.
 _LOOK = 0.05
+_FROM = "replay a durable topic from: first, last, an offset, or a time ago such as 15m, 2h, 7d"
 #: Seconds without a message after which ``consume`` says that it waits.
 _SILENCE = 3.0
 
@@ -81,14 +79,12 @@ def _start(text: str) -> Start:
 
 
 @brokerCommand(
-    "sub", "Show the messages of topics or patterns.",
-    argument("topics", "TOPIC", "a topic, or a pattern such as orders.* or orders.#", nargs="+"), STRICT,
-    argument("--from", "WHERE", type=_start, dest="from_",
-             help="replay a durable topic from: first, last, an offset, or a time ago such as 15m, 2h, 7d"),
-    *_endOptions(), switch("--topic", "show the topic before each value"), *OUTPUT,
+    "sub", argument("topics", "TOPIC", "a topic, or a pattern such as orders.* or orders.#", nargs="+"), STRICT,
+    argument("--from", "WHERE", _FROM, type=_start, dest="from_"), *_endOptions(),
+    switch("--topic", "show the topic before each value"), *OUTPUT,
 )  # fmt: skip
 def sub(arguments: Namespace, address: Address) -> int:
-    """Show messages until the end of ``--count`` or ``--for``."""
+    """Show the messages of topics or patterns."""
     checkTopics(arguments.topics, arguments.strict)
     titled = arguments.topic or len(arguments.topics) > 1 or any(map(isPattern, arguments.topics))
     shownSoFar = 0
@@ -108,13 +104,12 @@ def sub(arguments: Namespace, address: Address) -> int:
 
 
 @brokerCommand(
-    "consume", "Take messages from a work queue and show them.",
-    argument("topic", "TOPIC", "the topic of the queue, which is made if there is none"), STRICT,
+    "consume", argument("topic", "TOPIC", "the topic of the queue, which is made if there is none"), STRICT,
     *_endOptions("; without it, wait for messages"),
     switch("--no-ack", "acknowledge nothing, so that all returns to the queue"), jsonOption(), RAW,
 )  # fmt: skip
 def consume(arguments: Namespace, address: Address) -> int:
-    """Show and acknowledge messages until the end of ``--count`` or ``--for``."""
+    """Take messages from a work queue and show them."""
     checkTopics([arguments.topic], arguments.strict, publishes=True)
     shown = 0
     notice = Timer(_SILENCE, say, (f"waiting for messages of {arguments.topic}; --for SECONDS ends it",))

@@ -102,13 +102,12 @@ def screen(found: Mapping[str, Any], url: str) -> Any:
 
 
 @brokerCommand(
-    "top", "Watch clients, topics and rates of a broker.",
-    argument("--interval", "SECONDS", "seconds between two snapshots [1]", type=seconds, default=1.0),
+    "top", argument("--interval", "SECONDS", "seconds between two snapshots [1]", type=seconds, default=1.0),
     argument("--count", "N", "end after this many snapshots", type=count),
     argument("--rows", "N", "number of topics and clients to show [15]", type=count, default=15), jsonOption(),
 )  # fmt: skip
 def top(arguments: Namespace, address: Address) -> int:
-    """Show one snapshot after the other."""
+    """Watch clients, topics and rates of a broker."""
     if arguments.rows > _MAX_ROWS:
         raise SettingError(f"rows is {arguments.rows}, but must be at most {_MAX_ROWS}")
     isLive = sys.stdout.isatty() and not arguments.json

@@ -32,8 +32,8 @@ _NAMES = (
 )  # fmt: skip
 
 
-def clusterCommand(name: str, words: str, *own: Argument) -> Callable[[Callable[[Namespace], int]], Command]:
-    """Return a decorator that makes a command of a function; errors end it with one sentence and exit code 1."""
+def clusterCommand(name: str, *own: Argument) -> Callable[[Callable[[Namespace], int]], Command]:
+    """Return a decorator as :func:`command`; errors end the command with one sentence and exit code 1."""
 
     def run(work: Callable[[Namespace], int], arguments: Namespace) -> int:
         try:
@@ -41,7 +41,7 @@ def clusterCommand(name: str, words: str, *own: Argument) -> Callable[[Callable[
         except (ClusterError, SettingError) as error:
             raise SystemExit(f"fleximq cluster {name}: {error}") from None
 
-    return lambda work: Command(name, words, (*own, _addClusterOptions), partial(run, work))
+    return lambda work: Command(name, work.__doc__ or "", (*own, _addClusterOptions), partial(run, work))
 
 
 def _addClusterOptions(parser: ArgumentParser) -> None:

@@ -42,12 +42,9 @@ def _ask(calls: Calls, cluster: ICluster, survey: Survey, node: str, command: st
         raise ClusterError(error)
 
 
-@clusterCommand(
-    "move", "Hand a shard to another node.",
-    _SHARD, argument("node", "NODE", "the node that is to own it, as status names it"),
-)  # fmt: skip
+@clusterCommand("move", _SHARD, argument("node", "NODE", "the node that is to own it, as status names it"))
 def move(arguments: Namespace) -> int:
-    """Ask the owner to hand on the shard, and wait until the other node serves."""
+    """Hand a shard to another node."""
     shard, node = arguments.shard, arguments.node
     with connected(settingsFrom(arguments)) as (calls, cluster):
         survey = surveyed(calls, cluster)
@@ -74,9 +71,9 @@ def move(arguments: Namespace) -> int:
     return 0
 
 
-@clusterCommand("refill", "Fill an older stream from the longest copy.", _SHARD)
+@clusterCommand("refill", _SHARD)
 def refill(arguments: Namespace) -> int:
-    """Ask the node with the longest copy to write it to the stream, and wait until it has."""
+    """Fill an older stream from the longest copy."""
     shard = arguments.shard
     with connected(settingsFrom(arguments)) as (calls, cluster):
         survey = surveyed(calls, cluster)
@@ -119,12 +116,9 @@ class _Clock:
         return timer
 
 
-@clusterCommand(
-    "adopt", "Fill a new cluster from the journal of a broker.",
-    argument("folder", "FOLDER", "the folder of the journal of a broker that is stopped"),
-)  # fmt: skip
+@clusterCommand("adopt", argument("folder", "FOLDER", "the folder of the journal of a broker that is stopped"))
 def adopt(arguments: Namespace) -> int:
-    """Write the frames of a folder to the empty stream of a cluster without brokers."""
+    """Fill a new cluster from the journal of a broker."""
     settings = settingsFrom(arguments)
     try:
         copy = _opened(arguments.folder)

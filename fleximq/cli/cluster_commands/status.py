@@ -15,16 +15,12 @@ from fleximq.config.option_values import formattedSize
 from fleximq.values.printable import jsonLine
 
 _LOSS = "a loss of power on two machines takes messages that were confirmed"
+_MONITOR = "the monitoring port of a NATS server, e.g. http://10.0.0.1:8222: is sync_interval always?"
 
 
-@clusterCommand(
-    "status", "Show nodes, owner and stream; exit code 2 after a warning.",
-    argument("--monitor", "URL", action="append",
-             help="the monitoring port of a NATS server, e.g. http://10.0.0.1:8222: is sync_interval always?"),
-    jsonOption("one JSON object"),
-)  # fmt: skip
+@clusterCommand("status", argument("--monitor", "URL", _MONITOR, action="append"), jsonOption("one JSON object"))
 def status(arguments: Namespace) -> int:
-    """Print the status; exit code 2 if something needs an operator."""
+    """Show nodes, owner and stream; exit code 2 after a warning."""
     with connected(settingsFrom(arguments)) as (calls, cluster):
         survey = surveyed(calls, cluster)
         bounds = {shard: calls.result(cluster.bounds(shard)) for shard in sorted(survey.owners)}
