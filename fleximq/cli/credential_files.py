@@ -11,7 +11,8 @@ import secrets
 import sys
 import time
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 from fleximq.cli.command import Argument, Command, argument, switch
@@ -20,11 +21,9 @@ from fleximq.errors import SettingError
 from fleximq.security import secret_files
 from fleximq.security.checkers import hashed_secrets, passwords
 from fleximq.security.principal import isRole
-from fleximq.security.secret_files import CredentialEntry, CredentialFile
+from fleximq.security.secret_files import CredentialEntry
 from fleximq.values import key_pairs
 
-#: The lines of a credential file.
-Lines = tuple[CredentialEntry | str, ...]
 #: Returns what is wrong with the secret of an entry, or None.
 Fault = Callable[[str], str | None]
 #: Sets a credential; returns what it is, and a secret to print.
@@ -50,7 +49,11 @@ def _run(fault: Fault, work: Work, arguments: Namespace) -> int:
     fields = {"file": path, "name": name}
     try:
         if arguments.delete:
-            _deleteEntries(path, name, fault)
+            with _changing(path, fault) as lines:
+                left = [each for each in lines if isinstance(each, str) or each.name != name]
+                if len(left) == len(lines):
+                    raise SettingError(f"there is no entry named {name} in {path}")
+                lines[:] = left
             tell(arguments, f"{name} is not in {path} any more", **fields)
         else:
             what, secret = work(arguments)
@@ -65,26 +68,21 @@ def _run(fault: Fault, work: Work, arguments: Namespace) -> int:
     return 1
 
 
-def _changeFile(path: str, fault: Fault, by: Callable[[CredentialFile], Lines]) -> None:
-    """Replace the lines of a file while other commands wait; raises SettingError, and changes nothing, if it cannot."""
+@contextmanager
+def _changing(path: str, fault: Fault) -> Iterator[list[CredentialEntry | str]]:
+    """Yield the lines of a file, which may not exist yet, and write them afterwards; other commands wait.
+
+    :raises SettingError: the file cannot be read or written, or is invalid; it is unchanged then.
+    """
     with secret_files.alone(path):
         try:
-            found = secret_files.readEntries(path, fault)
+            lines = list(secret_files.readEntries(path, fault).lines)
         except SettingError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
-            found = CredentialFile()
-        secret_files.writeEntries(path, by(found))
-
-
-def _deleteEntries(path: str, name: str, fault: Fault) -> None:
-    def lines(found: CredentialFile) -> Lines:
-        left = tuple(each for each in found.lines if not (isinstance(each, CredentialEntry) and each.name == name))
-        if len(left) == len(found.lines):
-            raise SettingError(f"there is no entry named {name} in {path}")
-        return left
-
-    _changeFile(path, fault, lines)
+            lines = []
+        yield lines
+        secret_files.writeEntries(path, tuple(lines))
 
 
 def _firstInputLine(what: str) -> str:
@@ -144,11 +142,10 @@ def setSecret(
     """
     until = None if keep is None else math.ceil(time.time() + keep)
     hash = hashed_secrets.hashOf(secret) if fault is hashed_secrets.faultOfHash else secret
-
-    def lines(found: CredentialFile) -> Lines:
-        old = [entry for entry in found.all() if entry.name == name]
+    with _changing(path, fault) as lines:
+        old = [entry for entry in lines if isinstance(entry, CredentialEntry) and entry.name == name]
         others: list[CredentialEntry | str] = []
-        for each in found.lines:
+        for each in lines:
             if isinstance(each, str) or each not in old or (beside and until is None):
                 others.append(each)
             elif until is not None and not each.hasExpired(time.time()):
@@ -157,9 +154,7 @@ def setSecret(
             if isinstance(entry, CredentialEntry) and entry.hash == hash:
                 raise SettingError(f"{entry.name} already has this secret")
         new = CredentialEntry(name, hash, roles if roles is not None else old[-1].roles if old else ())
-        return (*others, new)
-
-    _changeFile(path, fault, lines)
+        lines[:] = [*others, new]
 
 
 def _setSecret(what: str, prefix: str, arguments: Namespace) -> tuple[str, str | None]:
@@ -186,20 +181,18 @@ def _setPassword(arguments: Namespace) -> tuple[str, str | None]:
     """Set a password; with ``--keep``, the earlier one remains valid for a while, and any before it ends."""
     hash = passwords.hashOf(_password(arguments.name))
     name, roles, keep = arguments.name, arguments.roles, arguments.keep
-
-    def lines(found: CredentialFile) -> Lines:
-        old = next((entry for entry in found.all() if entry.name == name and entry.until is None), None)
+    with _changing(arguments.file, passwords.faultOfHash) as lines:
+        entries = (each for each in lines if isinstance(each, CredentialEntry))
+        old = next((entry for entry in entries if entry.name == name and entry.until is None), None)
         new = CredentialEntry(name, hash, (() if old is None else old.roles) if roles is None else roles)
         kept = () if old is None or keep is None else (old._replace(until=math.ceil(time.time() + keep)),)
-        lines: list[CredentialEntry | str] = []
-        for each in found.lines:
+        changed: list[CredentialEntry | str] = []
+        for each in lines:
             if each is old:
-                lines += [new, *kept]
+                changed += [new, *kept]
             elif isinstance(each, str) or each.name != name:
-                lines.append(each)
-        return (*lines, *(() if old is not None else (new,)))
-
-    _changeFile(arguments.file, passwords.faultOfHash, lines)
+                changed.append(each)
+        lines[:] = changed if old is not None else [*changed, new]
     return "password", None
 
 

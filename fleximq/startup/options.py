@@ -79,7 +79,6 @@ class Options(usage.Options):
         _print(f"FlexiMQ {__version__} ({IMPLEMENTATION})")
 
     def parseArgs(self, *arguments: str) -> None:
-        """Refuse positional arguments."""
         if arguments:
             raise usage.UsageError(f"unexpected argument {arguments[0]!r}, all options begin with --")
 
@@ -115,8 +114,7 @@ class Options(usage.Options):
         written = {} if path is None else read(os.path.join(self._folder, path))
         if path is not None and not written:
             raise SettingError(f"{path} is empty")
-        sentences = list(self._faults(written))
-        if sentences:
+        if sentences := list(self._faults(written)):
             raise SettingsRefused(sentences)
         return Settings.of({**written, **self._given()})
 
@@ -135,7 +133,6 @@ class Options(usage.Options):
         return given
 
     def getUsage(self, width: int | None = None) -> str:
-        """Return the help: an introduction, the options by group, examples."""
         return _INTRODUCTION + _groups(width or shutil.get_terminal_size().columns) + _EXAMPLES
 
     def opt_help(self) -> None:

@@ -121,8 +121,10 @@ class Survey:
 
 
 @contextmanager
-def connected(settings: Settings, create: bool = False) -> "Iterator[tuple[Calls, NatsCluster]]":
-    """Connect to a cluster; ``create``: create it if it does not exist.
+def connected(settings: Settings, create: bool = False) -> "Iterator[tuple[Calls, NatsCluster, Survey]]":
+    """Connect to a cluster, and survey it until all of its living nodes have changed their keys.
+
+    :param create: create it if it does not exist.
 
     :raises ClusterError: it cannot be reached.
     :raises SettingError: nats-py is not installed, or a file with credentials cannot be used.
@@ -145,14 +147,9 @@ def connected(settings: Settings, create: bool = False) -> "Iterator[tuple[Calls
             calls.result(cluster.reach(create))
         except ClusterError as error:
             raise ClusterError(f"{', '.join(settings.cluster)}: {cluster.reason or error}") from error
-        yield calls, cluster
+        survey = Survey()
+        cluster.watch(survey)
+        calls.until(lambda: survey.nodes and len(survey.living) == len(survey.nodes), _SILENCE)
+        yield calls, cluster, survey
     finally:
         calls.result(cluster.stop())
-
-
-def surveyed(calls: Calls, cluster: "NatsCluster") -> Survey:
-    """Return the keys of a cluster, when all of its living nodes have changed theirs."""
-    survey = Survey()
-    cluster.watch(survey)
-    calls.until(lambda: survey.nodes and len(survey.living) == len(survey.nodes), _SILENCE)
-    return survey

@@ -10,14 +10,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from fleximq.cli.cluster_commands.connection import (
-    Calls,
-    Survey,
-    clusterCommand,
-    connected,
-    settingsFrom,
-    surveyed,
-)
+from fleximq.cli.cluster_commands.connection import Calls, Survey, clusterCommand, connected, settingsFrom
 from fleximq.cli.command import argument
 from fleximq.cluster.copy import Copy
 from fleximq.cluster.interfaces import AHEAD, ClusterError, ICluster
@@ -46,8 +39,7 @@ def _ask(calls: Calls, cluster: ICluster, survey: Survey, node: str, command: st
 def move(arguments: Namespace) -> int:
     """Hand a shard to another node."""
     shard, node = arguments.shard, arguments.node
-    with connected(settingsFrom(arguments)) as (calls, cluster):
-        survey = surveyed(calls, cluster)
+    with connected(settingsFrom(arguments)) as (calls, cluster, survey):
         former = survey.owners.get(shard)
         if former is None:
             raise ClusterError(f"there is no shard {shard}; a cluster has shard 0")
@@ -75,8 +67,7 @@ def move(arguments: Namespace) -> int:
 def refill(arguments: Namespace) -> int:
     """Fill an older stream from the longest copy."""
     shard = arguments.shard
-    with connected(settingsFrom(arguments)) as (calls, cluster):
-        survey = surveyed(calls, cluster)
+    with connected(settingsFrom(arguments)) as (calls, cluster, survey):
 
         def ahead() -> list[str]:
             return [node for node, record in survey.living.items() if record.applied.get(shard) == AHEAD]
@@ -125,8 +116,8 @@ def adopt(arguments: Namespace) -> int:
     except JournalError as error:
         raise ClusterError(str(error)) from error
     try:
-        with connected(settings, create=True) as (calls, cluster):
-            if surveyed(calls, cluster).living:
+        with connected(settings, create=True) as (calls, cluster, survey):
+            if survey.living:
                 raise ClusterError("brokers of this cluster are running: stop them first")
             if calls.result(cluster.bounds(0)).last:
                 raise ClusterError("the stream of shard 0 is not empty: only a new cluster can adopt a journal")

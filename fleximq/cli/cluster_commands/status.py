@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.request import urlopen
 
-from fleximq.cli.cluster_commands.connection import Survey, clusterCommand, connected, settingsFrom, surveyed
+from fleximq.cli.cluster_commands.connection import Survey, clusterCommand, connected, settingsFrom
 from fleximq.cli.command import argument
 from fleximq.cli.output import console, jsonOption, say, table
 from fleximq.cluster.interfaces import AHEAD, ClusterError, StreamBounds
@@ -21,8 +21,7 @@ _MONITOR = "the monitoring port of a NATS server, e.g. http://10.0.0.1:8222: is 
 @clusterCommand("status", argument("--monitor", "URL", _MONITOR, action="append"), jsonOption("one JSON object"))
 def status(arguments: Namespace) -> int:
     """Show nodes, owner and stream; exit code 2 after a warning."""
-    with connected(settingsFrom(arguments)) as (calls, cluster):
-        survey = surveyed(calls, cluster)
+    with connected(settingsFrom(arguments)) as (calls, cluster, survey):
         bounds = {shard: calls.result(cluster.bounds(shard)) for shard in sorted(survey.owners)}
     syncs = [synced(url) for url in arguments.monitor or ()]
     found: dict[str, Any] = {"shards": [shardRow(survey, *each) for each in bounds.items()]}

@@ -32,9 +32,13 @@ class Choices:
         folder = os.path.dirname(os.path.abspath(self.path))
         if not self.path or os.path.isdir(self.path) or not os.path.isdir(folder):
             raise SettingError(f"path is {self.path!r}, but must name a file in a folder that is there")
-        for name, least in (("rotate", 4096), ("keep", 1), ("backlog", 4096)):
-            if getattr(self, name) < least:
-                raise SettingError(f"{name} is {getattr(self, name)}, but must be at least {least}")
+        for name, value, least in (
+            ("rotate", self.rotate, 4096),
+            ("keep", self.keep, 1),
+            ("backlog", self.backlog, 4096),
+        ):
+            if value < least:
+                raise SettingError(f"{name} is {value}, but must be at least {least}")
         if not 0.01 <= self.every <= 60:
             raise SettingError(f"every is {self.every:g}, but must be between 0.01 and 60 seconds")
         if not self.pattern or len(self.pattern.encode()) > 1024:

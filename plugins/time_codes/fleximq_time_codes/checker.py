@@ -71,8 +71,3 @@ def _entry(path: str, line: str) -> tuple[str, bytes]:
     if not isName(name) or len(key) < 10:
         raise SettingError(f"{path} has a line that is not NAME:KEY with a key of 16 or more letters in base32")
     return name, key
-
-
-def timeCodes(argument: str) -> TimeCodes:
-    """Make the checker of ``--auth time_codes:FILE``; raises SettingError if the file is invalid."""
-    return TimeCodes(argument)
