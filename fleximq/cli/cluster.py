@@ -24,10 +24,8 @@ jetstream {{ store_dir: "{folder}", sync_interval: always }}
 """
 _ROUTES = """cluster {{ name: try, listen: "127.0.0.1:{port}", routes: [{routes}] }}
 """
-#: The size of the journal on each server; a NATS server refuses more than its disk has.
-_ROOM = "1GiB"
-#: Seconds for a broker or a server to end.
-_PATIENCE = 15.0
+_ROOM = "1GiB"  #: The size of the journal on each server; a NATS server refuses more than its disk has.
+_PATIENCE = 15.0  #: Seconds for a broker or a server to end.
 
 
 class Broker:

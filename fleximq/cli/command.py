@@ -4,8 +4,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-#: Adds one argument or several.
-Argument = Callable[[ArgumentParser], object]
+Argument = Callable[[ArgumentParser], object]  #: Adds one argument or several.
 
 
 class Command(NamedTuple):

@@ -20,8 +20,7 @@ from fleximq.cli.journal import JOURNAL
 from fleximq.compiled.choice import IMPLEMENTATION
 from fleximq.config.argument_parser import CommandParser
 
-#: The shells supported by shtab.
-SHELLS = ("bash", "zsh", "fish", "tcsh")
+SHELLS = ("bash", "zsh", "fish", "tcsh")  #: The shells supported by shtab.
 
 
 def _withoutOptions(parser: ArgumentParser) -> None:
@@ -73,8 +72,7 @@ def parser() -> CommandParser:
     return parser
 
 
-#: Options that need no command.
-_OPTIONS_WITHOUT_COMMAND = ("-h", "--help", "--version")
+_OPTIONS_WITHOUT_COMMAND = ("-h", "--help", "--version")  #: Options that need no command.
 
 
 def run(words: Sequence[str]) -> int:

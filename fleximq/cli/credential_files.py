@@ -24,10 +24,8 @@ from fleximq.security.principal import isRole
 from fleximq.security.secret_files import CredentialEntry
 from fleximq.values import key_pairs
 
-#: Returns what is wrong with the secret of an entry, or None.
-Fault = Callable[[str], str | None]
-#: Sets a credential; returns what it is, and a secret to print.
-Work = Callable[[Namespace], tuple[str, str | None]]
+Fault = Callable[[str], str | None]  #: Returns what is wrong with the secret of an entry, or None.
+Work = Callable[[Namespace], tuple[str, str | None]]  #: Sets a credential; returns what it is, and a secret to print.
 
 
 def _command(name: str, words: str, scheme: str, fault: Fault, work: Work, *more: Argument) -> Command:
@@ -119,8 +117,7 @@ def _roles(written: str) -> tuple[str, ...]:
     return roles
 
 
-#: Shorter secrets, in characters, may be guessable.
-MIN_SAFE_CHARACTERS = 22
+MIN_SAFE_CHARACTERS = 22  #: Shorter secrets, in characters, may be guessable.
 
 
 def setSecret(

@@ -9,14 +9,10 @@ from typing import Any
 from fleximq.cli.command import Argument, switch
 from fleximq.values.printable import jsonLine, printable
 
-#: The option for control characters.
-RAW = switch("--raw", "write control characters to a terminal, too")
-#: Characters that the first column of a table keeps in a narrow terminal, if its texts have as many.
-_FIRST = 12
-#: In a terminal with fewer columns numbers are cut as well, or nothing would be left of the texts.
-_NARROW = 80
-#: The width without a terminal, so that nothing is cut.
-_WIDE = 10_000
+RAW = switch("--raw", "write control characters to a terminal, too")  #: The option for control characters.
+_FIRST = 12  #: Characters that the first column of a table keeps in a narrow terminal, if its texts have as many.
+_NARROW = 80  #: In a terminal with fewer columns numbers are cut as well, or nothing would be left of the texts.
+_WIDE = 10_000  #: The width without a terminal, so that nothing is cut.
 
 
 def jsonOption(words: str = "one JSON object per line") -> Argument:

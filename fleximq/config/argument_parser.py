@@ -7,8 +7,7 @@ from typing import Any, NoReturn
 
 #: Arguments that consume all that follow, so that options cannot be placed between them.
 _GREEDY = (argparse.PARSER, argparse.REMAINDER)
-#: More choices than these are left to the help.
-_MANY = 8
+_MANY = 8  #: More choices than these are left to the help.
 #: What other commands and programs call an option or a command.
 _SYNONYMS = {
     "--as": "--format",

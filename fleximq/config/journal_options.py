@@ -12,10 +12,8 @@ from fleximq.errors import SettingError
 from fleximq.limits import TOPIC_BYTES
 from fleximq.values.patterns import mistakeIn
 
-#: Maximum age, in seconds: a hundred years.
-MAX_AGE = 100 * 366 * 24 * 3600
-#: Maximum interval of syncs, in milliseconds.
-MAX_INTERVAL = 60_000
+MAX_AGE = 100 * 366 * 24 * 3600  #: Maximum age, in seconds: a hundred years.
+MAX_INTERVAL = 60_000  #: Maximum interval of syncs, in milliseconds.
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 _RETENTION = re.compile(r"(.*)=(?:([0-9]{1,12})([smhdw])(?:,([^,]+))?|([^,]+))", re.ASCII | re.DOTALL)
 _INTERVAL = re.compile(r"interval:([0-9]{1,9})", re.ASCII)

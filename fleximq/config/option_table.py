@@ -38,8 +38,7 @@ def _camelCase(name: str) -> str:
     return re.sub("-(.)", lambda found: found[1].upper(), name)
 
 
-#: The parsers of options that may be given several times.
-REPEATED = (texts, extensions)
+REPEATED = (texts, extensions)  #: The parsers of options that may be given several times.
 _RATE = ", as RATE[,BURST]."
 _TOGETHER = " all clients of one principal together" + _RATE
 #: All options, in the order of the help text.

@@ -20,8 +20,7 @@ from fleximq.values.patterns import mistakeIn
 
 #: The roles of all clients and of authenticated ones, assigned automatically.
 EVERYONE, AUTHENTICATED = "everyone", "authenticated"
-#: The pattern for all topics except those that begin with ``$``.
-ALL = ("#",)
+ALL = ("#",)  #: The pattern for all topics except those that begin with ``$``.
 #: Placeholders in a pattern: for the principal's name, each of its roles, the id of the client, and a token's claim.
 PLACEHOLDER = re.compile(r"\{(principal|role|client_id|claim:[^{}#*]+)\}")
 
@@ -50,8 +49,7 @@ LIMITS: Mapping[str, Callable[[str, object], Any]] = {
     "max-topics": _atLeastOne(count),
     "queue-bytes": _atLeastOne(size),
 }
-#: Pairs of an action and its patterns.
-Patterns = tuple[tuple[str, tuple[str, ...]], ...]
+Patterns = tuple[tuple[str, tuple[str, ...]], ...]  #: Pairs of an action and its patterns.
 
 
 class PermissionTable(NamedTuple):

@@ -12,8 +12,7 @@ from typing import NamedTuple
 from fleximq.config.option_values import formattedSize, size
 from fleximq.errors import SettingError
 
-#: Maximum rate, in any unit.
-MAX_RATE = 1e15
+MAX_RATE = 1e15  #: Maximum rate, in any unit.
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,6})?", re.ASCII)
 
 

@@ -15,12 +15,9 @@ from fleximq.config.rate_options import OverRate, Rate
 from fleximq.errors import SettingError
 from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE, Limits, within
 
-#: Maximum of all times, in seconds.
-MAX_SECONDS = 366 * 24 * 3600
-#: The smallest and the largest file of the journal, in bytes.
-SEGMENT_BYTES = 64 * KIBIBYTE, GIBIBYTE
-#: Maximum history of a channel, in messages.
-MAX_HISTORY = 10_000
+MAX_SECONDS = 366 * 24 * 3600  #: Maximum of all times, in seconds.
+SEGMENT_BYTES = 64 * KIBIBYTE, GIBIBYTE  #: The smallest and the largest file of the journal, in bytes.
+MAX_HISTORY = 10_000  #: Maximum history of a channel, in messages.
 
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+", re.IGNORECASE | re.ASCII)
 _NATS = re.compile(r"(?:nats|tls)://[^/?#@\s,]+", re.IGNORECASE | re.ASCII)

@@ -21,13 +21,10 @@ from fleximq.cli.output import console, jsonOption, outJson, say, table
 from fleximq.errors import SettingError
 from fleximq.limits import MEBIBYTE
 
-#: Limit of clients, since each is a process.
-_CLIENTS = 64
+_CLIENTS = 64  #: Limit of clients, since each is a process.
 _SIZE_MOST = MEBIBYTE
-#: Reported percentiles of the latencies.
-PERCENTILES = (50.0, 90.0, 99.0, 99.9)
-#: Width of the longest bar in characters.
-_BAR = 40
+PERCENTILES = (50.0, 90.0, 99.0, 99.9)  #: Reported percentiles of the latencies.
+_BAR = 40  #: Width of the longest bar in characters.
 
 
 def _orNone(text: str) -> int:

@@ -30,8 +30,7 @@ from fleximq.wire.websocket_client import WebSocketClientStream
 
 _READ = 1 << 18
 _BARRIER = "bench-barrier"
-#: The socket is not ready now.
-_RETRY = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+_RETRY = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)  #: The socket is not ready now.
 
 
 class BenchClient(ABC):
@@ -164,8 +163,7 @@ def _path(url: Url, credentials: object) -> str:
     return (url.path or "/") + (f"?{urlencode(shown)}" if shown else "")
 
 
-#: Messages that a BlipMQ client and a MiniMQ consumer fetch at once.
-_TOGETHER, _TAKEN = 1000, 100
+_TOGETHER, _TAKEN = 1000, 100  #: Messages that a BlipMQ client and a MiniMQ consumer fetch at once.
 
 
 class FlexiBenchClient(BenchClient):

@@ -24,12 +24,9 @@ from fleximq.errors import SettingError
 STAMP_BYTES, _TOLD = 8, 6
 _MASK = (1 << 8 * _TOLD) - 1
 READY, GO, OVER = "ready", "go", "over"
-#: Consumers of a shared queue check this often whether all is published, in seconds.
-_LOOK = 0.2
-#: Limit of latencies in the evenly spaced sample of a subscriber.
-_SAMPLES = 200_000
-#: Limit for a process to start and connect, in seconds.
-_START = 60.0
+_LOOK = 0.2  #: Consumers of a shared queue check this often whether all is published, in seconds.
+_SAMPLES = 200_000  #: Limit of latencies in the evenly spaced sample of a subscriber.
+_START = 60.0  #: Limit for a process to start and connect, in seconds.
 
 
 class RoleResult(NamedTuple):

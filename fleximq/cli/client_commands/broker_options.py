@@ -20,8 +20,7 @@ from fleximq.client.settings import BACKOFF, MESSAGEPACK, PRIVATE_KEY, Codec, St
 from fleximq.errors import SettingError
 
 Number = TypeVar("Number", int, float)
-#: Returns a time in seconds.
-Clock = Callable[[], float]
+Clock = Callable[[], float]  #: Returns a time in seconds.
 
 
 def positive(read: Callable[[str], Number], name: str) -> Callable[[str], Number]:
@@ -43,8 +42,7 @@ count = positive(int, "whole number over 0")
 rate = positive(float, "number over 0")
 seconds = positive(float, "number of seconds over 0")
 
-#: The URL without options, environment and profiles.
-DEFAULT_URL = "tcp://localhost:7890"
+DEFAULT_URL = "tcp://localhost:7890"  #: The URL without options, environment and profiles.
 #: The keys of a profile; all values are texts.
 KEYS = ("url", "token", "user", "password", "api-key", "private-key", "tls-authority", "tls-certificate", "tls-key")
 _URL_WORDS = (

@@ -9,14 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-from fleximq.cli.client_commands.broker_command import (
-    Row,
-    brokerCommand,
-    pagedRows,
-    readingAnswers,
-    runWith,
-    tellMissing,
-)
+from fleximq.cli.client_commands.broker_command import Row, brokerCommand, pagedRows, readingAnswers, run, tellMissing
 from fleximq.cli.client_commands.broker_options import Address, addOptions, count
 from fleximq.cli.client_commands.texts import asJson
 from fleximq.cli.command import Argument, Command, argument, group
@@ -87,8 +80,7 @@ _CLIENTS = {
     "name": "name", "as": "client_name", "id": "client_id", "dialect": "dialect", "principal": "principal",
     "from": "address", "seconds": "connected", "subs": "subscriptions", "node": "node",
 }  # fmt: skip
-#: Fields of which a table has no column if no row has a value.
-_RARE = ("client_name", "node")
+_RARE = ("client_name", "node")  #: Fields of which a table has no column if no row has a value.
 _deadTopic = partial(_topic, prefix=DEAD)
 
 #: The commands, with their help, the name of their argument and their actions; the first one is the default.
@@ -130,7 +122,7 @@ def _command(noun: str) -> Command:
         own.append(argument("name", metavar, f"for {named}", nargs="?"))
     if any(action.isLimited for action in actions.values()):
         own.append(argument("--limit", "N", "at most so many messages", type=count))
-    return Command(noun, words, (*own, jsonOption(), addOptions), partial(runWith, partial(_run, noun)))
+    return Command(noun, words, (*own, jsonOption(), addOptions), partial(run, partial(_run, noun)))
 
 
 def _run(noun: str, arguments: Namespace, address: Address) -> int:

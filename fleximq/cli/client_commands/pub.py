@@ -19,10 +19,8 @@ from fleximq.client.minimq.blocking import MiniClient, connect
 from fleximq.errors import SettingError
 from fleximq.status import Status
 
-#: Values are published together in chunks of this size.
-_TOGETHER = 1000
-#: Bytes of standard input read at once, at most.
-_READ = 1 << 16
+_TOGETHER = 1000  #: Values are published together in chunks of this size.
+_READ = 1 << 16  #: Bytes of standard input read at once, at most.
 _ONLY_CERTIFICATE = (
     "MiniMQ has no credentials but a client certificate (--tls-certificate); pub also reaches the queue of a topic, "
     "once it exists"

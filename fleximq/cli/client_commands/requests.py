@@ -26,10 +26,8 @@ from fleximq.client.settings import Codec
 from fleximq.errors import SettingError
 from fleximq.status import Status
 
-#: Answers are formatted from their payloads, so the client does not decode them.
-_RAW = Codec(unpack=bytes)
-#: Limit of an error text in an answer of ``serve``, in characters.
-_WORDS = 500
+_RAW = Codec(unpack=bytes)  #: Answers are formatted from their payloads, so the client does not decode them.
+_WORDS = 500  #: Limit of an error text in an answer of ``serve``, in characters.
 _VALUE = argument("value", "VALUE", "the value to send; - is standard input", nargs="?")
 
 

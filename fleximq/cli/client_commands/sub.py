@@ -52,11 +52,9 @@ def sentence(topic: str, value: Any) -> str:
     return f"{topic} {json.dumps(value, ensure_ascii=False)}"
 
 
-#: With several subscriptions, the wait for each before the next, in seconds.
-_LOOK = 0.05
+_LOOK = 0.05  #: With several subscriptions, the wait for each before the next, in seconds.
 _FROM = "replay a durable topic from: first, last, an offset, or a time ago such as 15m, 2h, 7d"
-#: Seconds without a message after which ``consume`` says that it waits.
-_SILENCE = 3.0
+_SILENCE = 3.0  #: Seconds without a message after which ``consume`` says that it waits.
 
 
 def _endOptions(waiting: str = "") -> tuple[Argument, Argument]:

@@ -17,8 +17,7 @@ from fleximq.client.settings import State
 from fleximq.errors import SettingError
 from fleximq.values.printable import printable
 
-#: Limit of clients and topics in a snapshot, so that it is quick.
-_MAX_ROWS = 20_000
+_MAX_ROWS = 20_000  #: Limit of clients and topics in a snapshot, so that it is quick.
 
 
 class Snapshot(NamedTuple):

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Seconds in which a living node writes its key.
-_SILENCE = 4.0
+_SILENCE = 4.0  #: Seconds in which a living node writes its key.
 _NAMES = (
     "cluster", "cluster-auth", "cluster-ca", "cluster-certificate", "cluster-key", "cluster-name", "cluster-bytes",
 )  # fmt: skip

@@ -22,8 +22,7 @@ from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.folder_files import IDENTITY, Lock
 from fleximq.journal.files.folder_survey import Finding, FolderSurvey
 
-#: Seconds for a new owner to serve, and those that the largest copies may take.
-_PATIENCE, _LONGEST = 30.0, 86_400.0
+_PATIENCE, _LONGEST = 30.0, 86_400.0  #: Seconds for a new owner to serve, and those that the largest copies may take.
 _SHARD = argument("shard", "SHARD", "the number of the shard: 0", type=int)
 
 

@@ -11,8 +11,7 @@ from twisted.python.logfile import LogFile
 
 _log = Logger()
 
-#: Lines per write; the file may be rotated between writes.
-PORTION = 100
+PORTION = 100  #: Lines per write; the file may be rotated between writes.
 
 
 class PrivateLogFile(LogFile):

@@ -11,8 +11,7 @@ from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.interfaces import IBrokerObserver, IForm, ISubscriber
 from fleximq.wire.payload_conversion import toText
 
-#: Maximum length of a recorded payload in characters.
-LONGEST = 4096
+LONGEST = 4096  #: Maximum length of a recorded payload in characters.
 
 
 @implementer(IBrokerObserver, ISubscriber, IForm)

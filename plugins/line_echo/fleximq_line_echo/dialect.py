@@ -28,8 +28,7 @@ from fleximq.values.message import Content, Message
 from fleximq.wire.minimq_line import LineScanner
 from fleximq.wire.payload_conversion import toText
 
-#: Maximum length of a line in bytes.
-LINE_BYTES = 64 * 1024
+LINE_BYTES = 64 * 1024  #: Maximum length of a line in bytes.
 
 
 # A source returns the messages of our runs, a form renders every run for our subscribers.

@@ -17,10 +17,8 @@ from fleximq.security.authentication.checker_interfaces import ICautious, IVouch
 from fleximq.security.credentials import IPassword
 from fleximq.security.principal import Principal, isName
 
-#: Lifetime of a code in the app, in seconds.
-PERIOD = 30
-#: Seconds after which the principal must send a new code.
-LASTING = 12 * 3600
+PERIOD = 30  #: Lifetime of a code in the app, in seconds.
+LASTING = 12 * 3600  #: Seconds after which the principal must send a new code.
 
 
 def codeOf(key: bytes, period: int) -> str:
