@@ -137,6 +137,5 @@ def tryOut(arguments: Namespace) -> int:
     return 0
 
 
-CLUSTER = group(
-    "cluster", "Look at a cluster, change it, or try one on this machine.", tryOut, status, move, refill, adopt
-)
+_WORDS = "Look at a cluster, change it, or try one on this machine."
+CLUSTER = group("cluster", _WORDS, tryOut, status, move, refill, adopt)

@@ -38,9 +38,8 @@ def clientOf(text: str) -> int | str:
     if text.isascii() and text.isdecimal() and 0 < int(text) < 1 << 32:
         return int(text)
     if not text or text.startswith("/") or text.isdecimal():
-        raise ArgumentTypeError(
-            f"{text!r} is not a client: give its id, which serve and top show, the name of a service, or broker"
-        )
+        kinds = "its id, which serve and top show, the name of a service, or broker"
+        raise ArgumentTypeError(f"{text!r} is not a client: give {kinds}")
     return text
 
 

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SILENCE = 4.0  #: Seconds in which a living node writes its key.
-_NAMES = (
-    "cluster", "cluster-auth", "cluster-ca", "cluster-certificate", "cluster-key", "cluster-name", "cluster-bytes",
-)  # fmt: skip
+_NAMES = tuple(f"cluster{end}" for end in ("", "-auth", "-ca", "-certificate", "-key", "-name", "-bytes"))
 
 
 def clusterCommand(name: str, *own: Argument) -> Callable[[Callable[[Namespace], int]], Command]:
@@ -134,18 +132,16 @@ def connected(settings: Settings, create: bool = False) -> "Iterator[tuple[Calls
     except ImportError as error:
         raise SettingError(f"cluster needs {error.name}: pip install '.[cluster]' in a clone adds it") from error
     calls = Calls()
-    options = connectOptions(
-        settings.cluster, settings.clusterAuth, settings.clusterCa, settings.clusterCertificate, settings.clusterKey
-    )
+    servers, tls = settings.cluster, (settings.clusterCa, settings.clusterCertificate, settings.clusterKey)
     cluster = NatsCluster(
-        settings.cluster, settings.clusterName, calls.add,
-        room=settings.clusterBytes, replicas=1 if len(settings.cluster) == 1 else 3, options=options,
+        servers, settings.clusterName, calls.add, room=settings.clusterBytes,
+        replicas=1 if len(servers) == 1 else 3, options=connectOptions(servers, settings.clusterAuth, *tls),
     )  # fmt: skip
     try:
         try:
             calls.result(cluster.reach(create))
         except ClusterError as error:
-            raise ClusterError(f"{', '.join(settings.cluster)}: {cluster.reason or error}") from error
+            raise ClusterError(f"{', '.join(servers)}: {cluster.reason or error}") from error
         survey = Survey()
         cluster.watch(survey)
         calls.until(lambda: survey.nodes and len(survey.living) == len(survey.nodes), _SILENCE)

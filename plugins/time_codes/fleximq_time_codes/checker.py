@@ -56,7 +56,6 @@ class TimeCodes:
         return Principal(name, expires=now + LASTING)
 
     def vouch(self, principal: Any) -> Any:
-        """Return the principal if its name is still in the file, or None."""
         return principal if principal.name in self._keys else None
 
 

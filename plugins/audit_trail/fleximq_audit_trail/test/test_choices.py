@@ -19,14 +19,12 @@ class ConfigureTests(SynchronousTestCase):
         self.assertEqual(configure({"path": "a.jsonl"}), Choices("a.jsonl"))
         self.assertRefused("path is missing, but must name the file to write to")
 
-    def test_all(self) -> None:
-        """Each option is read, as text or as a value."""
+    def test_eachOptionIsReadAsTextOrValue(self) -> None:
         chosen = Choices("a", rotate=65536, keep=2, pattern="x.#", payloads=True, every=0.1, backlog=4096)
         written = {"path": "a", "rotate": "64KiB", "keep": "2", "pattern": "x.#", "payloads": True, "every": "0.1"}
         self.assertEqual(configure({**written, "backlog": 4096}), chosen)
 
-    def test_wrong(self) -> None:
-        """An unknown option and a wrong value are refused."""
+    def test_unknownOptionsAndWrongValuesAreRefused(self) -> None:
         os.mkdir("folder")
         self.addCleanup(os.rmdir, "folder")
         known = "path, rotate, keep, pattern, payloads, every, backlog"
@@ -35,8 +33,7 @@ class ConfigureTests(SynchronousTestCase):
         for path in ("", "folder", "none/such"):
             self.assertRefused(f"path is {path!r}, but must name a file in a folder that is there", path=path)
 
-    def test_limits(self) -> None:
-        """Values at, below and above their limits."""
+    def test_valuesAtBelowAndAboveTheirLimits(self) -> None:
         for name, least in (("rotate", 4096), ("keep", 1), ("backlog", 4096)):
             configure({"path": "a", name: least})
             self.assertRefused(f"{name} is {least - 1}, but must be at least {least}", path="a", **{name: least - 1})

@@ -74,8 +74,7 @@ class AuditTrailTests(SynchronousTestCase):
         self.reactor.pump([1.0] * 30)
         return [each for each in self.events() if each["event"] == "published"]
 
-    def test_found(self) -> None:
-        """Twisted finds the plug-in."""
+    def test_twistedFindsThePlugIn(self) -> None:
         verifyObject(IBrokerExtension, installed().extensions["audit_trail"])
 
     def test_watcherProvidesItsInterfaces(self) -> None:
@@ -103,8 +102,7 @@ class AuditTrailTests(SynchronousTestCase):
         )
         self.assertNotIn("secret", self.path.read_text())
 
-    def test_run(self) -> None:
-        """Adjacent publications with the same envelope are one line."""
+    def test_adjacentPublicationsWithOneEnvelopeAreOneLine(self) -> None:
         whole = self.broker()
         publication = encodeFrame(MessageType.PUB, 1000, packHeader({"topic": "t"}), b"\xa3abc")
         peer = self.connect()
@@ -113,15 +111,13 @@ class AuditTrailTests(SynchronousTestCase):
         said = [(each["dialect"], each["count"], each["size"]) for each in self.published(whole)]
         self.assertEqual(said, [("fleximq", 1, 4), ("fleximq", 3, 12)])
 
-    def test_payloads(self) -> None:
-        """With ``payloads`` they are written, as text of limited length."""
+    def test_payloadsAreTextOfLimitedLength(self) -> None:
         whole = self.broker(payloads=True)
         self.connect().dataReceived(b"PRODUCE:1:::a:::h\xc3\xa9\nPRODUCE:2:::a:::" + b"x" * (LONGEST + 1) + b"\n")
         (said,) = self.published(whole)
         self.assertEqual(said["payloads"], ["h\u00e9", "x" * LONGEST])
 
-    def test_pattern(self) -> None:
-        """Only publications to matching topics are written."""
+    def test_onlyMatchingTopicsAreWritten(self) -> None:
         whole = self.broker(pattern="a.*")
         self.connect().dataReceived(b"PRODUCE:1:::a.b:::x\nPRODUCE:2:::b:::x\n")
         self.assertEqual([each["topic"] for each in self.published(whole)], ["a.b"])
@@ -140,8 +136,7 @@ class AuditTrailTests(SynchronousTestCase):
         peer.dataReceived(b"PRODUCE:1:::a:::x\n")
         self.assertEqual([each["event"] for each in self.events()], ["started", "stopped"])
 
-    def test_cannotOpen(self) -> None:
-        """A file that cannot be opened ends the start with a sentence."""
+    def test_aFileThatCannotBeOpenedEndsTheStart(self) -> None:
         self.path.mkdir()
         context = ExtensionContext(None, Settings(), ReactorAtOnce())  # type: ignore[arg-type]
         choices = Choices(str(self.path / "new"))

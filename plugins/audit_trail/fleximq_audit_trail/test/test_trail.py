@@ -23,7 +23,6 @@ class Later:
         return done
 
     def go(self) -> None:
-        """Do the first call."""
         done, call, arguments = self.waiting.pop(0)
         maybeDeferred(call, *arguments).chainDeferred(done)
 
@@ -67,8 +66,7 @@ class TrailTests(SynchronousTestCase):
         self.assertEqual(self.written(), "zero\none\n")
         self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o600)
 
-    def test_oneAtATime(self) -> None:
-        """While lines are written, others wait."""
+    def test_linesWaitWhileOthersAreWritten(self) -> None:
         later = Later()
         trail = self.trail(later)
         self.flush(trail, "one\n")
@@ -80,20 +78,17 @@ class TrailTests(SynchronousTestCase):
         later.go()
         self.assertEqual(self.written(), "one\ntwo\n")
 
-    def test_nothing(self) -> None:
-        """Without lines, the thread is not used."""
+    def test_withoutLinesTheThreadIsNotUsed(self) -> None:
         later = Later()
         self.trail(later).flush()
         self.assertEqual(later.waiting, [])
 
-    def test_backlog(self) -> None:
-        """Lines over the backlog are lost, and a line has their number; after the flush there is room again."""
+    def test_linesOverTheBacklogAreLostAndCounted(self) -> None:
         trail = self.trail(backlog=10)
         self.assertEqual(self.flush(trail, "12345\n", "678\n", "9\n", "10\n"), "12345\n678\n2 lost\n")
         self.assertEqual(self.flush(trail, "11\n"), "12345\n678\n2 lost\n11\n")
 
-    def test_rotated(self) -> None:
-        """At its size a new file begins; only so many remain, all of them private, and no line is cut."""
+    def test_atItsSizeANewPrivateFileBeginsAndNoLineIsCut(self) -> None:
         trail = self.trail(rotate=100, keep=2)
         for number in range(30):
             self.flush(trail, f"{number:029}\n")
@@ -103,15 +98,13 @@ class TrailTests(SynchronousTestCase):
             self.assertTrue(all(len(line) == 29 for line in each.read_text().splitlines()))
         self.assertTrue(self.written().endswith(f"{29:029}\n"))
 
-    def test_rotatedWithin(self) -> None:
-        """A flush of very many lines does not make a file much longer than its size."""
+    def test_aFlushOfManyLinesIsRotatedToo(self) -> None:
         trail = self.trail(rotate=PORTION * 10, keep=100, backlog=1 << 20)
         self.flush(trail, *(f"{number:09}\n" for number in range(PORTION * 5)))
         self.assertEqual(len(os.listdir(self.folder)), 5)
         self.assertTrue(all(each.stat().st_size == PORTION * 10 for each in self.folder.iterdir()))
 
-    def test_failed(self) -> None:
-        """A failed write is logged and its lines are counted as lost; the next lines are written."""
+    def test_aFailedWriteIsLoggedAndItsLinesAreCountedAsLost(self) -> None:
         trail = self.trail()
         write, self.file.write = self.file.write, _full  # type: ignore[method-assign]
         self.flush(trail, "one\n")
@@ -119,8 +112,7 @@ class TrailTests(SynchronousTestCase):
         self.file.write = write  # type: ignore[method-assign]
         self.assertEqual(self.flush(trail, "two\n"), "two\n1 lost\n")
 
-    def test_closed(self) -> None:
-        """The end writes pending lines; later ones are ignored."""
+    def test_theEndWritesPendingLinesAndIgnoresLaterOnes(self) -> None:
         trail = self.trail()
         trail.take("one\n")
         self.successResultOf(trail.close())
@@ -132,8 +124,7 @@ class TrailTests(SynchronousTestCase):
         self.successResultOf(trail.close())
         self.assertEqual(self.written(), "1 lost\n")
 
-    def test_closedWhileWriting(self) -> None:
-        """The end waits for the lines that are being written, and for those after them."""
+    def test_theEndWaitsForTheLinesBeingWritten(self) -> None:
         later = Later()
         trail = self.trail(later)
         self.flush(trail, "one\n")

@@ -28,13 +28,11 @@ class Peer:
         self._protocol.makeConnection(self._transport)
 
     def say(self, data: bytes, piece: int = 1 << 20) -> "Peer":
-        """Send bytes, in pieces of this size."""
         for start in range(0, len(data), piece):
             self._protocol.dataReceived(data[start : start + piece])
         return self
 
     def heard(self) -> bytes:
-        """Return the bytes received since the last call."""
         answer: bytes = self._transport.value()
         self._transport.clear()
         return answer
@@ -46,7 +44,6 @@ class Peer:
 
     @property
     def closed(self) -> bool:
-        """Whether the broker has closed the connection."""
         return self._transport.disconnecting or self._transport.disconnected
 
 
@@ -61,8 +58,7 @@ class LineTests(SynchronousTestCase):
         self.addCleanup(whole.stopService)
         self.shared, self.own = (server[1] for server in self.reactor.tcpServers)
 
-    def test_found(self) -> None:
-        """Twisted finds the plug-in."""
+    def test_twistedFindsThePlugIn(self) -> None:
         dialect = installed().dialects["line_echo"]
         self.assertEqual((dialect.name, dialect.beginnings), ("line_echo", (b"+",)))
 
@@ -81,25 +77,21 @@ class LineTests(SynchronousTestCase):
         self.assertEqual(other.heard(), b"")
 
     def test_pieces(self) -> None:
-        """The result does not depend on the size of the pieces."""
         for piece in range(1, 10):
             peer = Peer(self.own).say(b"+news\nnews one\nnews two\n", piece)
             self.assertEqual(peer.heard(), b"news one\nnews two\n", piece)
             peer._protocol.connectionLost()
 
-    def test_sharedPort(self) -> None:
-        """A plus as the first byte distinguishes the dialect from others."""
+    def test_aPlusIsDistinguishedOnASharedPort(self) -> None:
         reader = Peer(self.shared).say(b"+news\n", 1)
         mini = Peer(self.shared).say(b"PRODUCE:1:::news:::from afar\n")
         self.assertEqual((mini.heard(), reader.heard()), (b"1\n", b"news from afar\n"))
 
-    def test_emptyText(self) -> None:
-        """A text may be empty, and may contain blanks and plus signs."""
+    def test_aTextMayBeEmptyAndHaveBlanksAndPlusSigns(self) -> None:
         peer = Peer(self.own).say(b"+a\na \na  +b \n")
         self.assertEqual(peer.heard(), b"a \na  +b \n")
 
-    def test_lineBreaks(self) -> None:
-        """A line break in the text of another dialect becomes a blank."""
+    def test_aLineBreakInATextBecomesABlank(self) -> None:
         reader = Peer(self.own).say(b"+a\n")
         session = reader.session
         envelope = Envelope(session.broker.topicFor(session.client, "a"), session.client, LINES)
@@ -107,8 +99,7 @@ class LineTests(SynchronousTestCase):
         self.reactor.advance(0)
         self.assertEqual(reader.heard(), b"a x y z w\n")
 
-    def test_wrongLines(self) -> None:
-        """An error is a line, and the connection remains open."""
+    def test_anErrorIsALineAndTheConnectionRemainsOpen(self) -> None:
         peer = Peer(self.own)
         for line, words in (
             (b"news", b"say +TOPIC, or TOPIC TEXT"),
@@ -122,16 +113,14 @@ class LineTests(SynchronousTestCase):
         self.assertFalse(peer.closed)
         self.assertEqual(peer.say(b"+a\na b\n").heard(), b"a b\n")
 
-    def test_longestLine(self) -> None:
-        """A line at the limit is accepted; a longer one ends the connection before it is complete."""
+    def test_aLineOverTheLimitEndsTheConnection(self) -> None:
         peer = Peer(self.own).say(b"+a\n")
         line = b"a " + b"x" * (LINE_BYTES - 2) + b"\n"
         self.assertEqual(peer.say(line).heard(), line)
         peer.say(b"a " + b"x" * (LINE_BYTES - 1))
         self.assertEqual((peer.heard(), peer.closed), (b"! the line is longer than 65536 bytes\n", True))
 
-    def test_remotePeer(self) -> None:
-        """A peer that is refused receives an error, and the connection ends."""
+    def test_aRefusedPeerReceivesAnErrorAndIsDisconnected(self) -> None:
         peer = Peer(self.own, ELSEWHERE).say(b"+a\n")
         self.assertIn(b"--allow-anonymous", peer.heard())
         self.assertTrue(peer.closed)

@@ -50,23 +50,20 @@ class TimeCodesTests(SynchronousTestCase):
         for time, code in ((59, "287082"), (1111111109, "081804"), (1234567890, "005924"), (20000000000, "353130")):
             self.assertEqual(codeOf(KEY, time // PERIOD), code)
 
-    def test_neighbours(self) -> None:
-        """A code is valid in its own period, and in the one before and after it."""
+    def test_aCodeIsValidInItsPeriodAndBothNeighbours(self) -> None:
         found = []
         for period in range(97, 104):
             self.checker = TimeCodes(self.path, lambda: self.now)
             found.append(self.show(period) is not None)
         self.assertEqual(found, [False, False, True, True, True, False, False])
 
-    def test_once(self) -> None:
-        """A code is valid once, and then no earlier one."""
+    def test_aCodeIsValidOnceAndThenNoEarlierOne(self) -> None:
         who = self.show(100)
         self.assertEqual((who.name, who.expires), ("alice", 3000.0 + LASTING))
         self.assertEqual((self.show(100), self.show(99)), (None, None))
         self.assertIsNotNone(self.show(101))
 
-    def test_others(self) -> None:
-        """The code is not valid for others, and a wrong text for no one."""
+    def test_aCodeIsValidForNoOtherNameAndAWrongTextForNone(self) -> None:
         self.assertIsNone(self.show(100, "bob"))
         for shown in ("", "123", "é", codeOf(KEY, 100) + "0"):
             self.assertRaises(UnauthorizedLogin, self.checker.requestAvatarId, Password("alice", shown))
@@ -76,13 +73,11 @@ class TimeCodesTests(SynchronousTestCase):
         for line in ("alice", "alice:AAAA", "alice:!", ":AAAAAAAAAAAAAAAA", "anonymous:AAAAAAAAAAAAAAAA"):
             self.assertRaises(SettingError, TimeCodes, self.write(line))
 
-    def test_vouch(self) -> None:
-        """A principal that was removed from the file is not vouched for."""
+    def test_aRemovedPrincipalIsNotVouchedFor(self) -> None:
         who = self.show(100)
         self.assertEqual((self.checker.vouch(who), TimeCodes(self.write("")).vouch(who)), (who, None))
 
-    def test_option(self) -> None:
-        """Twisted finds the checker by its name, and the broker uses it."""
+    def test_twistedFindsTheCheckerAndTheBrokerUsesIt(self) -> None:
         self.assertTrue(verifyObject(ICredentialsChecker, findCheckerFactory("time_codes").generateChecker(self.path)))
         clock = Clock()
         admission = AccessPolicy.of(Settings(auth=(f"time_codes:{self.path}",)), clock).admissionFor(AnonymousAccess())
