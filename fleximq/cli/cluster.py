@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -28,37 +27,35 @@ _ROOM = "1GiB"  #: The size of the journal on each server; a NATS server refuses
 _PATIENCE = 15.0  #: Seconds for a broker or a server to end.
 
 
-class Broker:
-    """One node, which is started again when its process ends by itself."""
+@contextmanager
+def _broker(name: str, words: list[str]) -> Iterator[None]:
+    """Run one node, which is started again when its process ends by itself."""
 
-    def __init__(self, name: str, words: list[str]) -> None:
-        self._name = name
-        self._words = words
-        self._ending = False
-        self._process = self._started()
-        self._thread = Thread(target=self._show, daemon=True)
-        self._thread.start()
-
-    def _started(self) -> "subprocess.Popen[str]":
-        words = [sys.executable, "-m", "fleximq", "broker", *self._words]
+    def started() -> "subprocess.Popen[str]":
+        run = [sys.executable, "-m", "fleximq", "broker", *words]
         # Control-C is for this program, which ends the brokers one after the other.
-        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0)
+        return subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0)
 
-    def _show(self) -> None:
+    isEnding, process = Event(), started()
+
+    def show() -> None:
+        nonlocal process
         while True:
-            for line in self._process.stdout or ():
-                print(f"{self._name}: {line}", end="", flush=True)
-            self._process.wait()
-            if self._ending:
+            for line in process.stdout or ():
+                print(f"{name}: {line}", end="", flush=True)
+            process.wait()
+            if isEnding.wait(1):
                 return
-            time.sleep(1)
-            self._process = self._started()
+            process = started()
 
-    def end(self) -> None:
-        """End it in order."""
-        self._ending = True
-        _end(self._process)
-        self._thread.join(_PATIENCE)
+    thread = Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        isEnding.set()
+        _end(process)
+        thread.join(_PATIENCE)
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
@@ -129,7 +126,8 @@ def tryOut(arguments: Namespace) -> int:
             name, port = f"node-{index + 1}", arguments.port + index
             words = ["--node", name, "--journal", str(folder / name), "--durable", "#", "--allow-anonymous"]
             words += ["--cluster-bytes", _ROOM, "--listen", f"tcp:{port}:interface=127.0.0.1"]
-            ending.callback(Broker(name, [*words, *(word for url in urls for word in ("--cluster", url))]).end)
+            words += (word for url in urls for word in ("--cluster", url))
+            ending.enter_context(_broker(name, words))
             print(f"{name} is tcp://127.0.0.1:{port}, in {folder / name}", flush=True)
         print("clients may connect to any of them; Control-C ends all", flush=True)
         print(f"to look at it: fleximq cluster status {' '.join(f'--cluster {url}' for url in urls)}", flush=True)

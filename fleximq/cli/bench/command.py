@@ -8,7 +8,6 @@ import math
 import secrets
 from argparse import Namespace
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from fleximq.cli.bench.dialect_clients import BENCH_CLIENTS
@@ -65,7 +64,7 @@ def bench(arguments: Namespace, address: Address) -> int:
     with progress("measuring", None):
         found = figures(plan, run(plan))
     if arguments.csv:
-        _append(Path(arguments.csv), row(found))
+        _append(arguments.csv, row(found))
     if arguments.json:
         outJson(found)
     else:
@@ -75,10 +74,10 @@ def bench(arguments: Namespace, address: Address) -> int:
     return 1 if found["lost"] else 0
 
 
-def _append(path: Path, line: dict[str, Any]) -> None:
+def _append(path: str, line: dict[str, Any]) -> None:
     try:
-        with path.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, COLUMNS)
+        with open(path, "a", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(line))
             if not file.tell():
                 writer.writeheader()
             writer.writerow(line)
@@ -92,21 +91,15 @@ def figures(plan: Plan, course: BenchResults) -> dict[str, Any]:
     missing = wanted - sum(done.messages for done in course.subscribers) if course.subscribers else 0
     latencies = sorted(each for done in course.subscribers for each in done.latencies)
     begun = min((done.begun for done in course.publishers), default=0.0)
+    late = {f"p{share:g}": percentile(latencies, share) for share in PERCENTILES if latencies}
+    late |= {"max": latencies[-1]} if latencies else {}
     return {
-        "dialect": plan.dialect,
-        "topic": plan.topic,
-        "size": plan.size,
-        "batch": plan.batch,
-        "publishers": _role(plan, course.publishers, begun),
-        "subscribers": _role(plan, course.subscribers, begun),
-        "lost": max(0, missing),
-        "repeated": max(0, -missing),
-        "latency_us": {f"p{share:g}": round(percentile(latencies, share) / 1000, 1) for share in PERCENTILES}
-        | {"max": round(latencies[-1] / 1000, 1)}
-        if latencies
-        else {},
+        "dialect": plan.dialect, "topic": plan.topic, "size": plan.size, "batch": plan.batch,
+        "publishers": _role(plan, course.publishers, begun), "subscribers": _role(plan, course.subscribers, begun),
+        "lost": max(0, missing), "repeated": max(0, -missing),
+        "latency_us": {name: round(each / 1000, 1) for name, each in late.items()},
         "histogram_us": histogram(latencies),
-    }
+    }  # fmt: skip
 
 
 def _role(plan: Plan, done: Sequence[RoleResult], published: float) -> dict[str, Any]:
@@ -181,19 +174,12 @@ def _time(microseconds: float) -> str:
     return f"{microseconds / 1000:.1f} ms" if microseconds < 1e6 else f"{microseconds / 1e6:.2f} s"
 
 
-#: The columns of ``--csv``.
-COLUMNS = (
-    "dialect", "size", "batch", "publishers", "subscribers", "messages", "publish_rate", "receive_rate", "lost",
-    "p50_us", "p99_us", "max_us",
-)  # fmt: skip
-
-
 def row(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the line for ``--csv``."""
-    late = found["latency_us"]
-    published, received = found["publishers"], found["subscribers"]
-    values = (
-        found["dialect"], found["size"], found["batch"], published["count"], received["count"], published["messages"],
-        published["rate"], received["rate"], found["lost"], late.get("p50"), late.get("p99"), late.get("max"),
-    )  # fmt: skip
-    return dict(zip(COLUMNS, values, strict=True))
+    """Return the line for ``--csv``, by its columns."""
+    late, published, received = found["latency_us"], found["publishers"], found["subscribers"]
+    return {
+        "dialect": found["dialect"], "size": found["size"], "batch": found["batch"], "publishers": published["count"],
+        "subscribers": received["count"], "messages": published["messages"], "publish_rate": published["rate"],
+        "receive_rate": received["rate"], "lost": found["lost"],
+        "p50_us": late.get("p50"), "p99_us": late.get("p99"), "max_us": late.get("max"),
+    }  # fmt: skip

@@ -71,8 +71,7 @@ class IdentityBenchClient(BenchClient):
         self._socket.settimeout(0)
         host, path = f"{url.host or 'localhost'}:{url.port}", _path(url, address.credentials)
         self._stream = WebSocketClientStream(host, path, "identity", 16 * MEBIBYTE, isText=True)
-        self._head = f"PUBLISH:{plan.topic}:".encode()
-        self._message = f"MSG:{plan.topic}:".encode()
+        self._head, self._message = f"PUBLISH:{plan.topic}:".encode(), f"MSG:{plan.topic}:".encode()
         self._subscribes = subscribes
         self._messages: list[bytes] = []
         self._answers: set[bytes] = set()
@@ -176,13 +175,13 @@ class FlexiBenchClient(BenchClient):
 
     def receive(self, timeout: float) -> list[bytes]:
         assert self._subscription is not None
-        first = self._subscription.next(timeout)
-        found: list[Delivery] = [] if first is None else [first]
-        while self._subscription.waiting and len(found) < 1000:
-            delivery = self._subscription.next(0)
-            if delivery is not None:
-                found.append(delivery)
-        return [delivery.value for delivery in found]
+        found: list[bytes] = []
+        delivery = self._subscription.next(timeout)
+        while delivery is not None:
+            found.append(delivery.value)
+            isMore = self._subscription.waiting and len(found) < 1000
+            delivery = self._subscription.next(0) if isMore else None
+        return found
 
 
 class BlipBenchClient(BenchClient):
@@ -194,9 +193,8 @@ class BlipBenchClient(BenchClient):
         if shown["type"] != "api_key":
             raise SettingError("--dialect blipmq needs an API key")
         self._topic = plan.topic
-        self._client = blipmq.connect(
-            address.url, shown["api_key"], tls=address.tls, timeout=address.timeout, reconnect=None
-        )
+        key, timeout = shown["api_key"], address.timeout
+        self._client = blipmq.connect(address.url, key, tls=address.tls, timeout=timeout, reconnect=None)
         self._subscription = self._client.subscribe(plan.topic, prefetch=_TOGETHER) if subscribes else None
 
     def receive(self, timeout: float) -> list[bytes]:
@@ -220,8 +218,7 @@ class MiniBenchClient(BenchClient):
         self._client = minimq.connect(address.url, tls=address.tls, timeout=address.timeout, reconnect=None)
         self._consumer = self._client.consumer(plan.topic, prefetch=_TAKEN) if subscribes else None
         if self._consumer is not None:
-            # Before its first CONSUME, a queue would drop messages over its limit.
-            self._consumer.next(0)
+            self._consumer.next(0)  # before its first CONSUME, a queue would drop messages over its limit
 
     def publish(self, payloads: list[bytes]) -> None:
         self._client.produce_many(self._topic, [payload.decode() for payload in payloads])

@@ -68,13 +68,11 @@ class Outages:
     def __init__(
         self, loss: str = "; messages may be missing", monotonic: Clock = time.monotonic, isSilent: bool = False
     ) -> None:
-        self._loss = loss
-        self._monotonic = monotonic
+        self._loss, self._monotonic = loss, monotonic
         self._say = (lambda sentence: None) if isSilent else say
         self._since: float | None = None
         self._joined = False
-        # The client's own warnings say the same.
-        logging.getLogger("fleximq.client").setLevel(logging.ERROR)
+        logging.getLogger("fleximq.client").setLevel(logging.ERROR)  # its own warnings say the same
 
     def __call__(self, state: State, why: Exception | None) -> None:
         """Report a new state of a client; it is away several times if attempts to connect fail."""

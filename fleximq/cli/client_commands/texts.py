@@ -61,25 +61,14 @@ def deliveryAsJson(delivery: Delivery) -> dict[str, Any]:
     return {"topic": delivery.topic, "publisher": delivery.publisher, "value": asJson(delivery.payload), **more}
 
 
-def _text(written: bytes) -> str:
-    try:
-        return written.decode()
-    except UnicodeDecodeError:
-        raise SettingError("the value is not UTF-8: give it as hex (--as hex)") from None
+def _parser(read: Callable[[bytes], Any], words: str) -> Callable[[bytes], Any]:
+    def parse(written: bytes) -> Any:
+        try:
+            return read(written)
+        except (ValueError, RecursionError) as error:
+            raise SettingError(f"the value is not {words.format(error)}") from None
 
-
-def _json(written: bytes) -> Any:
-    try:
-        return json.loads(written)
-    except (ValueError, RecursionError) as error:
-        raise SettingError(f"the value is not JSON: {error}") from None
-
-
-def _hex(written: bytes) -> bytes:
-    try:
-        return bytes.fromhex(written.decode())
-    except ValueError:
-        raise SettingError("the value is not hex: two digits a byte, e.g. 0aff") from None
+    return parse
 
 
 def _indented(payload: bytes) -> bytes:
@@ -94,7 +83,11 @@ def _message(payload: bytes) -> Message:
 
 
 #: Parsers of values by format; they raise SettingError.
-PARSERS: dict[str, Callable[[bytes], Any]] = {"text": _text, "json": _json, "hex": _hex}
+PARSERS: dict[str, Callable[[bytes], Any]] = {
+    "text": _parser(bytes.decode, "UTF-8: give it as hex (--as hex)"),
+    "json": _parser(json.loads, "JSON: {}"),
+    "hex": _parser(lambda written: bytes.fromhex(written.decode()), "hex: two digits a byte, e.g. 0aff"),
+}
 #: Formatters of payloads by format; those with lines add the line's end.
 FORMATTERS: dict[str, Callable[[bytes], bytes]] = {
     "text": lambda payload: toUtf8(_message(payload)) + b"\n",

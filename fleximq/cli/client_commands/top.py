@@ -82,22 +82,18 @@ def screen(found: Mapping[str, Any], url: str) -> Any:
         (f"{found['rate']:,.0f}", "bold green"),
         f" messages/s, {found['clients']:,} clients, {found['topics']:,} topics",
     )
-    topics = table(
-        ("Topic", "messages/s", "published", "subscribers", "queued"),
-        (
-            (row["topic"], round(row["rate"]), row["published"], row["subscribers"], row["queued"])
-            for row in found["busiest"]
-        ),
-    )
-    clients = table(
-        ("Client", "id", "dialect", "principal", "from", "seconds", "subs"),
-        (
-            (row["name"], str(row["client_id"]), row["dialect"], row["principal"] or "", row["address"],
-             round(row["connected"]), row["subscriptions"])
-            for row in found["connected"]
-        ),
-    )  # fmt: skip
-    return Group(title, topics, clients)
+    topics = [
+        (row["topic"], round(row["rate"]), row["published"], row["subscribers"], row["queued"])
+        for row in found["busiest"]
+    ]
+    clients = [
+        (row["name"], str(row["client_id"]), row["dialect"], row["principal"] or "", row["address"],
+         round(row["connected"]), row["subscriptions"])
+        for row in found["connected"]
+    ]  # fmt: skip
+    topicHeadings = ("Topic", "messages/s", "published", "subscribers", "queued")
+    clientHeadings = ("Client", "id", "dialect", "principal", "from", "seconds", "subs")
+    return Group(title, table(topicHeadings, topics), table(clientHeadings, clients))
 
 
 @brokerCommand(
