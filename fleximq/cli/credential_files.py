@@ -1,8 +1,4 @@
-"""``fleximq passwd``, ``apikey``, ``token`` and ``keypair``: change the credential files of a broker.
-
-``passwd`` changes the file of ``--auth passwords:FILE``, ``apikey`` that of ``apikeys:FILE``, ``token`` that of
-``tokens:FILE`` and ``keypair`` that of ``publickeys:FILE``. The files contain hashes and public keys only.
-"""
+"""``fleximq passwd``, ``apikey``, ``token`` and ``keypair`` change credential files: of hashes and public keys only."""
 
 import getpass
 import math
@@ -129,12 +125,10 @@ def setSecret(
     keep: float | None = None,
     fault: Fault = hashed_secrets.faultOfHash,
 ) -> None:
-    """Set the secret of a principal, replacing earlier ones.
+    """Set the secret of a principal; ``beside`` retains earlier ones, ``keep`` does for so many seconds.
 
     :param roles: the new roles; None: as before.
-    :param beside: retain the earlier secrets.
-    :param keep: retain them for so many seconds.
-    :param fault: returns the fault of an entry in the file; that of public keys: ``secret`` is one.
+    :param fault: that of public keys: ``secret`` is one.
     :raises SettingError: another principal has this secret, or the file cannot be read or written.
     """
     until = None if keep is None else math.ceil(time.time() + keep)

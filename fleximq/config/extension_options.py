@@ -1,8 +1,6 @@
-"""Enabled extensions and their options, from the command line or a TOML file.
+"""Enabled extensions and their options: ``NAME[:key=value,...]``, or a table ``[extension.NAME]`` for each.
 
-The value of ``--extension`` is ``NAME[:key=value,...]``; a key without a value is a switch that is on, and a backslash
-before a comma makes it part of the value. In a file there is a table ``[extension.NAME]`` for each. The extension
-itself checks its keys.
+A key without a value is a switch that is on, and a backslash before a comma makes it part of the value.
 """
 
 import re

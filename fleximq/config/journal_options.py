@@ -43,11 +43,10 @@ class Fsync(NamedTuple):
 
 
 def checkPattern(name: str, value: str, pattern: str) -> None:
-    """Check that topics of clients can match a pattern.
+    """Check that topics of clients can match a pattern; ``value`` is the option's full text, for the sentence.
 
-    :param value: the option's full text, for the sentence.
-    :raises SettingError: it is empty, too long, has a level ``#`` before the last or wildcards of NATS or MQTT, or
-        begins with ``$sys``, where messages are never durable.
+    :raises SettingError: it is empty, too long, has ``#`` before the last level or other wildcards, or begins with
+        ``$sys``, where messages are never durable.
     """
     if not pattern or len(pattern.encode("utf-8", "surrogatepass")) > TOPIC_BYTES:
         raise SettingError(f"{name} is {value!r}, but needs a pattern of 1 to {TOPIC_BYTES} bytes, e.g. orders.#")

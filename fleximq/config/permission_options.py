@@ -1,14 +1,13 @@
 """The permission tables of a settings file: ``[roles.NAME]`` and ``[principals.NAME]``.
 
-A key is an action (:class:`fleximq.rights.Action`), and its value a list of topic patterns, or true for all topics
-except those that begin with ``$``; ``broadcast`` is true or false. ``deny`` has the same keys, and takes back what any
-table grants; ``limits`` has options from :data:`LIMITS`. ``roles`` in the table of a principal lists its roles, in
-addition to those of all clients.
+A key is an action, and its value a list of topic patterns, or true for all topics except those that begin with ``$``;
+``broadcast`` is true or false. ``deny`` has the same keys, and takes back what any table grants; ``limits`` has options
+from :data:`LIMITS`, and ``roles`` of a principal its roles, in addition to those of all clients.
 """
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fleximq.config.option_values import count, size
@@ -90,7 +89,7 @@ def faultsOf(name: str, value: object) -> Iterator[str]:
 
 
 def unknownRoles(
-    roles: tuple[PermissionTable, ...] | None, principals: tuple[PermissionTable, ...] | None
+    roles: Sequence[PermissionTable] | None, principals: Sequence[PermissionTable] | None
 ) -> Iterator[str]:
     """Yield a sentence for each role of a principal without a table."""
     known = {EVERYONE, AUTHENTICATED, *(each.name for each in roles or ())}

@@ -1,7 +1,6 @@
-"""Parses rates: an amount per second, and a burst.
+"""Parses rates, ``RATE`` or ``RATE,BURST``; those of bytes may have units: ``10MiB,64MiB``. 0 is no limit.
 
-A rate is ``RATE`` or ``RATE,BURST``: ``1000`` permits a thousand a second, and a thousand at once; ``1000,5000`` five
-thousand at once, a burst that refills in five seconds. Rates of bytes may have units: ``10MiB,64MiB``. 0 is no limit.
+``1000`` permits a thousand a second, and at once; ``1000,5000`` five thousand at once, which refill in five seconds.
 """
 
 import math

@@ -1,7 +1,6 @@
 """A client for each dialect that ``bench`` measures.
 
-Identity is spoken over WebSocket on the port for all dialects. Its publishers must be subscribed and get copies of all
-messages; they read and drop these while sending, which is part of the measurement.
+Publishers of Identity must be subscribed, and read and drop copies of all messages: this is part of the measurement.
 """
 
 import select

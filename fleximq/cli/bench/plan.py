@@ -6,22 +6,18 @@ from fleximq.cli.client_commands.broker_options import Address
 
 
 class Plan(NamedTuple):
-    """``messages`` is the number for each publisher, ``size`` their bytes, ``batch`` the number sent at once.
-
-    ``rate`` limits the messages per second of each publisher; None: no limit. After ``receiveTimeout`` seconds without
-    a message, a subscriber counts missing ones as lost.
-    """
+    """What to measure, and how."""
 
     address: Address
     dialect: str
     topic: str
     publishers: int
     subscribers: int
-    messages: int
-    size: int
-    batch: int
-    rate: float | None
-    receiveTimeout: float
+    messages: int  #: The number for each publisher.
+    size: int  #: The bytes of a message.
+    batch: int  #: The number of messages sent at once.
+    rate: float | None  #: The limit of messages per second for each publisher.
+    receiveTimeout: float  #: After so many seconds without a message, a subscriber counts missing ones as lost.
 
     @property
     def expected(self) -> int:

@@ -1,8 +1,6 @@
-"""The processes of a benchmark, one for each publisher and subscriber.
+"""The processes of a benchmark: each reports "ready" when it is connected, waits for the start, and reports results.
 
-A process reports "ready" when it is connected, waits for the start, and then reports its results. Each message begins
-with a time stamp, in letters that every dialect supports. Times are of the machine's monotonic clock, which all
-processes share.
+Each message begins with a time stamp, in letters that every dialect supports, of the machine's monotonic clock.
 """
 
 import multiprocessing

@@ -22,26 +22,17 @@ from fleximq.wire.payload_conversion import toMessagePack
 
 
 class Action(NamedTuple):
-    """One action of a command.
-
-    :param words: its help.
-    :param path: the broker's path.
-    :param rows: the key of the rows in the answer; the path may be paged.
-    :param columns: headings of the table, and the fields of rows below them; without them rows are shown in full.
-    :param subject: returns the argument of the path for the name on the command line; None: the action takes no name.
-    :param isLimited: whether the action takes ``--limit``.
-    :param row: changes a row for the output; None drops it.
-    :param sentence: the result of a action without rows, with the fields of the answer and the ``name``.
-    """
+    """One action of a command, with its help and the broker's path."""
 
     words: str
     path: str
-    rows: str = ""
+    rows: str = ""  #: The key of the rows in the answer; the path may be paged.
+    #: Headings of the table, and the fields of rows below them; without them rows are shown in full.
     columns: Mapping[str, str] = {}  # noqa: RUF012  (it is never changed)
-    subject: Callable[[str], Row] | None = None
-    isLimited: bool = False
-    row: Callable[[Row], Row | None] = lambda row: row
-    sentence: str = ""
+    subject: Callable[[str], Row] | None = None  #: Returns the argument of the path for NAME; None: it takes no name.
+    isLimited: bool = False  #: Whether it takes ``--limit``.
+    row: Callable[[Row], Row | None] = lambda row: row  #: Changes a row for the output; None drops it.
+    sentence: str = ""  #: The result without rows, with the fields of the answer and the ``name``.
 
 
 def _topic(name: str, prefix: str = "") -> Row:

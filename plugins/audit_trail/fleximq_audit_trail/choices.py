@@ -11,22 +11,15 @@ from fleximq.errors import SettingError
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The options of the trail.
-
-    ``path`` names the file; at ``rotate`` bytes a new one begins, and ``keep`` old ones remain. ``pattern`` selects the
-    topics, ``payloads`` includes the published payloads. Lines are written every ``every`` seconds; those beyond
-    ``backlog`` pending bytes are lost, and counted.
-
-    :raises SettingError: for an invalid value.
-    """
+    """The options of the trail; raises SettingError for an invalid value."""
 
     path: str
-    rotate: int = 16 << 20
-    keep: int = 8
-    pattern: str = "#"
-    payloads: bool = False
-    every: float = 0.5
-    backlog: int = 8 << 20
+    rotate: int = 16 << 20  #: At so many bytes a new file begins,
+    keep: int = 8  #: and so many old ones remain.
+    pattern: str = "#"  #: Selects the topics.
+    payloads: bool = False  #: Includes the published payloads.
+    every: float = 0.5  #: The seconds between two writes.
+    backlog: int = 8 << 20  #: Lines beyond so many pending bytes are lost, and counted.
 
     def __post_init__(self) -> None:
         folder = os.path.dirname(os.path.abspath(self.path))

@@ -26,11 +26,9 @@ class PrivateLogFile(LogFile):
 
 
 class Trail:
-    """Collects lines, and writes the pending ones at each flush.
+    """Collects lines, and writes the pending ones at each flush, by ``inThread``, e.g. ``deferToThreadPool``.
 
-    :param inThread: runs a call in a thread, and returns a Deferred; e.g. ``deferToThreadPool``.
-    :param backlog: maximum number of pending bytes; lines beyond them are lost.
-    :param lostLine: returns the line to write instead of so many lost ones.
+    Lines over ``backlog`` pending bytes are lost; ``lostLine`` returns the line to write instead of so many.
     """
 
     def __init__(

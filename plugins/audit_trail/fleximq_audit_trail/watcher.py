@@ -18,9 +18,7 @@ LONGEST = 4096  #: Maximum length of a recorded payload in characters.
 class Watcher:
     """Receives joins and leaves as an observer, and publications as a subscriber with its own form.
 
-    :param take: called with each line.
-    :param now: returns the time.
-    :param payloads: include the published payloads.
+    ``take`` is called with each line, ``now`` returns the time, and ``payloads`` includes the published payloads.
     """
 
     def __init__(self, take: Callable[[str], None], now: Callable[[], datetime], payloads: bool = False) -> None:
