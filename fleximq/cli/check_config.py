@@ -119,7 +119,12 @@ def checkConfig(arguments: Namespace) -> int:
             refused = [f"{arguments.file} is empty"] if isEmpty else list(lostProtections(running, settings))
             changes = difference(running, settings)
     faults = [*sentences, *refused]
-    notes, lines = ([], []) if settings is None else (_notes(settings, arguments.file), asToml(settings))
+    notes: list[str] = []
+    lines: list[str] = []
+    if settings is not None:
+        lines = asToml(settings)
+        notes += warnings(methodsOf(settings.auth), settings.principals)
+        notes += adviceAbout(settings, arguments.file)
     if arguments.json:
         shown = {} if settings is None else {"notes": notes, "settings": tomllib.loads("\n".join(lines))}
         tell(arguments, "", file=arguments.file, faults=faults, **shown, **(changes._asdict() if changes else {}))
@@ -138,7 +143,3 @@ def checkConfig(arguments: Namespace) -> int:
         for line in lines:
             print(line)
     return 1 if faults else 0
-
-
-def _notes(settings: Settings, path: str) -> list[str]:
-    return [*warnings(methodsOf(settings.auth), settings.principals), *adviceAbout(settings, path)]

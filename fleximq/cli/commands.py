@@ -1,7 +1,7 @@
 """The commands of ``fleximq``, their parser, and the commands ``broker`` and ``completion``."""
 
 import sys
-from argparse import REMAINDER, ArgumentParser, Namespace
+from argparse import REMAINDER, Namespace
 from collections.abc import Sequence
 
 from fleximq import __version__
@@ -23,14 +23,11 @@ from fleximq.config.argument_parser import CommandParser
 SHELLS = ("bash", "zsh", "fish", "tcsh")  #: The shells supported by shtab.
 
 
-def _withoutOptions(parser: ArgumentParser) -> None:
-    parser.prefix_chars = "\0"  # no word is an option of this parser
-
-
 @command(
     "broker",
-    _withoutOptions, argument("options", "OPTION", "as for twistd fleximq; --help lists them", nargs=REMAINDER),
-)  # fmt: skip
+    lambda parser: setattr(parser, "prefix_chars", "\0"),  # no word is an option of this parser
+    argument("options", "OPTION", "as for twistd fleximq; --help lists them", nargs=REMAINDER),
+)
 def broker(arguments: Namespace) -> int:
     """Run a broker in the foreground, with the options of twistd fleximq."""
     if "--help" in arguments.options:

@@ -7,7 +7,7 @@ from :data:`LIMITS`, and ``roles`` of a principal its roles, in addition to thos
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fleximq.config.option_values import count, size
@@ -89,7 +89,7 @@ def faultsOf(name: str, value: object) -> Iterator[str]:
 
 
 def unknownRoles(
-    roles: Sequence[PermissionTable] | None, principals: Sequence[PermissionTable] | None
+    roles: tuple[PermissionTable, ...] | None, principals: tuple[PermissionTable, ...] | None
 ) -> Iterator[str]:
     """Yield a sentence for each role of a principal without a table."""
     known = {EVERYONE, AUTHENTICATED, *(each.name for each in roles or ())}

@@ -7,11 +7,11 @@ import csv
 import math
 import secrets
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from fleximq.cli.bench.dialect_clients import BENCH_CLIENTS
-from fleximq.cli.bench.plan import Plan
+from fleximq.cli.bench.dialect_clients import BENCH_CLIENTS, Plan
 from fleximq.cli.bench.processes import STAMP_BYTES, BenchResults, RoleResult, run
 from fleximq.cli.client_commands.broker_command import brokerCommand, progress
 from fleximq.cli.client_commands.broker_options import Address, count, rate, seconds
@@ -130,11 +130,8 @@ def percentile(ordered: Sequence[int], share: float) -> int:
 
 def histogram(ordered: Sequence[int]) -> list[tuple[float, int]]:
     """Return pairs of a limit, 2^n microseconds, and the number of latencies (nanoseconds) up to it, in order."""
-    counts: dict[int, int] = {}
-    for each in ordered:
-        step = max(0, math.ceil(math.log2(max(each, 1) / 1000)))
-        counts[step] = counts.get(step, 0) + 1
-    return [(2.0**step, counts.get(step, 0)) for step in range(min(counts), max(counts) + 1)] if counts else []
+    counts = Counter(max(0, math.ceil(math.log2(max(each, 1) / 1000))) for each in ordered)
+    return [(2.0**step, counts[step]) for step in range(min(counts), max(counts) + 1)] if counts else []
 
 
 def picture(found: dict[str, Any]) -> Any:

@@ -10,10 +10,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from fleximq.cli.bench.plan import Plan
 from fleximq.cli.client_commands.broker_options import Address
 from fleximq.client.blipmq import blocking as blipmq
 from fleximq.client.blocking import Subscription
@@ -30,6 +29,31 @@ from fleximq.wire.websocket_client import WebSocketClientStream
 _READ = 1 << 18
 _BARRIER = "bench-barrier"
 _RETRY = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)  #: The socket is not ready now.
+
+
+class Plan(NamedTuple):
+    """What to measure, and how."""
+
+    address: Address
+    dialect: str
+    topic: str
+    publishers: int
+    subscribers: int
+    messages: int  #: The number for each publisher.
+    size: int  #: The bytes of a message.
+    batch: int  #: The number of messages sent at once.
+    rate: float | None  #: The limit of messages per second for each publisher.
+    receiveTimeout: float  #: After so many seconds without a message, a subscriber counts missing ones as lost.
+
+    @property
+    def expected(self) -> int:
+        """The number of messages for each subscriber, or for all together if :attr:`isShared`."""
+        return self.publishers * self.messages
+
+    @property
+    def isShared(self) -> bool:
+        """Whether each message goes to one of the subscribers."""
+        return self.dialect == "minimq"
 
 
 class BenchClient(ABC):

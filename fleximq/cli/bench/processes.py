@@ -12,8 +12,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
-from fleximq.cli.bench.dialect_clients import BENCH_CLIENTS, BenchClient
-from fleximq.cli.bench.plan import Plan
+from fleximq.cli.bench.dialect_clients import BENCH_CLIENTS, BenchClient, Plan
 from fleximq.cli.client_commands.broker_command import PublishRate
 from fleximq.client.errors import ClientError
 from fleximq.errors import SettingError
@@ -103,14 +102,12 @@ def _publish(plan: Plan, pipe: Connection) -> RoleResult:
     pipe.recv()
     begun = time.monotonic()
     pace = PublishRate(plan.rate)
-    sent = 0
-    while sent < plan.messages:
+    for sent in range(0, plan.messages, plan.batch):
         number = min(plan.batch, plan.messages - sent)
         pace.wait(number)
         client.publish([stamp() + rest] * number)
-        sent += number
     client.flush()
-    result = RoleResult(sent, begun, time.monotonic(), array("q"))
+    result = RoleResult(plan.messages, begun, time.monotonic(), array("q"))
     client.close()
     return result
 

@@ -45,10 +45,6 @@ def _client(name: str) -> Row:
     return {"client_id": int(name)}
 
 
-def _oneClient(name: str) -> Row:
-    return {"after": _client(name)["client_id"] - 1, "limit": 1}
-
-
 def _message(row: Row) -> Row:
     """Return a waiting message with its value in place of its payload; the value is None if it is too large."""
     payload, content = row["payload"], Content(row["content"])
@@ -92,7 +88,8 @@ NOUNS: Mapping[str, tuple[str, str, Mapping[str, Action]]] = {
     }),
     "clients": ("List, inspect and disconnect clients.", "ID", {
         "ls": Action("list all", "/broker/clients", "clients", _CLIENTS),
-        "info": Action("show one in full", "/broker/clients", "clients", {}, _oneClient),
+        "info": Action("show one in full", "/broker/clients", "clients", {},
+                       lambda name: {"after": _client(name)["client_id"] - 1, "limit": 1}),
         "disconnect": Action("disconnect one", "/broker/kick", subject=_client, sentence="client {name} disconnected"),
     }),
     "topics": ("List topics.", "TOPIC", {

@@ -106,7 +106,10 @@ class CommandService:
     def __call__(self, request: Request) -> Any:
         """Return the answer; raises Answered if the command failed, took too long, or printed an invalid value."""
         status, words, value = self._answer(request)
-        self._tell(request, status)
+        if self._arguments.json:
+            outJson({"path": request.path, "sender": request.sender, "status": int(status)})
+        elif status is not Status.OK:
+            say(f"a request of client {request.sender} was answered with {int(status)}")
         if self._left is not None:
             self._left -= 1
             if self._left <= 0:
@@ -131,12 +134,6 @@ class CommandService:
             return Status.OK, "", self._read(done.stdout.removesuffix(b"\n"))
         except SettingError as error:
             return Status.INTERNAL_SERVER_ERROR, str(error), None
-
-    def _tell(self, request: Request, status: Status) -> None:
-        if self._arguments.json:
-            outJson({"path": request.path, "sender": request.sender, "status": int(status)})
-        elif status is not Status.OK:
-            say(f"a request of client {request.sender} was answered with {int(status)}")
 
 
 @brokerCommand(

@@ -9,8 +9,7 @@ from rich.console import Console
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cli.bench.command import figures, histogram, percentile, picture, row
-from fleximq.cli.bench.dialect_clients import BENCH_CLIENTS
-from fleximq.cli.bench.plan import Plan
+from fleximq.cli.bench.dialect_clients import BENCH_CLIENTS, Plan
 from fleximq.cli.bench.processes import BenchResults, RoleResult
 from fleximq.cli.client_commands.broker_options import Address
 from tests.cli.client_commands.commands import CommandCase, ran
