@@ -28,23 +28,23 @@ from fleximq.wire.messagepack_json import toJson
 _NAMES = {code: name for name, code in DIALECTS.items()}
 
 
-def _journalCommand(name: str, *arguments: Argument) -> Callable[[Callable[[Namespace], int]], Command]:
+def _journalCommand(name: str, *own: Argument) -> Callable[[Callable[[Namespace], int]], Command]:
     """Return a decorator as :func:`command`, for a function whose errors are one sentence."""
     folder = argument("folder", "FOLDER", "the journal's folder, as for twistd fleximq --journal")
-    return lambda work: Command(name, work.__doc__ or "", (folder, *arguments), partial(_run, work))
 
+    def run(work: Callable[[Namespace], int], arguments: Namespace) -> int:
+        try:
+            return work(arguments)
+        except BrokenPipeError:
+            raise
+        except JournalError as error:
+            words = str(error)
+        except OSError as error:
+            words = f"{error.filename or arguments.folder} cannot be read: {(error.strerror or str(error)).lower()}"
+        say(f"fleximq: {words}")
+        return 1
 
-def _run(work: Callable[[Namespace], int], arguments: Namespace) -> int:
-    try:
-        return work(arguments)
-    except BrokenPipeError:
-        raise
-    except JournalError as error:
-        words = str(error)
-    except OSError as error:
-        words = f"{error.filename or arguments.folder} cannot be read: {(error.strerror or str(error)).lower()}"
-    say(f"fleximq: {words}")
-    return 1
+    return lambda work: Command(name, work.__doc__ or "", (folder, *own), partial(run, work))
 
 
 def _offset(written: str) -> int:

@@ -30,12 +30,9 @@ _PLACE = re.compile(r"(?:\[[\dA-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", re.ASCII
 class Settings:
     """The settings of a broker; times are in seconds (``busyPoll``: microseconds), sizes in bytes.
 
-    :data:`fleximq.config.option_table.OPTIONS` says what each of them means. The texts of ``listen`` and ``http`` are
-    parsed by :mod:`fleximq.endpoints.listen`, those of ``auth`` by :mod:`fleximq.security.authentication.schemes`,
-    those of ``retain``, ``retention`` and ``messageTtl`` by :mod:`fleximq.config.journal_options`. ``roles`` and
-    ``principals`` are None without any permission table: then all clients have unrestricted rights.
-
-    :raises SettingError: for a value outside its range; the sentence names the option.
+    :data:`fleximq.config.option_table.OPTIONS` says what each of them means; the texts of ``listen``, ``http`` and
+    ``auth`` are parsed by other rooms. ``roles`` and ``principals`` are None without any permission table: then all
+    clients have unrestricted rights. Raises SettingError for a value outside its range.
     """
 
     listen: tuple[str, ...] = ("tcp:7890",)

@@ -145,19 +145,18 @@ class IdentityBenchClient(BenchClient):
                 self._read()
 
     def _read(self) -> None:
-        with suppress(*_RETRY):
+        try:
             while True:
-                try:
-                    data = self._socket.recv(_READ)
-                    texts = self._stream.pieces(data)
-                except _RETRY:
-                    raise
-                except (OSError, BrokerError) as error:
-                    raise ConnectionLost(f"the connection ended: {error}") from error
+                data = self._socket.recv(_READ)
+                texts = self._stream.pieces(data)
                 if not data or self._stream.isClosed:
                     raise ConnectionLost("the broker closed the connection")
                 for text in texts:
                     self._take(text)
+        except _RETRY:
+            return
+        except (OSError, BrokerError) as error:
+            raise ConnectionLost(f"the connection ended: {error}") from error
 
     def _take(self, text: bytes) -> None:
         if text.startswith(self._message):

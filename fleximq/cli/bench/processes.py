@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from fleximq.cli.bench.dialect_clients import BENCH_CLIENTS, BenchClient, Plan
-from fleximq.cli.client_commands.broker_command import PublishRate
+from fleximq.cli.client_commands.broker_command import publishPace
 from fleximq.client.errors import ClientError
 from fleximq.errors import SettingError
 
@@ -101,10 +101,10 @@ def _publish(plan: Plan, pipe: Connection) -> RoleResult:
     pipe.send(READY)
     pipe.recv()
     begun = time.monotonic()
-    pace = PublishRate(plan.rate)
+    pace = publishPace(plan.rate)
     for sent in range(0, plan.messages, plan.batch):
         number = min(plan.batch, plan.messages - sent)
-        pace.wait(number)
+        pace(number)
         client.publish([stamp() + rest] * number)
     client.flush()
     result = RoleResult(plan.messages, begun, time.monotonic(), array("q"))

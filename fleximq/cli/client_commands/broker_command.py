@@ -119,19 +119,17 @@ def pagedRows(client: Client, path: str, key: str, timeout: float, most: int | N
     raise ClientError(f"the listing of {path} does not end: {found} rows in {size} bytes were read")
 
 
-class PublishRate:
-    """Limits a rate per second; None: no limit."""
+def publishPace(rate: float | None) -> Callable[[int], None]:
+    """Return a function that counts messages, and sleeps until they are due at this rate per second; None: no limit."""
+    begun, done = time.monotonic(), 0
 
-    def __init__(self, rate: float | None) -> None:
-        self._rate = rate
-        self._begun = time.monotonic()
-        self._done = 0
+    def wait(number: int) -> None:
+        nonlocal done
+        done += number
+        if rate is not None:
+            time.sleep(max(0.0, begun + done / rate - time.monotonic()))
 
-    def wait(self, number: int = 1) -> None:
-        """Count ``number`` messages, and sleep until they are due."""
-        self._done += number
-        if self._rate is not None:
-            time.sleep(max(0.0, self._begun + self._done / self._rate - time.monotonic()))
+    return wait
 
 
 @contextmanager

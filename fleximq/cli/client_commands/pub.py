@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fleximq.cli.client_commands.broker_command import PublishRate, brokerCommand, progress
+from fleximq.cli.client_commands.broker_command import brokerCommand, progress, publishPace
 from fleximq.cli.client_commands.broker_options import Address, count, rate
 from fleximq.cli.client_commands.texts import INPUT, PARSERS, STRICT, argumentValue, checkTopics
 from fleximq.cli.command import argument, switch
@@ -98,11 +98,11 @@ def _sendAll(
     total = arguments.count or (1 if arguments.value is not None or arguments.file else None)
     begun = time.monotonic()
     done = 0
-    pace = PublishRate(arguments.rate)
+    pace = publishPace(arguments.rate)
     with progress("published", total) as advance:
         for chunk in values:
             for some in (chunk,) if arguments.rate is None else ([value] for value in chunk):
-                pace.wait(len(some))
+                pace(len(some))
                 send(some)
             done += len(chunk)
             advance(len(chunk))

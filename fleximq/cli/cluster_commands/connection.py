@@ -18,7 +18,7 @@ from fleximq.cluster.interfaces import ClusterError, IWatcher, NodeRecord, Shard
 from fleximq.config.option_table import OPTIONS
 from fleximq.config.option_values import read
 from fleximq.config.settings import Settings
-from fleximq.errors import SettingError
+from fleximq.errors import JournalError, SettingError
 
 if TYPE_CHECKING:
     from fleximq.cluster.nats.store import NatsCluster
@@ -35,7 +35,7 @@ def clusterCommand(name: str, *own: Argument) -> Callable[[Callable[[Namespace],
     def run(work: Callable[[Namespace], int], arguments: Namespace) -> int:
         try:
             return work(arguments)
-        except (ClusterError, SettingError) as error:
+        except (ClusterError, JournalError, SettingError) as error:
             raise SystemExit(f"fleximq cluster {name}: {error}") from None
 
     return lambda work: Command(name, work.__doc__ or "", (*own, _addClusterOptions), partial(run, work))

@@ -6,6 +6,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable
 from threading import Timer
+from types import SimpleNamespace
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -90,37 +91,25 @@ def refill(arguments: Namespace) -> int:
     return 0
 
 
-class _Clock:
-    """A clock whose delayed calls run while the command waits."""
-
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
-
-    def seconds(self) -> float:
-        return time.monotonic()
-
-    def callLater(self, delay: float, call: Callable[..., object], *arguments: Any) -> Timer:
-        timer = Timer(delay, self._calls.add, (call, *arguments))
-        timer.daemon = True
-        timer.start()
-        return timer
-
-
 @clusterCommand("adopt", argument("folder", "FOLDER", "the folder of the journal of a broker that is stopped"))
 def adopt(arguments: Namespace) -> int:
     """Fill a new cluster from the journal of a broker."""
     settings = settingsFrom(arguments)
-    try:
-        copy = _opened(arguments.folder)
-    except JournalError as error:
-        raise ClusterError(str(error)) from error
+    copy = _opened(arguments.folder)
     try:
         with connected(settings, create=True) as (calls, cluster, survey):
             if survey.living:
                 raise ClusterError("brokers of this cluster are running: stop them first")
             if calls.result(cluster.bounds(0)).last:
                 raise ClusterError("the stream of shard 0 is not empty: only a new cluster can adopt a journal")
-            clock: Any = _Clock(calls)
+
+            def callLater(delay: float, call: Callable[..., object], *arguments: Any) -> Timer:
+                timer = Timer(delay, calls.add, (call, *arguments))
+                timer.daemon = True
+                timer.start()
+                return timer
+
+            clock: Any = SimpleNamespace(seconds=time.monotonic, callLater=callLater)
             log = StreamLog(
                 cluster, 0, copy, node="", term=0, journal=copy.journal, clock=clock,
                 now=lambda: 0, randomId=lambda: secrets.randbits(64),
