@@ -99,7 +99,7 @@ def _freePorts(number: int) -> list[int]:
     argument("--port", "PORT", "that of the first broker (7890)", type=int, default=7890),
     argument("--folder", "FOLDER", "for journals, logs and settings; a temporary one by default"),
 )  # fmt: skip
-def tryOut(arguments: Namespace) -> int:
+def tryOut(arguments: Namespace) -> None:
     """Run a cluster of NATS servers and brokers on this machine, to try it; all topics are durable."""
     program = shutil.which("nats-server", path=os.path.dirname(sys.executable)) or shutil.which("nats-server")
     if program is None:
@@ -132,7 +132,6 @@ def tryOut(arguments: Namespace) -> int:
         print("clients may connect to any of them; Control-C ends all", flush=True)
         print(f"to look at it: fleximq cluster status {' '.join(f'--cluster {url}' for url in urls)}", flush=True)
         ended.wait()
-    return 0
 
 
 _WORDS = "Look at a cluster, change it, or try one on this machine."

@@ -5,18 +5,19 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 Argument = Callable[[ArgumentParser], object]  #: Adds one argument or several.
+Work = Callable[[Namespace], int | None]  #: Carries out a command; returns the exit code.
 
 
 class Command(NamedTuple):
-    """One command of ``fleximq``: ``words`` is its description in one sentence, ``run`` returns the exit code."""
+    """One command of ``fleximq``: ``words`` is its description, ``run`` returns the exit code; None is 0, success."""
 
     name: str
     words: str
     arguments: Sequence[Argument]
-    run: Callable[[Namespace], int]
+    run: Work
 
 
-def command(name: str, *arguments: Argument) -> Callable[[Callable[[Namespace], int]], Command]:
+def command(name: str, *arguments: Argument) -> Callable[[Work], Command]:
     """Return a decorator that makes a command of the function that carries it out; its docstring is the description."""
     return lambda run: Command(name, run.__doc__ or "", arguments, run)
 

@@ -28,7 +28,7 @@ SHELLS = ("bash", "zsh", "fish", "tcsh")  #: The shells supported by shtab.
     lambda parser: setattr(parser, "prefix_chars", "\0"),  # no word is an option of this parser
     argument("options", "OPTION", "as for twistd fleximq; --help lists them", nargs=REMAINDER),
 )
-def broker(arguments: Namespace) -> int:
+def broker(arguments: Namespace) -> None:
     """Run a broker in the foreground, with the options of twistd fleximq."""
     if "--help" in arguments.options:
         from fleximq.startup.options import Options
@@ -36,21 +36,19 @@ def broker(arguments: Namespace) -> int:
         options = Options()
         options.synopsis = f"Usage: fleximq broker {options.synopsis}"
         print(options)
-        return 0
+        return
     from twisted.scripts import twistd  # loads slowly
 
     sys.argv = ["twistd", "--nodaemon", "--pidfile=", "fleximq", *arguments.options]
     twistd.run()
-    return 0
 
 
 @command("completion", argument("shell", "SHELL", f"one of {', '.join(SHELLS)}", choices=SHELLS))
-def completion(arguments: Namespace) -> int:
+def completion(arguments: Namespace) -> None:
     """Print a script for completion, e.g. for: source <(fleximq completion bash)"""
     import shtab  # used only here
 
     sys.stdout.write(shtab.complete(parser(), arguments.shell))
-    return 0
 
 
 #: All commands, in the order of the help.
@@ -88,5 +86,5 @@ def run(words: Sequence[str]) -> int:
     work, own = arguments.chosen
     if strange:
         own.refuse(strange)
-    code: int = work(arguments)
-    return code
+    code: int | None = work(arguments)
+    return code or 0

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from fleximq.cli.command import Argument, Command, argument, group, switch
+from fleximq.cli.command import Argument, Command, Work, argument, group, switch
 from fleximq.cli.output import jsonOption, say, tell
 from fleximq.config.journal_options import checkPattern
 from fleximq.config.option_values import formattedSize
@@ -28,11 +28,11 @@ from fleximq.wire.messagepack_json import toJson
 _NAMES = {code: name for name, code in DIALECTS.items()}
 
 
-def _journalCommand(name: str, *own: Argument) -> Callable[[Callable[[Namespace], int]], Command]:
+def _journalCommand(name: str, *own: Argument) -> Callable[[Work], Command]:
     """Return a decorator as :func:`command`, for a function whose errors are one sentence."""
     folder = argument("folder", "FOLDER", "the journal's folder, as for twistd fleximq --journal")
 
-    def run(work: Callable[[Namespace], int], arguments: Namespace) -> int:
+    def run(work: Work, arguments: Namespace) -> int | None:
         try:
             return work(arguments)
         except BrokenPipeError:
@@ -90,7 +90,7 @@ def check(arguments: Namespace) -> int:
 
 
 @_journalCommand("stat", jsonOption())
-def stat(arguments: Namespace) -> int:
+def stat(arguments: Namespace) -> None:
     """Show the journal's size, the messages of each topic, and the progress of consumer groups."""
     survey = _survey(arguments.folder)
     id, files = readIdentity(Files(), arguments.folder), len(survey.files)
@@ -117,7 +117,6 @@ def stat(arguments: Namespace) -> int:
             f"consumer group {jsonLine(name)}: next offset {word.next}, as it said at {_time(word.time)}{lost}",
             group=name, next=word.next, time=_time(word.time), lost=word.lost,
         )  # fmt: skip
-    return 0
 
 
 @_journalCommand(
@@ -126,7 +125,7 @@ def stat(arguments: Namespace) -> int:
     argument("--from", "OFFSET", "the first offset", type=_offset, default=1, dest="first"),
     argument("--to", "OFFSET", "the last offset", type=_offset, default=1 << 64, dest="last"),
 )  # fmt: skip
-def cat(arguments: Namespace) -> int:
+def cat(arguments: Namespace) -> None:
     """Write messages as JSON, one per line."""
     if arguments.last < arguments.first:
         raise JournalError(f"--to is {arguments.last}, which is before --from, {arguments.first}")
@@ -136,11 +135,10 @@ def cat(arguments: Namespace) -> int:
             break
         for row in rows(batch.only(wanted), arguments.first, arguments.last):
             print(jsonLine(row, (",", ":")))
-    return 0
 
 
 @_journalCommand("repair", jsonOption(), switch("--yes", "perform the repair"))
-def repair(arguments: Namespace) -> int:
+def repair(arguments: Namespace) -> None:
     """Report what a starting broker would cut and set aside; do it with --yes."""
     _survey(arguments.folder)
     lock = Lock(Files(), arguments.folder)
@@ -159,7 +157,6 @@ def repair(arguments: Namespace) -> int:
                   "done" if arguments.yes else "nothing was changed; --yes does it")  # fmt: skip
     finally:
         lock.release()
-    return 0
 
 
 def rows(batch: StoredBatch, first: int, last: int) -> Iterator[dict[str, Any]]:

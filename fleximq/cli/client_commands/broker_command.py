@@ -22,18 +22,18 @@ from fleximq.limits import MEBIBYTE
 from fleximq.values.urls import Url, addressesOf
 
 Row = Mapping[str, Any]
-Work = Callable[[Namespace, Address], int]
+BrokerWork = Callable[[Namespace, Address], int | None]
 _PROBE_SECONDS = 1.0  #: Limit for a handshake that only finds out whether a port speaks TLS.
 PAGE = 1000  #: Rows of one request for a page of a listing.
 MAX_PAGES, MAX_BYTES = 10_000, 256 * MEBIBYTE  #: Limits of one listing: answers, and their bytes in all.
 
 
-def brokerCommand(name: str, *arguments: Argument) -> Callable[[Work], Command]:
+def brokerCommand(name: str, *arguments: Argument) -> Callable[[BrokerWork], Command]:
     """Return a decorator as :func:`command`, for a function that gets the broker selected by the command's options."""
     return lambda work: Command(name, work.__doc__ or "", (*arguments, addOptions), partial(run, work))
 
 
-def run(work: Work, arguments: Namespace) -> int:
+def run(work: BrokerWork, arguments: Namespace) -> int | None:
     """Run the work of a command with the selected broker; errors are one sentence and exit code 1."""
     address = None
     try:

@@ -184,23 +184,21 @@ def _banned(parser: ArgumentParser) -> None:
     argument("--reason", "TEXT", "a note for the list and the audit log", default=""),
     jsonOption("one JSON object per ban"),
 )
-def _ban(arguments: Namespace, address: Address) -> int:
+def _ban(arguments: Namespace, address: Address) -> None:
     """Disconnect a principal or an address, and refuse it until the ban ends."""
     with address.connect() as client:
         details = {"seconds": arguments.seconds, "reason": arguments.reason}
         found = client.ask("/broker/ban", {**_bannedName(arguments), **details}, address.timeout)
     tellMissing(found)
     show(arguments, f"{_banSentence(found)}; clients disconnected: {found['disconnected']}", found)
-    return 0
 
 
 @brokerCommand("ls", jsonOption("one JSON object per ban"))
-def _listBans(arguments: Namespace, address: Address) -> int:
+def _listBans(arguments: Namespace, address: Address) -> None:
     """List the bans in force."""
     with readingAnswers(), address.connect() as client:
         for row in pagedRows(client, "/broker/bans", "bans", address.timeout):
             show(arguments, _banSentence(row), row)
-    return 0
 
 
 @brokerCommand("remove", _banned)

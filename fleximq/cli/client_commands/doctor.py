@@ -154,7 +154,7 @@ def doctor(arguments: Namespace, address: Address) -> int:
     argument("--interval", "SECONDS", "seconds between them [1]", type=seconds, default=1.0),
     jsonOption("one JSON object, in milliseconds"),
 )  # fmt: skip
-def ping(arguments: Namespace, address: Address) -> int:
+def ping(arguments: Namespace, address: Address) -> None:
     """Measure the round-trip time to the broker."""
     took: list[float] = []
     with address.connect() as client:
@@ -170,4 +170,3 @@ def ping(arguments: Namespace, address: Address) -> int:
         outJson({"url": client.url, "count": len(took), **found})
     elif len(took) > 1:
         out(f"{len(took)} answers: {least:.3f} / {middle:.3f} / {most:.3f} ms (min / median / max)\n".encode())
-    return 0

@@ -45,7 +45,7 @@ VALUES = (
     argument("--key", help="the key of each message, for the pipeline"),
     argument("--message-id", "ID", "the id of the message; on durable topics the broker drops a repeated one"),
 )  # fmt: skip
-def pub(arguments: Namespace, address: Address) -> int:
+def pub(arguments: Namespace, address: Address) -> None:
     """Publish a value, the lines of standard input, or a file."""
     checkTopics([arguments.topic], arguments.strict, publishes=True)
     topic, key, messageId = arguments.topic, arguments.key, arguments.message_id
@@ -59,17 +59,17 @@ def pub(arguments: Namespace, address: Address) -> int:
 
     values = _chunks(arguments)
     with address.connect() as client:
-        return _sendAll(arguments, values, send, client.flush)
+        _sendAll(arguments, values, send, client.flush)
 
 
 @brokerCommand("produce", *VALUES, lambda parser: parser.set_defaults(as_="text"))
-def produce(arguments: Namespace, address: Address) -> int:
+def produce(arguments: Namespace, address: Address) -> None:
     """Put a value, the lines of standard input, or a file into a work queue."""
     checkTopics([arguments.topic], arguments.strict, publishes=True)
     values = _chunks(arguments)
     with miniClient(address) as client:
         try:
-            return _sendAll(arguments, values, partial(client.produce_many, arguments.topic))
+            _sendAll(arguments, values, partial(client.produce_many, arguments.topic))
         except ValueError as error:
             raise SettingError(str(error)) from error
 
@@ -93,8 +93,8 @@ def _sendAll(
     values: Iterator[list[Any]],
     send: Callable[[list[Any]], object],
     flush: Callable[[], object] = lambda: None,
-) -> int:
-    """Send chunks of values, at the rate of ``--rate``, and report their number; returns the exit code."""
+) -> None:
+    """Send chunks of values, at the rate of ``--rate``, and report their number."""
     total = arguments.count or (1 if arguments.value is not None or arguments.file else None)
     begun = time.monotonic()
     done = 0
@@ -112,7 +112,6 @@ def _sendAll(
         outJson({"published": done, "topic": arguments.topic, "seconds": round(took, 6)})
     elif not arguments.quiet:
         say(f"published {done} to {arguments.topic} in {took:.3f} s")
-    return 0
 
 
 def _chunks(arguments: Namespace) -> Iterator[list[Any]]:

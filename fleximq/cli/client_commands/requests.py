@@ -47,7 +47,7 @@ def clientOf(text: str) -> int | str:
     "req", argument("client", "CLIENT", "its id or name, or broker", type=clientOf),
     argument("path", "PATH", "the path of the request, e.g. /broker/about"), _VALUE, INPUT, *OUTPUT,
 )  # fmt: skip
-def req(arguments: Namespace, address: Address) -> int:
+def req(arguments: Namespace, address: Address) -> None:
     """Send a request to a client or the broker, and show the answer."""
     value = _value(arguments, arguments.value)
     with address.connect(codec=_RAW) as client:
@@ -62,7 +62,6 @@ def req(arguments: Namespace, address: Address) -> int:
         outJson(found)
     else:
         out(FORMATTERS[arguments.format](answer), arguments.raw)
-    return 0
 
 
 def _value(arguments: Namespace, written: str | None) -> Any:
@@ -76,7 +75,7 @@ def _value(arguments: Namespace, written: str | None) -> Any:
     "notify", argument("client", "CLIENT", "its id or name, several with commas between them, or all"),
     argument("path", "PATH", "the path of the notification; none with all", nargs="?"), _VALUE, INPUT,
 )  # fmt: skip
-def notify(arguments: Namespace, address: Address) -> int:
+def notify(arguments: Namespace, address: Address) -> None:
     """Send a notification to one client, several or all."""
     toAll = arguments.client == "all"
     written = arguments.path if toAll else arguments.value
@@ -91,7 +90,6 @@ def notify(arguments: Namespace, address: Address) -> int:
         else:
             client.notify([clientOf(each) for each in arguments.client.split(",")], arguments.path, value)
         client.flush()
-    return 0
 
 
 class CommandService:
@@ -144,7 +142,7 @@ class CommandService:
     argument("--count", "N", "end after this many answers", type=count),
     jsonOption("report each request as one line of JSON"),
 )  # fmt: skip
-def serve(arguments: Namespace, address: Address) -> int:
+def serve(arguments: Namespace, address: Address) -> None:
     """Answer requests with the output of a shell command."""
     served = CommandService(arguments)
     with address.connect(name=arguments.name, on_state=Outages("; requests may be missing")) as client:
@@ -153,4 +151,3 @@ def serve(arguments: Namespace, address: Address) -> int:
         say(f"client {client.id} answers {arguments.path}; ask it: fleximq req {target} {arguments.path}")
         while not served.over.wait(SIGNAL_SECONDS):
             pass
-    return 0

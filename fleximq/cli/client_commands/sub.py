@@ -25,7 +25,7 @@ JOINED, LEFT, CREATED = "$sys/clients/joined", "$sys/clients/left", "$sys/topics
 
 
 @brokerCommand("tail", argument("--count", "N", "end after this many events", type=count), jsonOption(), RAW)
-def tail(arguments: Namespace, address: Address) -> int:
+def tail(arguments: Namespace, address: Address) -> None:
     """Stream connects, disconnects and new topics."""
     told = 0
     with address.connect(on_state=Outages()) as client, client.subscribe("$sys/#") as events:
@@ -37,7 +37,6 @@ def tail(arguments: Namespace, address: Address) -> int:
             told += 1
             if told == arguments.count:
                 break
-    return 0
 
 
 def sentence(topic: str, value: Any) -> str:

@@ -101,7 +101,7 @@ def screen(found: Mapping[str, Any], url: str) -> Any:
     argument("--count", "N", "end after this many snapshots", type=count),
     argument("--rows", "N", "number of topics and clients to show [15]", type=count, default=15), jsonOption(),
 )  # fmt: skip
-def top(arguments: Namespace, address: Address) -> int:
+def top(arguments: Namespace, address: Address) -> None:
     """Watch clients, topics and rates of a broker."""
     if arguments.rows > _MAX_ROWS:
         raise SettingError(f"rows is {arguments.rows}, but must be at most {_MAX_ROWS}")
@@ -114,7 +114,6 @@ def top(arguments: Namespace, address: Address) -> int:
                 outJson(each)
         else:
             _draw(found, client)
-    return 0
 
 
 def _looks(client: Client, arguments: Namespace, timeout: float) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from fleximq.cli.command import Argument, Command
+from fleximq.cli.command import Argument, Command, Work
 from fleximq.cluster.interfaces import ClusterError, IWatcher, NodeRecord, ShardOwner
 from fleximq.config.option_table import OPTIONS
 from fleximq.config.option_values import read
@@ -29,10 +29,10 @@ _SILENCE = 4.0  #: Seconds in which a living node writes its key.
 _NAMES = tuple(f"cluster{end}" for end in ("", "-auth", "-ca", "-certificate", "-key", "-name", "-bytes"))
 
 
-def clusterCommand(name: str, *own: Argument) -> Callable[[Callable[[Namespace], int]], Command]:
+def clusterCommand(name: str, *own: Argument) -> Callable[[Work], Command]:
     """Return a decorator as :func:`command`; errors end the command with one sentence and exit code 1."""
 
-    def run(work: Callable[[Namespace], int], arguments: Namespace) -> int:
+    def run(work: Work, arguments: Namespace) -> int | None:
         try:
             return work(arguments)
         except (ClusterError, JournalError, SettingError) as error:

@@ -36,7 +36,7 @@ def _ask(calls: Calls, cluster: ICluster, survey: Survey, node: str, command: st
 
 
 @clusterCommand("move", _SHARD, argument("node", "NODE", "the node that is to own it, as status names it"))
-def move(arguments: Namespace) -> int:
+def move(arguments: Namespace) -> None:
     """Hand a shard to another node."""
     shard, node = arguments.shard, arguments.node
     with connected(settingsFrom(arguments)) as (calls, cluster, survey):
@@ -60,11 +60,10 @@ def move(arguments: Namespace) -> int:
         print(
             f"{node} owns shard {shard} in term {owner.term}, {time.monotonic() - began:.1f} seconds after the command"
         )
-    return 0
 
 
 @clusterCommand("refill", _SHARD)
-def refill(arguments: Namespace) -> int:
+def refill(arguments: Namespace) -> None:
     """Fill an older stream from the longest copy."""
     shard = arguments.shard
     with connected(settingsFrom(arguments)) as (calls, cluster, survey):
@@ -88,11 +87,10 @@ def refill(arguments: Namespace) -> int:
         if failure():
             raise ClusterError(failure())
         print(f"the stream of shard {shard} has all of it; a node will own it within seconds")
-    return 0
 
 
 @clusterCommand("adopt", argument("folder", "FOLDER", "the folder of the journal of a broker that is stopped"))
-def adopt(arguments: Namespace) -> int:
+def adopt(arguments: Namespace) -> None:
     """Fill a new cluster from the journal of a broker."""
     settings = settingsFrom(arguments)
     copy = _opened(arguments.folder)
@@ -119,7 +117,6 @@ def adopt(arguments: Namespace) -> int:
         copy.close()
     print(f"the cluster has the journal {copy.journal} with {number} bytes and {copy.next - 1} as its last offset")
     print("start the brokers with empty folders; they fetch it")
-    return 0
 
 
 def _opened(folder: str) -> Copy:
