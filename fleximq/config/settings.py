@@ -104,11 +104,11 @@ class Settings:
     def __post_init__(self) -> None:
         if not self.listen or not all(self.listen):
             raise SettingError("listen is empty, but must name an endpoint, e.g. tcp:7890")
-        for name in "handshakeTimeout keepalive redelivery queueExpiry durableGrace".split():
-            _checkTime(name, getattr(self, name), mayBeZero=False)
-        names = "requestTimeout subscriptionGrace consumeWait drainTimeout idempotenceWindow flappingWait clusterWait"
-        for name in names.split():
-            _checkTime(name, getattr(self, name), mayBeZero=True)
+        for name in "handshake-timeout keepalive redelivery queue-expiry durable-grace".split():
+            _checkTime(name, optionNamed(name).of(self), mayBeZero=False)
+        names = "request-timeout subscription-grace consume-wait drain-timeout idempotence-window flapping-wait"
+        for name in [*names.split(), "cluster-wait"]:
+            _checkTime(name, optionNamed(name).of(self), mayBeZero=True)
         within("max-deliveries", self.maxDeliveries, 1, 1 << 31)
         within("max-disconnects", self.maxDisconnects, 0, 1_000)
         within("metrics-top", self.metricsTop, 0, 1000)
@@ -170,8 +170,7 @@ class Settings:
 def _checkTime(name: str, seconds: float, mayBeZero: bool) -> None:
     if not 0 <= seconds <= MAX_SECONDS or not (seconds or mayBeZero):
         bounds = f"between 0 and {MAX_SECONDS}" if mayBeZero else f"over 0 and at most {MAX_SECONDS}"
-        spelt = re.sub("[A-Z]", lambda letter: "-" + letter[0].lower(), name)
-        raise SettingError(f"{spelt} is {seconds:g}, but must be {bounds} seconds")
+        raise SettingError(f"{name} is {seconds:g}, but must be {bounds} seconds")
 
 
 def command(line: str) -> list[str]:
