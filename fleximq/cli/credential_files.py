@@ -20,8 +20,8 @@ from fleximq.security.principal import isRole
 from fleximq.security.secret_files import CredentialEntry
 from fleximq.values import key_pairs
 
-Fault = Callable[[str], str | None]  #: Returns what is wrong with the secret of an entry, or None.
-Work = Callable[[Namespace], tuple[str, str | None]]  #: Sets a credential; returns what it is, and a secret to print.
+Fault = Callable[[str], str | None]  #: Returns the fault of an entry's secret, or None.
+Work = Callable[[Namespace], tuple[str, str | None]]  #: Sets a credential; returns its kind, and a secret to print.
 
 
 def _command(name: str, words: str, scheme: str, fault: Fault, work: Work, *more: Argument) -> Command:

@@ -1,4 +1,4 @@
-"""Output of all commands: control characters that came from clients do not reach a terminal."""
+"""Output of all commands: control characters from clients do not reach a terminal."""
 
 import sys
 from argparse import Namespace
@@ -57,7 +57,7 @@ def say(sentence: str) -> None:
 
 
 def console(isWide: bool = True) -> Any:
-    """Return a console for standard output; a wide one cuts nothing without a terminal."""
+    """Return a console for standard output; a wide one is never cut without a terminal."""
     from rich.console import Console
 
     class OutputConsole(Console):

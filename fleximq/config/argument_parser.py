@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 #: Arguments that consume all that follow, so that options cannot be placed between them.
 _GREEDY = (argparse.PARSER, argparse.REMAINDER)
 _MANY = 8  #: More choices than these are left to the help.
-#: What other commands and programs call an option or a command.
+#: Names of options and commands in other programs.
 _SYNONYMS = {
     "--as": "--format",
     "--format": "--as",

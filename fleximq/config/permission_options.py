@@ -1,7 +1,7 @@
 """The permission tables of a settings file: ``[roles.NAME]`` and ``[principals.NAME]``.
 
 A key is an action, and its value a list of topic patterns, or true for all topics except those that begin with ``$``;
-``broadcast`` is true or false. ``deny`` has the same keys, and takes back what any table grants; ``limits`` has options
+``broadcast`` is true or false. ``deny`` has the same keys, and revokes grants of all tables; ``limits`` has options
 from :data:`LIMITS`, and ``roles`` of a principal its roles, in addition to those of all clients.
 """
 

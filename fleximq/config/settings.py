@@ -30,7 +30,7 @@ _PLACE = re.compile(r"(?:\[[\dA-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", re.ASCII
 class Settings:
     """The settings of a broker; times are in seconds (``busyPoll``: microseconds), sizes in bytes.
 
-    :data:`fleximq.config.option_table.OPTIONS` says what each of them means; the texts of ``listen``, ``http`` and
+    :data:`fleximq.config.option_table.OPTIONS` describes each of them; the texts of ``listen``, ``http`` and
     ``auth`` are parsed by other rooms. ``roles`` and ``principals`` are None without any permission table: then all
     clients have unrestricted rights. Raises SettingError for a value outside its range.
     """

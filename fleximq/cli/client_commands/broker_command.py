@@ -48,7 +48,7 @@ def run(work: BrokerWork, arguments: Namespace) -> int | None:
 
 
 def hintFor(error: Exception, url: Url) -> str | None:
-    """Return what to do about a connection that could not be made; None for an unknown cause."""
+    """Return advice about a failed connection; None for an unknown cause."""
     if not isinstance(error, ConnectionLost):
         return None
     if str(error).endswith("Connection refused"):

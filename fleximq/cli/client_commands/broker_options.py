@@ -63,7 +63,7 @@ _OPTIONS = (
 
 
 class Outages:
-    """Reports lost and new connections on standard error, unless silent; ``loss`` says what a new one may lack."""
+    """Reports lost and new connections on standard error, unless silent; ``loss`` ends the sentence about a new one."""
 
     def __init__(
         self, loss: str = "; messages may be missing", monotonic: Clock = time.monotonic, isSilent: bool = False

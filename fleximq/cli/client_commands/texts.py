@@ -21,10 +21,10 @@ STRICT = switch("--strict", "refuse topics that may not mean what was typed, suc
 
 
 def checkTopics(names: Iterable[str], strict: bool, publishes: bool = False) -> None:
-    """Warn on standard error of names that may not mean what was typed.
+    """Warn on standard error of names that are probably wrong.
 
     :param publishes: the names are topics of messages, not of subscriptions.
-    :raises SettingError: a name is a URL; a subscription cannot mean what was typed; if ``strict``, also in place of a
+    :raises SettingError: a name is a URL; a subscription is surely wrong; if ``strict``, also in place of a
         warning.
     """
     for name in names:
