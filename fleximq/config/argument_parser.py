@@ -7,11 +7,8 @@ from typing import Any, NoReturn
 
 #: Arguments that consume all that follow, so that options cannot be placed between them.
 _GREEDY = (argparse.PARSER, argparse.REMAINDER)
-
-#: More choices than these are left to the help.
-_MANY = 8
-
-#: What other commands and programs call an option or a command.
+_MANY = 8  #: More choices than these are left to the help.
+#: Names of options and commands in other programs.
 _SYNONYMS = {
     "--as": "--format",
     "--format": "--as",
@@ -34,15 +31,11 @@ _SYNONYMS = {
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Reports errors in one sentence, and exits with 1 like all other errors.
-
-    Options may be placed before, between and after the other arguments.
-    """
+    """Exits with one sentence and 1 after an error; options may be before, between and after the other arguments."""
 
     _isMixing = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse the arguments, and return the namespace and the unknown ones."""
         if self._isMixing or any(each.nargs in _GREEDY for each in self._get_positional_actions()):
             return super().parse_known_args(args, namespace)
         self._isMixing = True  # the method below calls this one again
@@ -63,7 +56,6 @@ class CommandParser(argparse.ArgumentParser):
         self.error(f"unrecognized arguments: {' '.join(options or words)}", next(filter(None, hints), None))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Exit with the nearest choice if the word is not one of them."""
         if action.choices is not None and value not in action.choices:
             hint = _nearest(str(value).lower(), list(action.choices))
             if not action.option_strings:

@@ -1,8 +1,6 @@
-"""Enabled extensions and their options, from the command line or a TOML file.
+"""Enabled extensions and their options: ``NAME[:key=value,...]``, or a table ``[extension.NAME]`` for each.
 
-The value of ``--extension`` is ``NAME[:key=value,...]``; a key without a value is a switch that is on, and a backslash
-before a comma makes it part of the value. In a file there is a table ``[extension.NAME]`` for each. The extension
-itself checks its keys.
+A key without a value is a switch that is on, and a backslash before a comma makes it part of the value.
 """
 
 import re
@@ -24,32 +22,26 @@ class EnabledExtension(NamedTuple):
 
 
 def extensions(name: str, value: object) -> tuple[EnabledExtension, ...]:
-    """Read the enabled extensions: texts, or tables by name.
-
-    :raises SettingError: it is neither, an option has no name, or a name is used twice.
-    """
+    """Read texts or tables by name; raises SettingError for others, an option without a name, and a name used twice."""
+    chosen: list[EnabledExtension] = []
     if isinstance(value, Mapping):
-        return tuple(_ofTable(name, each, options) for each, options in value.items())
+        for extension, options in value.items():
+            if not isinstance(options, Mapping):
+                raise SettingError(f"{name}.{extension} is {options!r}, but must be a table: [{name}.{extension}]")
+            chosen.append(EnabledExtension(extension, dict(options)))
+        return tuple(chosen)
     written = (value,) if isinstance(value, str) else value
     if not isinstance(written, Iterable) or isinstance(written, bytes):
         raise _neither(name, value)
-    chosen = tuple(_ofText(name, each) if isinstance(each, str) else _chosen(name, each) for each in written)
-    for each in chosen:
-        if [other.name for other in chosen].count(each.name) > 1:
-            raise SettingError(f"{name} names {each.name} twice, but an extension is turned on once")
-    return chosen
-
-
-def _ofTable(name: str, extension: str, options: object) -> EnabledExtension:
-    if not isinstance(options, Mapping):
-        raise SettingError(f"{name}.{extension} is {options!r}, but must be a table: [{name}.{extension}]")
-    return EnabledExtension(extension, dict(options))
-
-
-def _chosen(name: str, value: object) -> EnabledExtension:
-    if not isinstance(value, EnabledExtension):
-        raise _neither(name, value)
-    return value
+    for each in written:
+        found = _ofText(name, each) if isinstance(each, str) else each
+        if not isinstance(found, EnabledExtension):
+            raise _neither(name, each)
+        chosen.append(found)
+    for found in chosen:
+        if [other.name for other in chosen].count(found.name) > 1:
+            raise SettingError(f"{name} names {found.name} twice, but an extension is turned on once")
+    return tuple(chosen)
 
 
 def _neither(name: str, value: object) -> SettingError:

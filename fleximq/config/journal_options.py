@@ -12,11 +12,8 @@ from fleximq.errors import SettingError
 from fleximq.limits import TOPIC_BYTES
 from fleximq.values.patterns import mistakeIn
 
-#: Maximum age, in seconds: a hundred years.
-MAX_AGE = 100 * 366 * 24 * 3600
-#: Maximum interval of syncs, in milliseconds.
-MAX_INTERVAL = 60_000
-
+MAX_AGE = 100 * 366 * 24 * 3600  #: Maximum age, in seconds: a hundred years.
+MAX_INTERVAL = 60_000  #: Maximum interval of syncs, in milliseconds.
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 _RETENTION = re.compile(r"(.*)=(?:([0-9]{1,12})([smhdw])(?:,([^,]+))?|([^,]+))", re.ASCII | re.DOTALL)
 _INTERVAL = re.compile(r"interval:([0-9]{1,9})", re.ASCII)
@@ -46,11 +43,10 @@ class Fsync(NamedTuple):
 
 
 def checkPattern(name: str, value: str, pattern: str) -> None:
-    """Check that topics of clients can match a pattern.
+    """Check that topics of clients can match a pattern; ``value`` is the option's full text, for the sentence.
 
-    :param value: the option's full text, for the sentence.
-    :raises SettingError: it is empty, too long, has a level ``#`` before the last or wildcards of NATS or MQTT, or
-        begins with ``$sys``, where messages are never durable.
+    :raises SettingError: it is empty, too long, has ``#`` before the last level or other wildcards, or begins with
+        ``$sys``, where messages are never durable.
     """
     if not pattern or len(pattern.encode("utf-8", "surrogatepass")) > TOPIC_BYTES:
         raise SettingError(f"{name} is {value!r}, but needs a pattern of 1 to {TOPIC_BYTES} bytes, e.g. orders.#")
@@ -64,11 +60,9 @@ def checkPattern(name: str, value: str, pattern: str) -> None:
 
 
 def retentionOf(line: str) -> RetentionRule:
-    """Parse ``PATTERN=AGE[,SIZE]``, or ``PATTERN=SIZE``: ``orders.#=7d,10GiB``.
+    """Parse ``PATTERN=AGE[,SIZE]``, or ``PATTERN=SIZE``: ``orders.#=7d,10GiB``; raises SettingError if it is neither.
 
     An age is a number and one of the letters s, m, h, d and w.
-
-    :raises SettingError: it is neither; the sentence names the valid forms.
     """
     found = _RETENTION.fullmatch(line)
     if not found:
@@ -85,30 +79,24 @@ def retentionOf(line: str) -> RetentionRule:
 
 
 def timeToLiveOf(line: str) -> TimeToLive:
-    """Parse ``PATTERN=SECONDS``; raises SettingError if it is malformed; the sentence names the valid form."""
+    """Parse ``PATTERN=SECONDS``; raises SettingError if it is malformed."""
     pattern, equals, rest = line.rpartition("=")
     if not equals or not _SECONDS.fullmatch(rest) or not 0 < float(rest) <= MAX_AGE:
-        raise SettingError(
-            f"message-ttl is {line!r}, but must be PATTERN=SECONDS, e.g. prices.#=60, with seconds over 0 and up to "
-            f"{MAX_AGE}"
-        )
+        form = f"PATTERN=SECONDS, e.g. prices.#=60, with seconds over 0 and up to {MAX_AGE}"
+        raise SettingError(f"message-ttl is {line!r}, but must be {form}")
     checkPattern("message-ttl", line, pattern)
     return TimeToLive(pattern, float(rest))
 
 
 def fsyncOf(written: str) -> Fsync:
-    """Parse ``always``, ``interval:MILLISECONDS`` or ``never``.
-
-    :raises SettingError: it is none of them, or the interval is 0 or over a minute.
-    """
+    """Parse ``always``, ``interval:MILLISECONDS`` or ``never``; raises SettingError for others, or over a minute."""
     if written in ("always", "never"):
         return Fsync(written)
     found = _INTERVAL.fullmatch(written)
-    if not found or not 1 <= int(found[1]) <= MAX_INTERVAL:
-        raise SettingError(
-            f"fsync is {written!r}, but must be always, never, or interval: and 1 to {MAX_INTERVAL} milliseconds"
-        )
-    return Fsync("interval", int(found[1]))
+    if found and 1 <= int(found[1]) <= MAX_INTERVAL:
+        return Fsync("interval", int(found[1]))
+    words = f"always, never, or interval: and 1 to {MAX_INTERVAL} milliseconds"
+    raise SettingError(f"fsync is {written!r}, but must be {words}")
 
 
 def _noRetention(line: str) -> SettingError:

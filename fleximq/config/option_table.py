@@ -13,10 +13,7 @@ from fleximq.errors import SettingError
 
 
 class Option(NamedTuple):
-    """One option: its name, the parser of its value, its help text, and its field.
-
-    ``isLimit``: the field is one of :class:`fleximq.limits.Limits`.
-    """
+    """One option: name, parser, help text, and field; ``isLimit``: the field is in :class:`fleximq.limits.Limits`."""
 
     name: str
     read: Callable[[str, object], object]
@@ -29,7 +26,7 @@ class Option(NamedTuple):
         return getattr(settings.limits if self.isLimit else settings, self.field)
 
 
-def _option(name: str, read: Callable[[str, object], object], words: str, field: str = "") -> Option:
+def _own(name: str, read: Callable[[str, object], object], words: str, field: str = "") -> Option:
     return Option(name, read, words, field or _camelCase(name))
 
 
@@ -41,28 +38,25 @@ def _camelCase(name: str) -> str:
     return re.sub("-(.)", lambda found: found[1].upper(), name)
 
 
-#: The parsers of options that may be given several times.
-REPEATED = (texts, extensions)
-
+REPEATED = (texts, extensions)  #: The parsers of options that may be given several times.
+_ORIGIN = "A further web origin that may open a WebSocket, e.g. https://example.com, or * for all."
+_RATE = ", as RATE[,BURST]."
+_TOGETHER = " all clients of one principal together" + _RATE
 #: All options, in the order of the help text.
 OPTIONS = (
-    _option("listen", texts, "Where to listen, as [DIALECT+]ENDPOINT or URL."),
-    _option("http", texts, "Where to serve HTTP alone: metrics, health, API."),
-    _option("disable-dialect", texts, "A dialect that is not served, e.g. that of a plug-in."),
-    _option("ipc-dir", text, "The folder of relative ipc:// paths."),
-    _option("tls-certificate", text, "A PEM file with the certificate chain for tls:// and wss://."),
-    _option("tls-key", text, "A PEM file with its private key, if not in the same file."),
-    _option("handshake-timeout", seconds, "Seconds a connection may take for its handshake."),
-    _option("keepalive", seconds, "Idle seconds before a PING; after three times that the connection is closed."),
-    _option("drain-timeout", seconds, "Seconds that connections have to close when the broker stops."),
-    _option("auth", texts, "How to check the credentials of clients, as SCHEME:ARGUMENT, e.g. passwords:FILE."),
-    _option("allow-anonymous", flag, "Admit clients without credentials, from every address."),
-    _option(
-        "allowed-origin",
-        texts,
-        "A further web origin that may open a WebSocket, e.g. https://example.com, or * for all.",
-    ),
-    _option("audit-log", text, "A file for a line of JSON about each login, refusal and act of an administrator."),
+    _own("listen", texts, "Where to listen, as [DIALECT+]ENDPOINT or URL."),
+    _own("http", texts, "Where to serve HTTP alone: metrics, health, API."),
+    _own("disable-dialect", texts, "A dialect that is not served, e.g. that of a plug-in."),
+    _own("ipc-dir", text, "The folder of relative ipc:// paths."),
+    _own("tls-certificate", text, "A PEM file with the certificate chain for tls:// and wss://."),
+    _own("tls-key", text, "A PEM file with its private key, if not in the same file."),
+    _own("handshake-timeout", seconds, "Seconds a connection may take for its handshake."),
+    _own("keepalive", seconds, "Idle seconds before a PING; after three times that the connection is closed."),
+    _own("drain-timeout", seconds, "Seconds that connections have to close when the broker stops."),
+    _own("auth", texts, "How to check the credentials of clients, as SCHEME:ARGUMENT, e.g. passwords:FILE."),
+    _own("allow-anonymous", flag, "Admit clients without credentials, from every address."),
+    _own("allowed-origin", texts, _ORIGIN),
+    _own("audit-log", text, "A file for a line of JSON about each login, refusal and act of an administrator."),
     _limit("max-message", size, "Bytes of a complete FlexiMQ message."),
     _limit("max-line", size, "Bytes of a MiniMQ line."),
     _limit("max-text", size, "Bytes of an Identity message, after inflation."),
@@ -75,71 +69,59 @@ OPTIONS = (
     _limit("max-durable-topics", count, "Topics with messages in the journal."),
     _limit("max-requests", count, "Unanswered REQs of one client."),
     _limit("outbox-bytes", size, "Bytes that one connection may leave unread."),
-    _option(
-        "slow-consumer", oneOf(SlowConsumer), "Policy for deliveries over outbox-bytes: disconnect, drop or block."
-    ),
-    _option("redelivery", seconds, "Seconds until an unacknowledged message is delivered again."),
-    _option("max-deliveries", count, "Deliveries after which a message becomes a dead letter."),
-    _option("subscription-grace", seconds, "Seconds a BlipMQ subscription outlives its client."),
-    _option("durable-grace", seconds, "Seconds a durable BlipMQ subscription outlives its last use."),
-    _option("queue-expiry", seconds, "Seconds a MiniMQ queue lives without a CONSUME."),
-    _option("consume-wait", seconds, "Seconds until a MiniMQ CONSUME gets NO_MSG; 0 is at once."),
-    _option("message-ttl", texts, "Seconds after which a message expires, as PATTERN=SECONDS."),
+    _own("slow-consumer", oneOf(SlowConsumer), "Policy for deliveries over outbox-bytes: disconnect, drop or block."),
+    _own("redelivery", seconds, "Seconds until an unacknowledged message is delivered again."),
+    _own("max-deliveries", count, "Deliveries after which a message becomes a dead letter."),
+    _own("subscription-grace", seconds, "Seconds a BlipMQ subscription outlives its client."),
+    _own("durable-grace", seconds, "Seconds a durable BlipMQ subscription outlives its last use."),
+    _own("queue-expiry", seconds, "Seconds a MiniMQ queue lives without a CONSUME."),
+    _own("consume-wait", seconds, "Seconds until a MiniMQ CONSUME gets NO_MSG; 0 is at once."),
+    _own("message-ttl", texts, "Seconds after which a message expires, as PATTERN=SECONDS."),
     _limit("max-queues", count, "MiniMQ queues in all, and BlipMQ subscriptions in all."),
     _limit("queue-messages", count, "Messages in one queue."),
     _limit("queue-bytes", size, "Bytes in one queue."),
     _limit("queue-memory", size, "Bytes of a durable queue that are in memory as well as on disk."),
-    _option("journal", text, "The folder of durable messages; without it, messages are in memory only."),
-    _option("durable", texts, "Store messages of topics that match this pattern durably, e.g. orders.#."),
-    _option("fsync", text, "When a message counts as safe: always (synced), interval:MS or never."),
-    _option("cluster", texts, "A NATS server with JetStream that holds the journal of a cluster, e.g. nats://a:4222."),
-    _option("cluster-auth", text, "Credentials for the NATS servers: password:FILE, token:FILE or creds:FILE."),
-    _option("cluster-ca", text, "A PEM file with the certificates that the NATS servers are checked with; uses TLS."),
-    _option("cluster-certificate", text, "A PEM file with the certificate of this node for the NATS servers."),
-    _option("cluster-key", text, "A PEM file with its private key, if not in the same file."),
-    _option("node", text, "The name of this node in the cluster."),
-    _option("cluster-name", text, "The name of the cluster, which begins the names of its streams."),
-    _option("cluster-bytes", size, "The most bytes of the cluster's journal on each NATS server."),
-    _option("cluster-wait", seconds, "Seconds that a client waits while no node owns the cluster's journal."),
-    _option("mesh", flag, "Serve volatile messages at each node, on the cluster's listeners of fleximq+ or identity+."),
-    _option("node-address", text, "The HOST:PORT by which other nodes reach this one; by default the system chooses."),
-    _option("retain", texts, "Give new subscribers of topics that match this pattern the latest message."),
-    _option("retention", texts, "How long messages are stored, as PATTERN=AGE[,SIZE], e.g. orders.#=7d,10GiB."),
-    _option("history", count, "Past messages that a new Identity subscriber of a channel receives."),
-    _option("journal-max-bytes", size, "Maximum size of the journal in bytes; 0 is the size of the disk."),
-    _option("journal-segment", size, "Bytes of one file of the journal."),
-    _option("idempotence-window", seconds, "Seconds in which a repeated message id is recognised."),
-    _option("minimq-idempotent", flag, "Treat a MiniMQ message with a known id as a repeat too."),
-    _option("max-message-rate", rate, "Messages a second from one client, as RATE[,BURST].", "messageRate"),
-    _option("max-byte-rate", byteRate, "Bytes a second from one client, as RATE[,BURST].", "byteRate"),
-    _option("max-subscribe-rate", rate, "Subscriptions a second of one client, as RATE[,BURST].", "subscribeRate"),
-    _option(
-        "principal-message-rate", rate, "Messages a second from all clients of one principal together, as RATE[,BURST]."
-    ),
-    _option(
-        "principal-byte-rate", byteRate, "Bytes a second from all clients of one principal together, as RATE[,BURST]."
-    ),
-    _option(
-        "principal-subscribe-rate",
-        rate,
-        "Subscriptions a second of all clients of one principal together, as RATE[,BURST].",
-    ),
-    _option("over-rate", oneOf(OverRate), "Action against a client over its rate: pause or refuse."),
-    _option("max-connect-rate", rate, "New connections a second from one address, as RATE[,BURST].", "connectRate"),
-    _option("max-join-rate", rate, "Join attempts a second from one address, as RATE[,BURST].", "joinRate"),
-    _option("max-disconnects", count, "Disconnects in a minute after which a client must wait."),
-    _option("flapping-wait", seconds, "Seconds that a client over max-disconnects must wait."),
-    _option("busy-poll", count, "Microseconds to look for input after a read before the broker sleeps; 0 is never."),
-    _option("log-format", oneOf(LogFormat), "How the log is written: text, or lines of JSON."),
-    _option("metrics-top", count, "Number of topics, queues and groups that metrics name."),
-    _option("request-timeout", seconds, "Seconds until an unanswered REQ gets 504; 0 is never."),
-    _option("bcast-echo", flag, "Send a BCAST back to its sender too."),
-    _option("announce-channels", flag, "Notify Identity clients when the list of channels changes."),
-    _option("strict-fleximq", flag, "Accept FlexiMQ frames only in the document's own layout."),
-    _option(
-        "spawn", texts, "A program and its arguments to run as a FlexiMQ client over its standard input and output."
-    ),
-    _option("extension", extensions, "An extension to enable, and its options, as NAME[:key=value,...]."),
+    _own("journal", text, "The folder of durable messages; without it, messages are in memory only."),
+    _own("durable", texts, "Store messages of topics that match this pattern durably, e.g. orders.#."),
+    _own("fsync", text, "When a message counts as safe: always (synced), interval:MS or never."),
+    _own("cluster", texts, "A NATS server with JetStream that holds the journal of a cluster, e.g. nats://a:4222."),
+    _own("cluster-auth", text, "Credentials for the NATS servers: password:FILE, token:FILE or creds:FILE."),
+    _own("cluster-ca", text, "A PEM file with the certificates that the NATS servers are checked with; uses TLS."),
+    _own("cluster-certificate", text, "A PEM file with the certificate of this node for the NATS servers."),
+    _own("cluster-key", text, "A PEM file with its private key, if not in the same file."),
+    _own("node", text, "The name of this node in the cluster."),
+    _own("cluster-name", text, "The name of the cluster, which begins the names of its streams."),
+    _own("cluster-bytes", size, "The most bytes of the cluster's journal on each NATS server."),
+    _own("cluster-wait", seconds, "Seconds that a client waits while no node owns the cluster's journal."),
+    _own("mesh", flag, "Serve volatile messages at each node, on the cluster's listeners of fleximq+ or identity+."),
+    _own("node-address", text, "The HOST:PORT by which other nodes reach this one; by default the system chooses."),
+    _own("retain", texts, "Give new subscribers of topics that match this pattern the latest message."),
+    _own("retention", texts, "How long messages are stored, as PATTERN=AGE[,SIZE], e.g. orders.#=7d,10GiB."),
+    _own("history", count, "Past messages that a new Identity subscriber of a channel receives."),
+    _own("journal-max-bytes", size, "Maximum size of the journal in bytes; 0 is the size of the disk."),
+    _own("journal-segment", size, "Bytes of one file of the journal."),
+    _own("idempotence-window", seconds, "Seconds in which a repeated message id is recognised."),
+    _own("minimq-idempotent", flag, "Treat a MiniMQ message with a known id as a repeat too."),
+    _own("max-message-rate", rate, "Messages a second from one client" + _RATE, "messageRate"),
+    _own("max-byte-rate", byteRate, "Bytes a second from one client" + _RATE, "byteRate"),
+    _own("max-subscribe-rate", rate, "Subscriptions a second of one client" + _RATE, "subscribeRate"),
+    _own("principal-message-rate", rate, "Messages a second from" + _TOGETHER),
+    _own("principal-byte-rate", byteRate, "Bytes a second from" + _TOGETHER),
+    _own("principal-subscribe-rate", rate, "Subscriptions a second of" + _TOGETHER),
+    _own("over-rate", oneOf(OverRate), "Action against a client over its rate: pause or refuse."),
+    _own("max-connect-rate", rate, "New connections a second from one address" + _RATE, "connectRate"),
+    _own("max-join-rate", rate, "Join attempts a second from one address" + _RATE, "joinRate"),
+    _own("max-disconnects", count, "Disconnects in a minute after which a client must wait."),
+    _own("flapping-wait", seconds, "Seconds that a client over max-disconnects must wait."),
+    _own("busy-poll", count, "Microseconds to look for input after a read before the broker sleeps; 0 is never."),
+    _own("log-format", oneOf(LogFormat), "How the log is written: text, or lines of JSON."),
+    _own("metrics-top", count, "Number of topics, queues and groups that metrics name."),
+    _own("request-timeout", seconds, "Seconds until an unanswered REQ gets 504; 0 is never."),
+    _own("bcast-echo", flag, "Send a BCAST back to its sender too."),
+    _own("announce-channels", flag, "Notify Identity clients when the list of channels changes."),
+    _own("strict-fleximq", flag, "Accept FlexiMQ frames only in the document's own layout."),
+    _own("spawn", texts, "A program and its arguments to run as a FlexiMQ client over its standard input and output."),
+    _own("extension", extensions, "An extension to enable, and its options, as NAME[:key=value,...]."),
 )
 #: The groups of the help text, by their first options.
 GROUPS = {
@@ -151,13 +133,11 @@ GROUPS = {
     "max-message-rate": "Rates",
     "log-format": "Other",
 }
-
 #: Options of settings files only: tables of tables.
 TABLES = (
-    _option("roles", tables, "The permissions of a role: [roles.NAME]."),
-    _option("principals", tables, "The permissions of a principal, and its roles: [principals.NAME]."),
+    _own("roles", tables, "The permissions of a role: [roles.NAME]."),
+    _own("principals", tables, "The permissions of a principal, and its roles: [principals.NAME]."),
 )
-
 _BY_NAME = {option.name: option for option in (*OPTIONS, *TABLES)}
 
 

@@ -1,6 +1,6 @@
-"""Parses single option values, from the command line or a TOML file, and settings files.
+"""Parses settings files, and single option values, as text or as in TOML.
 
-Each function takes the option's name, for its error sentence, and the value as written. Other modules check ranges.
+Each function takes the option's name, for its error sentence, and the value. Other modules check ranges.
 """
 
 import math
@@ -16,11 +16,7 @@ from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE
 
 
 def read(path: str) -> dict[str, object]:
-    """Return the values of a settings file by name, not checked further.
-
-    :raises SettingError: the file is missing, unreadable or not TOML; the sentence names the file, and the line if
-        known.
-    """
+    """Return the unchecked values of a settings file; raises SettingError if it is missing, unreadable or not TOML."""
     try:
         written = Path(path).read_bytes()
     except (OSError, ValueError) as error:

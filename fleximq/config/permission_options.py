@@ -1,9 +1,8 @@
 """The permission tables of a settings file: ``[roles.NAME]`` and ``[principals.NAME]``.
 
-A key is an action (:class:`fleximq.rights.Action`), and its value a list of topic patterns, or true for all topics
-except those that begin with ``$``; ``broadcast`` is true or false. ``deny`` has the same keys, and takes back what any
-table grants; ``limits`` has options from :data:`LIMITS`. ``roles`` in the table of a principal lists its roles, in
-addition to those of all clients.
+A key is an action, and its value a list of topic patterns, or true for all topics except those that begin with ``$``;
+``broadcast`` is true or false. ``deny`` has the same keys, and revokes grants of all tables; ``limits`` has options
+from :data:`LIMITS`, and ``roles`` of a principal its roles, in addition to those of all clients.
 """
 
 import difflib
@@ -20,8 +19,7 @@ from fleximq.values.patterns import mistakeIn
 
 #: The roles of all clients and of authenticated ones, assigned automatically.
 EVERYONE, AUTHENTICATED = "everyone", "authenticated"
-#: The pattern for all topics except those that begin with ``$``.
-ALL = ("#",)
+ALL = ("#",)  #: The pattern for all topics except those that begin with ``$``.
 #: Placeholders in a pattern: for the principal's name, each of its roles, the id of the client, and a token's claim.
 PLACEHOLDER = re.compile(r"\{(principal|role|client_id|claim:[^{}#*]+)\}")
 
@@ -50,9 +48,7 @@ LIMITS: Mapping[str, Callable[[str, object], Any]] = {
     "max-topics": _atLeastOne(count),
     "queue-bytes": _atLeastOne(size),
 }
-
-#: Pairs of an action and its patterns.
-Patterns = tuple[tuple[str, tuple[str, ...]], ...]
+Patterns = tuple[tuple[str, tuple[str, ...]], ...]  #: Pairs of an action and its patterns.
 
 
 class PermissionTable(NamedTuple):
@@ -66,10 +62,7 @@ class PermissionTable(NamedTuple):
 
 
 def tables(name: str, value: object) -> tuple[PermissionTable, ...]:
-    """Parse all tables below ``roles`` or ``principals``.
-
-    :raises SettingError: a table is invalid; the sentence is the first of :func:`faultsOf`.
-    """
+    """Parse all tables below ``roles`` or ``principals``; raises SettingError with the first of :func:`faultsOf`."""
     for sentence in faultsOf(name, value):
         raise SettingError(sentence)
     if isinstance(value, tuple):
@@ -119,8 +112,7 @@ def _faultsOfKey(name: str, place: str, key: str, given: object) -> Iterator[str
     elif key == _LIMITS and name:
         yield from _faultsOfLimits(f"{place}.limits", given)
     elif key not in _ACTIONS:
-        more = (_DENY, _LIMITS, *([_ROLES] if name == "principals" else [])) if name else ()
-        known = (*_ACTIONS, *more)
+        known = (*_ACTIONS, *((_DENY, _LIMITS) if name else ()), *([_ROLES] if name == "principals" else []))
         nearest = difflib.get_close_matches(key, known, 1, 0.7)
         yield f"{place} has no key {key!r}, " + (f"did you mean {nearest[0]}?" if nearest else f"only {_list(known)}")
     elif isinstance(given, bool):
@@ -139,11 +131,11 @@ def _faultsOfLimits(place: str, given: object) -> Iterator[str]:
         yield f"{place} is {given!r}, but must be a table: [{place}]"
         return
     for option, value in given.items():
-        if option not in LIMITS:
-            yield f"{place} has no key {option!r}, only {_list(tuple(LIMITS))}"
-            continue
         try:
-            LIMITS[option](f"{place}.{option}", value)
+            if option in LIMITS:
+                LIMITS[option](f"{place}.{option}", value)
+            else:
+                yield f"{place} has no key {option!r}, only {_list(tuple(LIMITS))}"
         except SettingError as error:
             yield str(error)
 
@@ -157,10 +149,8 @@ def _faultsOfPattern(place: str, pattern: str) -> Iterator[str]:
     elif mistake := mistakeIn(bare):
         yield f"{place} has {pattern!r}, but {mistake}"
     elif re.search(r"[{}]", PLACEHOLDER.sub("", bare)):
-        yield (
-            f"{place} has {pattern!r}, but braces can only stand in "
-            "{principal}, {role}, {client_id} and {claim:NAME}"
-        )
+        placeholders = "{principal}, {role}, {client_id} and {claim:NAME}"
+        yield f"{place} has {pattern!r}, but braces can only stand in {placeholders}"
 
 
 def _granted(name: str, table: Mapping[str, object]) -> PermissionTable:
@@ -172,13 +162,8 @@ def _granted(name: str, table: Mapping[str, object]) -> PermissionTable:
 
 
 def _patternsIn(table: Mapping[str, object]) -> Patterns:
-    return tuple((key, _patterns(value)) for key, value in table.items() if key in _ACTIONS)
-
-
-def _patterns(value: object) -> tuple[str, ...]:
-    if isinstance(value, bool):
-        return ALL if value else ()
-    return tuple(value)  # type: ignore[arg-type]
+    written: Iterator[tuple[str, Any]] = ((key, value) for key, value in table.items() if key in _ACTIONS)
+    return tuple((key, ALL if value is True else tuple(value or ())) for key, value in written)
 
 
 def _list(words: tuple[str, ...]) -> str:

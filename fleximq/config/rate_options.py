@@ -1,20 +1,18 @@
-"""Parses rates: an amount per second, and a burst.
+"""Parses rates, ``RATE`` or ``RATE,BURST``; those of bytes may have units: ``10MiB,64MiB``. 0 is no limit.
 
-A rate is ``RATE`` or ``RATE,BURST``: ``1000`` permits a thousand a second, and a thousand at once; ``1000,5000`` five
-thousand at once, a burst that refills in five seconds. Rates of bytes may have units: ``10MiB,64MiB``. 0 is no limit.
+``1000`` permits a thousand a second, and at once; ``1000,5000`` five thousand at once, which refill in five seconds.
 """
 
 import math
 import re
+from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
 from fleximq.config.option_values import formattedSize, size
 from fleximq.errors import SettingError
 
-#: Maximum rate, in any unit.
-MAX_RATE = 1e15
-
+MAX_RATE = 1e15  #: Maximum rate, in any unit.
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,6})?", re.ASCII)
 
 
@@ -37,28 +35,13 @@ class Rate(NamedTuple):
 
 
 def rate(name: str, value: object) -> Rate | None:
-    """Parse a rate of messages, connections or the like; None if unlimited.
-
-    :raises SettingError: it is no rate; the sentence names the option.
-    """
-    try:
-        return _rateOf([_number(part) for part in _parts(value)])
-    except ValueError:
-        raise SettingError(
-            f"{name} is {value!r}, but must be a number for each second, and perhaps how many may come at once, "
-            "e.g. 1000 or 1000,5000; 0 is no limit"
-        ) from None
+    """Parse a rate of messages, connections or the like; None if unlimited; raises SettingError if it is no rate."""
+    return _rate(name, value, _number, "a number", "1000 or 1000,5000")
 
 
 def byteRate(name: str, value: object) -> Rate | None:
-    """Parse a rate of bytes; None if unlimited; raises SettingError if it is no rate; the sentence names the option."""
-    try:
-        return _rateOf([float(size(name, part)) for part in _parts(value)])
-    except (ValueError, SettingError):
-        raise SettingError(
-            f"{name} is {value!r}, but must be a number of bytes for each second, and perhaps how many may come at "
-            "once, e.g. 1MiB or 1MiB,16MiB; 0 is no limit"
-        ) from None
+    """Parse a rate of bytes; None if unlimited; raises SettingError if it is no rate."""
+    return _rate(name, value, lambda part: float(size(name, part)), "a number of bytes", "1MiB or 1MiB,16MiB")
 
 
 def formattedByteRate(rate: Rate) -> str:
@@ -66,8 +49,19 @@ def formattedByteRate(rate: Rate) -> str:
     return ",".join(formattedSize(int(part)) for part in map(float, str(rate).split(",")))
 
 
-def _parts(value: object) -> list[object]:
-    return [part.strip() for part in value.split(",")] if isinstance(value, str) else [value]
+def _rate(name: str, value: object, read: Callable[[object], float], what: str, examples: str) -> Rate | None:
+    parts: list[object] = [part.strip() for part in value.split(",")] if isinstance(value, str) else [value]
+    try:
+        perSecond, *bursts = map(read, parts)
+        (burst,) = bursts or (max(1.0, perSecond),)
+        if perSecond == 0:
+            return None
+        if 1e-6 <= perSecond <= MAX_RATE and 1 <= burst <= MAX_RATE:
+            return Rate(perSecond, burst)
+    except (ValueError, SettingError):
+        pass
+    words = f"{what} for each second, and perhaps how many may come at once, e.g. {examples}; 0 is no limit"
+    raise SettingError(f"{name} is {value!r}, but must be {words}")
 
 
 def _number(part: object) -> float:
@@ -76,15 +70,3 @@ def _number(part: object) -> float:
     if isinstance(part, int | float) and not isinstance(part, bool) and math.isfinite(part):
         return float(part)
     raise ValueError
-
-
-def _rateOf(numbers: list[float]) -> Rate | None:
-    """Return the rate of one or two numbers; raises ValueError if they are out of range."""
-    if len(numbers) == 1:
-        numbers.append(max(1.0, numbers[0]))
-    perSecond, burst = numbers
-    if perSecond == 0:
-        return None
-    if not (1e-6 <= perSecond <= MAX_RATE and 1 <= burst <= MAX_RATE):
-        raise ValueError
-    return Rate(perSecond, burst)

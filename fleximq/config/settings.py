@@ -15,15 +15,11 @@ from fleximq.config.rate_options import OverRate, Rate
 from fleximq.errors import SettingError
 from fleximq.limits import GIBIBYTE, KIBIBYTE, MEBIBYTE, Limits, within
 
-#: Maximum of all times, in seconds.
-MAX_SECONDS = 366 * 24 * 3600
-#: The smallest and the largest file of the journal, in bytes.
-SEGMENT_BYTES = 64 * KIBIBYTE, GIBIBYTE
-#: Maximum history of a channel, in messages.
-MAX_HISTORY = 10_000
+MAX_SECONDS = 366 * 24 * 3600  #: Maximum of all times, in seconds.
+SEGMENT_BYTES = 64 * KIBIBYTE, GIBIBYTE  #: The smallest and the largest file of the journal, in bytes.
+MAX_HISTORY = 10_000  #: Maximum history of a channel, in messages.
 
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+", re.IGNORECASE | re.ASCII)
-
 _NATS = re.compile(r"(?:nats|tls)://[^/?#@\s,]+", re.IGNORECASE | re.ASCII)
 _AUTH = re.compile(r"(?:password|token|creds):[^\0]+", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -34,12 +30,9 @@ _PLACE = re.compile(r"(?:\[[\dA-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", re.ASCII
 class Settings:
     """The settings of a broker; times are in seconds (``busyPoll``: microseconds), sizes in bytes.
 
-    :data:`fleximq.config.option_table.OPTIONS` says what each of them means. The texts of ``listen`` and ``http`` are
-    parsed by :mod:`fleximq.endpoints.listen`, those of ``auth`` by :mod:`fleximq.security.authentication.schemes`,
-    those of ``retain``, ``retention`` and ``messageTtl`` by :mod:`fleximq.config.journal_options`. ``roles`` and
-    ``principals`` are None without any permission table: then all clients have unrestricted rights.
-
-    :raises SettingError: for a value outside its range; the sentence names the option.
+    :data:`fleximq.config.option_table.OPTIONS` describes each of them; the texts of ``listen``, ``http`` and
+    ``auth`` are parsed by other rooms. ``roles`` and ``principals`` are None without any permission table: then all
+    clients have unrestricted rights. Raises SettingError for a value outside its range.
     """
 
     listen: tuple[str, ...] = ("tcp:7890",)
@@ -111,13 +104,11 @@ class Settings:
     def __post_init__(self) -> None:
         if not self.listen or not all(self.listen):
             raise SettingError("listen is empty, but must name an endpoint, e.g. tcp:7890")
-        for name in ("handshakeTimeout", "keepalive", "redelivery", "queueExpiry", "durableGrace"):
-            _checkTime(name, getattr(self, name), mayBeZero=False)
-        for name in (
-            "requestTimeout", "subscriptionGrace", "consumeWait", "drainTimeout", "idempotenceWindow", "flappingWait",
-            "clusterWait",
-        ):  # fmt: skip
-            _checkTime(name, getattr(self, name), mayBeZero=True)
+        for name in "handshake-timeout keepalive redelivery queue-expiry durable-grace".split():
+            _checkTime(name, optionNamed(name).of(self), mayBeZero=False)
+        names = "request-timeout subscription-grace consume-wait drain-timeout idempotence-window flapping-wait"
+        for name in [*names.split(), "cluster-wait"]:
+            _checkTime(name, optionNamed(name).of(self), mayBeZero=True)
         within("max-deliveries", self.maxDeliveries, 1, 1 << 31)
         within("max-disconnects", self.maxDisconnects, 0, 1_000)
         within("metrics-top", self.metricsTop, 0, 1000)
@@ -134,13 +125,12 @@ class Settings:
 
     def _checkCluster(self) -> None:
         for url in self.cluster:
-            if "@" in url:
-                # It is not repeated here, since it may have a password.
+            if "@" in url:  # it is not repeated here, since it may have a password
                 raise SettingError("cluster has a URL with credentials, which belong in a file named by cluster-auth")
             if not _NATS.fullmatch(url):
                 raise SettingError(f"cluster is {url!r}, but must be like nats://host:4222 or tls://host:4222")
         if self.clusterAuth is not None and not _AUTH.fullmatch(self.clusterAuth):
-            # It is not repeated here, since it may be a password.
+            # Not repeated here, since it may be a password.
             raise SettingError("cluster-auth must be password:FILE, token:FILE or creds:FILE")
         for name, value in (("node", self.node), ("cluster-name", self.clusterName)):
             if value is not None and not _NAME.fullmatch(value):
@@ -168,10 +158,7 @@ class Settings:
 
     @classmethod
     def of(cls, values: Mapping[str, object]) -> "Settings":
-        """Make settings from values by option name, as text or as in a TOML file; the others have their defaults.
-
-        :raises SettingError: for an unknown name, or a value that cannot be parsed or is out of range.
-        """
+        """Make settings from values by option name, as text or as in TOML; raises SettingError for a wrong one."""
         own: dict[str, Any] = {}
         limits: dict[str, Any] = {}
         for name, value in values.items():
@@ -183,15 +170,11 @@ class Settings:
 def _checkTime(name: str, seconds: float, mayBeZero: bool) -> None:
     if not 0 <= seconds <= MAX_SECONDS or not (seconds or mayBeZero):
         bounds = f"between 0 and {MAX_SECONDS}" if mayBeZero else f"over 0 and at most {MAX_SECONDS}"
-        spelt = re.sub("[A-Z]", lambda letter: "-" + letter[0].lower(), name)
-        raise SettingError(f"{spelt} is {seconds:g}, but must be {bounds} seconds")
+        raise SettingError(f"{name} is {seconds:g}, but must be {bounds} seconds")
 
 
 def command(line: str) -> list[str]:
-    """Split a command line of ``spawn`` into its words, as a shell does.
-
-    :raises SettingError: it is empty, has an open quotation, or contains a NUL.
-    """
+    """Split a line of ``spawn`` as a shell does; raises SettingError if it is empty, or has a NUL or an open quote."""
     try:
         words = shlex.split(line)
     except ValueError as error:

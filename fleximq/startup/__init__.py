@@ -1,1 +1,1 @@
-"""The command line of twistd, checked before anything opens."""
+"""The command line of twistd, checked before ports and files are opened."""

@@ -1,5 +1,8 @@
-"""Finds faults of a configuration without opening or starting files, ports or services."""
+"""Finds faults of a configuration without opening or starting files, ports or services, and advises on valid ones."""
 
+import os
+import re
+import stat
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,27 +16,29 @@ from fleximq.errors import SettingError
 from fleximq.security.authentication import schemes
 
 _TABLES = frozenset(table.name for table in TABLES)
+_NO_ADMIN = (
+    "no client may use /broker/reload or act as operator over HTTP: to name an admin, add admin = true to "
+    '[principals.NAME], and to [roles.everyone] what all others may do, see "Permissions" in the security guide'
+)
+#: The files with private keys of an endpoint; a certificate's file has its key if no other is named.
+_KEY, _CERTIFICATE = re.compile(r":(?:privateKey|key)=([^:\\]+)"), re.compile(r":cert=([^:\\]+)")
 
 
 def faults(values: Mapping[str, object], registry: Registry, elsewhere: bool = False) -> Iterator[str]:
     """Yield a sentence for each fault of these settings, as far as each can be parsed.
 
-    :param values: the values as written, by the names of the options.
-    :param registry: the installed plug-ins.
     :param elsewhere: the broker will run in another process, so sockets of systemd cannot be checked here.
     """
     good = {}
     for name, value in values.items():
-        inTables = list(faultsOf(name, value)) if name in _TABLES else []
-        if inTables:
-            yield from inTables
-            continue
+        found = list(faultsOf(name, value)) if name in _TABLES else []
         try:
-            Settings.of({name: value})
+            if not found:
+                Settings.of({name: value})
+                good[name] = value
         except SettingError as error:
-            yield str(error)
-        else:
-            good[name] = value
+            found = [str(error)]
+        yield from found
     try:
         settings = Settings.of(good)
     except SettingError as error:
@@ -47,14 +52,38 @@ def faults(values: Mapping[str, object], registry: Registry, elsewhere: bool = F
         yield from _faultsOfListeners(settings, registry, elsewhere)
         yield from unknownRoles(settings.roles, settings.principals)
         yield from schemes.faults(settings.auth)
-        yield from _faultsOfExtensions(settings, registry)
+        for chosen in settings.extension:
+            try:
+                configurationOf(chosen, registry)
+            except SettingError as error:
+                yield str(error)
+
+
+def adviceAbout(settings: Settings, path: str | None = None) -> Iterator[str]:
+    """Yield a sentence for each warning; ``path`` is the settings file."""
+    if path is not None and (settings.auth or settings.extension or settings.spawn or settings.roles):
+        yield from _openness(path)
+    keys = {settings.tlsKey or settings.tlsCertificate or ""}
+    for endpoint in (*settings.listen, *settings.http):
+        keys.update(_KEY.findall(endpoint) or _CERTIFICATE.findall(endpoint))
+    for key in sorted(keys):
+        yield from _openness(key)
+    if (settings.auth or settings.allowAnonymous) and settings.roles is None and settings.principals is None:
+        yield _NO_ADMIN
+
+
+def _openness(path: str) -> Iterator[str]:
+    """Yield a sentence if all users of the machine may read or change a file."""
+    try:
+        open = os.stat(path).st_mode & stat.S_IRWXO
+    except OSError:
+        return
+    if open and os.path.dirname(os.path.abspath(path)) != os.environ.get("CREDENTIALS_DIRECTORY"):
+        yield f"{path} is open to all users of this machine: chmod o= {path}"
 
 
 def configurationOf(chosen: EnabledExtension, registry: Registry) -> Any:
-    """Return the options of an extension, checked by itself.
-
-    :raises SettingError: it is not installed, cannot be loaded, or refuses its options.
-    """
+    """Return the checked options of an extension; raises SettingError if it is missing or broken, or refuses them."""
     extension = registry.extensions.get(chosen.name)
     if extension is None:
         known = ", ".join(registry.extensions) or "none"
@@ -98,15 +127,9 @@ def _faultsOfListeners(settings: Settings, registry: Registry, elsewhere: bool) 
 
 def _faultsOfJournal(settings: Settings) -> Iterator[str]:
     """Settings of durable topics need a journal, and its size must permit removing a file."""
-    if settings.journal is None:
-        for name, given in (
-            ("durable", settings.durable),
-            ("retain", settings.retain),
-            ("retention", settings.retention),
-            ("history", settings.history),
-        ):
-            if given:
-                yield f"{name} is set, but nothing is kept without a journal: name its folder with journal (--journal)"
+    for name in ("durable", "retain", "retention", "history") if settings.journal is None else ():
+        if getattr(settings, name):
+            yield f"{name} is set, but nothing is kept without a journal: name its folder with journal (--journal)"
     if settings.clusterKey is not None and settings.clusterCertificate is None:
         yield "cluster-key is set, but not cluster-certificate: the certificate that it belongs to"
     if settings.cluster:
@@ -121,11 +144,3 @@ def _faultsOfJournal(settings: Settings) -> Iterator[str]:
             f"journal-max-bytes is {settings.journalMaxBytes}, but must be 0 or at least "
             f"twice journal-segment, which is {2 * settings.journalSegment}"
         )
-
-
-def _faultsOfExtensions(settings: Settings, registry: Registry) -> Iterator[str]:
-    for chosen in settings.extension:
-        try:
-            configurationOf(chosen, registry)
-        except SettingError as error:
-            yield str(error)

@@ -1,7 +1,4 @@
-"""The command line of ``twistd fleximq``, generated from the table of settings.
-
-A wrong value or an unknown option ends the program with one sentence on standard error and exit code 1.
-"""
+"""The command line of ``twistd fleximq``, made of the table of settings; an error is one sentence and exit code 1."""
 
 import difflib
 import os
@@ -82,20 +79,16 @@ class Options(usage.Options):
         _print(f"FlexiMQ {__version__} ({IMPLEMENTATION})")
 
     def parseArgs(self, *arguments: str) -> None:
-        """Refuse positional arguments."""
         if arguments:
             raise usage.UsageError(f"unexpected argument {arguments[0]!r}, all options begin with --")
 
     def parseOptions(self, options: Sequence[str] | None = None) -> None:
-        """Parse the command line.
-
-        :raises SystemExit: with a sentence about the error; Python prints it and exits with 1.
-        """
+        """Parse the command line; raises SystemExit with a sentence about an error; Python exits with 1 then."""
         try:
             super().parseOptions(options)
         except usage.UsageError as error:
             name = str(error).split()[1].removeprefix("--") if str(error).endswith("not recognized") else ""
-            nearest = difflib.get_close_matches(name, self.longOpt and [each.rstrip("=") for each in self.longOpt], 1)
+            nearest = difflib.get_close_matches(name, [each.rstrip("=") for each in self.longOpt], 1)
             if name in _OTHER_NAMES:
                 hint = f"it is --{_OTHER_NAMES[name]}"
             elif name in _OF_TWISTD:
@@ -116,42 +109,30 @@ class Options(usage.Options):
         self.settings = Settings.of({**written, **self._given()})
 
     def again(self) -> Settings:
-        """Return the settings that a start of the broker would use now, with the same command line.
-
-        :raises SettingError: the settings file cannot be read, is empty, or is invalid.
-        """
+        """Read the settings file again; raises SettingError if it is unreadable, empty or invalid."""
         path = self.get("config")
         written = {} if path is None else read(os.path.join(self._folder, path))
         if path is not None and not written:
             raise SettingError(f"{path} is empty")
-        sentences = list(self._faults(written))
-        if sentences:
+        if sentences := list(self._faults(written)):
             raise SettingsRefused(sentences)
         return Settings.of({**written, **self._given()})
 
     def _faults(self, written: Mapping[str, object]) -> Iterator[str]:
         """Yield a sentence for each fault of the settings file, or if it has none, of the command line."""
         registry = installed()
-        good = True
-        for sentence in faults(written, registry):
-            good = False
-            yield f"{self.get('config')}: {sentence}"
-        if good:
-            yield from faults({**written, **self._given()}, registry)
+        found = [f"{self.get('config')}: {sentence}" for sentence in faults(written, registry)]
+        yield from found or faults({**written, **self._given()}, registry)
 
     def _given(self) -> dict[str, object]:
-        """Return the options of the command line, by name."""
         given: dict[str, object] = {name: tuple(values) for name, values in self._texts.items()}
         for option in OPTIONS:
-            value = self.get(option.name)
-            if option.read is flag and value:
-                given[option.name] = True
-            elif option.read is not flag and option.read not in REPEATED and value is not None:
-                given[option.name] = value
+            value = self.get(option.name)  # 0 or 1 for a flag, None for a repeated option
+            if value if option.read is flag else value is not None:
+                given[option.name] = True if option.read is flag else value
         return given
 
     def getUsage(self, width: int | None = None) -> str:
-        """Return the help: an introduction, the options by group, examples."""
         return _INTRODUCTION + _groups(width or shutil.get_terminal_size().columns) + _EXAMPLES
 
     def opt_help(self) -> None:
@@ -170,7 +151,6 @@ def _print(text: str) -> NoReturn:
 
 
 def _groups(width: int) -> str:
-    """Return the help of all options by group."""
     lines = []
     for each in OPTIONS:
         lines += ["", f"{GROUPS[each.name]}:"] if each.name in GROUPS else []

@@ -1,8 +1,4 @@
-"""Compares settings on reload: changed now, changed by a restart, or refused.
-
-:data:`LIVE` names the settings that a reload changes. All others stay until the broker is restarted; a reload reports
-those that differ. docs/guides/operating.rst, "Reloading".
-"""
+"""Compares settings on reload: changed now, by a restart, or refused (docs/guides/operating.rst, "Reloading")."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,45 +10,14 @@ from fleximq.errors import SettingError
 
 #: The settings that a reload changes, by option name.
 LIVE = frozenset(
-    {
-        "auth",
-        "allow-anonymous",
-        "allowed-origin",
-        "roles",
-        "principals",
-        "tls-certificate",
-        "tls-key",
-        "keepalive",
-        "request-timeout",
-        "consume-wait",
-        "drain-timeout",
-        "slow-consumer",
-        "bcast-echo",
-        "strict-fleximq",
-        "history",
-        "max-message",
-        "max-line",
-        "max-text",
-        "max-clients",
-        "max-waiting",
-        "unadmitted-bytes",
-        "max-clients-per-address",
-        "max-subscriptions",
-        "max-queues",
-        "max-requests",
-        "outbox-bytes",
-        "max-message-rate",
-        "max-byte-rate",
-        "max-subscribe-rate",
-        "principal-message-rate",
-        "principal-byte-rate",
-        "principal-subscribe-rate",
-        "over-rate",
-        "max-connect-rate",
-        "max-join-rate",
-        "max-disconnects",
-        "flapping-wait",
-    }
+    """
+    auth allow-anonymous allowed-origin roles principals tls-certificate tls-key
+    keepalive request-timeout consume-wait drain-timeout slow-consumer bcast-echo strict-fleximq history
+    max-message max-line max-text max-clients max-waiting unadmitted-bytes max-clients-per-address max-subscriptions
+    max-queues max-requests outbox-bytes
+    max-message-rate max-byte-rate max-subscribe-rate principal-message-rate principal-byte-rate
+    principal-subscribe-rate over-rate max-connect-rate max-join-rate max-disconnects flapping-wait
+    """.split()
 )
 
 
@@ -78,10 +43,7 @@ def difference(old: Settings, new: Settings) -> Difference:
 
 
 def merged(old: Settings, new: Settings) -> Settings:
-    """Return the new settings with the old values of those that need a restart.
-
-    :raises SettingError: the combination is invalid.
-    """
+    """Return the new settings with the old values of those that need a restart; raises SettingError if invalid."""
     unchanged = [each for each in OPTIONS if each.name not in LIVE]
     limits = replace(new.limits, **{each.field: each.of(old) for each in unchanged if each.isLimit})
     return replace(new, **{each.field: each.of(old) for each in unchanged if not each.isLimit}, limits=limits)
@@ -94,9 +56,5 @@ def lostProtections(old: Settings, new: Settings) -> Iterator[str]:
     """
     if old.auth and not new.auth:
         yield "auth is gone, but nobody would have to show credentials then: only a restart does that"
-    if _restrict(old) and not _restrict(new):
+    if (old.roles, old.principals) != (None, None) and new.roles is None and new.principals is None:
         yield "roles and principals are gone, but everybody might do everything then: only a restart does that"
-
-
-def _restrict(settings: Settings) -> bool:
-    return settings.roles is not None or settings.principals is not None

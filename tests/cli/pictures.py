@@ -10,11 +10,10 @@ from typing import Any
 
 from rich.console import Console
 
-from fleximq.cli.bench.plan import Plan
-from fleximq.cli.bench.report import figures
-from fleximq.cli.bench.report import picture as benchPicture
-from fleximq.cli.bench.roles import RoleResult
-from fleximq.cli.bench.run import BenchResults
+from fleximq.cli.bench.command import figures
+from fleximq.cli.bench.command import picture as benchPicture
+from fleximq.cli.bench.dialect_clients import Plan
+from fleximq.cli.bench.processes import BenchResults, RoleResult
 from fleximq.cli.client_commands.broker_options import Address
 from fleximq.cli.client_commands.top import Snapshot, screen, summary
 

@@ -131,7 +131,7 @@ class InterruptTests(SynchronousTestCase):
 
     def test_imports(self) -> None:
         """It ends the command with 130 and without a traceback, during the first import and during a later one."""
-        for module in ("fleximq.cli.commands", "fleximq.cli.client_commands.serve", "fleximq.client.backoff"):
+        for module in ("fleximq.cli.commands", "fleximq.cli.client_commands.requests", "fleximq.client.backoff"):
             done = subprocess.run(
                 [sys.executable, "-c", _INTERRUPTED_IMPORT, module], cwd=_ROOT, capture_output=True, timeout=60
             )

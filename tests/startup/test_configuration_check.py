@@ -1,5 +1,6 @@
-"""What is found wrong with settings before anything starts."""
+"""Faults of settings that are found before anything starts, and warnings about valid ones."""
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,10 +8,12 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.config.extension_options import EnabledExtension
 from fleximq.config.option_values import count
+from fleximq.config.settings import Settings
 from fleximq.dialects.registry import Registry, installed
 from fleximq.errors import SettingError
 from fleximq.plugin import Dialect, Extension
-from fleximq.startup.configuration_check import configurationOf, faults
+from fleximq.startup.configuration_check import adviceAbout, configurationOf, faults
+from tests.security.secrets_on_disk import secretFile
 
 
 def configure(options: Mapping[str, object]) -> Any:
@@ -179,3 +182,51 @@ class ConfigurationTests(SynchronousTestCase):
         """One that cannot be loaded, or breaks, is a sentence as well."""
         self.assertIn("the extension gone cannot be loaded: ", self.refused("gone"))
         self.assertEqual(self.refused("sample", broken=1), "the extension sample cannot be loaded: I am broken")
+
+
+class AdviceTests(SynchronousTestCase):
+    """Files open to all users, and brokers without an admin."""
+
+    def advice(self, path: str | None = None, **values: Any) -> list[str]:
+        """Return the warnings about these values."""
+        settings = Settings.of({name.replace("_", "-"): value for name, value in values.items()})
+        return list(adviceAbout(settings, path))
+
+    def test_none(self) -> None:
+        """A broker for its own machine needs no warning, nor do closed files."""
+        self.assertEqual(self.advice(secretFile(self, mode=0o644)), [])
+        closed = secretFile(self, mode=0o640)
+        self.assertEqual(self.advice(closed, spawn=("program",), tls_key=closed), [])
+
+    def test_settingsFile(self) -> None:
+        """A settings file that may hold secrets is named if all users can read it."""
+        path = secretFile(self, mode=0o644)
+        self.assertEqual(
+            self.advice(path, spawn=("program",)), [f"{path} is open to all users of this machine: chmod o= {path}"]
+        )
+
+    def test_keys(self) -> None:
+        """Private keys are, whether an option or an endpoint names them."""
+        path, certificate = secretFile(self, mode=0o604), secretFile(self, mode=0o604)
+        for values in (
+            {"tls_key": path, "tls_certificate": certificate},
+            {"tls_certificate": path},
+            {"listen": (f"fleximqtls:cert={certificate}:key={path}:inner=tcp\\:7890",)},
+            {"listen": (f"fleximqtls:cert={path}:inner=tcp\\:7890",)},
+            {"http": (f"ssl:0:privateKey={path}",)},
+        ):
+            [sentence] = self.advice(**values)
+            self.assertTrue(sentence.startswith(path))
+
+    def test_credentialsOfSystemd(self) -> None:
+        """Nobody else reaches the files in the folder of systemd's credentials."""
+        path = secretFile(self, mode=0o644)
+        self.patch(os, "environ", {"CREDENTIALS_DIRECTORY": os.path.dirname(path)})
+        self.assertEqual(self.advice(tls_key=path), [])
+
+    def test_admin(self) -> None:
+        """A broker for others without tables has no admin; the sentence says how to name one."""
+        for values in ({"auth": ("unix",)}, {"allow_anonymous": True}):
+            [sentence] = self.advice(**values)
+            self.assertIn("[principals.NAME]", sentence)
+            self.assertEqual(self.advice(**values, roles={}), [])

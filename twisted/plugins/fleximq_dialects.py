@@ -13,14 +13,12 @@ fleximq = Dialect(
     purpose="publish and subscribe, requests, notifications",
     reach="{stream} or {web}/ws",
 )
-
 blipmq = Dialect(
     "blipmq",
     stream="fleximq.dialects.blipmq.BlipFactory",
     title="BlipMQ",
     purpose="subscriptions that are polled and acknowledged",
 )
-
 minimq = Dialect(
     "minimq",
     stream="fleximq.dialects.minimq.MiniFactory",
@@ -28,7 +26,6 @@ minimq = Dialect(
     purpose="work queues, one line a command",
     reach="{stream}, e.g. with netcat: PING:",
 )
-
 identity = Dialect(
     "identity",
     webSocket="fleximq.dialects.identity_ws.IdentityFactory",

@@ -3,8 +3,5 @@
 from twisted.application.service import ServiceMaker
 
 fleximq = ServiceMaker(
-    "FlexiMQ",
-    "fleximq.tap",
-    "One message broker that speaks FlexiMQ, BlipMQ, MiniMQ and Identity.",
-    "fleximq",
+    "FlexiMQ", "fleximq.tap", "One message broker that speaks FlexiMQ, BlipMQ, MiniMQ and Identity.", "fleximq"
 )

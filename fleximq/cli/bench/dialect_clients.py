@@ -1,19 +1,18 @@
 """A client for each dialect that ``bench`` measures.
 
-Identity is spoken over WebSocket on the port for all dialects. Its publishers must be subscribed and get copies of all
-messages; they read and drop these while sending, which is part of the measurement.
+Publishers of Identity must be subscribed, and read and drop copies of all messages: this is part of the measurement.
 """
 
 import select
 import socket
 import ssl
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from fleximq.cli.bench.plan import BenchClientFactory, Plan
 from fleximq.cli.client_commands.broker_options import Address
 from fleximq.client.blipmq import blocking as blipmq
 from fleximq.client.blocking import Subscription
@@ -29,12 +28,59 @@ from fleximq.wire.websocket_client import WebSocketClientStream
 
 _READ = 1 << 18
 _BARRIER = "bench-barrier"
-#: The socket is not ready now.
-_RETRY = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+_RETRY = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)  #: The socket is not ready now.
 
 
-class IdentityBenchClient:
-    """The Identity dialect."""
+class Plan(NamedTuple):
+    """What to measure, and how."""
+
+    address: Address
+    dialect: str
+    topic: str
+    publishers: int
+    subscribers: int
+    messages: int  #: The number for each publisher.
+    size: int  #: The bytes of a message.
+    batch: int  #: The number of messages sent at once.
+    rate: float | None  #: The limit of messages per second for each publisher.
+    receiveTimeout: float  #: After so many seconds without a message, a subscriber counts missing ones as lost.
+
+    @property
+    def expected(self) -> int:
+        """The number of messages for each subscriber, or for all together if :attr:`isShared`."""
+        return self.publishers * self.messages
+
+    @property
+    def isShared(self) -> bool:
+        """Whether each message goes to one of the subscribers."""
+        return self.dialect == "minimq"
+
+
+class BenchClient(ABC):
+    """A publisher or subscriber in one dialect, with a client of the library."""
+
+    _topic: str
+    _client: Any
+
+    def publish(self, payloads: list[bytes]) -> None:
+        """Send these messages."""
+        self._client.publish_many(self._topic, payloads)
+
+    def flush(self) -> None:
+        """Wait until all sent messages are processed."""
+        self._client.flush()
+
+    @abstractmethod
+    def receive(self, timeout: float) -> list[bytes]:
+        """Return at least one message, and acknowledge the previous ones; none after ``timeout`` seconds."""
+
+    def close(self) -> None:
+        """End the connection after all ACKs."""
+        self._client.close()
+
+
+class IdentityBenchClient(BenchClient):
+    """The Identity dialect, over a WebSocket of its own; each message is one text."""
 
     def __init__(self, plan: Plan, subscribes: bool) -> None:
         address = plan.address
@@ -46,12 +92,9 @@ class IdentityBenchClient:
         assert isinstance(found, socket.socket)
         self._socket = found
         self._socket.settimeout(0)
-        host = f"{url.host or 'localhost'}:{url.port}"
-        self._stream = WebSocketClientStream(
-            host, _path(url, address.credentials), "identity", 16 * MEBIBYTE, isText=True
-        )
-        self._head = f"PUBLISH:{plan.topic}:".encode()
-        self._message = f"MSG:{plan.topic}:".encode()
+        host, path = f"{url.host or 'localhost'}:{url.port}", _path(url, address.credentials)
+        self._stream = WebSocketClientStream(host, path, "identity", 16 * MEBIBYTE, isText=True)
+        self._head, self._message = f"PUBLISH:{plan.topic}:".encode(), f"MSG:{plan.topic}:".encode()
         self._subscribes = subscribes
         self._messages: list[bytes] = []
         self._answers: set[bytes] = set()
@@ -59,22 +102,19 @@ class IdentityBenchClient:
         self._ask(f"SUBSCRIBE:{plan.topic}", f"SUB-ACK:{plan.topic}")
 
     def publish(self, payloads: list[bytes]) -> None:
-        """Send each message as one text."""
         self._exchange(b"".join(self._stream.framed(self._head + each) for each in payloads), lambda: True)
 
     def flush(self) -> None:
-        """Send a request that is answered after all messages."""
+        # This request is answered after all messages.
         self._ask(f"UNSUBSCRIBE:{_BARRIER}", f"UNSUB-ACK:{_BARRIER}")
 
     def receive(self, timeout: float) -> list[bytes]:
-        """Return the messages received."""
         with suppress(TimeoutError):
             self._exchange(b"", lambda: bool(self._messages), timeout)
         came, self._messages = self._messages, []
         return came
 
     def close(self) -> None:
-        """End the connection."""
         self._socket.close()
 
     def _ask(self, text: str, answer: str) -> None:
@@ -83,11 +123,7 @@ class IdentityBenchClient:
         self._exchange(self._stream.framed(text.encode()), lambda: wanted in self._answers)
 
     def _exchange(self, data: bytes, holds: Callable[[], bool], timeout: float | None = None) -> None:
-        """Send, and read meanwhile, until all is sent and a condition holds.
-
-        :raises TimeoutError: it took too long.
-        :raises ClientError: the connection ended, or the broker refused a request.
-        """
+        """Send, and read meanwhile, until all is sent and a condition holds; raises TimeoutError or ClientError."""
         timeout = self._timeout if timeout is None else timeout
         deadline = time.monotonic() + timeout
         left = memoryview(data)
@@ -109,19 +145,18 @@ class IdentityBenchClient:
                 self._read()
 
     def _read(self) -> None:
-        with suppress(*_RETRY):
+        try:
             while True:
-                try:
-                    data = self._socket.recv(_READ)
-                    texts = self._stream.pieces(data)
-                except _RETRY:
-                    raise
-                except (OSError, BrokerError) as error:
-                    raise ConnectionLost(f"the connection ended: {error}") from error
+                data = self._socket.recv(_READ)
+                texts = self._stream.pieces(data)
                 if not data or self._stream.isClosed:
                     raise ConnectionLost("the broker closed the connection")
                 for text in texts:
                     self._take(text)
+        except _RETRY:
+            return
+        except (OSError, BrokerError) as error:
+            raise ConnectionLost(f"the connection ended: {error}") from error
 
     def _take(self, text: bytes) -> None:
         if text.startswith(self._message):
@@ -134,7 +169,6 @@ class IdentityBenchClient:
 
 
 def _dialled(urls: Sequence[Url], address: Address) -> tuple[Url, socket.socket | PipeSocket]:
-    """Return a connected socket, and to which of the addresses."""
     context = (address.tls or Tls()).context() if urls[0].isSecure else None
     for url in urls[:-1]:
         with suppress(ConnectionLost):
@@ -143,7 +177,6 @@ def _dialled(urls: Sequence[Url], address: Address) -> tuple[Url, socket.socket 
 
 
 def _path(url: Url, credentials: object) -> str:
-    """Return the path with the credentials in its query, as from a web page."""
     shown = dict(credentials) if isinstance(credentials, dict) else {}
     kind = shown.pop("type", None)
     if kind == "basic":
@@ -151,30 +184,10 @@ def _path(url: Url, credentials: object) -> str:
     return (url.path or "/") + (f"?{urlencode(shown)}" if shown else "")
 
 
-#: Messages that a BlipMQ client and a MiniMQ consumer fetch at once.
-_TOGETHER, _TAKEN = 1000, 100
+_TOGETHER, _TAKEN = 1000, 100  #: Messages that a BlipMQ client and a MiniMQ consumer fetch at once.
 
 
-class _RunBenchClient:
-    """Publishes runs with a client of the library."""
-
-    _topic: str
-    _client: Any
-
-    def publish(self, payloads: list[bytes]) -> None:
-        """Send these messages as a run."""
-        self._client.publish_many(self._topic, payloads)
-
-    def flush(self) -> None:
-        """Wait for the PONG."""
-        self._client.flush()
-
-    def close(self) -> None:
-        """End the connection."""
-        self._client.close()
-
-
-class FlexiBenchClient(_RunBenchClient):
+class FlexiBenchClient(BenchClient):
     """The FlexiMQ dialect; messages are MessagePack bin."""
 
     def __init__(self, plan: Plan, subscribes: bool) -> None:
@@ -183,18 +196,17 @@ class FlexiBenchClient(_RunBenchClient):
         self._subscription: Subscription[Delivery] | None = self._client.subscribe(plan.topic) if subscribes else None
 
     def receive(self, timeout: float) -> list[bytes]:
-        """Return the messages received."""
         assert self._subscription is not None
-        first = self._subscription.next(timeout)
-        found: list[Delivery] = [] if first is None else [first]
-        while self._subscription.waiting and len(found) < 1000:
-            delivery = self._subscription.next(0)
-            if delivery is not None:
-                found.append(delivery)
-        return [delivery.value for delivery in found]
+        found: list[bytes] = []
+        delivery = self._subscription.next(timeout)
+        while delivery is not None:
+            found.append(delivery.value)
+            isMore = self._subscription.waiting and len(found) < 1000
+            delivery = self._subscription.next(0) if isMore else None
+        return found
 
 
-class BlipBenchClient(_RunBenchClient):
+class BlipBenchClient(BenchClient):
     """The BlipMQ dialect with QoS 1; each subscriber has its own subscription."""
 
     def __init__(self, plan: Plan, subscribes: bool) -> None:
@@ -203,24 +215,21 @@ class BlipBenchClient(_RunBenchClient):
         if shown["type"] != "api_key":
             raise SettingError("--dialect blipmq needs an API key")
         self._topic = plan.topic
-        self._client = blipmq.connect(
-            address.url, shown["api_key"], tls=address.tls, timeout=address.timeout, reconnect=None
-        )
+        key, timeout = shown["api_key"], address.timeout
+        self._client = blipmq.connect(address.url, key, tls=address.tls, timeout=timeout, reconnect=None)
         self._subscription = self._client.subscribe(plan.topic, prefetch=_TOGETHER) if subscribes else None
 
     def receive(self, timeout: float) -> list[bytes]:
-        """Receive the next messages and acknowledge the previous ones."""
         assert self._subscription is not None
         return [delivery.payload for delivery in self._subscription.next_many(_TOGETHER, timeout)]
 
     def close(self) -> None:
-        """End the connection after all ACKs."""
         if self._subscription is not None:
             self._subscription.next(0)
         super().close()
 
 
-class MiniBenchClient:
+class MiniBenchClient(BenchClient):
     """The MiniMQ dialect: all subscribers consume one queue."""
 
     def __init__(self, plan: Plan, subscribes: bool) -> None:
@@ -231,31 +240,27 @@ class MiniBenchClient:
         self._client = minimq.connect(address.url, tls=address.tls, timeout=address.timeout, reconnect=None)
         self._consumer = self._client.consumer(plan.topic, prefetch=_TAKEN) if subscribes else None
         if self._consumer is not None:
-            # Before its first CONSUME, a queue would drop messages over its limit.
-            self._consumer.next(0)
+            self._consumer.next(0)  # before its first CONSUME, a queue would drop messages over its limit
 
     def publish(self, payloads: list[bytes]) -> None:
-        """Send these messages, and wait until all are in the queue."""
         self._client.produce_many(self._topic, [payload.decode() for payload in payloads])
 
     def flush(self) -> None:
-        """Do nothing: :meth:`publish` waits."""
+        """Do nothing: :meth:`publish` waits until all messages are in the queue."""
 
     def receive(self, timeout: float) -> list[bytes]:
-        """Receive the next messages and acknowledge the previous ones."""
         assert self._consumer is not None
         return [message.content.encode() for message in self._consumer.next_many(_TAKEN, timeout)]
 
     def close(self) -> None:
-        """End the connection after all ACKs."""
         if self._consumer is not None:
             for message in self._consumer.next_many(_TAKEN, 0):
                 self._consumer.leave(message)
-        self._client.close()
+        super().close()
 
 
-#: The clients by dialect.
-BENCH_CLIENTS: dict[str, BenchClientFactory] = {
+#: Makes the clients by dialect: a subscriber if the flag is set, otherwise a publisher.
+BENCH_CLIENTS: dict[str, Callable[[Plan, bool], BenchClient]] = {
     "fleximq": FlexiBenchClient,
     "blipmq": BlipBenchClient,
     "minimq": MiniBenchClient,

@@ -1,39 +1,40 @@
-"""Runs commands that connect to a broker; errors are one sentence."""
+"""Commands that connect to a broker: errors are one sentence, and listings end even if the broker is hostile."""
 
 import socket
 import ssl
 import sys
 import time
 import warnings
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from fleximq.cli.client_commands.broker_options import Address, addOptions, addressOf
-from fleximq.cli.command import Command
+from fleximq.cli.command import Argument, Command
 from fleximq.cli.output import say
+from fleximq.client.blocking import Client
 from fleximq.client.errors import ClientError, ConnectionLost, TopicWarning, Untrusted
+from fleximq.client.payloads import unpacked
 from fleximq.errors import SettingError
+from fleximq.limits import MEBIBYTE
 from fleximq.values.urls import Url, addressesOf
 
-Work = Callable[[Namespace, Address], int]
-#: Limit for a handshake that only finds out whether a port speaks TLS.
-_PROBE_SECONDS = 1.0
+Row = Mapping[str, Any]
+BrokerWork = Callable[[Namespace, Address], int | None]
+_PROBE_SECONDS = 1.0  #: Limit for a handshake that only finds out whether a port speaks TLS.
+PAGE = 1000  #: Rows of one request for a page of a listing.
+MAX_PAGES, MAX_BYTES = 10_000, 256 * MEBIBYTE  #: Limits of one listing: answers, and their bytes in all.
 
 
-def brokerCommand(name: str, words: str, prepare: Callable[[ArgumentParser], object], work: Work) -> Command:
-    """Return a command whose ``work`` gets the broker selected by its options."""
-
-    def prepared(parser: ArgumentParser) -> None:
-        prepare(parser)
-        addOptions(parser)
-
-    return Command(name, words, prepared, lambda arguments: runWith(work, arguments))
+def brokerCommand(name: str, *arguments: Argument) -> Callable[[BrokerWork], Command]:
+    """Return a decorator as :func:`command`, for a function that gets the broker selected by the command's options."""
+    return lambda work: Command(name, work.__doc__ or "", (*arguments, addOptions), partial(run, work))
 
 
-def runWith(work: Work, arguments: Namespace) -> int:
-    """Run the work of a command with the broker selected by its options; returns the exit code."""
+def run(work: BrokerWork, arguments: Namespace) -> int | None:
+    """Run the work of a command with the selected broker; errors are one sentence and exit code 1."""
     address = None
     try:
         address = addressOf(arguments)
@@ -47,7 +48,7 @@ def runWith(work: Work, arguments: Namespace) -> int:
 
 
 def hintFor(error: Exception, url: Url) -> str | None:
-    """Return what to do about a connection that could not be made; None for an unknown cause."""
+    """Return advice about a failed connection; None for an unknown cause."""
     if not isinstance(error, ConnectionLost):
         return None
     if str(error).endswith("Connection refused"):
@@ -79,10 +80,7 @@ def speaksTls(url: Url) -> bool:
 
 @contextmanager
 def readingAnswers() -> Iterator[None]:
-    """Report an answer of the broker that has an unknown shape in one sentence.
-
-    :raises ClientError: the block failed because of a value.
-    """
+    """Raise ClientError if the block fails because an answer of the broker has an unknown shape."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -90,19 +88,48 @@ def readingAnswers() -> Iterator[None]:
         raise ClientError(f"{words}; is it FlexiMQ of this version?") from error
 
 
-class PublishRate:
-    """Limits a rate per second; None: no limit."""
+def tellMissing(answer: Row) -> None:
+    """Say on standard error which nodes of a mesh did not answer."""
+    if answer.get("missing"):
+        say(f"fleximq: no answer from the nodes {', '.join(answer['missing'])}")
 
-    def __init__(self, rate: float | None) -> None:
-        self._rate = rate
-        self._begun = time.monotonic()
-        self._done = 0
 
-    def wait(self, number: int = 1) -> None:
-        """Count ``number`` messages, and sleep until they are due."""
-        self._done += number
-        if self._rate is not None:
-            time.sleep(max(0.0, self._begun + self._done / self._rate - time.monotonic()))
+def pagedRows(client: Client, path: str, key: str, timeout: float, most: int | None = None) -> Iterator[Row]:
+    """Yield the rows of a listing, page by page.
+
+    :param key: the key of the rows in the answers.
+    :param most: end with the page that exceeds so many rows; without it, missing nodes are told.
+    :raises ClientError: the answers do not end.
+    """
+    asked: dict[str, Any] = {"limit": PAGE}
+    size = found = 0
+    for _ in range(MAX_PAGES):
+        answer = client.ask_packed(path, asked, timeout)
+        size += len(answer)
+        page = unpacked(answer)
+        yield from page[key]
+        found += len(page[key])
+        if most is None:
+            tellMissing(page)
+        if page["next"] is None or (most is not None and found >= most):
+            return
+        if size > MAX_BYTES or page["next"] == asked.get("after"):
+            break
+        asked["after"] = page["next"]
+    raise ClientError(f"the listing of {path} does not end: {found} rows in {size} bytes were read")
+
+
+def publishPace(rate: float | None) -> Callable[[int], None]:
+    """Return a function that counts messages, and sleeps until they are due at this rate per second; None: no limit."""
+    begun, done = time.monotonic(), 0
+
+    def wait(number: int) -> None:
+        nonlocal done
+        done += number
+        if rate is not None:
+            time.sleep(max(0.0, begun + done / rate - time.monotonic()))
+
+    return wait
 
 
 @contextmanager

@@ -20,13 +20,11 @@ from fleximq.client.settings import BACKOFF, MESSAGEPACK, PRIVATE_KEY, Codec, St
 from fleximq.errors import SettingError
 
 Number = TypeVar("Number", int, float)
+Clock = Callable[[], float]  #: Returns a time in seconds.
 
 
 def positive(read: Callable[[str], Number], name: str) -> Callable[[str], Number]:
-    """Return a type for ``argparse``: finite numbers above 0; others raise ArgumentTypeError.
-
-    :param name: a noun for the message.
-    """
+    """Return a type for ``argparse``: finite numbers above 0; ``name`` is a noun for the message."""
 
     def number(text: str) -> Number:
         try:
@@ -40,40 +38,41 @@ def positive(read: Callable[[str], Number], name: str) -> Callable[[str], Number
     return number
 
 
-#: Numbers of messages and the like.
 count = positive(int, "whole number over 0")
-#: Rates per second.
 rate = positive(float, "number over 0")
-#: Durations.
 seconds = positive(float, "number of seconds over 0")
 
-
-#: The URL without options, environment and profiles.
-DEFAULT_URL = "tcp://localhost:7890"
+DEFAULT_URL = "tcp://localhost:7890"  #: The URL without options, environment and profiles.
 #: The keys of a profile; all values are texts.
 KEYS = ("url", "token", "user", "password", "api-key", "private-key", "tls-authority", "tls-certificate", "tls-key")
-_DEFAULT = "default"
+_URL_WORDS = (
+    "its URL, e.g. tls://broker.example:7891, or HOST:PORT; those of a cluster's nodes: HOST:PORT,HOST:PORT "
+    f"[FLEXIMQ_URL, else {DEFAULT_URL}]"
+)
+_OPTIONS = (
+    ("--url", "URL", _URL_WORDS),
+    ("--profile", "NAME", "use this profile of the file of profiles"),
+    ("--token", "TOKEN", "authenticate with this token; FLEXIMQ_TOKEN hides it from the list of processes"),
+    ("--user", "NAME", "authenticate with this name and the password in FLEXIMQ_PASSWORD"),
+    ("--api-key", "KEY", "authenticate with this API key, or that in FLEXIMQ_API_KEY"),
+    ("--private-key", "KEY", "sign with this key of fleximq keypair, or that in FLEXIMQ_PRIVATE_KEY"),
+    ("--tls-authority", "FILE", "trust the certificates in this PEM file only"),
+    ("--tls-certificate", "FILE", "the client's certificate for TLS"),
+    ("--tls-key", "FILE", "its private key, if it is not in the same file"),
+)
 
 
 class Outages:
-    """Reports on standard error, unless silent, that the connection was lost, and is there again.
-
-    :param loss: the end of the sentence about the new connection: what may be lost.
-    """
+    """Reports lost and new connections on standard error, unless silent; ``loss`` ends the sentence about a new one."""
 
     def __init__(
-        self,
-        loss: str = "; messages may be missing",
-        monotonic: Callable[[], float] = time.monotonic,
-        isSilent: bool = False,
+        self, loss: str = "; messages may be missing", monotonic: Clock = time.monotonic, isSilent: bool = False
     ) -> None:
-        self._loss = loss
-        self._monotonic = monotonic
+        self._loss, self._monotonic = loss, monotonic
         self._say = (lambda sentence: None) if isSilent else say
         self._since: float | None = None
         self._joined = False
-        # The client's own warnings say the same.
-        logging.getLogger("fleximq.client").setLevel(logging.ERROR)
+        logging.getLogger("fleximq.client").setLevel(logging.ERROR)  # its own warnings say the same
 
     def __call__(self, state: State, why: Exception | None) -> None:
         """Report a new state of a client; it is away several times if attempts to connect fail."""
@@ -105,77 +104,33 @@ class Address(NamedTuple):
         name: str | None = None,
         on_state: Watcher | None = None,
     ) -> Client:
-        """Return a client that has joined.
-
-        The keyword arguments are described in :class:`fleximq.client.settings.ClientSettings`.
-
-        :raises ClientError: no broker answers, or it refuses to admit the client.
-        """
+        """Return a client that has joined, see :class:`fleximq.client.settings.ClientSettings`; raises ClientError."""
         return connect(
-            self.url,
-            credentials=self.credentials,
-            tls=self.tls,
-            timeout=self.timeout,
-            reconnect=reconnect,
-            codec=codec,
-            name=name,
-            on_state=on_state,
-        )
+            self.url, credentials=self.credentials, tls=self.tls, timeout=self.timeout,
+            reconnect=reconnect, codec=codec, name=name, on_state=on_state,
+        )  # fmt: skip
 
 
 def addOptions(parser: ArgumentParser) -> None:
     """Add the options for the broker and the credentials."""
     group = parser.add_argument_group("the broker")
-    group.add_argument(
-        "--url",
-        metavar="URL",
-        help="its URL, e.g. tls://broker.example:7891, or HOST:PORT; those of a cluster's nodes: "
-        f"HOST:PORT,HOST:PORT [FLEXIMQ_URL, else {DEFAULT_URL}]",
-    )
-    group.add_argument("--profile", metavar="NAME", help="use this profile of the file of profiles")
-    group.add_argument(
-        "--token", help="authenticate with this token; FLEXIMQ_TOKEN hides it from the list of processes"
-    )
-    group.add_argument(
-        "--user", metavar="NAME", help="authenticate with this name and the password in FLEXIMQ_PASSWORD"
-    )
-    group.add_argument("--api-key", metavar="KEY", help="authenticate with this API key, or that in FLEXIMQ_API_KEY")
-    group.add_argument(
-        "--private-key", metavar="KEY", help="sign with this key of fleximq keypair, or that in FLEXIMQ_PRIVATE_KEY"
-    )
-    group.add_argument("--tls-authority", metavar="FILE", help="trust the certificates in this PEM file only")
-    group.add_argument("--tls-certificate", metavar="FILE", help="the client's certificate for TLS")
-    group.add_argument("--tls-key", metavar="FILE", help="its private key, if it is not in the same file")
-    group.add_argument(
-        "--timeout", metavar="SECONDS", type=seconds, default=30.0, help="limit for connecting and for answers [30]"
-    )
+    for name, metavar, words in _OPTIONS:
+        group.add_argument(name, metavar=metavar, help=words)
+    words = "limit for connecting and for answers [30]"
+    group.add_argument("--timeout", metavar="SECONDS", type=seconds, default=30.0, help=words)
 
 
 def addressOf(arguments: Namespace, environment: Mapping[str, str] = os.environ) -> Address:
-    """Return the broker selected by options, environment and profiles.
-
-    :raises SettingError: the profile is missing or invalid, or a user has no password.
-    """
-    profile = _profileFor(arguments, environment)
-    said = profile | {
-        name: value
-        for name, value in (
-            ("url", arguments.url or ("" if arguments.profile else environment.get("FLEXIMQ_URL"))),
-            ("token", arguments.token or environment.get("FLEXIMQ_TOKEN")),
-            ("user", arguments.user),
-            ("password", environment.get("FLEXIMQ_PASSWORD")),
-            ("api-key", arguments.api_key or environment.get("FLEXIMQ_API_KEY")),
-            ("private-key", arguments.private_key or environment.get("FLEXIMQ_PRIVATE_KEY")),
-            ("tls-authority", arguments.tls_authority),
-            ("tls-certificate", arguments.tls_certificate),
-            ("tls-key", arguments.tls_key),
-        )
-        if value
-    }
+    """Return the selected broker; raises SettingError for a missing or wrong profile, or a user without a password."""
+    said = _profileFor(arguments, environment)
+    given = {name: getattr(arguments, name.replace("-", "_"), None) for name in KEYS}
+    given["url"] = arguments.url or ("" if arguments.profile else environment.get("FLEXIMQ_URL"))
+    for name in ("token", "password", "api-key", "private-key"):
+        given[name] = given[name] or environment.get(f"FLEXIMQ_{name.replace('-', '_').upper()}")
+    said |= {name: value for name, value in given.items() if value}
     files = [said.get(name) for name in ("tls-authority", "tls-certificate", "tls-key")]
     tls = Tls(*files) if any(files) else None
-    url = said.get("url", DEFAULT_URL)
-    return Address(url, _credentials(arguments, said), tls, arguments.timeout)
+    return Address(said.get("url", DEFAULT_URL), _credentials(arguments, said), tls, arguments.timeout)
 
 
 def profilesFile(environment: Mapping[str, str] = os.environ) -> Path:
@@ -193,9 +148,8 @@ def profile(path: Path, name: str) -> dict[str, str]:
         with path.open("rb") as file:
             found = tomllib.load(file)
     except OSError as error:
-        raise SettingError(
-            f"the profiles in {path} cannot be read: {(error.strerror or str(error)).lower()}"
-        ) from error
+        words = (error.strerror or str(error)).lower()
+        raise SettingError(f"the profiles in {path} cannot be read: {words}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingError(f"the profiles in {path} are not TOML: {error}") from error
     chosen = found.get(name)
@@ -218,7 +172,7 @@ def _profileFor(arguments: Namespace, environment: Mapping[str, str]) -> dict[st
     if arguments.url or environment.get("FLEXIMQ_URL") or not path.is_file():
         return {}
     try:
-        return profile(path, _DEFAULT)
+        return profile(path, "default")
     except SettingError as error:
         if "there is no profile" in str(error):
             return {}
@@ -226,17 +180,14 @@ def _profileFor(arguments: Namespace, environment: Mapping[str, str]) -> dict[st
 
 
 def _credentials(arguments: Namespace, said: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the credentials; options take precedence."""
-    if arguments.private_key:
-        return {"type": PRIVATE_KEY, PRIVATE_KEY: arguments.private_key}
-    if (arguments.user or not (arguments.token or arguments.api_key)) and "user" in said:
-        if "password" not in said:
-            raise SettingError(f"there is no password for {said['user']}: put it into FLEXIMQ_PASSWORD or a profile")
-        return {"type": "basic", "username": said["user"], "password": said["password"]}
-    if "token" in said and not arguments.api_key:
-        return {"type": "token", "token": said["token"]}
-    if "api-key" in said:
-        return {"type": "api_key", "api_key": said["api-key"]}
-    if "private-key" in said:
-        return {"type": PRIVATE_KEY, PRIVATE_KEY: said["private-key"]}
-    return None
+    if not arguments.private_key:
+        if (arguments.user or not (arguments.token or arguments.api_key)) and "user" in said:
+            if "password" not in said:
+                words = f"there is no password for {said['user']}: put it into FLEXIMQ_PASSWORD or a profile"
+                raise SettingError(words)
+            return {"type": "basic", "username": said["user"], "password": said["password"]}
+        if "token" in said and not arguments.api_key:
+            return {"type": "token", "token": said["token"]}
+        if "api-key" in said:
+            return {"type": "api_key", "api_key": said["api-key"]}
+    return {"type": PRIVATE_KEY, PRIVATE_KEY: said["private-key"]} if "private-key" in said else None

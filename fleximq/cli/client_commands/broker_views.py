@@ -1,20 +1,19 @@
-"""``fleximq queues``, ``dead-letters``, ``clients`` and ``topics``: listings and acts of the broker's own paths.
+"""``fleximq queues``, ``dead-letters``, ``clients``, ``topics`` and ``ban``: the broker's listings, and acts on them.
 
-:data:`NOUNS` is the table of these commands; docs/reference/messages.rst describes the paths.
+:data:`NOUNS` is the table of all but ``ban``; docs/reference/messages.rst describes the paths.
 """
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-from fleximq.cli.client_commands.broker_command import brokerCommand, readingAnswers
-from fleximq.cli.client_commands.broker_options import Address, count
-from fleximq.cli.client_commands.listing import Row, pagedRows, tellMissing
-from fleximq.cli.client_commands.payload_text import asJson
-from fleximq.cli.output import addJsonOption, outJson, say, tell
-from fleximq.cli.tables import console, table
-from fleximq.client.blocking import Client
+from fleximq.cli.client_commands.broker_command import Row, brokerCommand, pagedRows, readingAnswers, run, tellMissing
+from fleximq.cli.client_commands.broker_options import Address, addOptions, count
+from fleximq.cli.client_commands.texts import asJson
+from fleximq.cli.command import Argument, Command, argument, group
+from fleximq.cli.output import console, jsonOption, outJson, say, show, table, tell
 from fleximq.errors import SettingError
 from fleximq.limits import DEAD
 from fleximq.values.message import Content, Message
@@ -23,26 +22,17 @@ from fleximq.wire.payload_conversion import toMessagePack
 
 
 class Action(NamedTuple):
-    """One action of a command.
-
-    :param words: its help.
-    :param path: the broker's path.
-    :param rows: the key of the rows in the answer; the path may be paged.
-    :param columns: headings of the table, and the fields of rows below them; without them rows are shown in full.
-    :param subject: returns the argument of the path for the name on the command line; None: the action takes no name.
-    :param isLimited: whether the action takes ``--limit``.
-    :param row: changes a row for the output; None drops it.
-    :param sentence: the result of a action without rows, with the fields of the answer and the ``name``.
-    """
+    """One action of a command, with its help and the broker's path."""
 
     words: str
     path: str
-    rows: str = ""
+    rows: str = ""  #: The key of the rows in the answer; the path may be paged.
+    #: Headings of the table, and the fields of rows below them; without them rows are shown in full.
     columns: Mapping[str, str] = {}  # noqa: RUF012  (it is never changed)
-    subject: Callable[[str], Row] | None = None
-    isLimited: bool = False
-    row: Callable[[Row], Row | None] = lambda row: row
-    sentence: str = ""
+    subject: Callable[[str], Row] | None = None  #: Returns the argument of the path for NAME; None: it takes no name.
+    isLimited: bool = False  #: Whether it takes ``--limit``.
+    row: Callable[[Row], Row | None] = lambda row: row  #: Changes a row for the output; None drops it.
+    sentence: str = ""  #: The result without rows, with the fields of the answer and the ``name``.
 
 
 def _topic(name: str, prefix: str = "") -> Row:
@@ -55,10 +45,6 @@ def _client(name: str) -> Row:
     return {"client_id": int(name)}
 
 
-def _oneClient(name: str) -> Row:
-    return {"after": _client(name)["client_id"] - 1, "limit": 1}
-
-
 def _message(row: Row) -> Row:
     """Return a waiting message with its value in place of its payload; the value is None if it is too large."""
     payload, content = row["payload"], Content(row["content"])
@@ -66,8 +52,7 @@ def _message(row: Row) -> Row:
     return {"value": value, **{name: each for name, each in row.items() if name != "payload"}}
 
 
-def _letter(row: Row) -> Row:
-    """Return a dead letter as :func:`_message`, without the deliveries, which a dead letter does not record."""
+def _letter(row: Row) -> Row:  # a dead letter does not record its deliveries
     return {name: each for name, each in _message(row).items() if name != "deliveries"}
 
 
@@ -82,8 +67,7 @@ _CLIENTS = {
     "name": "name", "as": "client_name", "id": "client_id", "dialect": "dialect", "principal": "principal",
     "from": "address", "seconds": "connected", "subs": "subscriptions", "node": "node",
 }  # fmt: skip
-#: Fields of which a table has no column if no row has a value.
-_RARE = ("client_name", "node")
+_RARE = ("client_name", "node")  #: Fields of which a table has no column if no row has a value.
 _deadTopic = partial(_topic, prefix=DEAD)
 
 #: The commands, with their help, the name of their argument and their actions; the first one is the default.
@@ -104,7 +88,8 @@ NOUNS: Mapping[str, tuple[str, str, Mapping[str, Action]]] = {
     }),
     "clients": ("List, inspect and disconnect clients.", "ID", {
         "ls": Action("list all", "/broker/clients", "clients", _CLIENTS),
-        "info": Action("show one in full", "/broker/clients", "clients", {}, _oneClient),
+        "info": Action("show one in full", "/broker/clients", "clients", {},
+                       lambda name: {"after": _client(name)["client_id"] - 1, "limit": 1}),
         "disconnect": Action("disconnect one", "/broker/kick", subject=_client, sentence="client {name} disconnected"),
     }),
     "topics": ("List topics.", "TOPIC", {
@@ -115,17 +100,15 @@ NOUNS: Mapping[str, tuple[str, str, Mapping[str, Action]]] = {
 }  # fmt: skip
 
 
-def _prepare(noun: str, parser: ArgumentParser) -> None:
-    _, metavar, actions = NOUNS[noun]
-    words = "; ".join(f"{name}: {action.words}" for name, action in actions.items())
-    parser.add_argument(
-        "action", metavar="COMMAND", nargs="?", choices=tuple(actions), default="ls", help=f"{words} [ls]"
-    )
+def _command(noun: str) -> Command:
+    words, metavar, actions = NOUNS[noun]
+    help = "; ".join(f"{name}: {action.words}" for name, action in actions.items()) + " [ls]"
+    own: list[Argument] = [argument("action", "COMMAND", help, nargs="?", choices=tuple(actions), default="ls")]
     if named := " and ".join(name for name, action in actions.items() if action.subject):
-        parser.add_argument("name", metavar=metavar, nargs="?", help=f"for {named}")
+        own.append(argument("name", metavar, f"for {named}", nargs="?"))
     if any(action.isLimited for action in actions.values()):
-        parser.add_argument("--limit", metavar="N", type=count, help="at most so many messages")
-    addJsonOption(parser)
+        own.append(argument("--limit", "N", "at most so many messages", type=count))
+    return Command(noun, words, (*own, jsonOption(), addOptions), partial(run, partial(_run, noun)))
 
 
 def _run(noun: str, arguments: Namespace, address: Address) -> int:
@@ -141,17 +124,15 @@ def _run(noun: str, arguments: Namespace, address: Address) -> int:
     with readingAnswers(), address.connect() as client:
         if not action.rows:
             return _act(action, arguments, client.ask(action.path, asked, address.timeout))
-        shown = list(filter(None, map(action.row, _rows(client, action, asked, address.timeout))))
+        if action.isLimited or asked:
+            found = client.ask(action.path, asked, address.timeout)[action.rows]
+        else:
+            found = pagedRows(client, action.path, action.rows, address.timeout)
+        shown = list(filter(None, map(action.row, found)))
         if not action.columns and (not shown or str(shown[0].get("client_id", name)) != name):
             raise SettingError(f"there is no client {name}" if noun == "clients" else f"there is no queue of {name!r}")
         _show(action, arguments, shown)
     return 0
-
-
-def _rows(client: Client, action: Action, asked: dict[str, Any], timeout: float) -> Iterator[Row]:
-    if action.isLimited or asked:
-        return iter(client.ask(action.path, asked, timeout)[action.rows])
-    return pagedRows(client, action.path, action.rows, timeout)
 
 
 def _act(action: Action, arguments: Namespace, answer: Row) -> int:
@@ -171,17 +152,13 @@ def _show(action: Action, arguments: Namespace, rows: list[Row]) -> None:
             outJson(row)
         return
     if action.columns:
-        columns = {heading: name for heading, name in action.columns.items() if name not in _RARE or _has(rows, name)}
+        rare = {name for name in _RARE if not any(row.get(name) for row in rows)}
+        columns = {heading: name for heading, name in action.columns.items() if name not in rare}
         cells = [[_cell(name, row.get(name)) for name in columns.values()] for row in rows]
         shown = table(tuple(columns), cells, expand=False)
     else:
         shown = table(("", ""), [(name, _cell(name, value)) for row in rows for name, value in row.items()], False)
     console().print(shown)
-
-
-def _has(rows: list[Row], field: str) -> bool:
-    """Return whether a row has a value in a field."""
-    return any(row.get(field) for row in rows)
 
 
 def _cell(field: str, value: Any) -> Any:
@@ -191,7 +168,59 @@ def _cell(field: str, value: Any) -> Any:
     return str(value) if field == "client_id" else round(value) if isinstance(value, float) else value
 
 
-#: The commands.
-QUEUES, DEAD_LETTERS, CLIENTS, TOPICS = (
-    brokerCommand(noun, words, partial(_prepare, noun), partial(_run, noun)) for noun, (words, _, _) in NOUNS.items()
+QUEUES, DEAD_LETTERS, CLIENTS, TOPICS = map(_command, NOUNS)
+
+
+def _banned(parser: ArgumentParser) -> None:
+    banned = parser.add_mutually_exclusive_group(required=True)
+    banned.add_argument("--principal", metavar="NAME", help="the name that its credentials gave it")
+    banned.add_argument("--address", metavar="IP", help="an address; of IPv6 the first 64 bits count")
+
+
+@brokerCommand(
+    "add",
+    _banned,
+    argument("--seconds", "N", "how long [3600]", type=count, default=3600),
+    argument("--reason", "TEXT", "a note for the list and the audit log", default=""),
+    jsonOption("one JSON object per ban"),
 )
+def _ban(arguments: Namespace, address: Address) -> None:
+    """Disconnect a principal or an address, and refuse it until the ban ends."""
+    with address.connect() as client:
+        details = {"seconds": arguments.seconds, "reason": arguments.reason}
+        found = client.ask("/broker/ban", {**_bannedName(arguments), **details}, address.timeout)
+    tellMissing(found)
+    show(arguments, f"{_banSentence(found)}; clients disconnected: {found['disconnected']}", found)
+
+
+@brokerCommand("ls", jsonOption("one JSON object per ban"))
+def _listBans(arguments: Namespace, address: Address) -> None:
+    """List the bans in force."""
+    with readingAnswers(), address.connect() as client:
+        for row in pagedRows(client, "/broker/bans", "bans", address.timeout):
+            show(arguments, _banSentence(row), row)
+
+
+@brokerCommand("remove", _banned)
+def _unban(arguments: Namespace, address: Address) -> int:
+    """End a ban."""
+    with address.connect() as client:
+        found = client.ask("/broker/unban", _bannedName(arguments), address.timeout)
+    tellMissing(found)
+    if not found["removed"]:
+        say("fleximq: there is no such ban")
+    return 0 if found["removed"] else 1
+
+
+def _bannedName(arguments: Namespace) -> dict[str, str]:
+    return {"principal": arguments.principal} if arguments.principal else {"address": arguments.address}
+
+
+def _banSentence(row: Row) -> str:
+    kind = "principal" if "principal" in row else "address"
+    until = datetime.fromtimestamp(row["until"] / 1000).astimezone()
+    reason = f": {row['reason']}" if row["reason"] else ""
+    return f"{kind} {row[kind]} until {until:%Y-%m-%d %H:%M:%S} by {row['by']}{reason}"
+
+
+BAN = group("ban", "Refuse a principal or an address for a while.", _ban, _listBans, _unban)

@@ -1,16 +1,18 @@
-"""``fleximq doctor``: checks the connection to a broker, with advice for each fault."""
+"""``fleximq doctor`` checks the connection to a broker, with advice for each fault; ``fleximq ping`` times it."""
 
 import socket
 import ssl
+import statistics
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from fleximq import __version__
 from fleximq.cli.client_commands.broker_command import brokerCommand, hintFor, readingAnswers
-from fleximq.cli.client_commands.broker_options import Address
-from fleximq.cli.output import addJsonOption, tell
+from fleximq.cli.client_commands.broker_options import Address, count, seconds
+from fleximq.cli.command import argument
+from fleximq.cli.output import jsonOption, out, outJson, tell
 from fleximq.client.blocking import Client
 from fleximq.client.errors import Answered, ClientError, JoinRefused
 from fleximq.client.settings import Tls
@@ -50,11 +52,9 @@ def checks(url: Url, address: Address) -> Iterator[Check]:
     except JoinRefused as error:
         if url.isSecure:
             yield _certificate(url, address)
-        advice = "use --user, --token, --api-key, --private-key or --profile"
-        if address.credentials is not None:
-            advice = "correct these credentials"
-        advice += "; the broker's log says what was wrong"
-        yield Check("credentials", BAD, str(error), advice)
+        none = "use --user, --token, --api-key, --private-key or --profile"
+        advice = none if address.credentials is None else "correct these credentials"
+        yield Check("credentials", BAD, str(error), f"{advice}; the broker's log says what was wrong")
     except (ClientError, TimeoutError) as error:
         hint = hintFor(error, url)
         yield Check("tls" if hint else "broker", BAD, str(error), hint or "is this the port of a FlexiMQ broker?")
@@ -136,7 +136,9 @@ def _about(about: Any, now: float) -> Iterator[Check]:
         yield Check("journal", GOOD, words) if isWritable else Check("journal", BAD, words, advice)
 
 
-def _run(arguments: Namespace, address: Address) -> int:
+@brokerCommand("doctor", jsonOption("one JSON object per check"))
+def doctor(arguments: Namespace, address: Address) -> int:
+    """Check address, TLS, credentials, rights, clock and version of each address."""
     faults = 0
     for url in addressesOf(address.url):
         for each in checks(url, address):
@@ -147,10 +149,24 @@ def _run(arguments: Namespace, address: Address) -> int:
     return 1 if faults else 0
 
 
-def _prepare(parser: ArgumentParser) -> None:
-    addJsonOption(parser, "one JSON object per check")
-
-
-#: The command.
-DOCTOR = brokerCommand("doctor", "Check address, TLS, credentials, rights, clock and version of each address.",
-                       _prepare, _run)  # fmt: skip
+@brokerCommand(
+    "ping", argument("--count", "N", "number of PINGs [4]", type=count, default=4),
+    argument("--interval", "SECONDS", "seconds between them [1]", type=seconds, default=1.0),
+    jsonOption("one JSON object, in milliseconds"),
+)  # fmt: skip
+def ping(arguments: Namespace, address: Address) -> None:
+    """Measure the round-trip time to the broker."""
+    took: list[float] = []
+    with address.connect() as client:
+        for place in range(arguments.count):
+            if place:
+                time.sleep(arguments.interval)
+            took.append(client.ping(address.timeout) * 1000)
+            if not arguments.json:
+                out(f"{client.url} answered in {took[-1]:.3f} ms\n".encode())
+    least, middle, most = min(took), statistics.median(took), max(took)
+    if arguments.json:
+        found = {"min": round(least, 3), "median": round(middle, 3), "max": round(most, 3)}
+        outJson({"url": client.url, "count": len(took), **found})
+    elif len(took) > 1:
+        out(f"{len(took)} answers: {least:.3f} / {middle:.3f} / {most:.3f} ms (min / median / max)\n".encode())

@@ -1,53 +1,52 @@
-"""``fleximq pub TOPIC [VALUE]``: publishes a value, the lines of standard input, or a file."""
+"""``fleximq pub`` publishes a value, lines or a file; ``fleximq produce`` puts them into a work queue by MiniMQ."""
 
 import sys
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fleximq.cli.client_commands.broker_command import PublishRate, brokerCommand, progress
+from fleximq.cli.client_commands.broker_command import brokerCommand, progress, publishPace
 from fleximq.cli.client_commands.broker_options import Address, count, rate
-from fleximq.cli.client_commands.payload_text import addInputOption, argumentValue, parserOf
-from fleximq.cli.client_commands.topic_check import addStrictOption, checkTopics
-from fleximq.cli.output import addJsonOption, outJson, say
+from fleximq.cli.client_commands.texts import INPUT, PARSERS, STRICT, argumentValue, checkTopics
+from fleximq.cli.command import argument, switch
+from fleximq.cli.output import jsonOption, outJson, say
+from fleximq.client.errors import Answered
+from fleximq.client.minimq.blocking import MiniClient, connect
 from fleximq.errors import SettingError
+from fleximq.status import Status
 
-#: Values are published together in chunks of this size.
-_TOGETHER = 1000
-#: Bytes of standard input read at once, at most.
-_READ = 1 << 16
-
-
-def prepareValues(parser: ArgumentParser) -> None:
-    """Add the arguments of a command that sends values to a topic."""
-    parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument(
-        "value", metavar="VALUE", nargs="?", help="the value to publish; without it, each line of standard input"
-    )
-    parser.add_argument(
-        "--file", metavar="FILE", help="publish the content of this file as one value; - is standard input"
-    )
-    parser.add_argument(
-        "--count", metavar="N", type=count, help="publish the value this many times, or at most this many lines"
-    )
-    parser.add_argument("--rate", metavar="N", type=rate, help="limit of messages per second")
-    addJsonOption(parser, "report the result as JSON")
-    parser.add_argument("--quiet", action="store_true", help="print nothing on success")
+_TOGETHER = 1000  #: Values are published together in chunks of this size.
+_READ = 1 << 16  #: Bytes of standard input read at once, at most.
+_ONLY_CERTIFICATE = (
+    "MiniMQ has no credentials but a client certificate (--tls-certificate); pub also reaches the queue of a topic, "
+    "once it exists"
+)
 
 
-def _prepare(parser: ArgumentParser) -> None:
-    prepareValues(parser)
-    addStrictOption(parser)
-    addInputOption(parser)
-    parser.add_argument("--key", help="the key of each message, for the pipeline")
-    parser.add_argument(
-        "--message-id", metavar="ID", help="the id of the message; on durable topics the broker drops a repeated one"
-    )
+#: The arguments of a command that sends values to a topic.
+VALUES = (
+    argument("topic", "TOPIC"),
+    argument("value", "VALUE", "the value to publish; without it, each line of standard input", nargs="?"),
+    argument("--file", "FILE", "publish the content of this file as one value; - is standard input"),
+    argument("--count", "N", "publish the value this many times, or at most this many lines", type=count),
+    argument("--rate", "N", "limit of messages per second", type=rate),
+    jsonOption("report the result as JSON"),
+    switch("--quiet", "print nothing on success"),
+    STRICT,
+)
 
 
-def _run(arguments: Namespace, address: Address) -> int:
+@brokerCommand(
+    "pub", *VALUES, INPUT,
+    argument("--key", help="the key of each message, for the pipeline"),
+    argument("--message-id", "ID", "the id of the message; on durable topics the broker drops a repeated one"),
+)  # fmt: skip
+def pub(arguments: Namespace, address: Address) -> None:
+    """Publish a value, the lines of standard input, or a file."""
     checkTopics([arguments.topic], arguments.strict, publishes=True)
     topic, key, messageId = arguments.topic, arguments.key, arguments.message_id
 
@@ -58,26 +57,52 @@ def _run(arguments: Namespace, address: Address) -> int:
             for value in values:
                 client.publish(topic, value, key=key, message_id=messageId)
 
-    values = chunks(arguments)
+    values = _chunks(arguments)
     with address.connect() as client:
-        return sendAll(arguments, values, send, client.flush)
+        _sendAll(arguments, values, send, client.flush)
 
 
-def sendAll(
+@brokerCommand("produce", *VALUES, lambda parser: parser.set_defaults(as_="text"))
+def produce(arguments: Namespace, address: Address) -> None:
+    """Put a value, the lines of standard input, or a file into a work queue."""
+    checkTopics([arguments.topic], arguments.strict, publishes=True)
+    values = _chunks(arguments)
+    with miniClient(address) as client:
+        try:
+            _sendAll(arguments, values, partial(client.produce_many, arguments.topic))
+        except ValueError as error:
+            raise SettingError(str(error)) from error
+
+
+@contextmanager
+def miniClient(address: Address, **more: Any) -> Iterator[MiniClient]:
+    """Connect; raises SettingError that explains which credentials are possible, if there are or must be others."""
+    if address.credentials is not None:
+        raise SettingError(_ONLY_CERTIFICATE)
+    try:
+        with connect(address.url, tls=address.tls, timeout=address.timeout, **more) as client:
+            yield client
+    except Answered as error:
+        if error.status != Status.UNAUTHORIZED:
+            raise
+        raise SettingError(f"{error}; {_ONLY_CERTIFICATE}") from error
+
+
+def _sendAll(
     arguments: Namespace,
     values: Iterator[list[Any]],
     send: Callable[[list[Any]], object],
     flush: Callable[[], object] = lambda: None,
-) -> int:
-    """Send chunks of values, at the rate of ``--rate``, and report their number; returns the exit code."""
+) -> None:
+    """Send chunks of values, at the rate of ``--rate``, and report their number."""
     total = arguments.count or (1 if arguments.value is not None or arguments.file else None)
     begun = time.monotonic()
     done = 0
-    pace = PublishRate(arguments.rate)
+    pace = publishPace(arguments.rate)
     with progress("published", total) as advance:
         for chunk in values:
             for some in (chunk,) if arguments.rate is None else ([value] for value in chunk):
-                pace.wait(len(some))
+                pace(len(some))
                 send(some)
             done += len(chunk)
             advance(len(chunk))
@@ -87,12 +112,11 @@ def sendAll(
         outJson({"published": done, "topic": arguments.topic, "seconds": round(took, 6)})
     elif not arguments.quiet:
         say(f"published {done} to {arguments.topic} in {took:.3f} s")
-    return 0
 
 
-def chunks(arguments: Namespace) -> Iterator[list[Any]]:
+def _chunks(arguments: Namespace) -> Iterator[list[Any]]:
     """Yield chunks of values as they are read; raises SettingError if a value is invalid."""
-    read = parserOf(arguments.as_)
+    read = PARSERS[arguments.as_]
     if arguments.value is not None and arguments.file:
         raise SettingError("give a VALUE or --file, not both")
     if arguments.value is not None:
@@ -135,7 +159,3 @@ def content(path: str) -> bytes:
         return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:
         raise SettingError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from error
-
-
-#: The command.
-PUB = brokerCommand("pub", "Publish a value, the lines of standard input, or a file.", _prepare, _run)

@@ -1,21 +1,20 @@
-"""``fleximq sub TOPIC...``: prints the messages of topics or patterns.
-
-``fleximq tail``: prints connects, disconnects and new topics as they happen.
-"""
+"""Print messages: ``fleximq sub``, ``consume`` (of a work queue) and ``tail`` (connects, disconnects, new topics)."""
 
 import json
 import time
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import datetime
+from threading import Timer
 from typing import Any
 
 from fleximq.cli.client_commands.broker_command import brokerCommand
 from fleximq.cli.client_commands.broker_options import Address, Outages, count, seconds
-from fleximq.cli.client_commands.payload_text import addOutputOptions, asJson, deliveryAsJson, formatted
-from fleximq.cli.client_commands.topic_check import addStrictOption, checkTopics
-from fleximq.cli.output import addJsonOption, addRawOption, out, outJson, say
+from fleximq.cli.client_commands.pub import miniClient
+from fleximq.cli.client_commands.texts import FORMATTERS, OUTPUT, STRICT, asJson, checkTopics, deliveryAsJson
+from fleximq.cli.command import Argument, argument, switch
+from fleximq.cli.output import RAW, jsonOption, out, outJson, say, show
 from fleximq.client.blocking import Client
 from fleximq.client.blocking.client import Start
 from fleximq.client.events import Delivery
@@ -25,27 +24,19 @@ from fleximq.values.patterns import isPattern
 JOINED, LEFT, CREATED = "$sys/clients/joined", "$sys/clients/left", "$sys/topics/created"
 
 
-def _prepareTail(parser: ArgumentParser) -> None:
-    parser.add_argument("--count", metavar="N", type=count, help="end after this many events")
-    addJsonOption(parser)
-    addRawOption(parser)
-
-
-def _runTail(arguments: Namespace, address: Address) -> int:
+@brokerCommand("tail", argument("--count", "N", "end after this many events", type=count), jsonOption(), RAW)
+def tail(arguments: Namespace, address: Address) -> None:
+    """Stream connects, disconnects and new topics."""
     told = 0
     with address.connect(on_state=Outages()) as client, client.subscribe("$sys/#") as events:
         for event in events:
             now = datetime.now().astimezone()
             value = asJson(event.payload)
-            if arguments.json:
-                found = {"time": now.isoformat(timespec="milliseconds"), "event": event.topic, "value": value}
-                outJson(found)
-            else:
-                out(f"{now:%H:%M:%S} {sentence(event.topic, value)}\n".encode(), arguments.raw, lines=False)
+            found = {"time": now.isoformat(timespec="milliseconds"), "event": event.topic, "value": value}
+            show(arguments, f"{now:%H:%M:%S} {sentence(event.topic, value)}", found)
             told += 1
             if told == arguments.count:
                 break
-    return 0
 
 
 def sentence(topic: str, value: Any) -> str:
@@ -60,36 +51,37 @@ def sentence(topic: str, value: Any) -> str:
     return f"{topic} {json.dumps(value, ensure_ascii=False)}"
 
 
-#: The command.
-TAIL = brokerCommand("tail", "Stream connects, disconnects and new topics.", _prepareTail, _runTail)
+_LOOK = 0.05  #: With several subscriptions, the wait for each before the next, in seconds.
+_FROM = "replay a durable topic from: first, last, an offset, or a time ago such as 15m, 2h, 7d"
+_SILENCE = 3.0  #: Seconds without a message after which ``consume`` says that it waits.
 
 
-#: With several subscriptions, the wait for each before the next, in seconds.
-_LOOK = 0.05
-
-
-def _prepareSub(parser: ArgumentParser) -> None:
-    parser.add_argument("topics", metavar="TOPIC", nargs="+", help="a topic, or a pattern such as orders.* or orders.#")
-    addStrictOption(parser)
-    parser.add_argument(
-        "--from",
-        dest="from_",
-        metavar="WHERE",
-        type=_start,
-        help="replay a durable topic from: first, last, an offset, or a time ago such as 15m, 2h, 7d",
+def _endOptions(waiting: str = "") -> tuple[Argument, Argument]:
+    """Return the options that say when a command ends, with an addition to the help of ``--for``."""
+    return (
+        argument("--count", "N", "end after this many messages", type=count),
+        argument("--for", "SECONDS", f"end after this time{waiting}", dest="for_", type=seconds),
     )
-    addEndOptions(parser)
-    parser.add_argument("--topic", action="store_true", help="show the topic before each value")
-    addOutputOptions(parser)
 
 
-def addEndOptions(parser: ArgumentParser, waiting: str = "") -> None:
-    """Add the options that say when a command ends, with an addition to the help of ``--for``."""
-    parser.add_argument("--count", metavar="N", type=count, help="end after this many messages")
-    parser.add_argument("--for", dest="for_", metavar="SECONDS", type=seconds, help=f"end after this time{waiting}")
+def _start(text: str) -> Start:
+    if text in ("first", "last"):
+        return text
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    if text[:-1].isascii() and text[:-1].isdecimal() and text[-1] in units:
+        return {"time": round((time.time() - int(text[:-1]) * units[text[-1]]) * 1000)}
+    raise ArgumentTypeError(f"{text!r} is not a start: give first, last, an offset, or a time such as 15m, 2h, 7d")
 
 
-def _runSub(arguments: Namespace, address: Address) -> int:
+@brokerCommand(
+    "sub", argument("topics", "TOPIC", "a topic, or a pattern such as orders.* or orders.#", nargs="+"), STRICT,
+    argument("--from", "WHERE", _FROM, type=_start, dest="from_"), *_endOptions(),
+    switch("--topic", "show the topic before each value"), *OUTPUT,
+)  # fmt: skip
+def sub(arguments: Namespace, address: Address) -> int:
+    """Show the messages of topics or patterns."""
     checkTopics(arguments.topics, arguments.strict)
     titled = arguments.topic or len(arguments.topics) > 1 or any(map(isPattern, arguments.topics))
     shownSoFar = 0
@@ -101,14 +93,40 @@ def _runSub(arguments: Namespace, address: Address) -> int:
                 outJson(deliveryAsJson(delivery))
             else:
                 title = f"{delivery.topic}: ".encode() if titled and arguments.format != "raw" else b""
-                out(title + formatted(delivery.payload, arguments.format), arguments.raw, lines=not title)
+                out(title + FORMATTERS[arguments.format](delivery.payload), arguments.raw, lines=not title)
             shownSoFar += 1
             if shownSoFar == arguments.count:
                 break
-    return ended(arguments, shownSoFar)
+    return _ended(arguments, shownSoFar)
 
 
-def ended(arguments: Namespace, shown: int) -> int:
+@brokerCommand(
+    "consume", argument("topic", "TOPIC", "the topic of the queue, which is made if there is none"), STRICT,
+    *_endOptions("; without it, wait for messages"),
+    switch("--no-ack", "acknowledge nothing, so that all returns to the queue"), jsonOption(), RAW,
+)  # fmt: skip
+def consume(arguments: Namespace, address: Address) -> int:
+    """Take messages from a work queue and show them."""
+    checkTopics([arguments.topic], arguments.strict, publishes=True)
+    shown = 0
+    notice = Timer(_SILENCE, say, (f"waiting for messages of {arguments.topic}; --for SECONDS ends it",))
+    notice.daemon = True
+    end = None if arguments.for_ is None else time.monotonic() + arguments.for_
+    with miniClient(address, on_state=Outages("")) as client, client.consumer(arguments.topic) as messages:
+        if end is None:
+            notice.start()
+        for message in _until(messages, end):
+            notice.cancel()
+            fields = {name: value for name, value in message._asdict().items() if name != "legacy"}
+            show(arguments, message.content, fields, lines=True)
+            (messages.leave if arguments.no_ack else messages.ack)(message)
+            shown += 1
+            if shown == arguments.count:
+                break
+    return _ended(arguments, shown)
+
+
+def _ended(arguments: Namespace, shown: int) -> int:
     """Return the exit code of a command after so many messages; say why it ends without ``--count`` of them."""
     if shown == arguments.count:
         return 0
@@ -118,11 +136,10 @@ def ended(arguments: Namespace, shown: int) -> int:
 
 
 def _deliveries(client: Client, stack: ExitStack, arguments: Namespace) -> Iterator[Delivery]:
-    """Yield deliveries until the time is over."""
     subscriptions = [stack.enter_context(client.subscribe(topic, arguments.from_)) for topic in arguments.topics]
     end = None if arguments.for_ is None else time.monotonic() + arguments.for_
     if len(subscriptions) == 1:
-        yield from until(subscriptions[0], end)
+        yield from _until(subscriptions[0], end)
         return
     while end is None or time.monotonic() < end:
         for subscription in subscriptions:
@@ -130,26 +147,10 @@ def _deliveries(client: Client, stack: ExitStack, arguments: Namespace) -> Itera
                 yield delivery
 
 
-def until(subscription: Any, end: float | None) -> Iterator[Any]:
+def _until(subscription: Any, end: float | None) -> Iterator[Any]:
     """Yield messages until the end, in seconds of the monotonic clock; None: without an end."""
     if end is None:
         yield from subscription
         return
     while (left := end - time.monotonic()) > 0 and (delivery := subscription.next(left)) is not None:
         yield delivery
-
-
-def _start(text: str) -> Start:
-    """Parse the start of a subscription."""
-    if text in ("first", "last"):
-        return text
-    if text.isascii() and text.isdecimal():
-        return int(text)
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    if text[:-1].isascii() and text[:-1].isdecimal() and text[-1] in units:
-        return {"time": round((time.time() - int(text[:-1]) * units[text[-1]]) * 1000)}
-    raise ArgumentTypeError(f"{text!r} is not a start: give first, last, an offset, or a time such as 15m, 2h, 7d")
-
-
-#: The command.
-SUB = brokerCommand("sub", "Show the messages of topics or patterns.", _prepareSub, _runSub)

@@ -2,24 +2,22 @@
 
 import sys
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from itertools import repeat
 from typing import Any, NamedTuple
 
-from fleximq.cli.client_commands.broker_command import brokerCommand, readingAnswers
+from fleximq.cli.client_commands.broker_command import Row, brokerCommand, pagedRows, readingAnswers
 from fleximq.cli.client_commands.broker_options import Address, Outages, count, seconds
-from fleximq.cli.client_commands.listing import pagedRows
-from fleximq.cli.output import addJsonOption, outJson
-from fleximq.cli.tables import console, table
+from fleximq.cli.command import argument
+from fleximq.cli.output import console, jsonOption, outJson, table
 from fleximq.client.blocking import Client
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.settings import State
 from fleximq.errors import SettingError
 from fleximq.values.printable import printable
 
-#: Limit of clients and topics in a snapshot, so that it is quick.
-_MAX_ROWS = 20_000
+_MAX_ROWS = 20_000  #: Limit of clients and topics in a snapshot, so that it is quick.
 
 
 class Snapshot(NamedTuple):
@@ -27,20 +25,20 @@ class Snapshot(NamedTuple):
 
     time: float
     about: Mapping[str, Any]
-    clients: Mapping[int, Mapping[str, Any]]
-    topics: Mapping[str, Mapping[str, Any]]
+    clients: Mapping[int, Row]
+    topics: Mapping[str, Row]
 
 
 def snapshot(client: Client, timeout: float) -> Snapshot:
     """Query a broker; raises RequestFailed if this client may not query it."""
+
+    def rows(name: str, key: str) -> dict[Any, Row]:
+        found = pagedRows(client, f"/broker/{name}", name, timeout, _MAX_ROWS)
+        return {row[key]: row for row in found}
+
     about = client.ask("/broker/about", timeout=timeout)
-    clients = {row["client_id"]: row for row in _rows(client, "clients", timeout)}
-    topics = {row["topic"]: row for row in _rows(client, "topics", timeout)}
+    clients, topics = rows("clients", "client_id"), rows("topics", "topic")
     return Snapshot(time.monotonic(), about, clients, topics)
-
-
-def _rows(client: Client, name: str, timeout: float) -> Iterator[Mapping[str, Any]]:
-    return pagedRows(client, f"/broker/{name}", name, timeout, _MAX_ROWS)
 
 
 def rates(before: Snapshot, now: Snapshot) -> dict[str, float]:
@@ -55,10 +53,7 @@ def rates(before: Snapshot, now: Snapshot) -> dict[str, float]:
 
 
 def summary(before: Snapshot, now: Snapshot, rows: int) -> dict[str, Any]:
-    """Return the object of ``--json``: the broker, its rate, the busiest topics and the oldest clients.
-
-    The command adds ``stale``: the age in seconds if the broker did not answer, or None.
-    """
+    """Return the object of ``--json`` without ``stale``: broker, rate, the busiest topics and the oldest clients."""
     each = rates(before, now)
     busiest = sorted(now.topics.values(), key=lambda row: (-each[row["topic"]], -row["published"], row["topic"]))
     return {
@@ -87,34 +82,27 @@ def screen(found: Mapping[str, Any], url: str) -> Any:
         (f"{found['rate']:,.0f}", "bold green"),
         f" messages/s, {found['clients']:,} clients, {found['topics']:,} topics",
     )
-    topics = table(
-        ("Topic", "messages/s", "published", "subscribers", "queued"),
-        (
-            (row["topic"], round(row["rate"]), row["published"], row["subscribers"], row["queued"])
-            for row in found["busiest"]
-        ),
-    )
-    clients = table(
-        ("Client", "id", "dialect", "principal", "from", "seconds", "subs"),
-        (
-            (row["name"], str(row["client_id"]), row["dialect"], row["principal"] or "", row["address"],
-             round(row["connected"]), row["subscriptions"])
-            for row in found["connected"]
-        ),
-    )  # fmt: skip
-    return Group(title, topics, clients)
+    topics = [
+        (row["topic"], round(row["rate"]), row["published"], row["subscribers"], row["queued"])
+        for row in found["busiest"]
+    ]
+    clients = [
+        (row["name"], str(row["client_id"]), row["dialect"], row["principal"] or "", row["address"],
+         round(row["connected"]), row["subscriptions"])
+        for row in found["connected"]
+    ]  # fmt: skip
+    topicHeadings = ("Topic", "messages/s", "published", "subscribers", "queued")
+    clientHeadings = ("Client", "id", "dialect", "principal", "from", "seconds", "subs")
+    return Group(title, table(topicHeadings, topics), table(clientHeadings, clients))
 
 
-def _prepare(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--interval", metavar="SECONDS", type=seconds, default=1.0, help="seconds between two snapshots [1]"
-    )
-    parser.add_argument("--count", metavar="N", type=count, help="end after this many snapshots")
-    parser.add_argument("--rows", metavar="N", type=count, default=15, help="number of topics and clients to show [15]")
-    addJsonOption(parser)
-
-
-def _run(arguments: Namespace, address: Address) -> int:
+@brokerCommand(
+    "top", argument("--interval", "SECONDS", "seconds between two snapshots [1]", type=seconds, default=1.0),
+    argument("--count", "N", "end after this many snapshots", type=count),
+    argument("--rows", "N", "number of topics and clients to show [15]", type=count, default=15), jsonOption(),
+)  # fmt: skip
+def top(arguments: Namespace, address: Address) -> None:
+    """Watch clients, topics and rates of a broker."""
     if arguments.rows > _MAX_ROWS:
         raise SettingError(f"rows is {arguments.rows}, but must be at most {_MAX_ROWS}")
     isLive = sys.stdout.isatty() and not arguments.json
@@ -126,7 +114,6 @@ def _run(arguments: Namespace, address: Address) -> int:
                 outJson(each)
         else:
             _draw(found, client)
-    return 0
 
 
 def _looks(client: Client, arguments: Namespace, timeout: float) -> Iterator[dict[str, Any]]:
@@ -158,7 +145,3 @@ def _draw(found: Iterator[dict[str, Any]], client: Client) -> None:
         for each in found:
             live.update(screen(each, client.url), refresh=True)
     shown.print(live.get_renderable())  # the last one stays, after --count
-
-
-#: The command.
-TOP = brokerCommand("top", "Watch clients, topics and rates of a broker.", _prepare, _run)

@@ -1,8 +1,10 @@
 """The connection of a command to the NATS servers of a cluster, and the keys of its nodes."""
 
 from argparse import ArgumentParser, Namespace
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,29 +13,37 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from fleximq.cli.command import Argument, Command, Work
 from fleximq.cluster.interfaces import ClusterError, IWatcher, NodeRecord, ShardOwner
 from fleximq.config.option_table import OPTIONS
 from fleximq.config.option_values import read
 from fleximq.config.settings import Settings
-from fleximq.errors import SettingError
+from fleximq.errors import JournalError, SettingError
 
 if TYPE_CHECKING:
     from fleximq.cluster.nats.store import NatsCluster
 
 T = TypeVar("T")
 
-#: Seconds in which a living node writes its key.
-_SILENCE = 4.0
-_NAMES = (
-    "cluster", "cluster-auth", "cluster-ca", "cluster-certificate", "cluster-key", "cluster-name", "cluster-bytes",
-)  # fmt: skip
+_SILENCE = 4.0  #: Seconds in which a living node writes its key.
+_NAMES = tuple(f"cluster{end}" for end in ("", "-auth", "-ca", "-certificate", "-key", "-name", "-bytes"))
 
 
-def addClusterOptions(parser: ArgumentParser) -> None:
-    """Add the broker's options for the NATS servers."""
+def clusterCommand(name: str, *own: Argument) -> Callable[[Work], Command]:
+    """Return a decorator as :func:`command`; errors end the command with one sentence and exit code 1."""
+
+    def run(work: Work, arguments: Namespace) -> int | None:
+        try:
+            return work(arguments)
+        except (ClusterError, JournalError, SettingError) as error:
+            raise SystemExit(f"fleximq cluster {name}: {error}") from None
+
+    return lambda work: Command(name, work.__doc__ or "", (*own, _addClusterOptions), partial(run, work))
+
+
+def _addClusterOptions(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("cluster", "as for the broker")
-    words = "a settings file of a node; the other options win over it"
-    group.add_argument("--config", metavar="FILE", help=words)
+    group.add_argument("--config", metavar="FILE", help="a settings file of a node; the other options win over it")
     for option in OPTIONS:
         if option.name in _NAMES:
             help = option.words[0].lower() + option.words[1:].rstrip(".")
@@ -42,10 +52,7 @@ def addClusterOptions(parser: ArgumentParser) -> None:
 
 
 def settingsFrom(arguments: Namespace) -> Settings:
-    """Return the settings of the cluster from the command line and the settings file.
-
-    :raises SettingError: one is wrong, or no server is named.
-    """
+    """Return the settings of the cluster; raises SettingError if one is wrong, or no server is named."""
     values = {} if arguments.config is None else {k: v for k, v in read(arguments.config).items() if k in _NAMES}
     given = {name: getattr(arguments, name.replace("-", "_")) for name in _NAMES}
     settings = Settings.of(values | {name: value for name, value in given.items() if value is not None})
@@ -65,7 +72,7 @@ class Calls:
         self._queue.put((call, arguments))
 
     def until(self, holds: Callable[[], object], seconds: float) -> bool:
-        """Wait until something holds, for so many seconds at most; return whether it does."""
+        """Wait until a condition holds, at most for so many seconds; return whether it does."""
         end = monotonic() + seconds
         while not holds():
             try:
@@ -77,17 +84,14 @@ class Calls:
         return True
 
     def result(self, waited: "Deferred[T]", seconds: float = 30.0) -> T:
-        """Wait for a result.
-
-        :raises ClusterError: the store's error, or it took too long.
-        """
+        """Wait for a result; raises ClusterError for an error of the store, or if it takes too long."""
         results: list[Any] = []
         waited.addBoth(results.append)
         if not self.until(lambda: results, seconds):
             raise ClusterError("the servers of the cluster do not answer")
-        if isinstance(results[0], Failure):
-            results[0].raiseException()
         found: T = results[0]
+        if isinstance(found, Failure):
+            found.raiseException()
         return found
 
 
@@ -97,13 +101,12 @@ class Survey:
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeRecord] = {}
-        self.changes: dict[str, int] = {}
+        self.changes: Counter[str] = Counter()
         self.owners: dict[int, ShardOwner] = {}
 
     def nodeChanged(self, node: str, record: NodeRecord) -> None:
-        """See :class:`IWatcher`; so with the next."""
         self.nodes[node] = record
-        self.changes[node] = self.changes.get(node, 0) + 1
+        self.changes[node] += 1
 
     def ownerChanged(self, shard: int, owner: ShardOwner) -> None:
         self.owners[shard] = owner
@@ -115,10 +118,11 @@ class Survey:
 
 
 @contextmanager
-def connected(settings: Settings, create: bool = False) -> "Iterator[tuple[Calls, NatsCluster]]":
-    """Connect to a cluster.
+def connected(settings: Settings, create: bool = False) -> "Iterator[tuple[Calls, NatsCluster, Survey]]":
+    """Connect to a cluster, and survey it until all of its living nodes have changed their keys.
 
     :param create: create it if it does not exist.
+
     :raises ClusterError: it cannot be reached.
     :raises SettingError: nats-py is not installed, or a file with credentials cannot be used.
     """
@@ -128,42 +132,19 @@ def connected(settings: Settings, create: bool = False) -> "Iterator[tuple[Calls
     except ImportError as error:
         raise SettingError(f"cluster needs {error.name}: pip install '.[cluster]' in a clone adds it") from error
     calls = Calls()
-    options = connectOptions(
-        settings.cluster, settings.clusterAuth, settings.clusterCa, settings.clusterCertificate, settings.clusterKey
-    )
+    servers, tls = settings.cluster, (settings.clusterCa, settings.clusterCertificate, settings.clusterKey)
     cluster = NatsCluster(
-        settings.cluster,
-        settings.clusterName,
-        calls.add,
-        room=settings.clusterBytes,
-        replicas=1 if len(settings.cluster) == 1 else 3,
-        options=options,
-    )
+        servers, settings.clusterName, calls.add, room=settings.clusterBytes,
+        replicas=1 if len(servers) == 1 else 3, options=connectOptions(servers, settings.clusterAuth, *tls),
+    )  # fmt: skip
     try:
         try:
             calls.result(cluster.reach(create))
         except ClusterError as error:
-            raise ClusterError(f"{', '.join(settings.cluster)}: {cluster.reason or error}") from error
-        yield calls, cluster
+            raise ClusterError(f"{', '.join(servers)}: {cluster.reason or error}") from error
+        survey = Survey()
+        cluster.watch(survey)
+        calls.until(lambda: survey.nodes and len(survey.living) == len(survey.nodes), _SILENCE)
+        yield calls, cluster, survey
     finally:
         calls.result(cluster.stop())
-
-
-def surveyed(calls: Calls, cluster: "NatsCluster") -> Survey:
-    """Return the keys of a cluster, when all of its living nodes have changed theirs."""
-    survey = Survey()
-    cluster.watch(survey)
-    calls.until(lambda: survey.nodes and len(survey.living) == len(survey.nodes), _SILENCE)
-    return survey
-
-
-def run(work: Callable[[Namespace], int], name: str) -> Callable[[Namespace], int]:
-    """Return a command that ends with one sentence and exit code 1 after an error."""
-
-    def running(arguments: Namespace) -> int:
-        try:
-            return work(arguments)
-        except (ClusterError, SettingError) as error:
-            raise SystemExit(f"fleximq cluster {name}: {error}") from None
-
-    return running

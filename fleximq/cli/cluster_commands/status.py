@@ -1,26 +1,27 @@
 """``fleximq cluster status``: the nodes of a cluster, the owner of its shard, and its stream."""
 
 import json
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.request import urlopen
 
-from fleximq.cli.cluster_commands.connection import Survey, addClusterOptions, connected, settingsFrom, surveyed
-from fleximq.cli.output import addJsonOption, say
-from fleximq.cli.tables import console, table
+from fleximq.cli.cluster_commands.connection import Survey, clusterCommand, connected, settingsFrom
+from fleximq.cli.command import argument
+from fleximq.cli.output import console, jsonOption, say, table
 from fleximq.cluster.interfaces import AHEAD, ClusterError, StreamBounds
 from fleximq.cluster.node_state import NodeState, differing, messagesBehind, secondsBehind
 from fleximq.config.option_values import formattedSize
 from fleximq.values.printable import jsonLine
 
 _LOSS = "a loss of power on two machines takes messages that were confirmed"
+_MONITOR = "the monitoring port of a NATS server, e.g. http://10.0.0.1:8222: is sync_interval always?"
 
 
+@clusterCommand("status", argument("--monitor", "URL", _MONITOR, action="append"), jsonOption("one JSON object"))
 def status(arguments: Namespace) -> int:
-    """Carry out the command; exit code 2 if something needs an operator."""
-    with connected(settingsFrom(arguments)) as (calls, cluster):
-        survey = surveyed(calls, cluster)
+    """Show nodes, owner and stream; exit code 2 after a warning."""
+    with connected(settingsFrom(arguments)) as (calls, cluster, survey):
         bounds = {shard: calls.result(cluster.bounds(shard)) for shard in sorted(survey.owners)}
     syncs = [synced(url) for url in arguments.monitor or ()]
     found: dict[str, Any] = {"shards": [shardRow(survey, *each) for each in bounds.items()]}
@@ -34,24 +35,22 @@ def status(arguments: Namespace) -> int:
 
 
 def shardRow(survey: Survey, shard: int, bounds: StreamBounds) -> dict[str, Any]:
-    """Return what is shown of a shard."""
+    """Return the fields of a shard."""
     owner = survey.owners[shard]
     return {"shard": shard, "owner": owner.node, "term": owner.term, "living": owner.node in survey.living,
             "first": bounds.first, "last": bounds.last, "bytes": bounds.bytes, "limit": bounds.limit}  # fmt: skip
 
 
 def nodeRows(survey: Survey, shard: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield what is shown of each node."""
+    """Yield the fields of each node."""
     owner = survey.owners.get(shard)
     owning = survey.nodes.get(owner.node) if owner is not None else None
     for node, record in sorted(survey.nodes.items()):
         about, living = NodeState.of(record), node in survey.living
-        row: dict[str, Any] = {"node": node, "living": living, "state": about.state if living else "silent"}
-        row |= {
-            "version": about.version,
-            "address": record.about.get("forward", {}).get("host"),
-            "reason": about.reason,
-        }
+        row: dict[str, Any] = {
+            "node": node, "living": living, "state": about.state if living else "silent", "version": about.version,
+            "address": record.about.get("forward", {}).get("host"), "reason": about.reason,
+        }  # fmt: skip
         if owning is not None and owning is not record:
             row["behind"] = messagesBehind(shard, record, owning)
             row["seconds"] = secondsBehind(record, owning) if row["behind"] else 0.0
@@ -83,10 +82,7 @@ def warnings(survey: Survey, found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def synced(url: str) -> tuple[bool, str]:
-    """Ask a server's monitoring port whether each write is synced.
-
-    :raises ClusterError: there is none.
-    """
+    """Ask a server's monitoring port whether each write is synced; raises ClusterError if there is none."""
     if not url.startswith(("http://", "https://")):
         raise ClusterError(f"monitor is {url!r}, but must be like http://10.0.0.1:8222")
     try:
@@ -95,9 +91,8 @@ def synced(url: str) -> tuple[bool, str]:
         always, seconds = config.get("sync_always"), config.get("sync_interval", 0) / 1e9
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ClusterError(f"{url} is not the monitoring port of a NATS server with JetStream: {error}") from error
-    if always:
-        return True, f"{url}: sync_interval is always"
-    return False, f"{url}: sync_interval is {seconds:g} seconds, not always: {_LOSS}"
+    words = "always" if always else f"{seconds:g} seconds, not always: {_LOSS}"
+    return bool(always), f"{url}: sync_interval is {words}"
 
 
 def show(found: Mapping[str, Any], notes: list[str]) -> None:
@@ -105,29 +100,15 @@ def show(found: Mapping[str, Any], notes: list[str]) -> None:
     for row in found["shards"]:
         owner = f"{row['owner']} in term {row['term']}" if row["owner"] else "no node"
         print(f"shard {row['shard']} is owned by {owner}")
-        limit = f" of {formattedSize(row['limit'])}" if row["limit"] else ""
-        part = f" ({row['bytes'] / row['limit']:.0%})" if row["limit"] else ""
-        print(f"its stream has messages {row['first']:,} to {row['last']:,}, {row['bytes']:,} bytes{limit}{part}")
-    rows = [
-        (row["node"], row["state"], row["version"], row.get("behind"), seconds(row), row["address"])
-        for row in found["nodes"]
-    ]
+        part = f" of {formattedSize(row['limit'])} ({row['bytes'] / row['limit']:.0%})" if row["limit"] else ""
+        print(f"its stream has messages {row['first']:,} to {row['last']:,}, {row['bytes']:,} bytes{part}")
+    rows = []
+    for row in found["nodes"]:
+        seconds = None if row.get("behind") is None else round(row["seconds"], 1)
+        rows.append((row["node"], row["state"], row["version"], row.get("behind"), seconds, row["address"]))
     if rows:
         console().print(table(("node", "state", "version", "behind", "seconds", "address"), rows, expand=False))
     for words in notes:
         print(words)
     for words in found["warnings"]:
         say(f"warning: {words}")
-
-
-def seconds(row: Mapping[str, Any]) -> float | None:
-    """Return the seconds that a copy is behind, rounded."""
-    return None if row.get("behind") is None else round(row["seconds"], 1)
-
-
-def prepare(parser: ArgumentParser) -> None:
-    """Add the arguments."""
-    words = "the monitoring port of a NATS server, e.g. http://10.0.0.1:8222: is sync_interval always?"
-    parser.add_argument("--monitor", metavar="URL", action="append", help=words)
-    addJsonOption(parser, "one JSON object")
-    addClusterOptions(parser)

@@ -11,30 +11,27 @@ from fleximq.errors import SettingError
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The options of the trail.
-
-    ``path`` names the file; at ``rotate`` bytes a new one begins, and ``keep`` old ones remain. ``pattern`` selects the
-    topics, ``payloads`` includes the published payloads. Lines are written every ``every`` seconds; those beyond
-    ``backlog`` pending bytes are lost, and counted.
-
-    :raises SettingError: for an invalid value.
-    """
+    """The options of the trail; raises SettingError for an invalid value."""
 
     path: str
-    rotate: int = 16 << 20
-    keep: int = 8
-    pattern: str = "#"
-    payloads: bool = False
-    every: float = 0.5
-    backlog: int = 8 << 20
+    rotate: int = 16 << 20  #: At so many bytes a new file begins,
+    keep: int = 8  #: and so many old ones remain.
+    pattern: str = "#"  #: Selects the topics.
+    payloads: bool = False  #: Includes the published payloads.
+    every: float = 0.5  #: The seconds between two writes.
+    backlog: int = 8 << 20  #: Lines beyond so many pending bytes are lost, and counted.
 
     def __post_init__(self) -> None:
         folder = os.path.dirname(os.path.abspath(self.path))
         if not self.path or os.path.isdir(self.path) or not os.path.isdir(folder):
             raise SettingError(f"path is {self.path!r}, but must name a file in a folder that is there")
-        for name, least in (("rotate", 4096), ("keep", 1), ("backlog", 4096)):
-            if getattr(self, name) < least:
-                raise SettingError(f"{name} is {getattr(self, name)}, but must be at least {least}")
+        for name, value, least in (
+            ("rotate", self.rotate, 4096),
+            ("keep", self.keep, 1),
+            ("backlog", self.backlog, 4096),
+        ):
+            if value < least:
+                raise SettingError(f"{name} is {value}, but must be at least {least}")
         if not 0.01 <= self.every <= 60:
             raise SettingError(f"every is {self.every:g}, but must be between 0.01 and 60 seconds")
         if not self.pattern or len(self.pattern.encode()) > 1024:
@@ -53,10 +50,7 @@ _READ: dict[str, Callable[[str, object], Any]] = {
 
 
 def configure(options: Mapping[str, object]) -> Choices:
-    """Return the checked options.
-
-    :raises SettingError: for an unknown option, a missing one or a wrong value.
-    """
+    """Return the checked options; raises SettingError for an unknown option, a missing one or a wrong value."""
     for name in options:
         if name not in _READ:
             raise SettingError(f"there is no option {name}, only {', '.join(_READ)}")

@@ -1,12 +1,7 @@
-"""The service: opens the file and observes the broker when it starts, writes pending lines and closes it when it
-stops.
-"""
+"""The service: observes the broker from its start to its stop."""
 
-import os
-from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, succeed
@@ -21,32 +16,19 @@ from fleximq_audit_trail.watcher import Watcher
 
 
 class AuditTrail(Service):
-    """Records the events of a running broker.
-
-    :param inThread: runs a call in a thread; by default one of the reactor's.
-    """
+    """Records the events of a running broker."""
 
     name = "audit_trail"
 
-    def __init__(
-        self,
-        context: IExtensionContext,
-        choices: Choices,
-        inThread: Callable[..., "Deferred[Any]"] | None = None,
-    ) -> None:
-        self._context = context
-        self._choices = choices
-        self._inThread = inThread
+    def __init__(self, context: IExtensionContext, choices: Choices) -> None:
+        self._context, self._choices = context, choices
         self._trail: Trail | None = None
 
     def startService(self) -> None:
-        """Open the file, and start observing.
-
-        :raises SettingError: the file cannot be opened.
-        """
+        """Open the file, and start observing; raises SettingError if it cannot be opened."""
         super().startService()
         choices, reactor = self._choices, self._context.reactor
-        inThread = self._inThread or partial(deferToThreadPool, reactor, reactor.getThreadPool())
+        inThread = partial(deferToThreadPool, reactor, reactor.getThreadPool())
         self._trail = Trail(_opened(choices), inThread, choices.backlog, self._lost)
         self._watcher = Watcher(self._trail.take, partial(datetime.now, UTC), choices.payloads)
         self._watcher.say("started")
@@ -71,10 +53,10 @@ class AuditTrail(Service):
 
 
 def _opened(choices: Choices) -> PrivateLogFile:
-    path = os.path.abspath(choices.path)
     try:
-        return PrivateLogFile(
-            os.path.basename(path), os.path.dirname(path), rotateLength=choices.rotate, maxRotatedFiles=choices.keep
+        file: PrivateLogFile = PrivateLogFile.fromFullPath(
+            choices.path, rotateLength=choices.rotate, maxRotatedFiles=choices.keep
         )
     except OSError as error:
         raise SettingError(f"path is {choices.path!r}, but cannot be opened: {error.strerror}") from error
+    return file

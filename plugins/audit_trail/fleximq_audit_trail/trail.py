@@ -11,8 +11,7 @@ from twisted.python.logfile import LogFile
 
 _log = Logger()
 
-#: Lines per write; the file may be rotated between writes.
-PORTION = 100
+PORTION = 100  #: Lines per write; the file may be rotated between writes.
 
 
 class PrivateLogFile(LogFile):
@@ -27,28 +26,20 @@ class PrivateLogFile(LogFile):
 
 
 class Trail:
-    """Collects lines, and writes the pending ones at each flush.
+    """Collects lines, and writes the pending ones at each flush, by ``inThread``, e.g. ``deferToThreadPool``.
 
-    :param file: the file to write to.
-    :param inThread: runs a call in a thread, and returns a Deferred; e.g. ``deferToThreadPool``.
-    :param backlog: maximum number of pending bytes; lines beyond them are lost.
-    :param lostLine: returns the line to write instead of so many lost ones.
+    Lines over ``backlog`` pending bytes are lost; ``lostLine`` returns the line to write instead of so many.
     """
 
     def __init__(
-        self,
-        file: LogFile,
-        inThread: Callable[..., "Deferred[Any]"],
-        backlog: int,
-        lostLine: Callable[[int], str],
+        self, file: LogFile, inThread: Callable[..., "Deferred[Any]"], backlog: int, lostLine: Callable[[int], str]
     ) -> None:
         self._file = file
         self._inThread = inThread
         self._backlog = backlog
         self._lostLine = lostLine
         self._lines: list[str] = []
-        self._waiting = 0
-        self._lost = 0
+        self._waiting = self._lost = 0
         self._writing: Deferred[Any] | None = None
         self._closed = False
 
@@ -58,19 +49,18 @@ class Trail:
             return
         if self._waiting + len(line) > self._backlog:
             self._lost += 1
-            return
-        self._lines.append(line)
-        self._waiting += len(line)
+        else:
+            self._lines.append(line)
+            self._waiting += len(line)
 
     def flush(self) -> None:
         """Write pending lines, unless the last ones are still being written."""
         if self._writing is not None:
             return
         lines, self._lines = self._lines, []
-        self._waiting = 0
         if self._lost:
             lines.append(self._lostLine(self._lost))
-            self._lost = 0
+        self._waiting = self._lost = 0
         if lines:
             self._writing = self._inThread(self._write, lines)
             self._writing.addErrback(self._failed, len(lines))

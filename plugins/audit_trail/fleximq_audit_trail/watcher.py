@@ -11,17 +11,14 @@ from fleximq.broker.envelope import ConnectedClient, Envelope
 from fleximq.interfaces import IBrokerObserver, IForm, ISubscriber
 from fleximq.wire.payload_conversion import toText
 
-#: Maximum length of a recorded payload in characters.
-LONGEST = 4096
+LONGEST = 4096  #: Maximum length of a recorded payload in characters.
 
 
 @implementer(IBrokerObserver, ISubscriber, IForm)
 class Watcher:
     """Receives joins and leaves as an observer, and publications as a subscriber with its own form.
 
-    :param take: called with each line.
-    :param now: returns the time.
-    :param payloads: include the published payloads.
+    ``take`` is called with each line, ``now`` returns the time, and ``payloads`` includes the published payloads.
     """
 
     def __init__(self, take: Callable[[str], None], now: Callable[[], datetime], payloads: bool = False) -> None:
@@ -31,7 +28,7 @@ class Watcher:
         self._payloads = payloads
 
     def say(self, event: str, **fields: object) -> None:
-        """Record an event, with the time."""
+        """Record an event."""
         self._take(self.line(event, **fields))
 
     def line(self, event: str, **fields: object) -> str:
@@ -39,14 +36,11 @@ class Watcher:
         time = self._now().isoformat(timespec="milliseconds")
         return json.dumps({"time": time, "event": event, **fields}, ensure_ascii=False) + "\n"
 
-    # Methods of an observer
-
     def clientJoined(self, client: ConnectedClient) -> None:
-        """Record a join: the client and its address, but not its credentials."""
+        """Record the client and its address, but not its credentials."""
         self.say("joined", **_who(client), address=client.address, principal=client.principal)
 
     def clientLeft(self, client: ConnectedClient, reason: str) -> None:
-        """Record a leave, and its reason."""
         self.say("left", **_who(client), reason=reason)
 
     def topicCreated(self, name: str) -> None:
@@ -55,10 +49,8 @@ class Watcher:
     def counted(self, event: str, number: int) -> None:
         """Ignored: counts are for metrics."""
 
-    # Methods of a subscriber and its form
-
     def render(self, envelope: Envelope, body: Any, count: int) -> str:
-        """Return one line for a run of publications, for any number of messages."""
+        """Return one line for a run of publications."""
         messages = envelope.source.messages(body)
         fields: dict[str, object] = {
             "topic": envelope.topic.name,
@@ -71,7 +63,6 @@ class Watcher:
         return self.line("published", **fields)
 
     def deliver(self, rendered: str, count: int) -> None:
-        """Record the line."""
         self._take(rendered)
 
 

@@ -28,8 +28,7 @@ from fleximq.values.message import Content, Message
 from fleximq.wire.minimq_line import LineScanner
 from fleximq.wire.payload_conversion import toText
 
-#: Maximum length of a line in bytes.
-LINE_BYTES = 64 * 1024
+LINE_BYTES = 64 * 1024  #: Maximum length of a line in bytes.
 
 
 # A source returns the messages of our runs, a form renders every run for our subscribers.
@@ -96,29 +95,23 @@ class LineSession(StreamSession):
 
     def _take(self, line: bytes) -> None:
         try:
-            self._do(line)
+            topic, blank, text = line.decode().partition(" ")
+            if topic.startswith("+") and not blank:
+                self.broker.subscribe(self._me, self, topic[1:], literal=True)
+            elif blank:
+                envelope = Envelope(self.broker.topicFor(self._me, topic), self._me, LINES)
+                self.broker.publish(envelope, [Message(text.encode(), Content.TEXT)], 1)
+            else:
+                raise BadRequest("say +TOPIC, or TOPIC TEXT")
+        except UnicodeDecodeError:
+            self.failed(BadRequest("the line is not UTF-8"))
         except BrokerError as error:
             self.failed(error)
 
-    def _do(self, line: bytes) -> None:
-        try:
-            topic, blank, text = line.decode().partition(" ")
-        except UnicodeDecodeError as error:
-            raise BadRequest("the line is not UTF-8") from error
-        if topic.startswith("+") and not blank:
-            self.broker.subscribe(self._me, self, topic[1:], literal=True)
-        elif blank:
-            envelope = Envelope(self.broker.topicFor(self._me, topic), self._me, LINES)
-            self.broker.publish(envelope, [Message(text.encode(), Content.TEXT)], 1)
-        else:
-            raise BadRequest("say +TOPIC, or TOPIC TEXT")
-
     def deliver(self, rendered: bytes, count: int) -> None:
-        """Send the lines of a run."""
         self.outbox.deliver(rendered, count)
 
     def answerError(self, error: BrokerError) -> None:
-        """Send the error as a line."""
         self.outbox.take(f"! {error}\n".encode())
 
 

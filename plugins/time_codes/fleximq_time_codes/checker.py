@@ -1,7 +1,4 @@
-"""Checks names and codes.
-
-A code is valid once, during its half minute and the half minutes before and after it.
-"""
+"""Checks names and codes: each is valid once, during its half minute and the half minutes before and after it."""
 
 import base64
 import binascii
@@ -20,10 +17,8 @@ from fleximq.security.authentication.checker_interfaces import ICautious, IVouch
 from fleximq.security.credentials import IPassword
 from fleximq.security.principal import Principal, isName
 
-#: Lifetime of a code in the app, in seconds.
-PERIOD = 30
-#: Seconds after which the principal must send a new code.
-LASTING = 12 * 3600
+PERIOD = 30  #: Lifetime of a code in the app, in seconds.
+LASTING = 12 * 3600  #: Seconds after which the principal must send a new code.
 
 
 def codeOf(key: bytes, period: int) -> str:
@@ -35,11 +30,7 @@ def codeOf(key: bytes, period: int) -> str:
 
 @implementer(ICredentialsChecker, IVouching, ICautious)
 class TimeCodes:
-    """Checks codes with the keys of a file.
-
-    :param now: returns the time in seconds since 1970.
-    :raises SettingError: the file is invalid.
-    """
+    """Checks codes with the keys of a file; raises SettingError if it is invalid. ``now``: seconds since 1970."""
 
     credentialInterfaces = (IPassword,)
 
@@ -51,10 +42,7 @@ class TimeCodes:
         self._used: dict[str, int] = {}
 
     def requestAvatarId(self, credentials: Any) -> Any:
-        """Return the principal of a code.
-
-        :raises UnauthorizedLogin: the code is not valid now.
-        """
+        """Return the principal of a code; raises UnauthorizedLogin if it is not valid now."""
         name, shown = credentials.username, credentials.password.encode(errors="replace")
         key = self._keys.get(name, b"")
         now = self._now()
@@ -68,7 +56,6 @@ class TimeCodes:
         return Principal(name, expires=now + LASTING)
 
     def vouch(self, principal: Any) -> Any:
-        """Return the principal if its name is still in the file, or None."""
         return principal if principal.name in self._keys else None
 
 
@@ -81,11 +68,3 @@ def _entry(path: str, line: str) -> tuple[str, bytes]:
     if not isName(name) or len(key) < 10:
         raise SettingError(f"{path} has a line that is not NAME:KEY with a key of 16 or more letters in base32")
     return name, key
-
-
-def timeCodes(argument: str) -> TimeCodes:
-    """Make the checker of ``--auth time_codes:FILE``.
-
-    :raises SettingError: the file is invalid.
-    """
-    return TimeCodes(argument)

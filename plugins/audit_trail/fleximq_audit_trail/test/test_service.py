@@ -1,7 +1,6 @@
-"""The extension beside a whole broker in memory: what it writes down."""
+"""The extension of a complete broker in memory: what it writes."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,43 +27,34 @@ HERE = IPv4Address("TCP", "127.0.0.1", 50000)
 
 
 class ReactorAtOnce(MemoryReactorClock):
-    """A reactor in memory whose thread pool does everything at once."""
+    """A reactor in memory whose thread pool does each call immediately."""
 
     def getThreadPool(self) -> Any:
-        """Return itself."""
         return self
 
     def callInThreadWithCallback(self, called: Any, call: Any, *arguments: Any) -> None:
-        """Call, and tell of the result."""
         result: list[Any] = []
         maybeDeferred(call, *arguments).addBoth(result.append)
         called(True, result[0])
 
     def callFromThread(self, call: Any, *arguments: Any) -> None:
-        """Call."""
         call(*arguments)
 
 
 class AuditTrailTests(SynchronousTestCase):
-    """A broker with the extension turned on."""
+    """A broker with the extension."""
 
     def setUp(self) -> None:
-        """The path of the file."""
         self.path = Path(self.mktemp()).absolute()
 
-    def broker(self, options: Mapping[str, object] | None = None) -> Any:
-        """Return a broker that was started."""
+    def broker(self, **options: object) -> Any:
+        """Return a started broker."""
         self.reactor: Any = ReactorAtOnce()
-        chosen = EnabledExtension("audit_trail", {"path": str(self.path), **(options or {})})
+        chosen = EnabledExtension("audit_trail", {"path": str(self.path), **options})
         whole = compose(self.reactor, Settings(extension=(chosen,)))
         whole.privilegedStartService()
         whole.startService()
         return whole
-
-    def stop(self, whole: Any) -> None:
-        """Stop it, and let the time go by that it gives to clients who do not leave."""
-        whole.stopService()
-        self.reactor.pump([1.0] * 30)
 
     def connect(self) -> Any:
         """Return the protocol of a new connection to it."""
@@ -73,23 +63,27 @@ class AuditTrailTests(SynchronousTestCase):
         return protocol
 
     def events(self) -> list[dict[str, Any]]:
-        """Return what is written down, without the times."""
+        """Return the lines of the file, without the times."""
         events = [json.loads(line) for line in self.path.read_text().splitlines()]
         self.assertTrue(all(each.pop("time").endswith("+00:00") for each in events))
         return events
 
-    def test_found(self) -> None:
-        """Twisted finds the plug-in."""
+    def published(self, whole: Any) -> list[dict[str, Any]]:
+        """Stop the broker, after the time that it gives to clients, and return its publications."""
+        whole.stopService()
+        self.reactor.pump([1.0] * 30)
+        return [each for each in self.events() if each["event"] == "published"]
+
+    def test_twistedFindsThePlugIn(self) -> None:
         verifyObject(IBrokerExtension, installed().extensions["audit_trail"])
 
-    def test_interfaces(self) -> None:
-        """The watcher is what it says."""
+    def test_watcherProvidesItsInterfaces(self) -> None:
         watcher = Watcher([].append, None)  # type: ignore[arg-type]
         for each in (IBrokerObserver, ISubscriber, IForm):
             verifyObject(each, watcher)
 
     def test_day(self) -> None:
-        """A start, a join, a publication, a leave, an end; no payload, no more than that."""
+        """Start, join, publications, leave and stop; no payloads."""
         whole = self.broker()
         peer = self.connect()
         peer.dataReceived(b"PRODUCE:1:::news:::secret\nPRODUCE:2:::news:::word\nPING:\n")
@@ -108,51 +102,41 @@ class AuditTrailTests(SynchronousTestCase):
         )
         self.assertNotIn("secret", self.path.read_text())
 
-    def test_run(self) -> None:
-        """Neighbouring publications with the same envelope are one line."""
+    def test_adjacentPublicationsWithOneEnvelopeAreOneLine(self) -> None:
         whole = self.broker()
         publication = encodeFrame(MessageType.PUB, 1000, packHeader({"topic": "t"}), b"\xa3abc")
         peer = self.connect()
         peer.dataReceived(encodeFrame(MessageType.JOIN, 0) + publication)
         peer.dataReceived(3 * publication)
-        self.stop(whole)
-        said = [each for each in self.events() if each["event"] == "published"]
-        self.assertEqual([(each["dialect"], each["count"], each["size"]) for each in said],
-                         [("fleximq", 1, 4), ("fleximq", 3, 12)])  # fmt: skip
+        said = [(each["dialect"], each["count"], each["size"]) for each in self.published(whole)]
+        self.assertEqual(said, [("fleximq", 1, 4), ("fleximq", 3, 12)])
 
-    def test_payloads(self) -> None:
-        """Payloads are written where they are asked for, as text, and not without end."""
-        whole = self.broker({"payloads": True})
+    def test_payloadsAreTextOfLimitedLength(self) -> None:
+        whole = self.broker(payloads=True)
         self.connect().dataReceived(b"PRODUCE:1:::a:::h\xc3\xa9\nPRODUCE:2:::a:::" + b"x" * (LONGEST + 1) + b"\n")
-        self.stop(whole)
-        (said,) = [each["payloads"] for each in self.events() if each["event"] == "published"]
-        self.assertEqual(said, ["h\u00e9", "x" * LONGEST])
+        (said,) = self.published(whole)
+        self.assertEqual(said["payloads"], ["h\u00e9", "x" * LONGEST])
 
-    def test_pattern(self) -> None:
-        """Only topics that match are written down."""
-        whole = self.broker({"pattern": "a.*"})
+    def test_onlyMatchingTopicsAreWritten(self) -> None:
+        whole = self.broker(pattern="a.*")
         self.connect().dataReceived(b"PRODUCE:1:::a.b:::x\nPRODUCE:2:::b:::x\n")
-        self.stop(whole)
-        self.assertEqual([each["topic"] for each in self.events() if each["event"] == "published"], ["a.b"])
+        self.assertEqual([each["topic"] for each in self.published(whole)], ["a.b"])
 
-    def test_meanwhile(self) -> None:
-        """Lines are written while the broker runs, not only at its end."""
-        whole = self.broker({"every": 0.5})
+    def test_linesAreWrittenWhileTheBrokerRuns(self) -> None:
+        whole = self.broker(every=0.5)
         self.connect().dataReceived(b"PING:\n")
         self.reactor.advance(0.6)
         self.assertEqual([each["event"] for each in self.events()], ["started", "joined"])
         whole.stopService()
 
-    def test_takenBack(self) -> None:
-        """After its end nothing is written, and no timer is left."""
+    def test_nothingIsWrittenAfterTheStop(self) -> None:
         whole = self.broker()
         peer = self.connect()
         whole.stopService()
         peer.dataReceived(b"PRODUCE:1:::a:::x\n")
         self.assertEqual([each["event"] for each in self.events()], ["started", "stopped"])
 
-    def test_cannotOpen(self) -> None:
-        """A file that cannot be opened ends the start with a sentence."""
+    def test_aFileThatCannotBeOpenedEndsTheStart(self) -> None:
         self.path.mkdir()
         context = ExtensionContext(None, Settings(), ReactorAtOnce())  # type: ignore[arg-type]
         choices = Choices(str(self.path / "new"))

@@ -1,4 +1,4 @@
-"""What is said in lines, and what is answered; over a broker in memory."""
+"""Lines and answers, with a broker in memory."""
 
 from typing import Any
 
@@ -28,25 +28,22 @@ class Peer:
         self._protocol.makeConnection(self._transport)
 
     def say(self, data: bytes, piece: int = 1 << 20) -> "Peer":
-        """Send these bytes, in pieces of this size."""
         for start in range(0, len(data), piece):
             self._protocol.dataReceived(data[start : start + piece])
         return self
 
     def heard(self) -> bytes:
-        """Return what was answered since the last time."""
         answer: bytes = self._transport.value()
         self._transport.clear()
         return answer
 
     @property
     def session(self) -> Any:
-        """The session, after the first byte: its protocol has taken the place of the first one's methods."""
+        """The session after the first byte, when its protocol has replaced the first one's methods."""
         return self._protocol.dataReceived.__self__.session
 
     @property
     def closed(self) -> bool:
-        """Whether the broker has closed the connection."""
         return self._transport.disconnecting or self._transport.disconnected
 
 
@@ -54,7 +51,6 @@ class LineTests(SynchronousTestCase):
     """A broker with a port for all dialects, and one for lines alone."""
 
     def setUp(self) -> None:
-        """Start it."""
         self.reactor: Any = MemoryReactorClock()
         whole = compose(self.reactor, Settings(listen=("tcp:1", "line_echo+tcp:2")))
         whole.privilegedStartService()
@@ -62,20 +58,18 @@ class LineTests(SynchronousTestCase):
         self.addCleanup(whole.stopService)
         self.shared, self.own = (server[1] for server in self.reactor.tcpServers)
 
-    def test_found(self) -> None:
-        """Twisted finds the plug-in."""
+    def test_twistedFindsThePlugIn(self) -> None:
         dialect = installed().dialects["line_echo"]
         self.assertEqual((dialect.name, dialect.beginnings), ("line_echo", (b"+",)))
 
     def test_interfaces(self) -> None:
-        """The parts are what they say."""
         verifyObject(ISource, LINES)
         verifyObject(IForm, LINES)
         peer = Peer(self.own).say(b"+")
         verifyObject(ISubscriber, peer.session)
 
     def test_conversation(self) -> None:
-        """Who subscribed is told what is published, the publisher too; nobody else is, and success is silent."""
+        """Subscribers receive publications, their own too; success is silent."""
         reader, other = Peer(self.own).say(b"+news\n"), Peer(self.own).say(b"+else\n")
         writer = Peer(self.own).say(b"news hello there\nnews\xc3\xa9 no\n+news\r\nnews more\r\n")
         self.assertEqual(reader.heard(), b"news hello there\nnews more\n")
@@ -83,25 +77,21 @@ class LineTests(SynchronousTestCase):
         self.assertEqual(other.heard(), b"")
 
     def test_pieces(self) -> None:
-        """However the bytes are cut, the same is said."""
         for piece in range(1, 10):
             peer = Peer(self.own).say(b"+news\nnews one\nnews two\n", piece)
             self.assertEqual(peer.heard(), b"news one\nnews two\n", piece)
             peer._protocol.connectionLost()
 
-    def test_sharedPort(self) -> None:
-        """A connection that begins with a plus is told from the other dialects'."""
+    def test_aPlusIsDistinguishedOnASharedPort(self) -> None:
         reader = Peer(self.shared).say(b"+news\n", 1)
         mini = Peer(self.shared).say(b"PRODUCE:1:::news:::from afar\n")
         self.assertEqual((mini.heard(), reader.heard()), (b"1\n", b"news from afar\n"))
 
-    def test_emptyText(self) -> None:
-        """A text may be empty, and may hold blanks and plus signs."""
+    def test_aTextMayBeEmptyAndHaveBlanksAndPlusSigns(self) -> None:
         peer = Peer(self.own).say(b"+a\na \na  +b \n")
         self.assertEqual(peer.heard(), b"a \na  +b \n")
 
-    def test_lineBreaks(self) -> None:
-        """A foreign text cannot break the lines."""
+    def test_aLineBreakInATextBecomesABlank(self) -> None:
         reader = Peer(self.own).say(b"+a\n")
         session = reader.session
         envelope = Envelope(session.broker.topicFor(session.client, "a"), session.client, LINES)
@@ -109,8 +99,7 @@ class LineTests(SynchronousTestCase):
         self.reactor.advance(0)
         self.assertEqual(reader.heard(), b"a x y z w\n")
 
-    def test_wrongLines(self) -> None:
-        """What is wrong is told in a line, and the connection lives on."""
+    def test_anErrorIsALineAndTheConnectionRemainsOpen(self) -> None:
         peer = Peer(self.own)
         for line, words in (
             (b"news", b"say +TOPIC, or TOPIC TEXT"),
@@ -124,16 +113,14 @@ class LineTests(SynchronousTestCase):
         self.assertFalse(peer.closed)
         self.assertEqual(peer.say(b"+a\na b\n").heard(), b"a b\n")
 
-    def test_longestLine(self) -> None:
-        """A line at the limit is taken; one over it ends the connection, before its end has come."""
+    def test_aLineOverTheLimitEndsTheConnection(self) -> None:
         peer = Peer(self.own).say(b"+a\n")
         line = b"a " + b"x" * (LINE_BYTES - 2) + b"\n"
         self.assertEqual(peer.say(line).heard(), line)
         peer.say(b"a " + b"x" * (LINE_BYTES - 1))
         self.assertEqual((peer.heard(), peer.closed), (b"! the line is longer than 65536 bytes\n", True))
 
-    def test_remotePeer(self) -> None:
-        """Who may not come in is told so, and the connection ends."""
+    def test_aRefusedPeerReceivesAnErrorAndIsDisconnected(self) -> None:
         peer = Peer(self.own, ELSEWHERE).say(b"+a\n")
         self.assertIn(b"--allow-anonymous", peer.heard())
         self.assertTrue(peer.closed)

@@ -1,4 +1,4 @@
-"""Codes, right, wrong, and too late."""
+"""Valid, wrong and late codes."""
 
 import base64
 import os
@@ -24,23 +24,22 @@ KEY = b"12345678901234567890"
 
 
 class TimeCodesTests(SynchronousTestCase):
-    """Alice, and a clock in the hands of the test."""
+    """The key of alice, and a clock that the tests move."""
 
     def setUp(self) -> None:
-        """Write her key."""
         self.path = self.write(f"alice:{base64.b32encode(KEY).decode()}\n")
         self.now = 3000.0
         self.checker = TimeCodes(self.path, lambda: self.now)
 
     def write(self, content: str) -> str:
-        """Return the path of a file that holds this."""
+        """Return the path of a private file with this content."""
         path = Path(self.mktemp()).absolute()
         path.write_text(content)
         os.chmod(path, 0o600)
         return str(path)
 
     def show(self, period: int, name: str = "alice") -> Any:
-        """Show the code of a period; return who it is, None if nobody."""
+        """Return the principal for the code of a period, or None."""
         try:
             return self.checker.requestAvatarId(Password(name, codeOf(KEY, period)))
         except UnauthorizedLogin:
@@ -51,40 +50,34 @@ class TimeCodesTests(SynchronousTestCase):
         for time, code in ((59, "287082"), (1111111109, "081804"), (1234567890, "005924"), (20000000000, "353130")):
             self.assertEqual(codeOf(KEY, time // PERIOD), code)
 
-    def test_neighbours(self) -> None:
-        """A code is good in its own period and in those beside it."""
+    def test_aCodeIsValidInItsPeriodAndBothNeighbours(self) -> None:
         found = []
         for period in range(97, 104):
             self.checker = TimeCodes(self.path, lambda: self.now)
             found.append(self.show(period) is not None)
         self.assertEqual(found, [False, False, True, True, True, False, False])
 
-    def test_once(self) -> None:
-        """No code is good twice, nor one before it."""
+    def test_aCodeIsValidOnceAndThenNoEarlierOne(self) -> None:
         who = self.show(100)
         self.assertEqual((who.name, who.expires), ("alice", 3000.0 + LASTING))
         self.assertEqual((self.show(100), self.show(99)), (None, None))
         self.assertIsNotNone(self.show(101))
 
-    def test_others(self) -> None:
-        """Nobody else has it, and what is no code is nobody's."""
+    def test_aCodeIsValidForNoOtherNameAndAWrongTextForNone(self) -> None:
         self.assertIsNone(self.show(100, "bob"))
         for shown in ("", "123", "é", codeOf(KEY, 100) + "0"):
             self.assertRaises(UnauthorizedLogin, self.checker.requestAvatarId, Password("alice", shown))
         self.assertRaises(UnauthorizedLogin, self.checker.requestAvatarId, Password("bob", codeOf(b"", 100)))
 
     def test_wrongFile(self) -> None:
-        """A file that is wrong is a sentence."""
         for line in ("alice", "alice:AAAA", "alice:!", ":AAAAAAAAAAAAAAAA", "anonymous:AAAAAAAAAAAAAAAA"):
             self.assertRaises(SettingError, TimeCodes, self.write(line))
 
-    def test_vouch(self) -> None:
-        """Who is taken out of the file is not vouched for any more."""
+    def test_aRemovedPrincipalIsNotVouchedFor(self) -> None:
         who = self.show(100)
         self.assertEqual((self.checker.vouch(who), TimeCodes(self.write("")).vouch(who)), (who, None))
 
-    def test_behindTheOption(self) -> None:
-        """It is found by its name, and the broker asks it."""
+    def test_twistedFindsTheCheckerAndTheBrokerUsesIt(self) -> None:
         self.assertTrue(verifyObject(ICredentialsChecker, findCheckerFactory("time_codes").generateChecker(self.path)))
         clock = Clock()
         admission = AccessPolicy.of(Settings(auth=(f"time_codes:{self.path}",)), clock).admissionFor(AnonymousAccess())

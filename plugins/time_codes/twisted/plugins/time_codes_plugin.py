@@ -7,5 +7,5 @@ timeCodes = Checker(
     "FILE",
     "Names, and the codes that an authenticator app shows for them; FILE has their keys.",
     ["fleximq.security.credentials.IPassword"],
-    "fleximq_time_codes.checker.timeCodes",
+    "fleximq_time_codes.checker.TimeCodes",
 )

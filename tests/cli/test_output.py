@@ -6,7 +6,7 @@ from unittest.mock import patch
 from rich.console import Console
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.cli.tables import table
+from fleximq.cli.output import table
 
 _HEADINGS = ("topic", "subscribers", "queues", "published", "bytes", "durable")
 _ROW = ("sensors.kitchen.temperature", 3, 1, 1_234_567, 99_999_999, True)

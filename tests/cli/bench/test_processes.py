@@ -4,7 +4,7 @@ import time
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.cli.bench.roles import STAMP_BYTES, age, stamp
+from fleximq.cli.bench.processes import STAMP_BYTES, age, stamp
 
 
 class StampTests(SynchronousTestCase):

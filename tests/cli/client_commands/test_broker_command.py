@@ -8,7 +8,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.cli.client_commands import listing
+from fleximq.cli.client_commands import broker_command
 from fleximq.client.errors import ClientError
 from fleximq.client.payloads import packed
 
@@ -32,7 +32,7 @@ class PageTests(SynchronousTestCase):
     def listed(self, pages: Iterator[dict[str, Any]], most: int | None = None) -> list[Any]:
         """Return all rows."""
         self.broker = _Broker(pages)
-        return list(listing.pagedRows(self.broker, "/broker/all", "all", 1.0, most))  # type: ignore[arg-type]
+        return list(broker_command.pagedRows(self.broker, "/broker/all", "all", 1.0, most))  # type: ignore[arg-type]
 
     def test_pages(self) -> None:
         """All pages are read, an empty one among them; with a limit no page after it."""
@@ -49,8 +49,8 @@ class PageTests(SynchronousTestCase):
 
     def test_endless(self) -> None:
         """Answers without an end are an error: without progress, in many pages, and in many bytes."""
-        self.patch(listing, "MAX_PAGES", 20)
-        self.patch(listing, "MAX_BYTES", 5000)
+        self.patch(broker_command, "MAX_PAGES", 20)
+        self.patch(broker_command, "MAX_BYTES", 5000)
         for row, step, asked in ((0, 0, 2), (0, 1, 20), ("x" * 1000, 1, 5)):
             pages = ({"all": [row], "next": number * step} for number in count())
             error = self.assertRaises(ClientError, self.listed, pages)

@@ -3,7 +3,7 @@
 import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.cli.client_commands.payload_text import asJson, deliveryAsJson, formatted, parserOf
+from fleximq.cli.client_commands.texts import FORMATTERS, PARSERS, asJson, deliveryAsJson
 from fleximq.client.events import Delivery
 from fleximq.errors import SettingError
 
@@ -18,7 +18,7 @@ class ReadingTests(SynchronousTestCase):
             ("json", b'{"a": [1, null]}', {"a": [1, None]}),
             ("hex", b"00 ff", b"\x00\xff"),
         ):
-            self.assertEqual(parserOf(name)(written), value)
+            self.assertEqual(PARSERS[name](written), value)
 
     def test_bad(self) -> None:
         """What cannot be understood is one sentence."""
@@ -29,7 +29,7 @@ class ReadingTests(SynchronousTestCase):
             ("hex", b"0", "not hex"),
             ("hex", b"\xff", "not hex"),
         ):
-            self.assertIn(words, str(self.assertRaises(SettingError, parserOf(name), written)))
+            self.assertIn(words, str(self.assertRaises(SettingError, PARSERS[name], written)))
 
 
 class ShowingTests(SynchronousTestCase):
@@ -43,14 +43,14 @@ class ShowingTests(SynchronousTestCase):
             ({"a": 1}, b'{"a":1}\n', b'{"a": 1}\n', b"81a16101\n", b"\x81\xa1a\x01"),
         ):
             payload = msgpack.packb(value)
-            found = tuple(formatted(payload, each) for each in ("text", "json", "hex", "raw"))
+            found = tuple(FORMATTERS[each](payload) for each in ("text", "json", "hex", "raw"))
             self.assertEqual(found, (text, json, hex, raw), value)
 
     def test_odd(self) -> None:
         """An empty payload, and one that is no MessagePack, are shown too."""
         formats = ("text", "json", "hex", "raw")
-        self.assertEqual([formatted(b"", each) for each in formats], [b"\n", b"null\n", b"\n", b""])
-        self.assertEqual(formatted(b"\xc1", "json"), b"wQ==\n")
+        self.assertEqual([FORMATTERS[each](b"") for each in formats], [b"\n", b"null\n", b"\n", b""])
+        self.assertEqual(FORMATTERS["json"](b"\xc1"), b"wQ==\n")
         self.assertEqual((asJson(b""), asJson(b"\xc1")), (None, None))
 
     def test_describe(self) -> None:
