@@ -202,6 +202,7 @@ def _password(name: str) -> str:
     return password
 
 
+API_KEY_PREFIX = "fmqk_"  #: The beginning of each API key.
 _BESIDE = switch("--beside", "retain the earlier entries of NAME, so that both are valid")
 
 PASSWD = _command(
@@ -215,7 +216,7 @@ APIKEY, TOKEN = (
         _BESIDE, switch("--stdin", f"read the {what} from standard input"),
     )
     for name, what, words, scheme, prefix in (
-        ("apikey", "API key", "an API key", "apikeys", "fmqk_"),
+        ("apikey", "API key", "an API key", "apikeys", API_KEY_PREFIX),
         ("token", "token", "a token", "tokens", "fmqt_"),
     )
 )  # fmt: skip

@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 #: Arguments that consume all that follow, so that options cannot be placed between them.
 _GREEDY = (argparse.PARSER, argparse.REMAINDER)
 _MANY = 8  #: More choices than these are left to the help.
-#: Names of options and commands in other programs.
+#: Names of options and commands in other programs, or of others of ours.
 _SYNONYMS = {
-    "--as": "--format",
-    "--format": "--as",
+    "--as": "--format --json",
+    "--format": "--as --json",
     **dict.fromkeys(("--ca", "--cacert", "--cafile", "--ca-file", "--tls-ca", "--tls-ca-file"), "--tls-authority"),
     **dict.fromkeys(("--cert", "--tls-cert"), "--tls-certificate"),
     **dict.fromkeys(("--host", "--server", "--port", "--address"), "--url"),
@@ -22,7 +22,8 @@ _SYNONYMS = {
     "subscribe": "sub",
     "listen": "sub",
     "request": "req",
-    "list": "topics",
+    "list": "topics ls",
+    **dict.fromkeys(("rm", "delete"), "remove"),
     "kick": "clients disconnect",
     "bans": "ban ls",
     "unban": "ban remove",
@@ -53,6 +54,7 @@ class CommandParser(argparse.ArgumentParser):
         options = [word.partition("=")[0] for word in words if word.startswith("-")]
         hints = [_nearest(option, self._option_string_actions) for option in options]
         hints += ["--url names the broker" for word in words if "://" in word]
+        hints += [] if options else ["a text with blanks needs quotes"]
         self.error(f"unrecognized arguments: {' '.join(options or words)}", next(filter(None, hints), None))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -60,6 +62,8 @@ class CommandParser(argparse.ArgumentParser):
             hint = _nearest(str(value).lower(), list(action.choices))
             if not action.option_strings:
                 few = f"only {', '.join(action.choices)}" if len(list(action.choices)) <= _MANY else None
+                if few and "info" in action.choices:
+                    few += f"; {self.prog} info {value} shows one"
                 self.error(f"there is no {str(action.metavar or action.dest).lower()} {value!r}", hint or few)
             if hint is not None or len(list(action.choices)) > _MANY:
                 self.error(f"{action.option_strings[-1]} is {value!r}", hint)
@@ -68,6 +72,12 @@ class CommandParser(argparse.ArgumentParser):
 
 def _nearest(word: str, known: Collection[str]) -> str | None:
     """Return a question for the known word that resembles this one most; None without such a word."""
-    synonym = _SYNONYMS.get(word)
-    nearest = [synonym] if synonym and synonym.split()[0] in known else difflib.get_close_matches(word, list(known), 1)
-    return f"did you mean {nearest[0]}?" if nearest else None
+    synonym = _SYNONYMS.get(word, "")
+    if word.startswith("--"):
+        words = [name for name in synonym.split() if name in known]
+        near = difflib.get_close_matches(word[2:], [name[2:] for name in known if name.startswith("--")], 1)
+        words += [f"--{name}" for name in near]
+    else:
+        words = [synonym] if synonym.split()[:1] and synonym.split()[0] in known else []
+        words += difflib.get_close_matches(word, list(known), 1)
+    return f"did you mean {words[0]}?" if words else None

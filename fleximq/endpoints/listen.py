@@ -115,10 +115,9 @@ class Listen:
         if TLS in kinds[1:]:
             raise SettingError(f"{TLS} must come first: a proxy's line stands before TLS, inner={PROXY}\\:tcp\\:7890")
         made = self._layers[-1]
-        if made.kind.lower() == "tls" and url is None and made.arguments and not os.path.isdir(made.arguments[0]):
-            raise SettingError(
-                f"{made.arguments[0]} is not a folder of certificates: tls://0.0.0.0:7891 uses that of --tls-certificate"
-            )
+        folder = (*made.arguments, "")[0] if url is None and made.kind.lower() == "tls" else ""
+        if folder and not os.path.isdir(folder):
+            raise SettingError(f"{folder} is not a folder of certificates: tls://0.0.0.0:7891 uses --tls-certificate")
         if url is not None and url.scheme == "ipc" and isWindowsPath(url.path):
             raise SettingError(f"the pipe {pipeName(url.path)} can be served on Windows only")
         if url is not None and url.isSecure and self.defaults.certificate is None:

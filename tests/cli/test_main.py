@@ -30,9 +30,11 @@ class MainTests(SynchronousTestCase):
             (("sub", "a", "--as", "json"), "unrecognized arguments: --as; did you mean --format?"),
             (("pub", "a", "--format=json"), "unrecognized arguments: --format; did you mean --as?"),
             (("pub", "a", "--cafile", "x"), "unrecognized arguments: --cafile; did you mean --tls-authority?"),
+            (("produce", "q", "x", "--as", "json"), "unrecognized arguments: --as; did you mean --json?"),
+            (("tail", "--for", "1"), "unrecognized arguments: --for; fleximq tail --help says more"),
             (("completion", "bash", "--ca"), "unrecognized arguments: --ca; fleximq completion --help says more"),
             (("ping", "tcp://localhost"), "unrecognized arguments: tcp://localhost; --url names the broker"),
-            (("ping", "a", "b"), "unrecognized arguments: a b; fleximq ping --help says more"),
+            (("ping", "a", "b"), "unrecognized arguments: a b; a text with blanks needs quotes"),
         ):
             self.assertEqual(self.refused(*words), f"fleximq {words[0]}: {said}")
 
@@ -59,6 +61,12 @@ class MainTests(SynchronousTestCase):
             (("queues", "peak", "jobs"), "fleximq queues: there is no command 'peak'; did you mean peek?"),
             (("kick", "7"), "fleximq: there is no command 'kick'; did you mean clients disconnect?"),
             (("ban", "10.0.0.1"), "fleximq ban: there is no command '10.0.0.1'; only add, ls, remove"),
+            (("ban", "rm", "10.0.0.1"), "fleximq ban: there is no command 'rm'; did you mean remove?"),
+            (
+                ("queues", "jobs"),
+                "fleximq queues: there is no command 'jobs'; only ls, info, purge, peek; "
+                "fleximq queues info jobs shows one",
+            ),
             (("pub", "a", "{}", "--as", "jsn"), "fleximq pub: --as is 'jsn'; did you mean json?"),
         ):
             self.assertEqual(self.refused(*words), sentence)

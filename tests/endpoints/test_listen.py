@@ -82,7 +82,7 @@ class ListenTests(SynchronousTestCase):
                 "systemd passed no such socket; sockets need names too: systemd-socket-activate --fdname=NAME"
             ),
             "tls:127.0.0.1:7891": (
-                "127.0.0.1 is not a folder of certificates: tls://0.0.0.0:7891 uses that of --tls-certificate"
+                "127.0.0.1 is not a folder of certificates: tls://0.0.0.0:7891 uses --tls-certificate"
             ),
             "a=b": "it is not a server endpoint of Twisted: list index out of range",
             "tcp:\\": "it is not a server endpoint of Twisted: generator raised StopIteration",

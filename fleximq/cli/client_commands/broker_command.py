@@ -1,5 +1,6 @@
 """Commands that connect to a broker: errors are one sentence, and listings end even if the broker is hostile."""
 
+import os
 import socket
 import ssl
 import sys
@@ -13,12 +14,14 @@ from typing import Any
 
 from fleximq.cli.client_commands.broker_options import Address, addOptions, addressOf
 from fleximq.cli.command import Argument, Command
+from fleximq.cli.credential_files import API_KEY_PREFIX
 from fleximq.cli.output import say
 from fleximq.client.blocking import Client
-from fleximq.client.errors import ClientError, ConnectionLost, TopicWarning, Untrusted
+from fleximq.client.errors import Answered, ClientError, ConnectionLost, TopicWarning, Untrusted
 from fleximq.client.payloads import unpacked
 from fleximq.errors import SettingError
 from fleximq.limits import MEBIBYTE
+from fleximq.status import Status
 from fleximq.values.urls import Url, addressesOf
 
 Row = Mapping[str, Any]
@@ -42,7 +45,7 @@ def run(work: BrokerWork, arguments: Namespace) -> int | None:
             return work(arguments, address)
     except (ClientError, SettingError, TimeoutError) as error:
         urls = addressesOf(address.url) if address is not None and isinstance(error, ConnectionLost) else ()
-        hint = next(filter(None, (hintFor(error, url) for url in urls)), None)
+        hint = next(filter(None, (hintFor(error, url) for url in urls)), None) or _credentialHint(error, address)
         say(f"fleximq: {error}" + (f"; {hint}" if hint else ""))
         return 1
 
@@ -62,6 +65,16 @@ def hintFor(error: Exception, url: Url) -> str | None:
     if url.scheme in ("tcp", "ws") and speaksTls(url):
         return f"this port speaks TLS, so the URL begins with {'wss' if url.isWebSocket else 'tls'}://"
     return None
+
+
+def _credentialHint(error: Exception, address: Address | None) -> str | None:
+    """Return advice about refused credentials; None for an unknown cause."""
+    if address is None or not isinstance(error, Answered) or error.status != Status.UNAUTHORIZED:
+        return None
+    if address.credentials is None:
+        return "FLEXIMQ_PASSWORD is set, --user is missing" if "FLEXIMQ_PASSWORD" in os.environ else None
+    isKey = address.credentials.get("token", "").startswith(API_KEY_PREFIX)
+    return "this token is an API key: give it as --api-key" if isKey else None
 
 
 def speaksTls(url: Url) -> bool:

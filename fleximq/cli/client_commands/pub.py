@@ -71,7 +71,8 @@ def produce(arguments: Namespace, address: Address) -> None:
         try:
             _sendAll(arguments, values, partial(client.produce_many, arguments.topic))
         except ValueError as error:
-            raise SettingError(str(error)) from error
+            hint = "; without --file, each line becomes a message" if arguments.file else ""
+            raise SettingError(f"{error}{hint}") from error
 
 
 @contextmanager

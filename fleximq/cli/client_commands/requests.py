@@ -107,7 +107,7 @@ class CommandService:
         if self._arguments.json:
             outJson({"path": request.path, "sender": request.sender, "status": int(status)})
         elif status is not Status.OK:
-            say(f"a request of client {request.sender} was answered with {int(status)}")
+            say(f"a request of client {request.sender} was answered with {int(status)}: {words}")
         if self._left is not None:
             self._left -= 1
             if self._left <= 0:

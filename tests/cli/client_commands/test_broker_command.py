@@ -1,6 +1,8 @@
 """Listings of a broker in pages."""
 
 import io
+import os
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import redirect_stderr
 from itertools import count
@@ -9,8 +11,10 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.cli.client_commands import broker_command
-from fleximq.client.errors import ClientError
+from fleximq.cli.client_commands.broker_options import Address
+from fleximq.client.errors import ClientError, JoinRefused
 from fleximq.client.payloads import packed
+from fleximq.status import Status
 
 
 class _Broker:
@@ -56,3 +60,34 @@ class PageTests(SynchronousTestCase):
             error = self.assertRaises(ClientError, self.listed, pages)
             self.assertIn("the listing of /broker/all does not end", str(error))
             self.assertEqual(len(self.broker.asked), asked)
+
+
+class CredentialTests(SynchronousTestCase):
+    """Advice about credentials that a broker refused."""
+
+    def said(self, refusal: Exception, **credentials: str) -> str:
+        """Return what is said about a refusal of these credentials."""
+
+        def work(arguments: Any, address: Any) -> None:
+            raise refusal
+
+        address = Address("tcp://localhost:1", credentials or None)
+        self.patch(broker_command, "addressOf", lambda arguments: address)
+        with redirect_stderr(io.StringIO()) as written:
+            self.assertEqual(broker_command.run(work, Namespace()), 1)
+        return written.getvalue()
+
+    def test_hints(self) -> None:
+        """A key given as a token, and a password without a user, are named; nothing else is guessed."""
+        refused = JoinRefused(Status.UNAUTHORIZED, "no")
+        plain = f"fleximq: {refused}"
+        self.assertEqual(
+            self.said(refused, type="token", token="fmqk_x"),
+            f"{plain}; this token is an API key: give it as --api-key\n",
+        )
+        self.assertEqual(self.said(refused, type="token", token="x"), f"{plain}\n")
+        self.assertEqual(self.said(refused), f"{plain}\n")
+        self.patch(os, "environ", {"FLEXIMQ_PASSWORD": "secret"})
+        self.assertEqual(self.said(refused), f"{plain}; FLEXIMQ_PASSWORD is set, --user is missing\n")
+        other = JoinRefused(Status.SERVICE_UNAVAILABLE, "no")
+        self.assertEqual(self.said(other), f"fleximq: {other}\n")
