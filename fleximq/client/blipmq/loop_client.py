@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from fleximq.client.backoff import Backoff
 from fleximq.client.blipmq.conversation import BlipConversation, BlipDelivery
 from fleximq.client.errors import Answered, BufferFull, ClientError, ConnectionLost, Nacked, SubscribeFailed
-from fleximq.client.loops.interfaces import Loop
+from fleximq.client.loops.connection import Loop
 from fleximq.client.payloads import severalOf
 from fleximq.client.protocol.refusals import MAX_REFUSALS
 from fleximq.client.queues.prefetch import Pulled

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Generic, NoReturn, TypeVar
 
 from fleximq.client.errors import ConnectionLost
-from fleximq.client.loops.interfaces import Cancellable, Listener, Loop, Transport
+from fleximq.client.loops.connection import Cancellable, Connection, Loop, Transport
 from fleximq.client.loops.link import LoopLink
 from fleximq.client.settings import ClientSettings
 from fleximq.client.sockets import IPC_FOLDER, asConnectionLost, checkTls, enableKeepAlive, takeStandardStreams
@@ -42,29 +42,29 @@ class AsyncioLoop(Loop):
     def currentTask(self) -> object | None:
         return asyncio.current_task()
 
-    async def dial(self, url: Url, settings: ClientSettings, listener: Listener) -> None:
+    async def dial(self, url: Url, settings: ClientSettings, connection: Connection) -> None:
         try:
             async with asyncio.timeout(settings.timeout):
-                await self._dial(url, settings, listener)
+                await self._dial(url, settings, connection)
         except TimeoutError:
             raise ConnectionLost(f"cannot connect to {url} within {settings.timeout:g} seconds") from None
         except (OSError, ValueError, ssl.SSLError) as error:
             raise asConnectionLost(error, f"cannot connect to {url}") from error
 
-    async def _dial(self, url: Url, settings: ClientSettings, listener: Listener) -> None:
+    async def _dial(self, url: Url, settings: ClientSettings, connection: Connection) -> None:
         if url.scheme == "stdio":
-            await self._pipes(listener)
+            await self._pipes(connection)
         elif url.scheme == "ipc":
-            await self._loop.create_unix_connection(lambda: _Stream(listener), url.socketPath(IPC_FOLDER))
+            await self._loop.create_unix_connection(lambda: _Stream(connection), url.socketPath(IPC_FOLDER))
         else:
             context = settings.context() if url.isSecure else None
             host = url.host or "localhost"
-            transport, _ = await self._loop.create_connection(lambda: _Stream(listener), host, url.port, ssl=context)
+            transport, _ = await self._loop.create_connection(lambda: _Stream(connection), host, url.port, ssl=context)
             enableKeepAlive(transport.get_extra_info("socket"))
 
-    async def _pipes(self, listener: Listener) -> None:
+    async def _pipes(self, connection: Connection) -> None:
         reading, writing = takeStandardStreams()
-        stream = _Pipes(listener)
+        stream = _Pipes(connection)
         source = open(reading, "rb", buffering=0)  # noqa: SIM115
         sink = open(writing, "wb", buffering=0)  # noqa: SIM115
         stream.sink, _ = await self._loop.connect_write_pipe(lambda: _Sink(stream), sink)
@@ -74,29 +74,30 @@ class AsyncioLoop(Loop):
 class _Stream(asyncio.Protocol, Transport):
     """A socket."""
 
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
+    def __init__(self, connection: Connection) -> None:
+        connection.transportMade(self)
+        self._connection = connection
         self._reading: Any = None
         self._writing: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._reading = self._writing = transport
-        self._listener.transportConnected(self)
+        self._connection.transportConnected(self)
 
     def data_received(self, data: bytes) -> None:
-        self._listener.bytesReceived(self, data)
+        self._connection.bytesReceived(self, data)
 
     def connection_lost(self, error: Exception | None) -> None:
         what = "the broker closed the connection"
-        self._listener.transportLost(
+        self._connection.transportLost(
             self, ConnectionLost(what) if error is None else asConnectionLost(error, "the connection ended")
         )
 
     def pause_writing(self) -> None:
-        self._listener.transportPaused(self)
+        self._connection.transportPaused(self)
 
     def resume_writing(self) -> None:
-        self._listener.transportResumed(self)
+        self._connection.transportResumed(self)
 
     def write(self, data: bytes) -> None:
         self._writing.write(data)
@@ -122,7 +123,7 @@ class _Pipes(_Stream):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._reading, self._writing = transport, self.sink
-        self._listener.transportConnected(self)
+        self._connection.transportConnected(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)

@@ -10,8 +10,7 @@ from logging import Logger
 from typing import ClassVar, Self
 
 from fleximq.client.errors import ConnectionLost
-from fleximq.client.loops.connection import Callbacks, Connection
-from fleximq.client.loops.interfaces import Cancellable, Loop
+from fleximq.client.loops.connection import Cancellable, Connection, Loop
 from fleximq.client.reconnecting import Reconnecting
 from fleximq.client.settings import ClientSettings, State
 from fleximq.errors import BrokerError
@@ -27,7 +26,7 @@ class LoopLink(Reconnecting):
     def __init__(self, loop: Loop, urls: Sequence[Url], settings: ClientSettings, log: Logger) -> None:
         super().__init__(urls, settings, log)
         self._loop = loop
-        self._connection = Connection(loop, Callbacks(self._connected, self._received, self._lose), self._framed)
+        self._connection = Connection(loop, self._connected, self._received, self._lose, self._framed)
         self._keepAliveTimer: Cancellable | None = None
         self._reconnecting: Cancellable | None = None
 
@@ -91,7 +90,7 @@ class LoopLink(Reconnecting):
         isJoined = False
         self._begin()
         try:
-            await self._loop.dial(self._url, self._attempt, self._connection.listen())
+            await self._loop.dial(self._url, self._attempt, self._connection)
             await self._handshake()
             isJoined = True
         except TimeoutError:

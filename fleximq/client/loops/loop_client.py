@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 from fleximq.client.contexts import MessageIterator
 from fleximq.client.errors import ClientError, ConnectionLost
 from fleximq.client.events import Delivery, Notification, Request
-from fleximq.client.loops.connection import DRAIN_BYTES
-from fleximq.client.loops.interfaces import Cancellable, Loop
+from fleximq.client.loops.connection import DRAIN_BYTES, Cancellable, Loop
 from fleximq.client.loops.link import LoopLink
 from fleximq.client.protocol.client_state import ClientState, FrameMaker
 from fleximq.client.protocol.completion import Pending

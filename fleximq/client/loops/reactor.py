@@ -26,7 +26,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from fleximq.client.errors import ConnectionLost, Untrusted
-from fleximq.client.loops.interfaces import Cancellable, Listener, Loop, Transport
+from fleximq.client.loops.connection import Cancellable, Connection, Loop, Transport
 from fleximq.client.settings import ClientSettings, Tls
 from fleximq.client.sockets import IPC_FOLDER, takeStandardStreams
 from fleximq.endpoints.standard_streams import StandardStreams
@@ -72,27 +72,24 @@ class ReactorLoop(Loop):
         running.addErrback(lambda failure: _log.failure("A background task of a client failed", failure))
         return running
 
-    async def dial(self, url: Url, settings: ClientSettings, listener: Listener) -> None:
-        stream = _Stream(listener, f"cannot connect to {url}")
+    async def dial(self, url: Url, settings: ClientSettings, connection: Connection) -> None:
+        stream = _Stream(connection)
         if url.scheme == "stdio":
             StandardStreams(stream, *takeStandardStreams(), reactor=self._reactor)
             return
+        host = url.host or "localhost"
+        factory: Any = Factory.forProtocol(lambda: stream)
         try:
-            await self._endpoint(url, settings.timeout).connect(self._factory(url, settings, stream))
+            if url.scheme == "ipc":
+                endpoint: Any = UNIXClientEndpoint(self._reactor, url.socketPath(IPC_FOLDER), settings.timeout)
+            else:
+                endpoint = HostnameEndpoint(self._reactor, host, url.port, settings.timeout)
+            if url.isSecure:
+                # By default its clock would be the global reactor.
+                factory = TLSMemoryBIOFactory(_creator(host, settings.tls), True, factory, clock=self._reactor)
+            await endpoint.connect(factory)
         except (ConnectError, DNSLookupError, OSError, ValueError) as error:
             raise ConnectionLost(f"cannot connect to {url}: {str(error) or type(error).__name__}") from error
-
-    def _endpoint(self, url: Url, timeout: float) -> Any:
-        if url.scheme == "ipc":
-            return UNIXClientEndpoint(self._reactor, url.socketPath(IPC_FOLDER), timeout)
-        return HostnameEndpoint(self._reactor, url.host or "localhost", url.port, timeout)
-
-    def _factory(self, url: Url, settings: ClientSettings, stream: "_Stream") -> Any:
-        plain = Factory.forProtocol(lambda: stream)
-        if not url.isSecure:
-            return plain
-        # By default its clock would be the global reactor.
-        return TLSMemoryBIOFactory(_creator(url.host or "localhost", settings.tls), True, plain, clock=self._reactor)
 
 
 class _Timer:
@@ -135,57 +132,49 @@ def _creator(host: str, tls: Any) -> Any:
 class _Stream(Protocol, Transport):
     """A connection on the reactor; as a push producer it learns when to pause writing."""
 
-    def __init__(self, listener: Listener, what: str) -> None:
-        self._listener = listener
-        self._what = what
+    transport: Any
+
+    def __init__(self, connection: Connection) -> None:
+        connection.transportMade(self)
+        self._connection = connection
 
     def connectionMade(self) -> None:
-        transport: Any = self.transport
         with suppress(AttributeError):
-            transport.setTcpNoDelay(True)
-            transport.setTcpKeepAlive(True)
-        IConsumer(transport).registerProducer(self, True)
-        self._listener.transportConnected(self)
+            self.transport.setTcpNoDelay(True)
+            self.transport.setTcpKeepAlive(True)
+        IConsumer(self.transport).registerProducer(self, True)
+        self._connection.transportConnected(self)
 
     def dataReceived(self, data: bytes) -> None:
-        self._listener.bytesReceived(self, data)
+        self._connection.bytesReceived(self, data)
 
     def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:  # noqa: B008
-        self._listener.transportLost(self, _lostBy(reason))
-
-    # -- what the transport says -------------------------------------------------------------------
+        self._connection.transportLost(self, _lostBy(reason))
 
     def pauseProducing(self) -> None:
-        self._listener.transportPaused(self)
+        self._connection.transportPaused(self)
 
     def resumeProducing(self) -> None:
-        self._listener.transportResumed(self)
+        self._connection.transportResumed(self)
 
-    def stopProducing(self) -> None:
-        self._listener.transportResumed(self)
-
-    # -- what the client says ----------------------------------------------------------------------
+    stopProducing = resumeProducing
 
     def write(self, data: bytes) -> None:
-        self._transport.write(data)
+        self.transport.write(data)
 
     def pauseReading(self) -> None:
-        self._transport.pauseProducing()
+        self.transport.pauseProducing()
 
     def resumeReading(self) -> None:
-        self._transport.resumeProducing()
+        self.transport.resumeProducing()
 
     def close(self) -> None:
-        self._transport.unregisterProducer()
-        self._transport.loseConnection()
+        self.transport.unregisterProducer()
+        self.transport.loseConnection()
 
     def abort(self) -> None:
-        self._transport.unregisterProducer()
-        self._transport.abortConnection()
-
-    @property
-    def _transport(self) -> Any:
-        return self.transport
+        self.transport.unregisterProducer()
+        self.transport.abortConnection()
 
 
 def _lostBy(reason: Failure) -> ConnectionLost:

@@ -10,7 +10,7 @@ from itertools import islice
 
 from fleximq.client.backoff import Backoff
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, ProduceFailed
-from fleximq.client.loops.interfaces import Loop
+from fleximq.client.loops.connection import Loop
 from fleximq.client.minimq.conversation import MiniConversation
 from fleximq.client.payloads import severalOf
 from fleximq.client.protocol.completion import Pending

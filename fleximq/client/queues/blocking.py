@@ -13,7 +13,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.loops.asyncio_loop import AsyncioLoop
-from fleximq.client.loops.interfaces import Loop
+from fleximq.client.loops.connection import Loop
 from fleximq.client.queues.prefetch import Pulled
 from fleximq.client.queues.reconnecting_link import ReconnectingLink
 from fleximq.client.topic_warnings import LOOP_THREAD

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from fleximq.client.backoff import Backoff
 from fleximq.client.errors import Answered, ClientError, ConnectionLost, JoinRefused
-from fleximq.client.loops.interfaces import Loop
+from fleximq.client.loops.connection import Loop
 from fleximq.client.loops.link import LoopLink
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.settings import ClientSettings, State
