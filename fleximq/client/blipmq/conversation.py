@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from fleximq.client.errors import Answered, ConnectionLost, SubscribeFailed
 from fleximq.client.protocol.completion import Pending
+from fleximq.client.queues.reconnecting_link import QueueConversation
 from fleximq.compiled import choice
 from fleximq.errors import BadFraming
 from fleximq.limits import MEBIBYTE
@@ -56,7 +57,7 @@ class _Round(NamedTuple):
     pending: Pending[list[BlipDelivery]]
 
 
-class BlipConversation:
+class BlipConversation(QueueConversation):
     """One connection.
 
     :param nacked: called with NACKs for frames that have no other answer: the number of a publication or None, the
@@ -90,7 +91,6 @@ class BlipConversation:
         return encodeFrame(kind, self._next, payload), pending
 
     def ping(self) -> tuple[bytes, Pending[None]]:
-        """Return a PING, and a result that completes when earlier frames are processed and, where durable, on disk."""
         pending: Pending[None] = Pending()
         self._next += 1
         self._pings[self._next] = pending
@@ -119,11 +119,6 @@ class BlipConversation:
     # -- what is heard -----------------------------------------------------------------------------
 
     def received(self, data: bytes) -> None:
-        """Handle received bytes, and resolve the results of answers in them.
-
-        :raises BrokerError: the bytes are not BlipMQ, or a frame answers no request; the connection cannot be used any
-            longer.
-        """
         for kind, head, correlations, messages in self._scanner.feed(data):
             if kind is FrameType.PUBLISH:
                 self._delivered(head, correlations, messages)
@@ -172,7 +167,6 @@ class BlipConversation:
             self._nacked(None, correlation or None, nack)
 
     def lost(self, lost: ConnectionLost) -> None:
-        """Fail all pending results."""
         for each in (*self._questions.values(), *self._pings.values(), *(round.pending for round in self._rounds)):
             each.fail(lost)  # type: ignore[attr-defined]
         self._questions.clear()

@@ -1,19 +1,18 @@
 """The BlipMQ client for any event loop; the public forms wrap it."""
 
 import logging
-import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 from fleximq.client.backoff import Backoff
 from fleximq.client.blipmq.conversation import BlipConversation, BlipDelivery
-from fleximq.client.errors import Answered, BufferFull, ClientError, ConnectionLost, Nacked, SubscribeFailed
+from fleximq.client.errors import Answered, BufferFull, ConnectionLost, Nacked, SubscribeFailed
 from fleximq.client.loops.connection import Loop
 from fleximq.client.payloads import severalOf
-from fleximq.client.protocol.refusals import MAX_REFUSALS
+from fleximq.client.protocol.refusals import Refusals
 from fleximq.client.queues.prefetch import Pulled
-from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink, refusedJoin
+from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink
 from fleximq.client.settings import TIMEOUT, ClientSettings, State
 from fleximq.client.topic_warnings import literalTopic
 from fleximq.client.wrapper import Wrapper, called
@@ -35,15 +34,16 @@ _UNKNOWN = 404
 class LoopBlipClient(ReconnectingLink):
     """A connection to a broker in the BlipMQ dialect; it reconnects by itself."""
 
+    _conversation: BlipConversation
+
     def __init__(self, loop: Loop, urls: Sequence[Url], settings: ClientSettings, key: str = "") -> None:
         super().__init__(loop, urls, settings)
         self._key = key
         self._conversation = BlipConversation(self._nacked)
         self._number = 1
         self._topics: deque[tuple[int, str]] = deque(maxlen=_MAX_TOPICS)
-        self._refused: list[Nacked] = []
-        self._refusals = 0
-        self._isUnflushed = self._isUnacknowledged = False
+        self._refusals = Refusals()
+        self._isUnflushed = False
         self._loss: ConnectionLost | None = None
         self._buffered: list[bytes] = []
         self._bufferedBytes = 0
@@ -127,10 +127,8 @@ class LoopBlipClient(ReconnectingLink):
 
     async def _subscribed(self, topic: str, qos: int, timeout: float | None) -> int:
         await self._waitUntilJoined(timeout)
-        data, pending = self._conversation.subscribe(topic, qos)
-        self._connection.send(data)
         try:
-            return await self._loop.wait(pending, timeout, f"the subscription to {topic}")
+            return await self._ask(self._conversation.subscribe(topic, qos), timeout, f"the subscription to {topic}")
         except Answered as error:
             raise SubscribeFailed(error.status, error.words, topic) from None
 
@@ -173,7 +171,7 @@ class LoopBlipClient(ReconnectingLink):
         wasUnacknowledged = self._isUnacknowledged
         last, self._isUnflushed, self._isUnacknowledged = self._number, False, False
         try:
-            await self._ping(timeout, "a flush")
+            await self._ask(self._conversation.ping(), timeout, "a flush")
         except ConnectionLost:
             raise
         except BaseException:
@@ -181,14 +179,8 @@ class LoopBlipClient(ReconnectingLink):
             raise
         if last == self._number:
             self._topics.clear()
-        self._checkRefused()
-
-    async def ping(self, timeout: float | None = TIMEOUT) -> float:
-        """Return the round-trip time in seconds, which includes processing everything sent before."""
-        await self._waitUntilJoined(timeout)
-        begun = time.perf_counter()
-        await self._ping(timeout, "the answer to a PING")
-        return time.perf_counter() - begun
+        refused, self._refusals = self._refusals, Refusals()
+        refused.check()
 
     async def close(self, timeout: float | None = TIMEOUT) -> None:
         """Flush messages and ACKs sent since the last flush, and end the connection; iterations end.
@@ -199,30 +191,18 @@ class LoopBlipClient(ReconnectingLink):
         for each in self._subscriptions.values():
             each.close()
         try:
-            isOwing = self._isUnflushed or self._isUnacknowledged or self._buffered or self._loss or self._refused
-            if self.state is not State.CLOSED and isOwing:
+            isOwing = self._isUnflushed or self._isUnacknowledged or self._buffered or self._loss
+            if self.state is not State.CLOSED and (isOwing or self._refusals.count):
                 await self.flush(timeout)
         finally:
             self._end(None)
 
     # -- inside ------------------------------------------------------------------------------------
 
-    async def _ping(self, timeout: float | None, what: str) -> None:
-        data, pending = self._conversation.ping()
-        self._connection.send(data)
-        await self._loop.wait(pending, timeout, what)
-
     def _checkLosses(self) -> None:
         if self._loss is not None:
             lost, self._loss = self._loss, None
             raise type(lost)(f"messages sent since the last flush may be lost: {lost}")
-
-    def _checkRefused(self) -> None:
-        if self._refused:
-            (first, *others), count = self._refused, self._refusals
-            self._refused, self._refusals = [], 0
-            first.others, first.count = tuple(others), count
-            raise first
 
     def _nacked(self, number: int | None, tag: int | None, nack: Nack) -> None:
         if number is None and tag is None:
@@ -232,9 +212,7 @@ class LoopBlipClient(ReconnectingLink):
             return
         error = Nacked(nack.code, nack.message, "" if number is None else self._topicOf(number))
         error.number, error.tag = number, tag
-        self._refusals += 1
-        if len(self._refused) < MAX_REFUSALS:
-            self._refused.append(error)
+        self._refusals.add(error)
 
     def _topicOf(self, number: int) -> str:
         place = bisect_right(self._topics, number, key=lambda each: each[0]) - 1
@@ -246,24 +224,7 @@ class LoopBlipClient(ReconnectingLink):
             self._isUnacknowledged = True
             self._connection.send(self._conversation.ack(subscription, tags))
         else:
-            self._ackLater(subscription, tags)
-
-    def _ackLater(self, subscription: int, tags: Iterable[int]) -> None:
-        """Acknowledge deliveries after the reconnect."""
-        self._unsentAcks += [(subscription, tag) for tag in tags]
-
-    def _ignoreUnknown(self, tags: Iterable[int]) -> None:
-        """Ignore NACKs of the broker that it does not know these deliveries."""
-        self._ignoredTags.update(tags)
-
-    async def _poll(self, subscription: int, count: int) -> list[BlipDelivery]:
-        """Request up to ``count`` deliveries, and return those available.
-
-        :raises SubscribeFailed: the broker refuses.
-        """
-        data, pending = self._conversation.poll(subscription, count)
-        self._connection.send(data)
-        return await self._loop.wait(pending, None, "")
+            self._unsentAcks += [(subscription, tag) for tag in tags]
 
     async def _resubscribe(self, subscription: "LoopBlipSubscription", topic: str, qos: int) -> int:
         """Replace a subscription that the broker has forgotten; return the new id."""
@@ -279,12 +240,8 @@ class LoopBlipClient(ReconnectingLink):
     async def _greet(self) -> None:
         self._conversation = BlipConversation(self._nacked)
         data, hello, auth = self._conversation.hello(self._key)
-        self._connection.send(data)
-        try:
-            await self._loop.wait(hello, self._attempt.timeout, "")
-            await self._loop.wait(auth, self._attempt.timeout, "")
-        except Answered as error:
-            raise refusedJoin(error) from None
+        await self._ask((data, hello), self._attempt.timeout, "")
+        await self._loop.wait(auth, self._attempt.timeout, "")
 
     def _onJoined(self) -> None:
         acks, self._unsentAcks = self._unsentAcks, []
@@ -300,12 +257,6 @@ class LoopBlipClient(ReconnectingLink):
             self._connection.send(b"".join(self._buffered))
             self._buffered, self._bufferedBytes = [], 0
 
-    def _parse(self, data: bytes) -> None:
-        self._conversation.received(data)
-
-    def _sendPing(self) -> None:
-        self._connection.send(self._conversation.ping()[0])
-
     def _failPending(self, lost: ConnectionLost) -> None:
         if self._isUnflushed:
             self._isUnflushed = False
@@ -313,8 +264,7 @@ class LoopBlipClient(ReconnectingLink):
         for each in self._subscriptions.values():
             each._connectionLost()
             if self.state is State.CLOSED:
-                each._ended(_asClientError(self._why))
-        self._conversation.lost(lost)
+                each._ended(self._ending)
 
 
 class LoopBlipSubscription(Pulled[BlipDelivery]):
@@ -342,7 +292,8 @@ class LoopBlipSubscription(Pulled[BlipDelivery]):
     async def _fetch(self, most: int) -> int:
         sure = len(self._unconfirmed)
         try:
-            deliveries = await self._client._poll(self.id, most)
+            client = self._client
+            deliveries = await client._ask(client._conversation.poll(self.id, most), None, "")
             if self.topic is not None and any(each.topic != self.topic for each in deliveries):
                 # The broker has restarted, and the id belongs to another subscription, to which they are redelivered.
                 raise SubscribeFailed(_UNKNOWN, "the subscription is another one", self.topic)
@@ -370,11 +321,11 @@ class LoopBlipSubscription(Pulled[BlipDelivery]):
         """Drop prefetched deliveries with QoS 1, which the broker delivers again, and repeat unconfirmed ACKs later."""
         self._fetched = deque(each for each in self._fetched if not each.qos)
         self._isEmpty = False
-        self._client._ackLater(self.id, self._unconfirmed)
+        self._client._unsentAcks += [(self.id, tag) for tag in self._unconfirmed]
 
     def _reconnected(self) -> None:
-        """Expect that the broker may have forgotten or redelivered the unacknowledged deliveries."""
-        self._client._ignoreUnknown(each.tag for each in self._delivered)
+        """Ignore NACKs for unacknowledged deliveries: the broker may have forgotten or redelivered them."""
+        self._client._ignoredTags.update(each.tag for each in self._delivered)
 
 
 class SubscriptionWrapper(Wrapper[LoopBlipSubscription]):
@@ -412,7 +363,3 @@ def _chunks(messages: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:
             first, size = place + 1, 0
     if first < len(messages):
         yield first, messages[first:] if first else messages
-
-
-def _asClientError(why: Exception | None) -> ClientError | None:
-    return why if why is None or isinstance(why, ClientError) else ConnectionLost(str(why))

@@ -9,6 +9,7 @@ from typing import Any
 
 from fleximq.client.errors import Answered, ConnectionLost, ConsumeFailed, ProduceFailed
 from fleximq.client.protocol.completion import Pending
+from fleximq.client.queues.reconnecting_link import QueueConversation
 from fleximq.errors import BadFraming, BrokerError
 from fleximq.limits import MEBIBYTE
 from fleximq.wire.minimq_line import LineScanner, decodeText
@@ -24,7 +25,7 @@ _Refusing = Callable[[int, str], Answered]
 _Reading = Callable[[bytes], Any]
 
 
-class MiniConversation:
+class MiniConversation(QueueConversation):
     """One connection."""
 
     def __init__(self) -> None:
@@ -60,7 +61,6 @@ class MiniConversation:
         return line, self._expect(_readMessage, lambda status, words: ConsumeFailed(status, words, topic))
 
     def ping(self) -> tuple[bytes, Pending[None]]:
-        """Return a PING, and a result that completes when earlier commands are processed."""
         return b"PING:\n", self._expect(_readPong, Answered)
 
     @staticmethod
@@ -76,11 +76,6 @@ class MiniConversation:
     # -- what is heard -----------------------------------------------------------------------------
 
     def received(self, data: bytes) -> None:
-        """Handle received bytes, and resolve the results of answers in them.
-
-        :raises BrokerError: the bytes are not MiniMQ, or a line answers no command; the connection cannot be used any
-            longer.
-        """
         for line in self._scanner.feed(data):
             if not self._pending:
                 raise BadFraming("a line came that answers no request")
@@ -98,7 +93,6 @@ class MiniConversation:
                 raise
 
     def lost(self, lost: ConnectionLost) -> None:
-        """Fail all pending results."""
         asked, self._pending = self._pending, deque()
         for pending, _, _ in asked:
             pending.fail(lost)

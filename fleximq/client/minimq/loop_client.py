@@ -2,20 +2,19 @@
 
 import inspect
 import logging
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
 from fleximq.client.backoff import Backoff
-from fleximq.client.errors import Answered, ClientError, ConnectionLost, ProduceFailed
+from fleximq.client.errors import ClientError, ConnectionLost, ProduceFailed
 from fleximq.client.loops.connection import Loop
 from fleximq.client.minimq.conversation import MiniConversation
 from fleximq.client.payloads import severalOf
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.queues.prefetch import Pulled
-from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink, refusedJoin
+from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink
 from fleximq.client.settings import TIMEOUT, ClientSettings, State
 from fleximq.client.topic_warnings import literalTopic
 from fleximq.client.wrapper import Wrapper, called
@@ -36,17 +35,19 @@ Function = Callable[[Message], str | None | Awaitable[str | None]]
 class LoopMiniClient(ReconnectingLink):
     """A connection to a broker in the MiniMQ dialect; it reconnects by itself."""
 
+    _conversation: MiniConversation
+
     def __init__(self, loop: Loop, urls: Sequence[Url], settings: ClientSettings) -> None:
         super().__init__(loop, urls, settings)
         self._conversation = MiniConversation()
-        self._isUnacknowledged = False
         self._unsentAcks: list[str] = []
         self._consumers: list[LoopConsumer] = []
         self._served: set[str] = set()
         self._replyTo = f"reply.{uuid.uuid4().hex}"
         self._replies: dict[str, Pending[Message]] = {}
         self._isReplyLoopRunning = False
-        self._wakeReplyLoop: Callable[[], None] | None = None
+        #: Ends the pause of the reply loop.
+        self._newRequest: Pending[None] = Pending()
 
     # -- what a program says -----------------------------------------------------------------------
 
@@ -114,9 +115,7 @@ class LoopMiniClient(ReconnectingLink):
         :raises TimeoutError: no answer within ``timeout`` seconds; a message in transit returns to the queue later.
         """
         await self._waitUntilJoined(timeout)
-        data, pending = self._conversation.consume(topic)
-        self._connection.send(data)
-        return await self._loop.wait(pending, timeout, "the answer to a CONSUME")
+        return await self._ask(self._conversation.consume(topic), timeout, "the answer to a CONSUME")
 
     @literalTopic
     def consumer(self, topic: str, prefetch: int = 1, idle: Backoff = IDLE) -> "LoopConsumer":
@@ -178,14 +177,9 @@ class LoopMiniClient(ReconnectingLink):
         self._loop.start(self._serve(consumer, function))
 
     async def ping(self, timeout: float | None = TIMEOUT) -> float:
-        """Return the round-trip time in seconds, which includes processing everything sent before."""
         await self._waitUntilJoined(timeout)
-        begun = time.perf_counter()
         self._isUnacknowledged = False
-        data, pending = self._conversation.ping()
-        self._connection.send(data)
-        await self._loop.wait(pending, timeout, "the answer to a PING")
-        return time.perf_counter() - begun
+        return await super().ping(timeout)
 
     async def close(self, timeout: float | None = TIMEOUT) -> None:
         """Wait until all ACKs have arrived, and end the connection; iterations end.
@@ -215,9 +209,8 @@ class LoopMiniClient(ReconnectingLink):
     async def _fetch(self, topic: str, most: int) -> list[Message]:
         """Request up to ``most`` messages at once, and return those available."""
         asked = [self._conversation.consume(topic) for _ in range(most)]
-        self._connection.send(b"".join(data for data, _ in asked))
         # Answers arrive in order, so the last one completes all.
-        await self._loop.wait(asked[-1][1], None, "")
+        await self._ask((b"".join(data for data, _ in asked), asked[-1][1]), None, "")
         return [message for _, pending in asked if (message := pending.result()) is not None]
 
     async def _serve(self, consumer: "LoopConsumer", function: Function) -> None:
@@ -247,8 +240,7 @@ class LoopMiniClient(ReconnectingLink):
 
     def _startReplyLoop(self) -> None:
         """Fetch replies while requests wait for them."""
-        if self._wakeReplyLoop is not None:
-            self._wakeReplyLoop()
+        self._newRequest.succeed(None)
         if not self._isReplyLoopRunning:
             self._isReplyLoopRunning = True
             self._loop.start(self._replyLoop())
@@ -265,7 +257,9 @@ class LoopMiniClient(ReconnectingLink):
                     continue
                 if reply is None:
                     pauses = pauses or _REPLY_BACKOFF.pauses()
-                    if await self._pauseReplyLoop(next(pauses)):
+                    self._newRequest = Pending()
+                    with suppress(TimeoutError):
+                        await self._loop.wait(self._newRequest, next(pauses), "")
                         pauses = None
                     continue
                 pauses = None
@@ -278,25 +272,6 @@ class LoopMiniClient(ReconnectingLink):
         finally:
             self._isReplyLoopRunning = False
 
-    async def _pauseReplyLoop(self, seconds: float) -> bool:
-        """Wait; return whether a new request has ended the wait."""
-        wait, fire = self._loop.slot()
-        isNew = False
-
-        def now() -> None:
-            nonlocal isNew
-            isNew = True
-            fire()
-
-        timer = self._loop.later(seconds, fire)
-        self._wakeReplyLoop = now
-        try:
-            await wait
-        finally:
-            self._wakeReplyLoop = None
-            timer.cancel()
-        return isNew
-
     def _failReplies(self, error: ClientError) -> None:
         replies, self._replies = self._replies, {}
         for each in replies.values():
@@ -306,31 +281,18 @@ class LoopMiniClient(ReconnectingLink):
 
     async def _greet(self) -> None:
         self._conversation = MiniConversation()
-        data, pending = self._conversation.ping()
-        self._connection.send(data)
-        try:
-            await self._loop.wait(pending, self._attempt.timeout, "")
-        except Answered as error:
-            raise refusedJoin(error) from None
+        await self._ask(self._conversation.ping(), self._attempt.timeout, "")
 
     def _onJoined(self) -> None:
         ids, self._unsentAcks = self._unsentAcks, []
         if ids:
             self._acknowledge(ids)
 
-    def _parse(self, data: bytes) -> None:
-        self._conversation.received(data)
-
-    def _sendPing(self) -> None:
-        self._connection.send(self._conversation.ping()[0])
-
     def _failPending(self, lost: ConnectionLost) -> None:
         if self.state is State.CLOSED:
-            why = self._why
             for each in self._consumers:
-                each._ended(why if why is None or isinstance(why, ClientError) else ConnectionLost(str(why)))
+                each._ended(self._ending)
             self._failReplies(lost)
-        self._conversation.lost(lost)
 
 
 class LoopConsumer(Pulled[Message]):

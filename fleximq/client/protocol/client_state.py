@@ -6,32 +6,24 @@ state returns; frames that the state sends on its own go through ``send``. Use i
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import count
 from secrets import token_urlsafe
 from typing import Any, NamedTuple
 
+from fleximq.client import events
 from fleximq.client.errors import (
     Answered,
     BufferFull,
     ConnectionLost,
     JoinRefused,
+    PublishFailed,
     RequestFailed,
     SubscribeFailed,
 )
-from fleximq.client.events import (
-    BROKER,
-    Delivery,
-    Event,
-    Joined,
-    Notification,
-    Pinged,
-    Ponged,
-    Refusal,
-    Reply,
-    Request,
-)
+from fleximq.client.events import BROKER, Delivery, Event, Refusal, Reply, Request
 from fleximq.client.payloads import errorText, packed, unpacked
-from fleximq.client.protocol.completion import Pending
+from fleximq.client.protocol.completion import Pending, resolveAll
 from fleximq.client.protocol.conversation import Conversation
 from fleximq.client.protocol.inbox import Box, Inbox
 from fleximq.client.protocol.refusals import Refusals
@@ -49,16 +41,11 @@ _CHUNK_BYTES = MEBIBYTE
 _MAX_SILENT_INTERVALS = 3
 #: Memory for a buffered publication, in addition to its payload.
 _OVERHEAD_BYTES = 64
-
-
 _NO_FIELDS: Mapping[str, Any] = {}
 
 
 class PendingSubscription(NamedTuple):
-    """A subscription that the broker has not confirmed yet: the bytes to send, the queue of its
-    deliveries, and two PINGs. The PONG of the PING before the SUB confirms earlier messages, that of the PING after it
-    confirms the SUB.
-    """
+    """A SUB between two PINGs, the box for its deliveries, and the PINGs' results; the second confirms the SUB."""
 
     data: bytes
     box: Box
@@ -101,7 +88,7 @@ class ClientState:
         self._barriers: dict[int, tuple[int, Pending[Refusals]]] = {}
         self._replies: dict[str, tuple[int | str, str, Pending[Reply]]] = {}
         self._joining: Pending[int] = Pending()
-        self._joinWaiters: dict[Pending[None], None] = {}
+        self._joinWaiters: list[Pending[None]] = []
         self._buffered: deque[tuple[Account, FrameMaker]] = deque()
         self._bufferedBytes = 0
         self._lost: ConnectionLost | None = None
@@ -115,10 +102,7 @@ class ClientState:
         return bool(self._barriers or self._replies) or not self._joining.done
 
     def begin(self, conversation: Conversation) -> Pending[int]:
-        """Start a new connection. The result is the client's id once it has joined.
-
-        It fails with JoinRefused or ConnectionLost.
-        """
+        """Start a new connection; the result is the client's id, or JoinRefused or ConnectionLost."""
         self.conversation = conversation
         self._silentIntervals = 0
         self._joining = Pending()
@@ -145,32 +129,29 @@ class ClientState:
             self.accounts.countSent(account)
         self._enter(State.JOINED, None)
         self._joining.succeed(self.conversation.id)
-        waiters, self._joinWaiters = self._joinWaiters, {}
-        for each in waiters:
-            each.succeed(None)
+        resolveAll(self._joinWaiters)
 
     def _subscribeAgain(self, box: Box, isLast: bool) -> None:
         """Restore the subscription of a box after a reconnect."""
-        conversation = self.conversation
-        (before, first), (after, second) = self._newBarrier(), self._newBarrier()
-        data = (
-            conversation.ping(before)
-            + conversation.subscription(box.topic, box.resumeStart())
-            + conversation.ping(after)
-        )
+        made = self._betweenBarriers(self.conversation.subscription(box.topic, box.resumeStart()), box)
         box.isConfirmed = not box.hasStart
 
         def passed() -> None:
-            if second.error is None:
+            if made.after.error is None:
                 try:
-                    self.confirmSubscription(PendingSubscription(data, box, first, second))
+                    self.confirmSubscription(made)
                 except SubscribeFailed as error:
                     self.inbox.endTopic(box.topic, error)
                 if isLast:
                     self._finishJoin()
 
-        second.onDone = passed
-        self._send(data)
+        made.after.onDone = passed
+        self._send(made.data)
+
+    def _betweenBarriers(self, sub: bytes, box: Box) -> PendingSubscription:
+        (first, before), (second, after) = self._newBarrier(), self._newBarrier()
+        data = self.conversation.ping(first) + sub + self.conversation.ping(second)
+        return PendingSubscription(data, box, before, after)
 
     def lose(self, lost: ConnectionLost) -> None:
         """Handle a lost or failed connection that will be replaced: calls that wait for an answer fail.
@@ -192,9 +173,7 @@ class ClientState:
         if why is not None:
             lost = why if isinstance(why, ConnectionLost) else ConnectionLost(str(why))
         self._fail(lost)
-        waiters, self._joinWaiters = self._joinWaiters, {}
-        for each in waiters:
-            each.fail(self.lost)
+        resolveAll(self._joinWaiters, self.lost)
         self.accounts.isOver = True
         self._enter(State.CLOSED, why)
         self.inbox.endAll(True if why is None else self.lost)
@@ -225,12 +204,13 @@ class ClientState:
         elif self.state is State.CLOSED:
             pending.fail(self.lost)
         else:
-            self._joinWaiters[pending] = None
+            self._joinWaiters.append(pending)
         return pending
 
     def cancelWait(self, waiter: Pending[None]) -> None:
         """Forget a result of :meth:`whenJoined`."""
-        self._joinWaiters.pop(waiter, None)
+        with suppress(ValueError):
+            self._joinWaiters.remove(waiter)
 
     @property
     def lost(self) -> ConnectionLost:
@@ -285,10 +265,7 @@ class ClientState:
             raise self.lost
 
     def barrier(self) -> tuple[bytes, Pending[Refusals]]:
-        """Return a PING, and a result with the refusals received before its PONG.
-
-        :raises ConnectionLost: the client is not connected.
-        """
+        """Return a PING, and a result with the refusals before its PONG; raises ConnectionLost while not connected."""
         self._checkJoined()
         number, pending = self._newBarrier()
         return self.conversation.ping(number), pending
@@ -313,23 +290,21 @@ class ClientState:
 
     def keepRefusals(self, *those: Refusals) -> None:
         """Save refusals for the next flush."""
-        kept = Refusals()
-        for each in (*those, self._refusals):
-            kept.extend(each)
-        self._refusals = kept
+        self._refusals = Refusals((*those, self._refusals))
 
     def detachBarrier(self, barrier: Pending[Refusals]) -> None:
         """Save the refusals of a barrier for the next flush, since its caller has stopped waiting."""
+
+        def keep() -> None:
+            if barrier.error is None:
+                self.keepRefusals(barrier.result())
+
         if barrier.done:
-            self._keepRefusalsOf(barrier)
+            keep()
         else:
-            barrier.onDone = lambda: self._keepRefusalsOf(barrier)
+            barrier.onDone = keep
 
-    def _keepRefusalsOf(self, barrier: Pending[Refusals]) -> None:
-        if barrier.error is None:
-            self.keepRefusals(barrier.result())
-
-    def newSubscription(self, topic: str, start: object, gaps: bool = False) -> "PendingSubscription":
+    def newSubscription(self, topic: str, start: object, gaps: bool = False) -> PendingSubscription:
         """Return the frames that request a subscription, and the results for the answer.
 
         :raises ValueError: it conflicts with an existing subscription, see :meth:`Inbox.open`.
@@ -337,13 +312,9 @@ class ClientState:
         """
         self._checkJoined()
         sub = self.conversation.subscription(topic, start)
-        box = self.inbox.open(topic, start, gaps)
-        (before, first), (after, second) = self._newBarrier(), self._newBarrier()
-        return PendingSubscription(
-            self.conversation.ping(before) + sub + self.conversation.ping(after), box, first, second
-        )
+        return self._betweenBarriers(sub, self.inbox.open(topic, start, gaps))
 
-    def confirmSubscription(self, made: "PendingSubscription") -> None:
+    def confirmSubscription(self, made: PendingSubscription) -> None:
         """Evaluate the broker's answer to a SUB.
 
         :raises SubscribeFailed: the broker refused the subscription; its box is closed.
@@ -358,16 +329,13 @@ class ClientState:
             self.inbox.close(made.box, error)
             raise error
 
-    def abandonSubscription(self, made: "PendingSubscription") -> None:
+    def abandonSubscription(self, made: PendingSubscription) -> None:
         """Handle a caller that has stopped waiting for the answer."""
         self.detachBarrier(made.before)
         self.detachBarrier(made.after)
 
     def request(self, target: int | str, path: str, payload: bytes) -> tuple[bytes, str, Pending[Reply]]:
-        """Return a REQ, its id, and a result for the answer.
-
-        :raises ConnectionLost: the client is not connected.
-        """
+        """Return a REQ, its id, and a result for the answer; raises ConnectionLost while not connected."""
         self._checkJoined()
         # A service is asked by its name, so any client may answer; others must not guess the id.
         id = token_urlsafe(12)
@@ -380,19 +348,12 @@ class ClientState:
         self._replies.pop(id, None)
 
     def valueOf(self, path: str, reply: Reply) -> Any:
-        """Return the decoded value of an answer.
-
-        :raises RequestFailed: the answer is an error.
-        :raises ValueError: the payload cannot be decoded.
-        """
+        """Return the decoded value of an answer; raises RequestFailed, or ValueError if it cannot be decoded."""
         payload = self.payloadOf(path, reply)
         return self.settings.codec.unpack(payload) if reply.sender != BROKER else unpacked(payload)
 
     def payloadOf(self, path: str, reply: Reply) -> bytes | memoryview:
-        """Return the encoded payload of an answer.
-
-        :raises RequestFailed: the answer is an error.
-        """
+        """Return the encoded payload of an answer; raises RequestFailed if the answer is an error."""
         if reply.status >= FIRST_ERROR:
             raise RequestFailed(reply.status, errorText(reply.payload), path, bytes(reply.payload))
         return reply.payload
@@ -410,11 +371,7 @@ class ClientState:
     # -- what is heard -----------------------------------------------------------------------------
 
     def dataReceived(self, data: bytes) -> None:
-        """Handle received bytes.
-
-        :raises BadFraming: they are not FlexiMQ; the connection cannot be used any longer.
-        :raises TooLarge: a message is over the limit; likewise.
-        """
+        """Handle received bytes; errors as :meth:`Conversation.received`."""
         for each in self.conversation.runs(data):
             if isinstance(each, list):
                 self.delivered(each)
@@ -440,7 +397,7 @@ class ClientState:
             if request is not None and (isinstance(request[0], str) or event.sender in (request[0], BROKER)):
                 del self._replies[event.id]
                 request[2].succeed(event)
-        elif isinstance(event, Ponged):
+        elif isinstance(event, events.Ponged):
             passed = self._barriers.pop(event.timestamp, None)
             if passed is not None:
                 number, barrier = passed
@@ -455,18 +412,18 @@ class ClientState:
             else:
                 words = f"nothing is served at {shortened(event.path)!r}"
                 self._send(self.conversation.reply(event, packed(words), Status.NOT_FOUND))
-        elif isinstance(event, Notification):
+        elif isinstance(event, events.Notification):
             self.inbox.putDirect(event)
-        elif isinstance(event, Pinged):
+        elif isinstance(event, events.Pinged):
             self._send(self.conversation.pong(event.timestamp))
-        elif isinstance(event, Joined):
+        elif isinstance(event, events.Joined):
             self._joined()
 
     def _refused(self, event: Refusal) -> None:
         if not self.conversation.id:
-            self._joining.fail(JoinRefused(event.status, event.words, event.path, event.payload))
+            self._joining.fail(JoinRefused(*event))
         elif not self.inbox.refused(event):
-            self._refusals.add(event)
+            self._refusals.add(PublishFailed(*event))
 
 
 def headerFields(

@@ -1,7 +1,8 @@
 """Refusals by the broker that no flush has reported yet. Without I/O."""
 
+from collections.abc import Iterable
+
 from fleximq.client.errors import PublishFailed
-from fleximq.client.events import Refusal
 
 #: The first refusals are stored, since they say most; further ones are only counted.
 MAX_REFUSALS = 1000
@@ -10,22 +11,20 @@ MAX_REFUSALS = 1000
 class Refusals:
     """A list of refusals; ``count`` includes those beyond the limit."""
 
-    def __init__(self) -> None:
+    def __init__(self, earlier: "Iterable[Refusals]" = ()) -> None:
         self.count = 0
-        self._refusals: list[Refusal] = []
+        self._refusals: list[PublishFailed] = []
+        for each in earlier:
+            self.count += each.count
+            self._refusals += each._refusals[: MAX_REFUSALS - len(self._refusals)]
 
-    def add(self, refusal: Refusal) -> None:
+    def add(self, refusal: PublishFailed) -> None:
         """Add a refusal."""
         self.count += 1
         if len(self._refusals) < MAX_REFUSALS:
             self._refusals.append(refusal)
 
-    def extend(self, others: "Refusals") -> None:
-        """Add later refusals."""
-        self.count += others.count
-        self._refusals += others._refusals[: MAX_REFUSALS - len(self._refusals)]
-
-    def popNameless(self) -> Refusal | None:
+    def popNameless(self) -> PublishFailed | None:
         """Remove and return the first refusal without a path or topic."""
         for place, refusal in enumerate(self._refusals):
             if not refusal.path:
@@ -36,7 +35,7 @@ class Refusals:
     @property
     def last(self) -> PublishFailed | None:
         """The last stored refusal."""
-        return _asError(self._refusals[-1]) if self._refusals else None
+        return self._refusals[-1] if self._refusals else None
 
     def check(self) -> None:
         """Raise the refusals, if there are any.
@@ -44,11 +43,6 @@ class Refusals:
         :raises PublishFailed: the first refusal, with the others.
         """
         if self._refusals:
-            first, *others = map(_asError, self._refusals)
-            first.others = tuple(others)
-            first.count = self.count
+            first, *others = self._refusals
+            first.others, first.count = tuple(others), self.count
             raise first
-
-
-def _asError(refusal: Refusal) -> PublishFailed:
-    return PublishFailed(refusal.status, refusal.words, refusal.path, refusal.payload)

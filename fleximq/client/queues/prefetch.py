@@ -7,14 +7,14 @@ import logging
 import time
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
 from fleximq.client.backoff import Backoff
 from fleximq.client.contexts import MessageIterator
 from fleximq.client.errors import ClientError, ConnectionLost
-from fleximq.client.protocol.completion import Pending
+from fleximq.client.protocol.completion import Pending, resolveAll
 from fleximq.client.queues.reconnecting_link import ReconnectingLink
 from fleximq.client.settings import State
 from fleximq.errors import SettingError
@@ -49,7 +49,8 @@ class Pulled(MessageIterator[T]):
         self._isFetching = self._isEmpty = self._isClosed = False
         self._error: ClientError | None = None
         self._pauses: Iterator[float] | None = None
-        self._wake: Callable[[], None] | None = None
+        #: Ends the current pause.
+        self._wake: Pending[None] = Pending()
 
     @property
     def waiting(self) -> int:
@@ -152,12 +153,11 @@ class Pulled(MessageIterator[T]):
                     self._waiters.remove(told)
 
     def _startFetching(self, isUrgent: bool = False) -> None:
-        if self._isFetching:
-            if isUrgent and self._wake is not None:
-                self._wake()
-            return
-        self._isFetching = True
-        self._link._loop.start(self._fetchLoop())
+        if not self._isFetching:
+            self._isFetching = True
+            self._link._loop.start(self._fetchLoop())
+        elif isUrgent:
+            self._wake.succeed(None)
 
     async def _fetchLoop(self) -> None:
         """Fetch until a message arrives or no caller waits."""
@@ -197,17 +197,11 @@ class Pulled(MessageIterator[T]):
         if self._link.state is not State.JOINED:
             return
         self._pauses = self._pauses or self._idle.pauses()
-        wait, self._wake = self._link._loop.slot()
-        timer = self._link._loop.later(next(self._pauses, self._idle.most), self._wake)
-        try:
-            await wait
-        finally:
-            self._wake = None
-            timer.cancel()
+        self._wake = Pending()
+        with suppress(TimeoutError):
+            await self._link._loop.wait(self._wake, next(self._pauses, self._idle.most), "")
 
     def _wakeWaiters(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for each in waiters:
-            each.succeed(None)
-        if self._wake is not None and self._isClosed:
-            self._wake()
+        resolveAll(self._waiters)
+        if self._isClosed:
+            self._wake.succeed(None)

@@ -3,7 +3,6 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import PublishFailed
-from fleximq.client.events import Refusal
 from fleximq.client.protocol.refusals import MAX_REFUSALS, Refusals
 
 
@@ -11,7 +10,7 @@ def refusals(*paths: str) -> Refusals:
     """Return refusals with these paths."""
     found = Refusals()
     for path in paths:
-        found.add(Refusal(400, f"no {path}", path, b""))
+        found.add(PublishFailed(400, f"no {path}", path))
     return found
 
 
@@ -39,9 +38,7 @@ class RefusalsTests(SynchronousTestCase):
 
     def test_extend(self) -> None:
         """Later ones stand behind."""
-        kept = refusals("a")
-        kept.extend(refusals("b", "c"))
-        error = self.assertRaises(PublishFailed, kept.check)
+        error = self.assertRaises(PublishFailed, Refusals([refusals("a"), refusals("b", "c")]).check)
         self.assertEqual(([each.path for each in error.others], error.count), (["b", "c"], 3))
 
     def test_nameless(self) -> None:
