@@ -26,7 +26,7 @@ class Reconnecting(ABC):
     """
 
     def __init__(self, urls: Sequence[Url], settings: ClientSettings, log: Logger) -> None:
-        checkTls(urls[0], settings)
+        checkTls(urls[0], settings.tls)
         #: In random order, so that clients spread over the addresses, also after the loss of one.
         self._urls = random.sample(urls, len(urls))
         self._nextUrls = cycle(self._urls)

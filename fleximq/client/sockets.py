@@ -5,7 +5,6 @@ import socket
 import ssl
 
 from fleximq.client.errors import ConnectionLost, Untrusted
-from fleximq.client.settings import ClientSettings
 from fleximq.errors import SettingError
 from fleximq.values.urls import Url
 
@@ -85,12 +84,9 @@ _ALERTS = ("ALERT_CERTIFICATE", "ALERT_BAD_CERTIFICATE", "ALERT_UNSUPPORTED_CERT
 _NO_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING")
 
 
-def checkTls(url: Url, settings: ClientSettings) -> None:
-    """Refuse TLS settings for a URL without TLS.
-
-    :raises SettingError: the URL is neither ``tls://`` nor ``wss://``.
-    """
-    if settings.tls is not None and not url.isSecure:
+def checkTls(url: Url, tls: object) -> None:
+    """Raise SettingError if there are TLS settings for a URL without TLS."""
+    if tls is not None and not url.isSecure:
         raise SettingError(f"the URL is {url}, but only tls:// and wss:// use TLS")
 
 
@@ -104,15 +100,15 @@ def dial(
     :raises Untrusted: one side does not trust the other's certificate.
     :raises SettingError: TLS settings for a URL without TLS, or ``stdio://`` in a program that no broker has started.
     """
-    if tls is not None and not url.isSecure:
-        raise SettingError(f"the URL is {url}, but only tls:// and wss:// use TLS")
+    checkTls(url, tls)
     if url.scheme == "stdio":
         return PipeSocket(*takeStandardStreams())
     try:
         if url.scheme == "ipc":
             return _local(url.socketPath(ipcFolder), timeout)
         host = url.host or "localhost"
-        plain = _remote(host, url.port, timeout)
+        plain = socket.create_connection((host, url.port), timeout)
+        enableKeepAlive(plain)
         return plain if not url.isSecure else _secured(plain, host, tls)
     except (OSError, ValueError) as error:  # ValueError: a name is invalid, e.g. in IDNA
         raise asConnectionLost(error, f"cannot connect to {url}") from error
@@ -127,12 +123,6 @@ def _local(path: str, timeout: float | None) -> socket.socket:
         local.close()
         raise
     return local
-
-
-def _remote(host: str, port: int, timeout: float | None) -> socket.socket:
-    remote = socket.create_connection((host, port), timeout)
-    enableKeepAlive(remote)
-    return remote
 
 
 def enableKeepAlive(remote: socket.socket) -> None:

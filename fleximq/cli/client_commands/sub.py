@@ -17,8 +17,8 @@ from fleximq.cli.client_commands.payload_text import addOutputOptions, asJson, d
 from fleximq.cli.client_commands.topic_check import addStrictOption, checkTopics
 from fleximq.cli.output import addJsonOption, addRawOption, out, outJson, say
 from fleximq.client.blocking import Client
-from fleximq.client.blocking.client import Start
 from fleximq.client.events import Delivery
+from fleximq.client.settings import Start
 from fleximq.values.patterns import isPattern
 
 #: Topics of presence events (docs/reference/dialects.rst).

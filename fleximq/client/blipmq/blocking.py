@@ -64,6 +64,9 @@ class BlipSubscription(SubscriptionWrapper, BlockingPulled[LoopBlipSubscription,
     its last delivery is not acknowledged, and the broker delivers it again.
     """
 
+    next = waiting(LoopBlipSubscription.next)
+    next_many = waiting(LoopBlipSubscription.next_many)
+
 
 class BlipClient(BlockingQueueClient[LoopBlipClient]):
     """A connection to a broker, made by :func:`connect`; it reconnects by itself.

@@ -5,23 +5,25 @@ ping a silent broker; it is not started without ``reconnect`` and ``keep_alive``
 """
 
 import logging
+import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from functools import cache
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
-from fleximq.client.blocking import fork_safety
 from fleximq.client.blocking.shared_connection import SharedConnection
-from fleximq.client.blocking.subscription import Subscription
-from fleximq.client.errors import ConnectionLost
+from fleximq.client.contexts import ClosedOnExit
+from fleximq.client.errors import ClientError, ConnectionLost
 from fleximq.client.events import BROKER, Delivery, Notification, Request
 from fleximq.client.payloads import packed
 from fleximq.client.protocol.client_state import ClientState, FrameMaker
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.protocol.conversation import Conversation, conversationOn
-from fleximq.client.protocol.inbox import Box
+from fleximq.client.protocol.inbox import Box, BoxReader, Inbox
 from fleximq.client.protocol.operations import Operations
 from fleximq.client.settings import TIMEOUT, ClientSettings, State
 from fleximq.client.sockets import dial
@@ -33,6 +35,64 @@ _log = logging.getLogger(__name__)
 _CHECK_SECONDS = 1.0
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Delivery | Notification)
+
+
+class Subscription(BoxReader, ClosedOnExit, Generic[M]):
+    """The messages of a topic or pattern, in order: iterate over it, or call :meth:`next`.
+
+    Threads may share a subscription; one thread gets each delivery.
+
+    Unread deliveries are held in memory, since a thread that reads from the connection reads for all. While the client
+    holds more than ``prefetch`` bytes, threads that wait for deliveries stop reading, and the broker treats the client
+    as a slow consumer; a thread that waits for an answer still reads. A subscription with more than 1 GiB of unread
+    deliveries is ended with :class:`~fleximq.client.errors.Overrun`.
+    """
+
+    def __init__(self, connection: SharedConnection, inbox: Inbox, box: Box, end: Callable[[Box], None]) -> None:
+        self._connection = connection
+        self._lock = connection.lock
+        self._inbox = inbox
+        self._box = box
+        self._end = end
+
+    def __iter__(self) -> Iterator[M]:
+        """Yield each delivery, waiting without a limit, until the subscription or the client is closed.
+
+        Raises the errors of :meth:`next`.
+        """
+        while (delivery := self.next()) is not None:
+            yield delivery
+
+    def next(self, timeout: float | None = None) -> M | None:
+        """Return the next delivery; None after ``timeout`` seconds without one, or if this is closed.
+
+        Errors are raised after the last unread delivery was returned.
+
+        :raises ConnectionLost: the connection ended.
+        :raises SubscribeFailed: the broker ended the subscription, since it cannot deliver the next message.
+        :raises Overrun: too many deliveries were unread.
+        """
+        if self._box.waiting:
+            with self._lock:
+                delivery: M | None = self._inbox.take(self._box)
+            if delivery is not None:
+                return delivery
+        found = self._connection.waitFor(self._news, timeout, needed=False)
+        return None if isinstance(found, bool) else found
+
+    def _news(self) -> M | bool | None:
+        delivery: M | None = self._inbox.take(self._box)
+        if delivery is not None:
+            return delivery
+        end = self._box.end
+        if isinstance(end, ClientError):
+            raise end
+        return end
+
+    def close(self) -> None:
+        """Unsubscribe; unread deliveries can still be read."""
+        self._end(self._box)
 
 
 class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]]):
@@ -63,7 +123,8 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
         except BaseException:
             self.hang_up()
             raise
-        fork_safety.watch(self, ThreadClient._forking, ThreadClient._leaveToParent)
+        _watchForks()
+        _clients.add(self)
         if self._reconnects or settings.keep_alive is not None:
             threading.Thread(target=self._maintain, name="fleximq-keeper", daemon=True).start()
 
@@ -71,16 +132,11 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
         """Like :meth:`ask`, but return the encoded payload, a MessagePack value; for large answers."""
         return self._clientState.payloadOf(path, await self._request(BROKER, path, packed(value), timeout))
 
-    # -- forks -------------------------------------------------------------------------------------
+    def leaveToParent(self) -> None:
+        """Close this copy of the client in a forked child; the parent keeps the connection.
 
-    @contextmanager
-    def _forking(self) -> Iterator[None]:
-        """Hold the lock while the process forks."""
-        with self._lock:
-            yield
-
-    def _leaveToParent(self) -> None:
-        """Close this copy of the client in a forked child; the parent keeps the connection."""
+        Two processes cannot share it: each would write into the other's messages and read the other's answers.
+        """
         lost = ConnectionLost("the connection belongs to the parent of this process: connect again")
         # Threads that held these locks do not exist in the child.
         self._subscribing, self._closing, self._alarm = threading.Lock(), threading.Event(), threading.Event()
@@ -261,3 +317,24 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
 
     async def _resolved(self, value: Any) -> Any:
         return value
+
+
+#: Clients that forks leave to the parent.
+_clients: "WeakSet[ThreadClient]" = WeakSet()
+
+
+@cache
+def _watchForks() -> None:
+    held = threading.local()
+
+    def hold() -> None:
+        held.locks = ExitStack()
+        for client in list(_clients):
+            held.locks.enter_context(client._lock)
+
+    def abandon() -> None:
+        for client in list(_clients):
+            client.leaveToParent()
+        held.locks.close()
+
+    os.register_at_fork(before=hold, after_in_parent=lambda: held.locks.close(), after_in_child=abandon)

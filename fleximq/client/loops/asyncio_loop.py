@@ -3,7 +3,6 @@
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from types import TracebackType
 from typing import Any, Generic, NoReturn, TypeVar
 
 from fleximq.client.errors import ConnectionLost
@@ -161,11 +160,12 @@ class Connecting(Generic[L]):
     :raises SettingError: there are TLS settings for a URL without TLS.
     """
 
-    def __init__(self, urls: Sequence[Url], settings: ClientSettings, make: Callable[[Loop], L]) -> None:
-        checkTls(urls[0], settings)
+    def __init__(
+        self, urls: Sequence[Url], settings: ClientSettings, make: Callable[[Loop, Sequence[Url], ClientSettings], L]
+    ) -> None:
+        checkTls(urls[0], settings.tls)
         self._urls = urls
-        self._make = make
-        self._client: L | None = None
+        self._make = lambda: make(AsyncioLoop(asyncio.get_running_loop()), urls, settings)
 
     def __repr__(self) -> str:
         return f"<Connecting to {', '.join(each.withoutQuery for each in self._urls)}>"
@@ -174,11 +174,7 @@ class Connecting(Generic[L]):
         raise AttributeError(f"no {name!r} before the connection: write 'client = await connect(...)'")
 
     def __await__(self) -> Generator[Any, Any, L]:
-        return self._open().__await__()
-
-    async def _open(self) -> L:
-        self._client = self._make(AsyncioLoop(asyncio.get_running_loop()))
-        return await self._client.open()
+        return self.__aenter__().__await__()
 
     def __enter__(self) -> NoReturn:
         raise TypeError("this client is for asyncio: write 'async with connect(...)'")
@@ -187,13 +183,11 @@ class Connecting(Generic[L]):
         """Only so that ``with`` calls the above."""
 
     async def __aenter__(self) -> L:
-        return await self._open()
+        self._client = self._make()
+        return await self._client.open()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         """Close; if the block failed, at once and without a flush."""
-        assert self._client is not None
         if error is None:
             await self._client.close()
         else:

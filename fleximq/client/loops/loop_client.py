@@ -6,7 +6,6 @@ A client is used from the loop's own thread. Everything published in one turn of
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from fleximq.client.contexts import MessageIterator
@@ -15,9 +14,9 @@ from fleximq.client.events import Delivery, Notification, Request
 from fleximq.client.loops.connection import DRAIN_BYTES, Cancellable, Loop
 from fleximq.client.loops.link import LoopLink
 from fleximq.client.protocol.client_state import ClientState, FrameMaker
-from fleximq.client.protocol.completion import Pending
+from fleximq.client.protocol.completion import Pending, resolveAll
 from fleximq.client.protocol.conversation import Conversation, conversationOn
-from fleximq.client.protocol.inbox import Box
+from fleximq.client.protocol.inbox import Box, BoxReader
 from fleximq.client.protocol.operations import Operations
 from fleximq.client.protocol.unconfirmed import ContextAccounts
 from fleximq.client.settings import ClientSettings, State
@@ -159,7 +158,7 @@ class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscri
         return await value if inspect.isawaitable(value) else value
 
 
-class LoopSubscription(MessageIterator[M]):
+class LoopSubscription(BoxReader, MessageIterator[M]):
     """The messages of a topic or pattern, in order: iterate over it, or call :meth:`next`.
 
     While the subscriptions of a client hold more than ``prefetch`` unread bytes, the client stops reading, unless a
@@ -172,24 +171,7 @@ class LoopSubscription(MessageIterator[M]):
         self._box = box
         self._waiters: list[Pending[None]] = []
 
-    def __repr__(self) -> str:
-        return f"<Subscription to {self._box.topic or 'notifications'}, {self.waiting} waiting>"
-
-    @property
-    def topic(self) -> str:
-        """The topic or pattern; "" for notifications."""
-        return self._box.topic
-
-    @property
-    def waiting(self) -> int:
-        """The number of unread deliveries."""
-        return len(self._box.waiting)
-
     async def __anext__(self) -> M:
-        """Return the next delivery, waiting without a limit; the iteration ends when this or the client is closed.
-
-        Raises the errors of :meth:`next`.
-        """
         if self._box.waiting:
             return self._take(self._box)  # type: ignore[no-any-return]
         return await super().__anext__()
@@ -209,23 +191,16 @@ class LoopSubscription(MessageIterator[M]):
                 if isinstance(box.end, ClientError):
                     raise box.end
                 return None
-            pending: Pending[None] = Pending()
-            self._waiters.append(pending)
             box.onNews = self._told
             try:
-                await self._client._loop.wait(pending, timeout, "a delivery")
+                await self._client._loop.waitAmong(self._waiters, timeout, "a delivery")
             except TimeoutError:
                 return None
-            finally:
-                with suppress(ValueError):
-                    self._waiters.remove(pending)
         return self._take(box)  # type: ignore[no-any-return]
 
     def _told(self) -> None:
         self._box.onNews = None
-        waiters, self._waiters = self._waiters, []
-        for each in waiters:
-            each.succeed(None)
+        resolveAll(self._waiters)
 
     def close(self) -> None:
         """Unsubscribe; unread deliveries can still be read."""

@@ -65,6 +65,9 @@ class Consumer(ConsumerWrapper, BlockingPulled[LoopConsumer, Message]):
     last message is not acknowledged and returns to the queue later.
     """
 
+    next = waiting(LoopConsumer.next)
+    next_many = waiting(LoopConsumer.next_many)
+
 
 class MiniClient(BlockingQueueClient[LoopMiniClient]):
     """A connection to a broker, made by :func:`connect`; it reconnects by itself.

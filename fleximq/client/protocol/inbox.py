@@ -57,6 +57,25 @@ class Box:
         return self.start if self.last is None else self.last + 1
 
 
+class BoxReader:
+    """A subscription that reads from a box."""
+
+    _box: Box
+
+    def __repr__(self) -> str:
+        return f"<Subscription to {self._box.topic or 'notifications'}, {self.waiting} waiting>"
+
+    @property
+    def topic(self) -> str:
+        """The topic or pattern; "" for notifications."""
+        return self._box.topic
+
+    @property
+    def waiting(self) -> int:
+        """The number of unread deliveries."""
+        return len(self._box.waiting)
+
+
 class Inbox:
     """The boxes of one client. ``bufferedBytes`` is the size of the unread deliveries in open boxes.
 

@@ -8,9 +8,10 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from types import TracebackType
+from concurrent.futures import Future
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
+from fleximq.client.contexts import ClosedOnExit
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.loops.asyncio_loop import AsyncioLoop
 from fleximq.client.loops.connection import Loop
@@ -83,22 +84,17 @@ def loopThread() -> LoopThread:
 
 async def inThread(function: Callable[[Any], Result], argument: Any) -> Result:
     """Call a function in a new thread, and return its result."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Result] = loop.create_future()
-
-    def settle(set: Callable[[Any], None], value: Any) -> None:
-        if not future.done():
-            set(value)
+    future: Future[Result] = Future()
+    future.set_running_or_notify_cancel()  # from now on, cancelling the wait does not affect the thread
 
     def work() -> None:
         try:
-            told = (future.set_result, function(argument))
+            future.set_result(function(argument))
         except Exception as error:
-            told = (future.set_exception, error)  # type: ignore[assignment]
-        loop.call_soon_threadsafe(settle, *told)
+            future.set_exception(error)
 
     threading.Thread(target=work, name="fleximq-serving", daemon=True).start()
-    return await future
+    return await asyncio.wrap_future(future)
 
 
 C = TypeVar("C")
@@ -125,21 +121,15 @@ class BlockingQueueClient(_InThread[L], BlockingClient[L]):
     """A connection to a broker."""
 
 
-class BlockingPulled(_InThread[P], Generic[P, T]):
+class BlockingPulled(_InThread[P], ClosedOnExit, Generic[P, T]):
     """The messages of a queue: iterate over it, or call :meth:`next`."""
+
+    next: Callable[..., T | None]
 
     @property
     def waiting(self) -> int:
         """The number of fetched messages that are unread."""
         return self._inner.waiting
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __iter__(self) -> Self:
         return self
@@ -153,19 +143,5 @@ class BlockingPulled(_InThread[P], Generic[P, T]):
         if message is None:
             raise StopIteration
         return message
-
-    def next(self, timeout: float | None = None) -> T | None:
-        """Acknowledge the previous messages, and return the next one; None if there is none, or this is closed.
-
-        :param timeout: seconds; with 0 the broker is asked once. None: no limit.
-        :raises ConnectionLost: the connection ended, and the client will not reconnect.
-        :raises SubscribeFailed: or ConsumeFailed: the broker refuses, or does not know the subscription.
-        """
-        found: T | None = self._wait(self._inner.next(timeout))
-        return found
-
-    def next_many(self, most: int, timeout: float | None = None) -> list[T]:
-        """Return 1 to ``most`` messages, which are acknowledged together. Otherwise as :meth:`next`."""
-        return self._wait(self._inner.next_many(most, timeout))
 
     close = called(Pulled.close)

@@ -62,7 +62,7 @@ class Pulled(MessageIterator[T]):
 
         :param timeout: seconds; with 0 the broker is asked once. None: no limit.
         :raises ConnectionLost: the connection ended, and the client will not reconnect.
-        :raises SubscribeFailed: or ConsumeFailed: the broker refuses.
+        :raises SubscribeFailed: or ConsumeFailed: the broker refuses, or does not know the subscription.
         """
         found = await self.next_many(1, timeout)
         return found[0] if found else None
