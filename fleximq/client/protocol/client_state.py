@@ -1,7 +1,7 @@
 """The state of a client across all its connections, without I/O: pending answers, subscriptions, buffered messages.
 
-Every form of the client has one :class:`ClientState`. The form passes received bytes in and sends the bytes that the
-state returns; frames that the state sends on its own go through ``send``. Use it from one thread at a time.
+The form of the client passes received bytes in, and sends the bytes that the state returns or gives to ``send``. Use it
+from one thread at a time.
 """
 
 from collections import deque
@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from fleximq.client import events
 from fleximq.client.errors import (
-    Answered,
     BufferFull,
     ConnectionLost,
     JoinRefused,
@@ -27,7 +26,7 @@ from fleximq.client.protocol.completion import Pending, resolveAll
 from fleximq.client.protocol.conversation import Conversation
 from fleximq.client.protocol.inbox import Box, Inbox
 from fleximq.client.protocol.refusals import Refusals
-from fleximq.client.protocol.unconfirmed import Account, AccountLookup, Accounts, ThreadAccounts
+from fleximq.client.protocol.unconfirmed import Account, Accounts, ContextAccounts, ThreadAccounts
 from fleximq.client.settings import ClientSettings, State
 from fleximq.limits import BASE_BYTES, MEBIBYTE
 from fleximq.status import FIRST_ERROR, Status
@@ -54,9 +53,7 @@ class PendingSubscription(NamedTuple):
 
 
 class ClientState:
-    """The pending operations and subscriptions of one client.
-
-    ``state`` is None until the first JOIN succeeds. ``accounts`` record which sent messages are unconfirmed.
+    """The pending operations and subscriptions of one client; ``state`` is None until the first JOIN succeeds.
 
     :param send: sends frames without waiting, as soon as possible.
     :param onRelieved: called when the unread bytes fall below the limit for reading.
@@ -72,7 +69,7 @@ class ClientState:
         onRelieved: Callable[[], None],
         onState: Callable[[State, Exception | None], None],
         onRequest: Callable[[Request], None],
-        holder: AccountLookup | None = None,
+        holder: ContextAccounts | None = None,
     ) -> None:
         self.settings = settings
         self.state: State | None = None
@@ -121,7 +118,7 @@ class ClientState:
             self._finishJoin()
 
     def _finishJoin(self) -> None:
-        """Become joined, after all subscriptions are restored, and send buffered messages."""
+        """Send buffered messages and become joined, after all subscriptions are restored."""
         buffered, self._buffered, self._bufferedBytes = self._buffered, deque(), 0
         for account, make in buffered:
             self._send(make(self.conversation))
@@ -154,10 +151,7 @@ class ClientState:
         return PendingSubscription(data, box, before, after)
 
     def lose(self, lost: ConnectionLost) -> None:
-        """Handle a lost or failed connection that will be replaced: calls that wait for an answer fail.
-
-        Subscriptions and buffered messages are retained for the next connection.
-        """
+        """Fail calls that wait for an answer; subscriptions and buffered messages wait for the next connection."""
         wasJoined = self.state is State.JOINED
         self._fail(lost)
         if wasJoined:
@@ -179,7 +173,6 @@ class ClientState:
         self.inbox.endAll(True if why is None else self.lost)
 
     def _fail(self, lost: ConnectionLost) -> None:
-        """Fail every call that waits for an answer."""
         self._lost = lost = self.explained(lost)
         if self.state is State.JOINED:
             self.state = State.AWAY
@@ -197,7 +190,7 @@ class ClientState:
         self._onState(state, why)
 
     def whenJoined(self) -> Pending[None]:
-        """Return a result that completes when the client is joined, or fails when it is closed."""
+        """Return a result that succeeds when the client is joined, and fails when it is closed."""
         pending: Pending[None] = Pending()
         if self.state is State.JOINED:
             pending.succeed(None)
@@ -218,14 +211,14 @@ class ClientState:
         return self._lost or ConnectionLost("the client was closed")
 
     def explained(self, lost: ConnectionLost) -> ConnectionLost:
-        """Return the error with the broker's last refusal added, which is often the reason."""
+        """Add the broker's last refusal, which is often the reason, to an error."""
         last = self._refusals.last
         return lost if last is None or str(last) in str(lost) else type(lost)(f"{lost}, and said before: {last}")
 
     def tick(self, isPaused: bool) -> bool:
-        """Count a keep-alive interval and send a PING; False if the broker was silent for too many of them.
+        """Count a keep-alive interval, unless the client does not read, and send a PING.
 
-        :param isPaused: the client does not read at the moment, so the interval does not count as silence.
+        Returns False if the broker was silent for too many intervals.
         """
         if self.state is State.JOINED:
             self._silentIntervals = 0 if isPaused else self._silentIntervals + 1
@@ -237,11 +230,7 @@ class ClientState:
     # -- what is sent ------------------------------------------------------------------------------
 
     def bufferUntilJoined(self, size: int, make: FrameMaker) -> None:
-        """Buffer a message until the client is connected again.
-
-        :raises BufferFull: the buffer is full.
-        :raises ConnectionLost: the client will not reconnect.
-        """
+        """Buffer a message until the client is connected again; raises BufferFull, or ConnectionLost after the end."""
         if self.state is State.CLOSED:
             raise self.lost
         size += _OVERHEAD_BYTES
@@ -279,10 +268,9 @@ class ClientState:
             self.accounts.loseLate(account, self.lost)
 
     def checkLosses(self) -> None:
-        """Raise the loss of the running thread or task, if there is one.
+        """Raise the loss of messages that the running thread or task has sent since its last flush, or an ended one.
 
-        :raises ConnectionLost: a connection ended before the broker confirmed messages that this thread has sent since
-            its last flush, or that a thread has sent which has ended meanwhile. Raised once.
+        :raises ConnectionLost: a connection ended before the broker confirmed them. Raised once.
         """
         lost = self.accounts.takeLoss()
         if lost is not None:
@@ -305,20 +293,13 @@ class ClientState:
             barrier.onDone = keep
 
     def newSubscription(self, topic: str, start: object, gaps: bool = False) -> PendingSubscription:
-        """Return the frames that request a subscription, and the results for the answer.
-
-        :raises ValueError: it conflicts with an existing subscription, see :meth:`Inbox.open`.
-        :raises ConnectionLost: the client is not connected.
-        """
+        """Return a new subscription; raises ValueError as :meth:`Inbox.open`, ConnectionLost while not connected."""
         self._checkJoined()
         sub = self.conversation.subscription(topic, start)
         return self._betweenBarriers(sub, self.inbox.open(topic, start, gaps))
 
     def confirmSubscription(self, made: PendingSubscription) -> None:
-        """Evaluate the broker's answer to a SUB.
-
-        :raises SubscribeFailed: the broker refused the subscription; its box is closed.
-        """
+        """Evaluate the answer to a SUB; raises SubscribeFailed and closes the box if the broker has refused it."""
         refused = made.after.result()
         # The SUB was sent between the two PINGs, and its refusal has no path.
         refusal = refused.popNameless()
@@ -328,11 +309,6 @@ class ClientState:
             error = SubscribeFailed(refusal.status, refusal.words, made.box.topic, refusal.payload)
             self.inbox.close(made.box, error)
             raise error
-
-    def abandonSubscription(self, made: PendingSubscription) -> None:
-        """Handle a caller that has stopped waiting for the answer."""
-        self.detachBarrier(made.before)
-        self.detachBarrier(made.after)
 
     def request(self, target: int | str, path: str, payload: bytes) -> tuple[bytes, str, Pending[Reply]]:
         """Return a REQ, its id, and a result for the answer; raises ConnectionLost while not connected."""
@@ -357,16 +333,6 @@ class ClientState:
         if reply.status >= FIRST_ERROR:
             raise RequestFailed(reply.status, errorText(reply.payload), path, bytes(reply.payload))
         return reply.payload
-
-    def answer(self, to: Request, value: object) -> bytes:
-        """Return the REP with a value."""
-        return self.conversation.reply(to, self.settings.codec.pack(value))
-
-    def failure(self, to: Request, error: BaseException) -> bytes:
-        """Return the REP for an error: its own status, or 500."""
-        if isinstance(error, Answered):
-            return self.conversation.reply(to, packed(error.words), error.status)
-        return self.conversation.reply(to, packed("the service failed"), Status.INTERNAL_SERVER_ERROR)
 
     # -- what is heard -----------------------------------------------------------------------------
 
@@ -433,10 +399,7 @@ def headerFields(
     reply_to: str | None,
     headers: Mapping[str, Any] | None,
 ) -> Mapping[str, Any]:
-    """Return the header fields of a publication except its topic.
-
-    :raises ValueError: ``headers`` contains ``topic``, or a field that is also given as an argument.
-    """
+    """Return the header fields of a publication except its topic; raises ValueError if ``headers`` repeats one."""
     if headers is None and key is message_id is correlation_id is reply_to is None:
         return _NO_FIELDS
     named = {"key": key, "message_id": message_id, "correlation_id": correlation_id, "reply_to": reply_to}
@@ -447,20 +410,10 @@ def headerFields(
     return fields | dict(headers or {})
 
 
-def publicationOf(topic: str, payload: bytes, fields: Mapping[str, Any]) -> FrameMaker:
-    """Return a function that makes the PUB frame."""
-    if fields:
-        return lambda conversation: conversation.publication(topic, payload, fields)
-    return lambda conversation: conversation.publication(topic, payload)
-
-
 def chunksOf(
     topic: str, values: Iterable[object], pack: Callable[[Any], bytes] = packed
 ) -> Iterator[tuple[int, FrameMaker]]:
-    """Yield functions that make the PUB frames of about 1 MiB of values, each with the bytes of its payloads.
-
-    A chunk that consists of bytes only is packed when it is sent.
-    """
+    """Yield the size of about 1 MiB of values and a function that makes their PUBs, which packs bytes only then."""
     chunk: list[bytes] = []
     size, head, areBinary = 0, len(topic) + BASE_BYTES, pack is packed
     for value in values:

@@ -1,7 +1,6 @@
-"""The operations of a FlexiMQ client, written once for all forms.
+"""The operations of a FlexiMQ client, coroutines written once for all forms; each form adds its connection.
 
-They are coroutines over a :class:`~fleximq.client.protocol.client_state.ClientState`. A form adds its connection; the
-blocking form waits inside :meth:`Operations._await`, so that its coroutines end in their first step.
+The blocking form waits inside :meth:`Operations._await`, so that its coroutines end in their first step.
 """
 
 import time
@@ -14,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from fleximq.client.errors import Answered, ConnectionLost, RequestFailed, SubscribeFailed
 from fleximq.client.events import BROKER, Reply, Request
 from fleximq.client.payloads import packed, severalOf
-from fleximq.client.protocol.client_state import ClientState, FrameMaker, chunksOf, headerFields, publicationOf
+from fleximq.client.protocol.client_state import ClientState, FrameMaker, chunksOf, headerFields
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.protocol.conversation import Conversation
 from fleximq.client.protocol.inbox import Box
@@ -22,6 +21,7 @@ from fleximq.client.protocol.refusals import Refusals
 from fleximq.client.reconnecting import Reconnecting
 from fleximq.client.settings import TIMEOUT, ClientSettings, Start, State
 from fleximq.client.topic_warnings import literalDoubt, warnOf
+from fleximq.status import Status
 from fleximq.values.patterns import doubtIn, mistakeIn
 from fleximq.values.urls import Url
 
@@ -55,7 +55,6 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
 
     @property
     def state(self) -> State:
-        """The state of the connection."""
         return self._clientState.state or State.AWAY
 
     # -- of the form -------------------------------------------------------------------------------
@@ -117,7 +116,7 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         warnOf(literalDoubt(topic))
         payload = self._settings.codec.pack(value)
         fields = headerFields(key, message_id, correlation_id, reply_to, headers)
-        await self._post(len(payload), publicationOf(topic, payload, fields))
+        await self._post(len(payload), lambda conversation: conversation.publication(topic, payload, fields))
 
     async def publish_many(self, topic: str, values: Iterable[object]) -> None:
         """Publish several values at once, several times as fast as single ones; errors as :meth:`publish`.
@@ -168,7 +167,6 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         refused.check()
 
     async def ping(self, timeout: float | None = TIMEOUT) -> float:
-        """Return the round-trip time in seconds, which includes processing everything sent before."""
         await self._waitUntilJoined(timeout)
         begun = time.perf_counter()
         refused = await self._barrier(timeout, "the answer to a PING")
@@ -225,7 +223,8 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
             await self._await(made.after, timeout, what)
         except BaseException:
             with self._lock:
-                self._clientState.abandonSubscription(made)
+                self._clientState.detachBarrier(made.before)
+                self._clientState.detachBarrier(made.after)
             self._unsubscribe(made.box)
             raise
         with self._lock:
@@ -283,17 +282,16 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
                 self._startServing()
 
     async def _answer(self, request: Request) -> None:
-        clientState = self._clientState
-        conversation = clientState.conversation
+        conversation = self._clientState.conversation
         try:
             value = await self._resolved(self._functions[request.path](request))
-            data = clientState.answer(request, value)
+            data = conversation.reply(request, self._settings.codec.pack(value))
         except Answered as error:
-            data = clientState.failure(request, error)
-        except Exception as error:
+            data = conversation.reply(request, packed(error.words), error.status)
+        except Exception:
             self._log.exception("The service of %s failed", request.path)
-            data = clientState.failure(request, error)
-        if conversation is clientState.conversation and clientState.state is State.JOINED:
+            data = conversation.reply(request, packed("the service failed"), Status.INTERNAL_SERVER_ERROR)
+        if conversation is self._clientState.conversation and self._clientState.state is State.JOINED:
             self._transmit(data, conversation)
 
     async def close(self, timeout: float | None = TIMEOUT) -> None:

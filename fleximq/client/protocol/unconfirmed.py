@@ -1,16 +1,15 @@
 """Records which threads and tasks have unconfirmed messages, so that each learns of its own losses. Without I/O.
 
-Each thread, asyncio task or Twisted coroutine gets an :class:`Account` with its first publication. Sent messages are
-numbered; a PONG confirms all up to a number. When a connection is lost, the next flush of each account with unconfirmed
-messages raises an error; so does the first flush from any other account, since an account may never flush, or its
-thread may have ended.
+Each gets an :class:`Account` with its first publication. Sent messages are numbered; a PONG confirms all up to a
+number. When a connection is lost, the next flush of each account with unconfirmed messages raises an error; so does the
+first flush from any other account, since an account may never flush, or its thread may have ended.
 """
 
 import threading
 from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Protocol
+from dataclasses import dataclass
 from weakref import ReferenceType, ref
 
 from fleximq.client.errors import ConnectionLost
@@ -19,14 +18,12 @@ from fleximq.client.errors import ConnectionLost
 _MIN_CLEAN_UP = 64
 
 
+@dataclass(eq=False, slots=True)
 class Loss:
     """A lost connection with unconfirmed messages; ``unreported`` counts the accounts that have not been notified."""
 
-    __slots__ = ("error", "unreported")
-
-    def __init__(self, error: ConnectionLost, unreported: int) -> None:
-        self.error = error
-        self.unreported = unreported
+    error: ConnectionLost
+    unreported: int
 
 
 class Account:
@@ -37,10 +34,10 @@ class Account:
     :param owner: the thread or task; None: the account belongs to the context in which it is found.
     """
 
-    __slots__ = ("__weakref__", "_accounts", "_owner", "loss", "number", "reported", "waiting")
+    __slots__ = ("__weakref__", "_owner", "accounts", "loss", "number", "reported", "waiting")
 
     def __init__(self, accounts: "Accounts", owner: object | None) -> None:
-        self._accounts = accounts
+        self.accounts = accounts
         self._owner: ReferenceType[object] | None = None if owner is None else ref(owner)
         self.number = self.waiting = 0
         self.loss: Loss | None = None
@@ -49,12 +46,8 @@ class Account:
     @property
     def isOpen(self) -> bool:
         """Whether a message is unconfirmed or a loss is unreported."""
-        accounts = self._accounts
+        accounts = self.accounts
         return not accounts.isOver and (self.waiting > 0 or self.loss is not None or self.number > accounts.confirmed)
-
-    def isOf(self, accounts: "Accounts") -> bool:
-        """Return whether it belongs to these accounts."""
-        return self._accounts is accounts
 
     def isFor(self, owner: object | None) -> bool:
         """Return whether it can be used by this owner; without an owner, until all its messages are confirmed."""
@@ -64,38 +57,22 @@ class Account:
 
     def __del__(self) -> None:
         # The thread or task has ended. The garbage collector may call this at any point, so it only appends.
-        if self.number > self._accounts.confirmed:
-            self._accounts.orphaned.append(self.number)
-
-
-class AccountLookup(Protocol):
-    """Finds the account of the running thread or task."""
-
-    def get(self, accounts: "Accounts") -> Account | None:
-        """Return the account found here, which may be of another owner."""
-
-    def set(self, account: Account) -> None:
-        """Store the account."""
-
-    def owner(self) -> object | None:
-        """Return the running task, or None if unknown."""
+        if self.number > self.accounts.confirmed:
+            self.accounts.orphaned.append(self.number)
 
 
 class ThreadAccounts(threading.local):
-    """One account for each thread; it ends with the thread."""
+    """One account for each thread; it ends with the thread, and other threads cannot find it."""
 
     _account: Account | None = None
 
     def get(self, accounts: "Accounts") -> Account | None:
-        """Return the thread's account."""
         return self._account
 
     def set(self, account: Account) -> None:
-        """Set the thread's account."""
         self._account = account
 
     def owner(self) -> object | None:
-        """Return None, since other threads cannot find the account."""
         return None
 
 
@@ -111,15 +88,12 @@ class ContextAccounts:
         self.owner = owner
 
     def get(self, accounts: "Accounts") -> Account | None:
-        """Return the account in this context."""
-        for account in _accounts.get():
-            if account.isOf(accounts):
-                return account
-        return None
+        """Return the account in this context, which may be of another owner."""
+        return next((account for account in _accounts.get() if account.accounts is accounts), None)
 
     def set(self, account: Account) -> None:
         """Store the account in this context, and remove closed accounts of other clients."""
-        others = (each for each in _accounts.get() if each.isOpen and not each.isOf(account._accounts))
+        others = (each for each in _accounts.get() if each.isOpen and each.accounts is not account.accounts)
         _accounts.set((account, *others))
 
 
@@ -130,12 +104,11 @@ _accounts: ContextVar[tuple[Account, ...]] = ContextVar("_accounts", default=())
 class Accounts:
     """The accounts of one client; used by one thread at a time.
 
-    ``sent`` is the number of the last message sent, ``confirmed`` of the last one confirmed, and ``flushed`` of the
-    last one whose refusals a flush has reported. ``orphaned`` has the last numbers of accounts whose threads have
-    ended. With ``isOver`` nothing more is sent.
+    ``sent``, ``confirmed`` and ``flushed`` are the numbers of the last message sent, confirmed, and flushed with its
+    refusals reported. ``orphaned`` has the last numbers of ended threads. With ``isOver`` nothing more is sent.
     """
 
-    def __init__(self, holder: AccountLookup) -> None:
+    def __init__(self, holder: ThreadAccounts | ContextAccounts) -> None:
         self.sent = self.confirmed = self.flushed = 0
         self.orphaned: deque[int] = deque()
         self.isOver = False
