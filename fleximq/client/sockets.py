@@ -16,8 +16,8 @@ _taken = False
 def takeStandardStreams() -> tuple[int, int]:
     """Return descriptors for reading and writing, owned by the caller.
 
-    From then on the program's standard input is empty, and its standard output goes to standard error, so that printed
-    text cannot corrupt messages.
+    From then on standard input is empty, and standard output goes to standard error: printed text cannot corrupt
+    messages.
 
     :raises SettingError: the program was not started by a broker, or the streams are already in use.
     """
@@ -73,10 +73,8 @@ class PipeSocket:
 
 #: Folder of relative ``ipc://`` paths (FlexiMQ document 6.3.1).
 IPC_FOLDER = "/tmp"
-#: TCP keep-alive: the first probe follows after this many seconds of silence ..
-_IDLE_SECONDS = 60
-#: .. and the connection is lost after this many unanswered probes, at this interval in seconds.
-_PROBES, _PROBE_INTERVAL = 4, 15
+#: TCP keep-alive: a probe after 60 s of silence, then every 15 s; the connection is lost after 4 unanswered ones.
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 #: TLS alerts of a server that does not trust the client's certificate, or requires one (RFC 8446, 6.2).
 _ALERTS = ("ALERT_CERTIFICATE", "ALERT_BAD_CERTIFICATE", "ALERT_UNSUPPORTED_CERTIFICATE", "ALERT_UNKNOWN_CA",
            "ALERT_ACCESS_DENIED")  # fmt: skip
@@ -129,10 +127,9 @@ def enableKeepAlive(remote: socket.socket) -> None:
     """Disable Nagle's algorithm, and enable TCP keep-alive to detect dead connections."""
     remote.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     remote.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", _IDLE_SECONDS), ("TCP_KEEPINTVL", _PROBE_INTERVAL), ("TCP_KEEPCNT", _PROBES)):
-        option = getattr(socket, name, None)
-        if option is not None:
-            remote.setsockopt(socket.IPPROTO_TCP, option, value)
+    for name, value in _KEEP_ALIVE.items():
+        if hasattr(socket, name):
+            remote.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _secured(plain: socket.socket, host: str, tls: ssl.SSLContext | None) -> socket.socket:
@@ -144,10 +141,7 @@ def _secured(plain: socket.socket, host: str, tls: ssl.SSLContext | None) -> soc
 
 
 def asConnectionLost(error: BaseException, what: str) -> ConnectionLost:
-    """Return the client error for an error of a socket.
-
-    :param what: the failed operation, which begins the message.
-    """
+    """Return the client error for an error of a socket; ``what``, the failed operation, begins the message."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return Untrusted(f"{what}: its certificate is not trusted ({error.verify_message})")
     if isinstance(error, ssl.SSLError) and any(word in (error.reason or "") for word in _ALERTS):

@@ -1,7 +1,7 @@
 """The client's side of one BlipMQ connection, without I/O (BlipMQ document, docs/reference/dialects.rst).
 
-A POLL of an empty subscription has no answer. So POLLs are sent in rounds, each followed by a PING: its PONG completes
-the round, and all deliveries before it belong to the oldest round.
+A POLL of an empty subscription has no answer. So POLLs are sent in rounds, each followed by a PING, whose PONG
+completes the oldest round.
 """
 
 from collections import deque
@@ -42,10 +42,7 @@ class BlipDelivery(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The payload as text.
-
-        :raises ValueError: it is not UTF-8.
-        """
+        """The payload as text; raises ValueError if it is not UTF-8."""
         return self.payload.decode()
 
 
@@ -71,8 +68,6 @@ class BlipConversation(QueueConversation):
         self._questions: dict[int, Pending[int]] = {}
         self._pings: dict[int, Pending[None]] = {}
         self._rounds: deque[_Round] = deque()
-
-    # -- what is said ------------------------------------------------------------------------------
 
     def hello(self, key: str) -> tuple[bytes, Pending[int], Pending[int]]:
         """Return HELLO and AUTH, and the results for their answers."""
@@ -116,8 +111,6 @@ class BlipConversation(QueueConversation):
         """Return PUBLISHes, numbered from ``first`` on; ``head`` is the encoded topic and QoS."""
         return choice.encodeRun(head, range(_PUBLICATIONS + first, _PUBLICATIONS + first + len(messages)), messages)
 
-    # -- what is heard -----------------------------------------------------------------------------
-
     def received(self, data: bytes) -> None:
         for kind, head, correlations, messages in self._scanner.feed(data):
             if kind is FrameType.PUBLISH:
@@ -142,9 +135,9 @@ class BlipConversation(QueueConversation):
         if not self._rounds:
             raise BadFraming("a delivery arrived without a POLL")
         topic, qos = decodePublish(head)
-        subscription, _, _, deliveries, _ = self._rounds[0]
+        oldest = self._rounds[0]
         for tag, message in zip(correlations, messages, strict=True):
-            deliveries.append(BlipDelivery(topic, message, qos, tag if qos else 0, subscription))
+            oldest.deliveries.append(BlipDelivery(topic, message, qos, tag if qos else 0, oldest.subscription))
 
     def _ponged(self, correlation: int) -> None:
         pending = self._pings.pop(correlation, None)

@@ -92,7 +92,7 @@ class Loop(ABC):
         return pending.result()
 
     async def waitAmong(self, waiters: list[Pending[None]], timeout: float | None, what: str) -> None:
-        """Wait in a list of results that are resolved together; otherwise as :meth:`wait`."""
+        """Wait for a result in a list of those that are resolved together; otherwise as :meth:`wait`."""
         pending: Pending[None] = Pending()
         waiters.append(pending)
         try:
@@ -146,8 +146,6 @@ class Connection:
         self._isPaused = False
         self._drainWaiters: list[Pending[None]] = []
 
-    # -- sending -----------------------------------------------------------------------------------
-
     def send(self, data: bytes) -> None:
         """Send bytes at the end of this turn of the loop."""
         self._outgoing.append(data)
@@ -183,8 +181,6 @@ class Connection:
         await self._loop.sleep(0)
         while self._isPaused:
             await self._loop.waitAmong(self._drainWaiters, None, "")
-
-    # -- ending ------------------------------------------------------------------------------------
 
     def drop(self) -> None:
         """Abort the transport, and discard collected bytes."""

@@ -4,7 +4,7 @@ A link is used from the loop's own thread. Bytes sent in one turn of the loop ar
 """
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from logging import Logger
 from typing import ClassVar, Self
@@ -18,9 +18,8 @@ from fleximq.values.urls import Url
 
 
 class LoopLink(Reconnecting):
-    """A connection to a broker."""
+    """A connection to a broker; ``_dialect`` is named in the error for other bytes."""
 
-    #: The dialect, in the error for other bytes.
     _dialect: ClassVar[str]
 
     def __init__(self, loop: Loop, urls: Sequence[Url], settings: ClientSettings, log: Logger) -> None:
@@ -29,6 +28,8 @@ class LoopLink(Reconnecting):
         self._connection = Connection(loop, self._connected, self._received, self._lose, self._framed)
         self._keepAliveTimer: Cancellable | None = None
         self._reconnecting: Cancellable | None = None
+        #: Further tasks to cancel at the end.
+        self._tasks: set[Cancellable] = set()
 
     async def open(self) -> Self:
         """Connect and join for the first time.
@@ -79,12 +80,6 @@ class LoopLink(Reconnecting):
     @abstractmethod
     def _closed(self, why: Exception | None) -> None:
         """Enter CLOSED."""
-
-    def _tasks(self) -> Iterable[Cancellable]:
-        """Return further tasks to cancel at the end."""
-        return ()
-
-    # -- the connection ----------------------------------------------------------------------------
 
     async def _join(self) -> None:
         isJoined = False
@@ -138,7 +133,7 @@ class LoopLink(Reconnecting):
         if self.state is State.CLOSED:
             return
         returning, self._reconnecting = self._reconnecting, None
-        for each in (self._keepAliveTimer, returning if why is None else None, *self._tasks()):
+        for each in (self._keepAliveTimer, returning if why is None else None, *self._tasks):
             if each is not None:
                 with suppress(Exception):
                     each.cancel()

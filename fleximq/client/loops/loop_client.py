@@ -1,11 +1,11 @@
 """The FlexiMQ client for any event loop, shared by the forms for asyncio and Twisted.
 
-A client is used from the loop's own thread. Everything published in one turn of the loop is written at its end.
+It is used from the loop's own thread. Everything published in one turn of the loop is written at its end.
 """
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
 from fleximq.client.contexts import MessageIterator
@@ -23,8 +23,6 @@ from fleximq.client.settings import ClientSettings, State
 from fleximq.values.urls import Url
 
 _log = logging.getLogger(__name__)
-#: Answers requests to a path; returns the value, or an awaitable of it.
-Function = Callable[[Request], Any]
 T = TypeVar("T")
 M = TypeVar("M", bound=Delivery | Notification)
 
@@ -44,16 +42,13 @@ class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscri
         super().__init__(loop, urls, settings, _log)
         holder = ContextAccounts(loop.currentTask)
         self._clientState = ClientState(
-            settings, self._connection.send, self._relieved, self._report, self._requested, holder
+            settings, self._connection.send, self._resume, self._report, self._requested, holder
         )
-        self._answers: set[Cancellable] = set()
         self._paused = False
 
     def claim(self) -> None:
         """Attribute the next publication to the caller, even if it is sent in a copy of the caller's context."""
         self._clientState.accounts.current()
-
-    # -- sending -----------------------------------------------------------------------------------
 
     async def _post(self, size: int, make: FrameMaker) -> None:
         """Send or buffer a message that has no answer."""
@@ -69,8 +64,7 @@ class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscri
 
     def _transmit(self, data: bytes, conversation: Conversation) -> None:
         self._connection.sendNow(data)
-        if self._paused:
-            self._resume()
+        self._resume()
 
     def _framed(self, data: bytes) -> bytes:
         """Return the bytes to write: those due on the connection itself, then the framed messages."""
@@ -83,8 +77,6 @@ class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscri
 
     def _await(self, pending: Pending[T], timeout: float | None, what: str) -> Awaitable[T]:
         return self._loop.wait(pending, timeout, what)
-
-    # -- the connection ----------------------------------------------------------------------------
 
     def _begin(self) -> None:
         self._joining = self._clientState.begin(conversationOn(self._url, self._settings.codec.unpack))
@@ -104,34 +96,22 @@ class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscri
         clientState.dataReceived(data)
         if clientState.conversation.toSend:
             self._connection.writePending()
-        if (
-            not self._paused
-            and clientState.inbox.full
-            and not clientState.needsAnswers
-            and self._connection.transport is not None
-        ):
+        transport = self._connection.transport
+        if not self._paused and clientState.inbox.full and not clientState.needsAnswers and transport is not None:
             self._paused = True
-            self._connection.transport.pauseReading()
-
-    def _relieved(self) -> None:
-        if self._paused:
-            self._resume()
+            transport.pauseReading()
 
     def _resume(self) -> None:
-        self._paused = False
-        if self._connection.transport is not None:
-            self._connection.transport.resumeReading()
+        if self._paused:
+            self._paused = False
+            if self._connection.transport is not None:
+                self._connection.transport.resumeReading()
 
     def _lost(self, lost: ConnectionLost) -> None:
         self._clientState.lose(lost)
 
     def _closed(self, why: Exception | None) -> None:
         self._clientState.end(why)
-
-    def _tasks(self) -> Iterable[Cancellable]:
-        return self._answers
-
-    # -- inside ------------------------------------------------------------------------------------
 
     def _subscription(self, box: Box) -> Any:
         return LoopSubscription(self, box)
@@ -148,11 +128,11 @@ class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscri
             nonlocal isOver
             await self._answer(request)
             isOver = True
-            self._answers.difference_update(running)
+            self._tasks.difference_update(running)
 
         running.append(self._loop.start(answer()))
         if not isOver:
-            self._answers.update(running)
+            self._tasks.update(running)
 
     async def _resolved(self, value: Any) -> Any:
         return await value if inspect.isawaitable(value) else value
