@@ -46,10 +46,7 @@ class MessageIterator(AsyncClosedOnExit, Generic[T]):
         return self
 
     async def __anext__(self) -> T:
-        """Return the next message, waiting without a limit; the iteration ends when this or the client is closed.
-
-        Raises the errors of :meth:`next`.
-        """
+        """Return the next message, waiting until this or the client is closed; errors as :meth:`next`."""
         message = await self.next()
         if message is None:
             raise StopAsyncIteration

@@ -38,15 +38,10 @@ def connect(
 ) -> "BlipClient":
     """Connect and authenticate. Use the client in a ``with`` statement, or close it.
 
-    The other keyword arguments are described in :class:`~fleximq.client.settings.ClientSettings`.
+    Other parameters and errors as :func:`fleximq.client.blocking.connect`.
 
-    :param url: ``tcp://``, ``tls://`` or ``ipc://``; several addresses as in
-        :func:`fleximq.client.blocking.connect`.
+    :param url: ``tcp://``, ``tls://`` or ``ipc://``, or several of them.
     :param key: the API key; clients with the same key may resume this client's subscriptions.
-    :raises SettingError: the URL or a setting is invalid.
-    :raises ConnectionLost: no BlipMQ broker answers there.
-    :raises Untrusted: one side does not trust the other's certificate.
-    :raises JoinRefused: the broker refused to admit the client.
     """
     settings = ClientSettings(
         timeout=timeout, tls=tls, reconnect=reconnect, buffer=buffer, keep_alive=keep_alive, on_state=on_state
@@ -58,10 +53,9 @@ def connect(
 
 
 class BlipSubscription(SubscriptionWrapper, BlockingPulled[LoopBlipSubscription, BlipDelivery]):
-    """The messages of a topic, in order: iterate over it, or call :meth:`next`.
+    """The messages of a topic, in order: iterate over it, or call :meth:`next`, which acknowledges the previous one.
 
-    A delivery is acknowledged when the next one is requested, so after the body of the loop. If the loop ends early,
-    its last delivery is not acknowledged, and the broker delivers it again.
+    If a loop ends early, its last delivery is not acknowledged, and the broker delivers it again.
     """
 
     next = waiting(LoopBlipSubscription.next)

@@ -10,7 +10,7 @@ from fleximq.client.blipmq.conversation import BlipConversation, BlipDelivery
 from fleximq.client.errors import Answered, BufferFull, ConnectionLost, Nacked, SubscribeFailed
 from fleximq.client.loops.connection import Loop
 from fleximq.client.payloads import severalOf
-from fleximq.client.protocol.refusals import Refusals
+from fleximq.client.protocol.unconfirmed import Refusals
 from fleximq.client.queues.prefetch import Pulled
 from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink
 from fleximq.client.settings import TIMEOUT, ClientSettings, State
@@ -52,16 +52,13 @@ class LoopBlipClient(ReconnectingLink):
         self._subscriptions: dict[int, LoopBlipSubscription] = {}
         self._replaced: set[int] = set()
 
-    # -- what a program says -----------------------------------------------------------------------
-
     @literalTopic
     async def publish(self, topic: str, payload: bytes | str, qos: int = 1) -> int:
         """Publish a message and return its number; :meth:`flush` waits until it is processed.
 
-        :param payload: bytes, or a text, which is sent as UTF-8.
+        :param payload: bytes, or a text, which is sent as UTF-8; raises TypeError for anything else.
         :param qos: 1, or 0 for messages that need not be stored.
         :raises ValueError: the message is too large for a frame, or the QoS is invalid.
-        :raises TypeError: the payload is neither.
         :raises BufferFull: the broker is unreachable and the buffer is full.
         :raises ConnectionLost: the client is closed.
         """
@@ -105,12 +102,7 @@ class LoopBlipClient(ReconnectingLink):
 
     @literalTopic
     async def subscribe(
-        self,
-        topic: str,
-        qos: int = 1,
-        prefetch: int = PREFETCH,
-        idle: Backoff = IDLE,
-        timeout: float | None = TIMEOUT,
+        self, topic: str, qos: int = 1, prefetch: int = PREFETCH, idle: Backoff = IDLE, timeout: float | None = TIMEOUT
     ) -> "LoopBlipSubscription":
         """Subscribe to a topic, and wait until the broker has confirmed it.
 
@@ -123,7 +115,7 @@ class LoopBlipClient(ReconnectingLink):
         :raises TimeoutError: no answer within ``timeout`` seconds.
         """
         id = await self._subscribed(topic, qos, timeout)
-        return self._opened(LoopBlipSubscription(self, id, topic, qos, prefetch, idle))
+        return LoopBlipSubscription(self, id, topic, qos, prefetch, idle)
 
     async def _subscribed(self, topic: str, qos: int, timeout: float | None) -> int:
         await self._waitUntilJoined(timeout)
@@ -141,17 +133,10 @@ class LoopBlipClient(ReconnectingLink):
         self._checkOpen()
         if id in self._subscriptions:
             raise ValueError(f"the subscription {id} is open already")
-        return self._opened(LoopBlipSubscription(self, id, None, None, prefetch, idle))
-
-    def _opened(self, subscription: "LoopBlipSubscription") -> "LoopBlipSubscription":
-        self._subscriptions[subscription.id] = subscription
-        return subscription
+        return LoopBlipSubscription(self, id, None, None, prefetch, idle)
 
     def ack(self, delivery: BlipDelivery) -> None:
-        """Acknowledge a delivery; the next :meth:`flush` raises a NACK.
-
-        A delivery of this client's subscriptions is acknowledged only once, even if this is called again.
-        """
+        """Acknowledge a delivery, of this client's subscriptions only once; the next :meth:`flush` raises a NACK."""
         subscription = self._subscriptions.get(delivery.subscription)
         if subscription is not None:
             subscription.ack(delivery)
@@ -172,10 +157,9 @@ class LoopBlipClient(ReconnectingLink):
         last, self._isUnflushed, self._isUnacknowledged = self._number, False, False
         try:
             await self._ask(self._conversation.ping(), timeout, "a flush")
-        except ConnectionLost:
-            raise
-        except BaseException:
-            self._isUnflushed, self._isUnacknowledged = True, wasUnacknowledged
+        except BaseException as error:
+            if not isinstance(error, ConnectionLost):
+                self._isUnflushed, self._isUnacknowledged = True, wasUnacknowledged
             raise
         if last == self._number:
             self._topics.clear()
@@ -197,8 +181,6 @@ class LoopBlipClient(ReconnectingLink):
         finally:
             self._end(None)
 
-    # -- inside ------------------------------------------------------------------------------------
-
     def _checkLosses(self) -> None:
         if self._loss is not None:
             lost, self._loss = self._loss, None
@@ -210,32 +192,17 @@ class LoopBlipClient(ReconnectingLink):
             return
         if tag in self._ignoredTags and nack.code == _UNKNOWN:
             return
-        error = Nacked(nack.code, nack.message, "" if number is None else self._topicOf(number))
+        place = 0 if number is None else bisect_right(self._topics, number, key=lambda each: each[0])
+        error = Nacked(nack.code, nack.message, self._topics[place - 1][1] if place else "")
         error.number, error.tag = number, tag
         self._refusals.add(error)
 
-    def _topicOf(self, number: int) -> str:
-        place = bisect_right(self._topics, number, key=lambda each: each[0]) - 1
-        return self._topics[place][1] if place >= 0 else ""
-
     def _acknowledge(self, subscription: int, tags: Sequence[int]) -> None:
-        """Acknowledge deliveries, now or after the reconnect."""
         if self.state is State.JOINED:
             self._isUnacknowledged = True
             self._connection.send(self._conversation.ack(subscription, tags))
         else:
             self._unsentAcks += [(subscription, tag) for tag in tags]
-
-    async def _resubscribe(self, subscription: "LoopBlipSubscription", topic: str, qos: int) -> int:
-        """Replace a subscription that the broker has forgotten; return the new id."""
-        id = await self._subscribed(topic, qos, self._settings.timeout)
-        _log.warning("The broker has forgotten the subscription to %s; subscribing again", topic)
-        self._subscriptions.pop(subscription.id, None)
-        self._replaced.add(subscription.id)
-        self._subscriptions[id] = subscription
-        return id
-
-    # -- the connection ----------------------------------------------------------------------------
 
     async def _greet(self) -> None:
         self._conversation = BlipConversation(self._nacked)
@@ -247,7 +214,8 @@ class LoopBlipClient(ReconnectingLink):
         acks, self._unsentAcks = self._unsentAcks, []
         self._ignoredTags = {tag for _, tag in acks}
         for subscription in self._subscriptions.values():
-            subscription._reconnected()
+            # The broker may have forgotten or redelivered them.
+            self._ignoredTags.update(each.tag for each in subscription._delivered)
         for id, tag in acks:
             if id not in self._replaced:
                 self._connection.send(self._conversation.ack(id, [tag]))
@@ -284,6 +252,7 @@ class LoopBlipSubscription(Pulled[BlipDelivery]):
         self.qos = qos
         #: Acknowledged tags; no PONG has confirmed them yet.
         self._unconfirmed: deque[int] = deque()
+        client._subscriptions[id] = self
 
     def __repr__(self) -> str:
         name = "" if self.topic is None else f" to {self.topic}"
@@ -300,9 +269,7 @@ class LoopBlipSubscription(Pulled[BlipDelivery]):
         except SubscribeFailed as error:
             if error.status != _UNKNOWN or self.topic is None or self.qos is None:
                 raise
-            self.id = await self._client._resubscribe(self, self.topic, self.qos)
-            self._delivered.clear()
-            self._unconfirmed.clear()
+            await self._resubscribe(self.topic, self.qos)
             return 0
         # Late ACKs cause redeliveries of messages that are fetched already, or whose ACK is in transit.
         known = {each.tag for each in (*self._fetched, *self._delivered) if each.qos}.union(self._unconfirmed)
@@ -310,6 +277,17 @@ class LoopBlipSubscription(Pulled[BlipDelivery]):
         for _ in range(min(sure, len(self._unconfirmed))):
             self._unconfirmed.popleft()
         return len(deliveries)
+
+    async def _resubscribe(self, topic: str, qos: int) -> None:
+        """Replace a subscription that the broker has forgotten."""
+        client, forgotten = self._client, self.id
+        self.id = await client._subscribed(topic, qos, client._settings.timeout)
+        _log.warning("The broker has forgotten the subscription to %s; subscribing again", topic)
+        client._subscriptions.pop(forgotten, None)
+        client._replaced.add(forgotten)
+        client._subscriptions[self.id] = self
+        self._delivered.clear()
+        self._unconfirmed.clear()
 
     def _acknowledge(self, messages: Sequence[BlipDelivery]) -> None:
         tags = [each.tag for each in messages if each.qos]
@@ -322,10 +300,6 @@ class LoopBlipSubscription(Pulled[BlipDelivery]):
         self._fetched = deque(each for each in self._fetched if not each.qos)
         self._isEmpty = False
         self._client._unsentAcks += [(self.id, tag) for tag in self._unconfirmed]
-
-    def _reconnected(self) -> None:
-        """Ignore NACKs for unacknowledged deliveries: the broker may have forgotten or redelivered them."""
-        self._client._ignoredTags.update(each.tag for each in self._delivered)
 
 
 class SubscriptionWrapper(Wrapper[LoopBlipSubscription]):

@@ -53,10 +53,9 @@ def connect(
 
 
 class BlipSubscription(SubscriptionWrapper, DeferredSubscription[LoopBlipSubscription, BlipDelivery]):
-    """The messages of a topic, in order: iterate over it, or call :meth:`next`.
+    """The messages of a topic, in order: iterate over it, or call :meth:`next`, which acknowledges the previous one.
 
-    A delivery is acknowledged when the next one is requested, so after the body of the loop. If the loop ends early,
-    its last delivery is not acknowledged, and the broker delivers it again.
+    If a loop ends early, its last delivery is not acknowledged, and the broker delivers it again.
     """
 
     next = fired(LoopBlipSubscription.next)

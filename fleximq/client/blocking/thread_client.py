@@ -43,10 +43,9 @@ class Subscription(BoxReader, ClosedOnExit, Generic[M]):
 
     Threads may share a subscription; one thread gets each delivery.
 
-    Unread deliveries are held in memory, since a thread that reads from the connection reads for all. While the client
-    holds more than ``prefetch`` bytes, threads that wait for deliveries stop reading, and the broker treats the client
-    as a slow consumer; a thread that waits for an answer still reads. A subscription with more than 1 GiB of unread
-    deliveries is ended with :class:`~fleximq.client.errors.Overrun`.
+    While the client holds more than ``prefetch`` unread bytes in memory, threads that wait for deliveries stop reading,
+    and the broker treats the client as a slow consumer; a thread that waits for an answer still reads. A subscription
+    with more than 1 GiB of unread deliveries is ended with :class:`~fleximq.client.errors.Overrun`.
     """
 
     def __init__(self, connection: SharedConnection, inbox: Inbox, box: Box, end: Callable[[Box], None]) -> None:
@@ -57,10 +56,7 @@ class Subscription(BoxReader, ClosedOnExit, Generic[M]):
         self._end = end
 
     def __iter__(self) -> Iterator[M]:
-        """Yield each delivery, waiting without a limit, until the subscription or the client is closed.
-
-        Raises the errors of :meth:`next`.
-        """
+        """Yield deliveries, waiting without a limit, until this or the client is closed; errors as :meth:`next`."""
         while (delivery := self.next()) is not None:
             yield delivery
 
@@ -133,10 +129,7 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
         return self._clientState.payloadOf(path, await self._request(BROKER, path, packed(value), timeout))
 
     def leaveToParent(self) -> None:
-        """Close this copy of the client in a forked child; the parent keeps the connection.
-
-        Two processes cannot share it: each would write into the other's messages and read the other's answers.
-        """
+        """Close this copy of the client in a forked child, since two processes cannot share the connection."""
         lost = ConnectionLost("the connection belongs to the parent of this process: connect again")
         # Threads that held these locks do not exist in the child.
         self._subscribing, self._closing, self._alarm = threading.Lock(), threading.Event(), threading.Event()
@@ -145,10 +138,7 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
         self._clientState.end(lost)
         self._states.clear()
 
-    # -- sending and waiting -----------------------------------------------------------------------
-
     async def _post(self, size: int, make: FrameMaker) -> None:
-        """Send or buffer a message that has no answer."""
         clientState, connection = self._clientState, self._connection
         isSent = False
         while not isSent:
@@ -192,8 +182,6 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
             raise TimeoutError(f"{what} did not arrive within {timeout:g} seconds")
         return pending.result()
 
-    # -- connections -------------------------------------------------------------------------------
-
     async def _join(self) -> None:
         settings, connection = self._attempt, self._connection
         conversation = conversationOn(self._url, settings.codec.unpack)
@@ -215,7 +203,7 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
         self._reportStates()
 
     def _lost(self, lost: ConnectionLost) -> bool:
-        """Handle the end of the connection; return whether another may follow. Called under the lock."""
+        """Handle a lost connection; return whether another may follow. Called under the lock."""
         clientState = self._clientState
         if clientState.state is State.CLOSED:
             return False
@@ -258,7 +246,6 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
         self._closing.wait(seconds)
 
     def _end(self, why: Exception | None) -> None:
-        """Close for good."""
         with self._lock:
             self._clientState.end(why)
             self._connection.wake()
@@ -277,8 +264,6 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
             with suppress(IndexError):
                 self._report(*self._states.popleft())
 
-    # -- inside ------------------------------------------------------------------------------------
-
     def _wakeReaders(self) -> None:
         self._connection.wake()
 
@@ -286,7 +271,6 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
         return Subscription(self._connection, self._clientState.inbox, box, self._unsubscribe)
 
     def _unsubscribe(self, box: Box) -> None:
-        """Close a box, and unsubscribe if it was the last one of its name."""
         with self._subscribing:
             with self._lock:
                 last = self._clientState.inbox.close(box)

@@ -51,7 +51,6 @@ class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscri
         self._clientState.accounts.current()
 
     async def _post(self, size: int, make: FrameMaker) -> None:
-        """Send or buffer a message that has no answer."""
         clientState = self._clientState
         if clientState.state is not State.JOINED:
             clientState.bufferUntilJoined(size, make)

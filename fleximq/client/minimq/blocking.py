@@ -40,14 +40,10 @@ def connect(
 ) -> "MiniClient":
     """Connect. Use the client in a ``with`` statement, or close it.
 
-    The other keyword arguments are described in :class:`~fleximq.client.settings.ClientSettings`.
+    Other parameters and errors as :func:`fleximq.client.blocking.connect`.
 
-    :param url: ``tcp://``, ``tls://`` or ``ipc://``; several addresses as in
-        :func:`fleximq.client.blocking.connect`.
+    :param url: ``tcp://``, ``tls://`` or ``ipc://``, or several of them.
     :param buffer: accepted as by the other clients; this one buffers no messages.
-    :raises SettingError: the URL or a setting is invalid.
-    :raises ConnectionLost: no MiniMQ broker answers there.
-    :raises Untrusted: one side does not trust the other's certificate.
     """
     settings = ClientSettings(
         timeout=timeout, tls=tls, reconnect=reconnect, buffer=buffer, keep_alive=keep_alive, on_state=on_state
@@ -59,10 +55,9 @@ def connect(
 
 
 class Consumer(ConsumerWrapper, BlockingPulled[LoopConsumer, Message]):
-    """The messages of a queue: iterate over it, or call :meth:`next`.
+    """The messages of a queue: iterate over it, or call :meth:`next`, which acknowledges the previous one.
 
-    A message is acknowledged when the next one is requested, so after the body of the loop. If the loop ends early, its
-    last message is not acknowledged and returns to the queue later.
+    If a loop ends early, its last message is not acknowledged and returns to the queue later.
     """
 
     next = waiting(LoopConsumer.next)

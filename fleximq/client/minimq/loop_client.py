@@ -49,8 +49,6 @@ class LoopMiniClient(ReconnectingLink):
         #: Ends the pause of the reply loop.
         self._newRequest: Pending[None] = Pending()
 
-    # -- what a program says -----------------------------------------------------------------------
-
     @literalTopic
     async def produce(
         self,
@@ -61,8 +59,7 @@ class LoopMiniClient(ReconnectingLink):
         reply_to: str = "",
         timeout: float | None = TIMEOUT,
     ) -> str:
-        """Put a message into a queue, and return its id when the broker has confirmed it; with a journal, it is on disk
-        then.
+        """Put a message into a queue, and return its id when it is confirmed and, with a journal, on disk.
 
         :param id: the message's id; a new UUID by default.
         :raises ProduceFailed: the broker refused.
@@ -127,9 +124,7 @@ class LoopMiniClient(ReconnectingLink):
         :param idle: the delays between polls of an empty queue.
         """
         self._checkOpen()
-        consumer = LoopConsumer(self, topic, prefetch, idle)
-        self._consumers.append(consumer)
-        return consumer
+        return LoopConsumer(self, topic, prefetch, idle)
 
     def ack(self, message: Message | str) -> None:
         """Acknowledge a message, or the message with this id; the broker does not answer, even if the id is unknown.
@@ -196,10 +191,7 @@ class LoopMiniClient(ReconnectingLink):
         finally:
             self._end(None)
 
-    # -- inside ------------------------------------------------------------------------------------
-
     def _acknowledge(self, ids: Sequence[str]) -> None:
-        """Acknowledge messages, now or after the reconnect."""
         if self.state is State.JOINED:
             self._isUnacknowledged = True
             self._connection.send(b"".join(map(self._conversation.ack, ids)))
@@ -207,15 +199,14 @@ class LoopMiniClient(ReconnectingLink):
             self._unsentAcks += ids
 
     async def _fetch(self, topic: str, most: int) -> list[Message]:
-        """Request up to ``most`` messages at once, and return those available."""
         asked = [self._conversation.consume(topic) for _ in range(most)]
         # Answers arrive in order, so the last one completes all.
         await self._ask((b"".join(data for data, _ in asked), asked[-1][1]), None, "")
         return [message for _, pending in asked if (message := pending.result()) is not None]
 
     async def _serve(self, consumer: "LoopConsumer", function: Function) -> None:
-        with suppress(ConnectionLost):
-            while (message := await self._nextRequest(consumer)) is not None:
+        try:
+            async for message in consumer:
                 try:
                     content = function(message)
                     if inspect.isawaitable(content):
@@ -228,15 +219,10 @@ class LoopMiniClient(ReconnectingLink):
                         return
                     _log.exception("The service of %s failed", consumer.topic)
                     consumer.leave(message)
-
-    async def _nextRequest(self, consumer: "LoopConsumer") -> Message | None:
-        try:
-            return await consumer.next()
         except ConnectionLost:
-            raise
+            return
         except ClientError:
             _log.exception("The service of %s ended", consumer.topic)
-            return None
 
     def _startReplyLoop(self) -> None:
         """Fetch replies while requests wait for them."""
@@ -277,8 +263,6 @@ class LoopMiniClient(ReconnectingLink):
         for each in replies.values():
             each.fail(error)
 
-    # -- the connection ----------------------------------------------------------------------------
-
     async def _greet(self) -> None:
         self._conversation = MiniConversation()
         await self._ask(self._conversation.ping(), self._attempt.timeout, "")
@@ -296,14 +280,13 @@ class LoopMiniClient(ReconnectingLink):
 
 
 class LoopConsumer(Pulled[Message]):
-    """The messages of a queue: iterate over it, or call :meth:`next`. Other consumers cannot get its prefetched
-    messages.
-    """
+    """The messages of a queue: iterate over it, or call :meth:`next`. Other consumers do not get prefetched ones."""
 
     def __init__(self, client: LoopMiniClient, topic: str, prefetch: int, idle: Backoff) -> None:
         super().__init__(client, prefetch, idle)
         self._client = client
         self.topic = topic
+        client._consumers.append(self)
 
     def __repr__(self) -> str:
         return f"<Consumer of {self.topic}, {self.waiting} waiting>"

@@ -51,10 +51,9 @@ def connect(
 
 
 class Consumer(ConsumerWrapper, DeferredSubscription[LoopConsumer, Message]):
-    """The messages of a queue: iterate over it, or call :meth:`next`.
+    """The messages of a queue: iterate over it, or call :meth:`next`, which acknowledges the previous one.
 
-    A message is acknowledged when the next one is requested, so after the body of the loop. If the loop ends early, its
-    last message is not acknowledged and returns to the queue later.
+    If a loop ends early, its last message is not acknowledged and returns to the queue later.
     """
 
     next = fired(LoopConsumer.next)

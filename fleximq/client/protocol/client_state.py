@@ -12,21 +12,13 @@ from secrets import token_urlsafe
 from typing import Any, NamedTuple
 
 from fleximq.client import events
-from fleximq.client.errors import (
-    BufferFull,
-    ConnectionLost,
-    JoinRefused,
-    PublishFailed,
-    RequestFailed,
-    SubscribeFailed,
-)
+from fleximq.client.errors import BufferFull, ConnectionLost, JoinRefused, PublishFailed, RequestFailed, SubscribeFailed
 from fleximq.client.events import BROKER, Delivery, Event, Refusal, Reply, Request
 from fleximq.client.payloads import errorText, packed, unpacked
 from fleximq.client.protocol.completion import Pending, resolveAll
 from fleximq.client.protocol.conversation import Conversation
 from fleximq.client.protocol.inbox import Box, Inbox
-from fleximq.client.protocol.refusals import Refusals
-from fleximq.client.protocol.unconfirmed import Account, Accounts, ContextAccounts, ThreadAccounts
+from fleximq.client.protocol.unconfirmed import Account, Accounts, ContextAccounts, Refusals, ThreadAccounts
 from fleximq.client.settings import ClientSettings, State
 from fleximq.limits import BASE_BYTES, MEBIBYTE
 from fleximq.status import FIRST_ERROR, Status
@@ -83,7 +75,7 @@ class ClientState:
         self._numbers = count(1)
         self._refusals = Refusals()
         self._barriers: dict[int, tuple[int, Pending[Refusals]]] = {}
-        self._replies: dict[str, tuple[int | str, str, Pending[Reply]]] = {}
+        self._replies: dict[str, tuple[int | str, Pending[Reply]]] = {}
         self._joining: Pending[int] = Pending()
         self._joinWaiters: list[Pending[None]] = []
         self._buffered: deque[tuple[Account, FrameMaker]] = deque()
@@ -170,7 +162,7 @@ class ClientState:
         resolveAll(self._joinWaiters, self.lost)
         self.accounts.isOver = True
         self._enter(State.CLOSED, why)
-        self.inbox.endAll(True if why is None else self.lost)
+        self.inbox.closeAll(True if why is None else self.lost)
 
     def _fail(self, lost: ConnectionLost) -> None:
         self._lost = lost = self.explained(lost)
@@ -182,7 +174,7 @@ class ClientState:
         replies, self._replies = self._replies, {}
         for _, barrier in barriers.values():
             barrier.fail(lost)
-        for _, _, reply in replies.values():
+        for _, reply in replies.values():
             reply.fail(lost)
 
     def _enter(self, state: State, why: Exception | None) -> None:
@@ -227,8 +219,6 @@ class ClientState:
             self._send(self.conversation.ping(0))
         return True
 
-    # -- what is sent ------------------------------------------------------------------------------
-
     def bufferUntilJoined(self, size: int, make: FrameMaker) -> None:
         """Buffer a message until the client is connected again; raises BufferFull, or ConnectionLost after the end."""
         if self.state is State.CLOSED:
@@ -240,8 +230,6 @@ class ClientState:
         self.accounts.beginSend(account)
         self._buffered.append((account, make))
         self._bufferedBytes += size
-
-    # -- what is waited for ------------------------------------------------------------------------
 
     def _newBarrier(self) -> tuple[int, Pending[Refusals]]:
         number, pending = next(self._numbers), Pending[Refusals]()
@@ -300,10 +288,8 @@ class ClientState:
 
     def confirmSubscription(self, made: PendingSubscription) -> None:
         """Evaluate the answer to a SUB; raises SubscribeFailed and closes the box if the broker has refused it."""
-        refused = made.after.result()
-        # The SUB was sent between the two PINGs, and its refusal has no path.
-        refusal = refused.popNameless()
-        self.keepRefusals(made.before.result(), refused)
+        refusal = made.after.result().popNameless()  # sent between the two PINGs, without a path
+        self.keepRefusals(made.before.result(), made.after.result())
         made.box.isConfirmed = True
         if refusal is not None:
             error = SubscribeFailed(refusal.status, refusal.words, made.box.topic, refusal.payload)
@@ -316,7 +302,7 @@ class ClientState:
         # A service is asked by its name, so any client may answer; others must not guess the id.
         id = token_urlsafe(12)
         pending: Pending[Reply] = Pending()
-        self._replies[id] = target, path, pending
+        self._replies[id] = target, pending
         return self.conversation.request(target, path, payload, id), id, pending
 
     def forgetRequest(self, id: str) -> None:
@@ -362,7 +348,7 @@ class ClientState:
             # A name may mean any client.
             if request is not None and (isinstance(request[0], str) or event.sender in (request[0], BROKER)):
                 del self._replies[event.id]
-                request[2].succeed(event)
+                request[1].succeed(event)
         elif isinstance(event, events.Ponged):
             passed = self._barriers.pop(event.timestamp, None)
             if passed is not None:

@@ -17,7 +17,7 @@ from fleximq.client.protocol.client_state import ClientState, FrameMaker, chunks
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.protocol.conversation import Conversation
 from fleximq.client.protocol.inbox import Box
-from fleximq.client.protocol.refusals import Refusals
+from fleximq.client.protocol.unconfirmed import Refusals
 from fleximq.client.reconnecting import Reconnecting
 from fleximq.client.settings import TIMEOUT, ClientSettings, Start, State
 from fleximq.client.topic_warnings import literalDoubt, warnOf
@@ -108,8 +108,7 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         :param key: the key by which the pipeline groups messages.
         :param message_id: identifies the message; on durable topics the broker drops a repeated one.
         :param correlation_id: and ``reply_to``: for requests to MiniMQ services.
-        :param headers: further fields of the message's header.
-        :raises ValueError: ``headers`` contains ``topic``, or a field that is also given as an argument.
+        :param headers: further fields of the message's header; ValueError for ``topic`` and those of the arguments.
         :raises BufferFull: the broker is unreachable and the buffer is full.
         :raises ConnectionLost: the client is closed.
         """
@@ -197,8 +196,8 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         :param gaps: without a start: deliver a :class:`~fleximq.client.events.Gap` where messages may be missing.
         :raises SubscribeFailed: the broker refused, e.g. with 603, or with 404 if the offset was removed.
         :raises TimeoutError: no answer within ``timeout`` seconds.
-        :raises ValueError: it has a start and overlaps another subscription with a start, or it has the same name as
-            another one and either has a start; or it has wildcards of NATS or MQTT, which are no wildcards here.
+        :raises ValueError: it has a start and overlaps another subscription with a start, or has the same name as
+            another one and either has a start; or it has wildcards of NATS or MQTT.
         """
         mistake = mistakeIn(topic)
         if mistake is not None:
@@ -234,8 +233,7 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
     async def _journalEnd(self, topic: str, timeout: float | None) -> int:
         """Return the offset of the next durable message."""
         try:
-            end: int = (await self.ask("/journal/bounds", {"topics": False}, timeout))["end"]
-            return end
+            return int((await self.ask("/journal/bounds", {"topics": False}, timeout))["end"])
         except RequestFailed as error:
             raise SubscribeFailed(error.status, error.words, topic) from None
 
@@ -310,8 +308,6 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
                 await self.flush(timeout)
         finally:
             self._end(None)
-
-    # -- waiting -----------------------------------------------------------------------------------
 
     async def _request(self, target: int | str, path: str, payload: bytes, timeout: float | None) -> Reply:
         clientState = self._clientState

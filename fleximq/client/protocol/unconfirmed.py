@@ -7,15 +7,17 @@ first flush from any other account, since an account may never flush, or its thr
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from weakref import ReferenceType, ref
 
-from fleximq.client.errors import ConnectionLost
+from fleximq.client.errors import ConnectionLost, PublishFailed
 
 #: Ended accounts are removed when the list reaches this length.
 _MIN_CLEAN_UP = 64
+#: The first refusals are stored, since they say most; further ones are only counted.
+MAX_REFUSALS = 1000
 
 
 @dataclass(eq=False, slots=True)
@@ -197,3 +199,43 @@ class Accounts:
         if account is None:
             return self._shared
         return account.loss or (None if account.reported is self._shared else self._shared)
+
+
+class Refusals:
+    """Refusals by the broker that no flush has reported yet; ``count`` includes those beyond the limit."""
+
+    def __init__(self, earlier: "Iterable[Refusals]" = ()) -> None:
+        self.count = 0
+        self._refusals: list[PublishFailed] = []
+        for each in earlier:
+            self.count += each.count
+            self._refusals += each._refusals[: MAX_REFUSALS - len(self._refusals)]
+
+    def add(self, refusal: PublishFailed) -> None:
+        """Add a refusal."""
+        self.count += 1
+        if len(self._refusals) < MAX_REFUSALS:
+            self._refusals.append(refusal)
+
+    def popNameless(self) -> PublishFailed | None:
+        """Remove and return the first refusal without a path or topic."""
+        for place, refusal in enumerate(self._refusals):
+            if not refusal.path:
+                self.count -= 1
+                return self._refusals.pop(place)
+        return None
+
+    @property
+    def last(self) -> PublishFailed | None:
+        """The last stored refusal."""
+        return self._refusals[-1] if self._refusals else None
+
+    def check(self) -> None:
+        """Raise the refusals, if there are any.
+
+        :raises PublishFailed: the first refusal, with the others.
+        """
+        if self._refusals:
+            first, *others = self._refusals
+            first.others, first.count = tuple(others), self.count
+            raise first

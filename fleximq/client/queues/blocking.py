@@ -1,7 +1,6 @@
 """Blocking wrappers shared by the BlipMQ and MiniMQ clients, and the event loop that they use.
 
-One loop per process runs in a background thread, from the first client to the end of the process. A forked child gets
-its own.
+One loop per process runs in a background thread, from the first client on. A forked child gets its own.
 """
 
 import asyncio
@@ -135,10 +134,7 @@ class BlockingPulled(_InThread[P], ClosedOnExit, Generic[P, T]):
         return self
 
     def __next__(self) -> T:
-        """Return the next message, waiting without a limit; the iteration ends when this or the client is closed.
-
-        Raises the errors of :meth:`next`.
-        """
+        """Return the next message, waiting until this or the client is closed; errors as :meth:`next`."""
         message = self.next()
         if message is None:
             raise StopIteration

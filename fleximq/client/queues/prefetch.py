@@ -30,9 +30,8 @@ class Pulled(MessageIterator[T]):
     A message is acknowledged when the next one is requested, so after the body of the loop. If the loop ends early, by
     ``break`` or an error, its last message is not acknowledged, and the broker delivers it again.
 
-    :param prefetch: the limit of prefetched messages.
+    :param prefetch: the limit of prefetched messages; raises SettingError below 1.
     :param idle: the delays between polls of an empty queue.
-    :raises SettingError: ``prefetch`` is below 1.
     """
 
     def __init__(self, link: ReconnectingLink, prefetch: int, idle: Backoff) -> None:
@@ -68,10 +67,7 @@ class Pulled(MessageIterator[T]):
         return found[0] if found else None
 
     async def next_many(self, most: int, timeout: float | None = None) -> list[T]:
-        """Return 1 to ``most`` fetched messages; otherwise as :meth:`next`.
-
-        They are acknowledged together when more are requested.
-        """
+        """Return 1 to ``most`` messages, which are acknowledged together; otherwise as :meth:`next`."""
         handed, self._delivered = self._delivered, []
         if handed:
             self._acknowledge(handed)
@@ -103,8 +99,6 @@ class Pulled(MessageIterator[T]):
         self._isClosed = True
         self._wakeWaiters()
 
-    # -- what a dialect does -----------------------------------------------------------------------
-
     @abstractmethod
     async def _fetch(self, most: int) -> int:
         """Request up to ``most`` messages once, add them to ``_fetched``, and return their number."""
@@ -112,8 +106,6 @@ class Pulled(MessageIterator[T]):
     @abstractmethod
     def _acknowledge(self, messages: Sequence[T]) -> None:
         """Acknowledge these messages."""
-
-    # -- what the client says ----------------------------------------------------------------------
 
     def _ended(self, why: ClientError | None) -> None:
         """Handle the end of the client; ``why`` is None if the program has closed it."""
@@ -125,10 +117,7 @@ class Pulled(MessageIterator[T]):
             self._error = why
         self._wakeWaiters()
 
-    # -- fetching ----------------------------------------------------------------------------------
-
     async def _waitForMessages(self, timeout: float | None) -> None:
-        """Wait for a message, the timeout or the end."""
         deadline = None if timeout is None else time.monotonic() + timeout
         rounds = self._rounds
         isFirst = True
@@ -181,9 +170,8 @@ class Pulled(MessageIterator[T]):
             await self._link._waitUntilJoined(None)
             came = await self._fetch(most)
         except ClientError as error:
-            if not isinstance(error, ConnectionLost):
-                self._error = error
-            elif self._link.state is State.CLOSED and self._error is None and not self._isClosed:
+            isEnd = self._link.state is State.CLOSED and self._error is None and not self._isClosed
+            if isEnd or not isinstance(error, ConnectionLost):
                 self._error = error
             return 0
         self._rounds += 1

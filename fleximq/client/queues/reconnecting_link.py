@@ -77,8 +77,6 @@ class ReconnectingLink(LoopLink):
         await self._ask(self._conversation.ping(), timeout, "the answer to a PING")
         return time.perf_counter() - begun
 
-    # -- what a dialect does -----------------------------------------------------------------------
-
     @abstractmethod
     async def _greet(self) -> None:
         """Send the first messages of a connection, and wait for the answers; raises Answered if one is an error."""
@@ -91,8 +89,6 @@ class ReconnectingLink(LoopLink):
     def _onJoined(self) -> None:
         """Send buffered messages on a new connection."""
 
-    # -- waiting -----------------------------------------------------------------------------------
-
     async def _ask(self, asked: tuple[bytes, Pending[T]], timeout: float | None, what: str) -> T:
         """Send a message of the conversation, and wait for its result."""
         data, pending = asked
@@ -100,17 +96,12 @@ class ReconnectingLink(LoopLink):
         return await self._loop.wait(pending, timeout, what)
 
     async def _waitUntilJoined(self, timeout: float | None) -> None:
-        """Wait for a connection.
-
-        :raises ConnectionLost: the client will not reconnect.
-        :raises TimeoutError: it took longer than ``timeout`` seconds.
-        """
+        """Wait for a connection; raises ConnectionLost if the client will not reconnect, or TimeoutError."""
         if self._state is not State.JOINED:
             self._checkOpen()
             await self._loop.waitAmong(self._joinWaiters, timeout, "a connection")
 
     def _checkOpen(self) -> None:
-        """Raise ConnectionLost if the client is closed."""
         if self._state is State.CLOSED:
             raise self._closedError()
 
@@ -124,8 +115,6 @@ class ReconnectingLink(LoopLink):
         """The error that ends iterations; None if the program has closed the client."""
         why = self._why
         return why if why is None or isinstance(why, ClientError) else ConnectionLost(str(why))
-
-    # -- the connection ----------------------------------------------------------------------------
 
     async def _handshake(self) -> None:
         if self._connection.transport is not None:
