@@ -1,9 +1,7 @@
-"""The client for programs on asyncio. Uses asyncio's own transports, without Twisted.
+"""The client for programs on asyncio. Uses asyncio's own transports, without Twisted::
 
-::
-
-    async with connect("tcp://localhost:7890") as client:
-        await client.publish("news", {"rain": True})
+async with connect("tcp://localhost:7890") as client:
+    await client.publish("news", {"rain": True})
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,9 +35,7 @@ def connect(
 ) -> Connecting[Client]:
     """Connect and join. Use the result in ``async with``, which closes the client at the end, or await it.
 
-    Parameters as :func:`fleximq.client.blocking.connect`.
-
-    :raises SettingError: the URL or a setting is invalid. The errors of :meth:`LoopClient.open` are raised on awaiting.
+    Parameters and errors as :func:`fleximq.client.blocking.connect`; those of the broker are raised on awaiting.
     """
     checked = settings.ClientSettings(
         credentials=credentials,

@@ -17,7 +17,7 @@ class ClosedOnExit(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Accept no more messages."""
+        """Accept no more messages; unread ones can still be read."""
 
 
 class AsyncClosedOnExit(ABC):
@@ -31,7 +31,7 @@ class AsyncClosedOnExit(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Accept no more messages."""
+        """Accept no more messages; unread ones can still be read."""
 
 
 class MessageIterator(AsyncClosedOnExit, Generic[T]):

@@ -63,8 +63,8 @@ MESSAGEPACK = Codec()
 class Tls:
     """Certificates for TLS, as paths of PEM files.
 
-    ``authority``: certificates to trust instead of the system's. ``certificate``: the client's own certificate, whose
-    private key is in ``key``, or in the same file.
+    ``authority``: certificates to trust instead of the system's. ``certificate``: the client's own, whose private key
+    is in ``key``, or in the same file.
     """
 
     authority: str | None = None

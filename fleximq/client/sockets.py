@@ -3,6 +3,8 @@
 import os
 import socket
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from fleximq.client.errors import ConnectionLost, Untrusted
 from fleximq.errors import SettingError
@@ -16,8 +18,7 @@ _taken = False
 def takeStandardStreams() -> tuple[int, int]:
     """Return descriptors for reading and writing, owned by the caller.
 
-    From then on standard input is empty, and standard output goes to standard error: printed text cannot corrupt
-    messages.
+    Standard output then goes to standard error, so that printed text cannot corrupt messages; standard input is empty.
 
     :raises SettingError: the program was not started by a broker, or the streams are already in use.
     """
@@ -101,26 +102,31 @@ def dial(
     checkTls(url, tls)
     if url.scheme == "stdio":
         return PipeSocket(*takeStandardStreams())
+    host = url.host or "localhost"
     try:
         if url.scheme == "ipc":
-            return _local(url.socketPath(ipcFolder), timeout)
-        host = url.host or "localhost"
-        plain = socket.create_connection((host, url.port), timeout)
-        enableKeepAlive(plain)
-        return plain if not url.isSecure else _secured(plain, host, tls)
+            opened = socket.socket(socket.AF_UNIX)
+            with _closedOnError(opened):
+                opened.settimeout(timeout)
+                opened.connect(url.socketPath(ipcFolder))
+            return opened
+        opened = socket.create_connection((host, url.port), timeout)
+        enableKeepAlive(opened)
+        if not url.isSecure:
+            return opened
+        with _closedOnError(opened):
+            return (tls or ssl.create_default_context()).wrap_socket(opened, server_hostname=host)
     except (OSError, ValueError) as error:  # ValueError: a name is invalid, e.g. in IDNA
         raise asConnectionLost(error, f"cannot connect to {url}") from error
 
 
-def _local(path: str, timeout: float | None) -> socket.socket:
-    local = socket.socket(socket.AF_UNIX)
+@contextmanager
+def _closedOnError(opened: socket.socket) -> Iterator[None]:
     try:
-        local.settimeout(timeout)
-        local.connect(path)
+        yield
     except BaseException:
-        local.close()
+        opened.close()
         raise
-    return local
 
 
 def enableKeepAlive(remote: socket.socket) -> None:
@@ -130,14 +136,6 @@ def enableKeepAlive(remote: socket.socket) -> None:
     for name, value in _KEEP_ALIVE.items():
         if hasattr(socket, name):
             remote.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
-
-def _secured(plain: socket.socket, host: str, tls: ssl.SSLContext | None) -> socket.socket:
-    try:
-        return (tls or ssl.create_default_context()).wrap_socket(plain, server_hostname=host)
-    except BaseException:
-        plain.close()
-        raise
 
 
 def asConnectionLost(error: BaseException, what: str) -> ConnectionLost:

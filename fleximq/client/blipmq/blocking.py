@@ -1,6 +1,4 @@
-"""The BlipMQ client for programs without an event loop: scripts, notebooks, worker processes.
-
-::
+"""The BlipMQ client for programs without an event loop: scripts, notebooks, worker processes::
 
     with connect("tcp://localhost:7890", key="secret") as client:
         client.publish("orders", b"two apples")
@@ -17,9 +15,9 @@ from fleximq.client.blipmq.conversation import BlipDelivery
 from fleximq.client.blipmq.loop_client import LoopBlipClient, LoopBlipSubscription, SubscriptionWrapper
 from fleximq.client.errors import Nacked
 from fleximq.client.payloads import severalOf
-from fleximq.client.queues.blocking import BlockingPulled, BlockingQueueClient, loopThread
+from fleximq.client.queues.blocking import BlockingPulled, InLoopThread, loopThread
 from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
-from fleximq.client.wrapper import called, waiting, wrapping
+from fleximq.client.wrapper import BlockingClient, called, waiting, wrapping
 from fleximq.values.urls import addressesOf
 
 __all__ = ["BlipClient", "BlipDelivery", "BlipSubscription", "Nacked", "connect"]
@@ -47,9 +45,7 @@ def connect(
         timeout=timeout, tls=tls, reconnect=reconnect, buffer=buffer, keep_alive=keep_alive, on_state=on_state
     )
     thread = loopThread()
-    inner = LoopBlipClient(thread.loop, addressesOf(url), settings, key)
-    thread.run(inner.open())
-    return BlipClient(inner)
+    return BlipClient(thread.run(LoopBlipClient(thread.loop, addressesOf(url), settings, key).open()))
 
 
 class BlipSubscription(SubscriptionWrapper, BlockingPulled[LoopBlipSubscription, BlipDelivery]):
@@ -62,7 +58,7 @@ class BlipSubscription(SubscriptionWrapper, BlockingPulled[LoopBlipSubscription,
     next_many = waiting(LoopBlipSubscription.next_many)
 
 
-class BlipClient(BlockingQueueClient[LoopBlipClient]):
+class BlipClient(InLoopThread[LoopBlipClient], BlockingClient[LoopBlipClient]):
     """A connection to a broker, made by :func:`connect`; it reconnects by itself.
 
     While the broker is unreachable, publications are buffered up to ``buffer`` bytes. Parameters and errors are those

@@ -127,8 +127,8 @@ class LoopBlipClient(ReconnectingLink):
     def resume(self, id: int, prefetch: int = PREFETCH, idle: Backoff = IDLE) -> "LoopBlipSubscription":
         """Continue a subscription by its ``id``; it may be of an earlier client with the same key.
 
-        :raises ValueError: it is already open in this client. If the broker does not know it, reading the first
-            delivery raises :class:`~fleximq.client.errors.SubscribeFailed` with 404.
+        Raises ValueError if it is already open in this client. If the broker does not know it, reading the first
+        delivery raises :class:`~fleximq.client.errors.SubscribeFailed` with 404.
         """
         self._checkOpen()
         if id in self._subscriptions:
@@ -238,8 +238,7 @@ class LoopBlipClient(ReconnectingLink):
 class LoopBlipSubscription(Pulled[BlipDelivery]):
     """The messages of a topic, in order: iterate over it, or call :meth:`next`.
 
-    ``id`` is the broker's id for it: another client with the same key can :meth:`~LoopBlipClient.resume` it. ``topic``
-    and ``qos`` are None if it was resumed.
+    Another client with the same key can :meth:`~LoopBlipClient.resume` its ``id``; ``topic`` and ``qos`` are None then.
     """
 
     def __init__(

@@ -1,6 +1,4 @@
-"""The client for programs without an event loop: scripts, notebooks, worker processes. Uses plain sockets.
-
-::
+"""The client for programs without an event loop: scripts, notebooks, worker processes. Uses plain sockets::
 
     with connect("tcp://localhost:7890") as client:
         client.publish("news", {"rain": True})

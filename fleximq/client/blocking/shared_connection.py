@@ -31,8 +31,7 @@ _READ_AFTER_BYTES = 256 * KIBIBYTE
 _SEND_CHECK_MILLISECONDS = 50
 #: While reading is paused, waiting threads check the connection this often, in seconds.
 _FULL_CHECK_SECONDS = 5.0
-#: Limit of a single wait in seconds: a signal that arrived just before, or in another thread, does not interrupt it, so
-#: Python handles the signal only afterwards.
+#: Limit of a wait in seconds: Python handles a signal that arrived just before, or in another thread, afterwards.
 SIGNAL_SECONDS = 1.0
 #: Automatic answers are dropped while more pending output than this is unsent.
 _MAX_PENDING_BYTES = MEBIBYTE
@@ -86,10 +85,9 @@ class SharedConnection:
 
     :param connected: a connected socket, owned by this object from now on; None if one is attached later.
     :param onEvent: called with each event except PINGs, which are answered here; it must not wait.
+    :param onDeliveries: called with consecutive deliveries instead.
     :param isFull: returns whether threads that wait for deliveries should stop reading.
-    :param onLost: called with the reason when the connection has ended; returns whether :meth:`attach` will replace
-        it, so that waiting threads continue to wait.
-    :param onDeliveries: called with consecutive deliveries, instead of ``onEvent`` with each.
+    :param onLost: called with the reason at the end; returns whether :meth:`attach` will replace the connection.
     """
 
     def __init__(
@@ -97,15 +95,15 @@ class SharedConnection:
         connected: socket.socket | PipeSocket | None,
         conversation: Conversation,
         onEvent: Callable[[Event], None],
+        onDeliveries: Callable[[list[Delivery]], None],
         isFull: Callable[[], bool] = lambda: False,
         onLost: Callable[[ConnectionLost], bool] = lambda lost: False,
-        onDeliveries: Callable[[list[Delivery]], None] | None = None,
     ) -> None:
         self._socket: socket.socket | PipeSocket | None = None
         self._conversation = conversation
         self._onEvent = onEvent
         self._onLost = onLost
-        self._onDeliveries = onDeliveries or self._oneByOne
+        self._onDeliveries = onDeliveries
         self._isFull = isFull
         self._sending = threading.Lock()
         self.lock = threading.RLock()
@@ -122,10 +120,6 @@ class SharedConnection:
         if connected is not None:
             self._use(connected)
 
-    def _oneByOne(self, run: list[Delivery]) -> None:
-        for each in run:
-            self._onEvent(each)
-
     def _use(self, connected: socket.socket | PipeSocket) -> None:
         connected.setblocking(False)
         self._socket = connected
@@ -141,10 +135,7 @@ class SharedConnection:
         self._conversation.toSend.clear()
 
     def attach(self, connected: socket.socket | PipeSocket, conversation: Conversation) -> None:
-        """Replace a lost connection; unsent bytes of the old one are discarded.
-
-        :raises ConnectionLost: this was closed meanwhile; the new connection is closed, too.
-        """
+        """Replace a lost connection; raises ConnectionLost and closes the new one if this was closed meanwhile."""
         with self._sending:
             with self.lock:
                 while self._reader:
@@ -222,7 +213,10 @@ class SharedConnection:
                             _FULL_CHECK_SECONDS if left is None else min(left, _FULL_CHECK_SECONDS)
                         )
                 if reads:
-                    self._waitToRead(left)
+                    # A sending thread also sends the pending output.
+                    sends = bool(self._pendingOutput) and not self._sending.locked()
+                    seconds = SIGNAL_SECONDS if left is None else min(left, SIGNAL_SECONDS)
+                    self._poll(True, sends, math.ceil(max(0.0, seconds) * 1000))
             finally:
                 if reads:
                     self._readOnce()
@@ -264,12 +258,6 @@ class SharedConnection:
             self._socket = None
 
     # -- reading -----------------------------------------------------------------------------------
-
-    def _waitToRead(self, timeout: float | None) -> None:
-        # A sending thread also sends the pending output.
-        sends = bool(self._pendingOutput) and not self._sending.locked()
-        seconds = SIGNAL_SECONDS if timeout is None else min(timeout, SIGNAL_SECONDS)
-        self._poll(True, sends, math.ceil(max(0.0, seconds) * 1000))
 
     def _readOnce(self) -> None:
         with self.lock:

@@ -97,20 +97,20 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
     def __init__(self, urls: Sequence[Url], settings: ClientSettings) -> None:
         super().__init__(urls, settings, _log)
         self._context = settings.context() if self._url.isSecure else None
+        self._requests: deque[Request] = deque()
         self._clientState = ClientState(
-            settings, self._sendLater, lambda: self._connection.wake(), self._stateChanged, self._requested
+            settings, self._sendLater, self._wakeReaders, self._stateChanged, self._requests.append
         )
         self._connection = SharedConnection(
             None,
             self._clientState.conversation,
             self._clientState.received,
+            self._clientState.delivered,
             lambda: self._clientState.inbox.full,
             self._lost,
-            self._clientState.delivered,
         )
         self._lock = self._connection.lock
         self._subscribing = threading.Lock()
-        self._requests: deque[Request] = deque()
         self._states: deque[tuple[State, Exception | None]] = deque()
         self._alarm = threading.Event()
         self._closing = threading.Event()
@@ -273,16 +273,12 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
     def _unsubscribe(self, box: Box) -> None:
         with self._subscribing:
             with self._lock:
-                last = self._clientState.inbox.close(box)
+                isLast = self._clientState.inbox.close(box)
                 self._connection.wake()
                 conversation = self._clientState.conversation
-                goes = last and self._clientState.state is State.JOINED
-            if goes:
+            if isLast and self._clientState.state is State.JOINED:
                 # The PONG wakes the thread that reads for this subscription.
                 self._transmit(conversation.unsubscription(box.topic) + conversation.ping(0), conversation)
-
-    def _requested(self, request: Request) -> None:
-        self._requests.append(request)
 
     def _startServing(self) -> None:
         for _ in range(self._settings.threads):

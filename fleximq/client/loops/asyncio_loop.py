@@ -42,26 +42,25 @@ class AsyncioLoop(Loop):
         return asyncio.current_task()
 
     async def dial(self, url: Url, settings: ClientSettings, connection: Connection) -> None:
+        host = url.host or "localhost"
         try:
             async with asyncio.timeout(settings.timeout):
-                await self._dial(url, settings, connection)
+                if url.scheme == "stdio":
+                    await self._dialPipes(connection)
+                elif url.scheme == "ipc":
+                    await self._loop.create_unix_connection(lambda: _Stream(connection), url.socketPath(IPC_FOLDER))
+                else:
+                    context = settings.context() if url.isSecure else None
+                    transport, _ = await self._loop.create_connection(
+                        lambda: _Stream(connection), host, url.port, ssl=context
+                    )
+                    enableKeepAlive(transport.get_extra_info("socket"))
         except TimeoutError:
             raise ConnectionLost(f"cannot connect to {url} within {settings.timeout:g} seconds") from None
         except (OSError, ValueError, ssl.SSLError) as error:
             raise asConnectionLost(error, f"cannot connect to {url}") from error
 
-    async def _dial(self, url: Url, settings: ClientSettings, connection: Connection) -> None:
-        if url.scheme == "stdio":
-            await self._pipes(connection)
-        elif url.scheme == "ipc":
-            await self._loop.create_unix_connection(lambda: _Stream(connection), url.socketPath(IPC_FOLDER))
-        else:
-            context = settings.context() if url.isSecure else None
-            host = url.host or "localhost"
-            transport, _ = await self._loop.create_connection(lambda: _Stream(connection), host, url.port, ssl=context)
-            enableKeepAlive(transport.get_extra_info("socket"))
-
-    async def _pipes(self, connection: Connection) -> None:
+    async def _dialPipes(self, connection: Connection) -> None:
         reading, writing = takeStandardStreams()
         stream = _Pipes(connection)
         source = open(reading, "rb", buffering=0)  # noqa: SIM115
@@ -87,10 +86,8 @@ class _Stream(asyncio.Protocol, Transport):
         self._connection.bytesReceived(self, data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        what = "the broker closed the connection"
-        self._connection.transportLost(
-            self, ConnectionLost(what) if error is None else asConnectionLost(error, "the connection ended")
-        )
+        lost = ConnectionLost("the broker closed the connection")
+        self._connection.transportLost(self, asConnectionLost(error, "the connection ended") if error else lost)
 
     def pause_writing(self) -> None:
         self._connection.transportPaused(self)
@@ -154,11 +151,7 @@ L = TypeVar("L", bound=LoopLink)
 
 
 class Connecting(Generic[L]):
-    """A client that connects when it is awaited or entered.
-
-    :param make: returns the client.
-    :raises SettingError: there are TLS settings for a URL without TLS.
-    """
+    """A client that connects when it is awaited or entered; raises SettingError for TLS settings of another URL."""
 
     def __init__(
         self, urls: Sequence[Url], settings: ClientSettings, make: Callable[[Loop, Sequence[Url], ClientSettings], L]

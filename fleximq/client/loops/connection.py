@@ -205,8 +205,6 @@ class Connection:
         self._isPaused = False
         resolveAll(self._drainWaiters)
 
-    # -- events of transports ----------------------------------------------------------------------
-
     def transportMade(self, transport: Transport) -> None:
         """Expect this transport, and no earlier one, to be connected next."""
         self._expected = transport

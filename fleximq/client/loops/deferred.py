@@ -71,10 +71,7 @@ class DeferredSubscription(Wrapper[S], AsyncClosedOnExit, Generic[S, T]):
         return self._inner
 
     def next(self, timeout: float | None = None) -> "Deferred[T | None]":
-        """Fire with the next message; None after ``timeout`` seconds without one, or if this is closed.
-
-        Errors as those of the wrapped subscription.
-        """
+        """Fire with the next message; None after ``timeout`` seconds without one, or if this is closed."""
         return Deferred.fromCoroutine(self._inner.next(timeout))
 
     def close(self) -> None:

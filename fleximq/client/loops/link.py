@@ -45,8 +45,6 @@ class LoopLink(Reconnecting):
             raise
         return self
 
-    # -- of the dialect ----------------------------------------------------------------------------
-
     def _begin(self) -> None:
         """Prepare for a new connection."""
 

@@ -7,16 +7,9 @@ from typing import Any
 
 from OpenSSL import SSL
 from service_identity import CertificateError, VerificationError
+from twisted.internet import error as reasons
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.endpoints import HostnameEndpoint, UNIXClientEndpoint
-from twisted.internet.error import (
-    AlreadyCalled,
-    AlreadyCancelled,
-    ConnectError,
-    ConnectingCancelledError,
-    ConnectionDone,
-    DNSLookupError,
-)
 from twisted.internet.interfaces import IConsumer, IDelayedCall, IPushProducer
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.ssl import Certificate, PrivateCertificate, optionsForClientTLS, trustRootFromCertificates
@@ -48,27 +41,20 @@ class ReactorLoop(Loop):
 
     def slot(self) -> tuple[Awaitable[None], Callable[[], None]]:
         waiting: Deferred[None] = Deferred()
-        isFired = False
 
-        def call() -> None:
+        def fire() -> None:
             if not waiting.called:
                 waiting.callback(None)
 
-        def fire() -> None:
-            # In the next turn, so that the waiting coroutine continues after the current operation of the client.
-            nonlocal isFired
-            if not isFired:
-                isFired = True
-                self._reactor.callLater(0, call)
-
-        return waiting, fire
+        # In the next turn, so that the waiting coroutine continues after the current operation of the client.
+        return waiting, lambda: self._reactor.callLater(0, fire)
 
     def later(self, seconds: float, call: Callable[[], None]) -> Cancellable:
         return _Timer(self._reactor.callLater(seconds, call))
 
     def start(self, work: Coroutine[Any, Any, None]) -> Cancellable:
         running = Deferred.fromCoroutine(work)
-        running.addErrback(lambda failure: failure.trap(CancelledError, ConnectingCancelledError) and None)
+        running.addErrback(lambda failure: failure.trap(CancelledError, reasons.ConnectingCancelledError) and None)
         running.addErrback(lambda failure: _log.failure("A background task of a client failed", failure))
         return running
 
@@ -88,7 +74,7 @@ class ReactorLoop(Loop):
                 # By default its clock would be the global reactor.
                 factory = TLSMemoryBIOFactory(_creator(host, settings.tls), True, factory, clock=self._reactor)
             await endpoint.connect(factory)
-        except (ConnectError, DNSLookupError, OSError, ValueError) as error:
+        except (reasons.ConnectError, reasons.DNSLookupError, OSError, ValueError) as error:
             raise ConnectionLost(f"cannot connect to {url}: {str(error) or type(error).__name__}") from error
 
 
@@ -99,15 +85,12 @@ class _Timer:
         self._call = call
 
     def cancel(self) -> None:
-        with suppress(AlreadyCalled, AlreadyCancelled):
+        with suppress(reasons.AlreadyCalled, reasons.AlreadyCancelled):
             self._call.cancel()
 
 
 def _creator(host: str, tls: Any) -> Any:
-    """Return the factory of TLS connections to a host.
-
-    :raises SettingError: a file cannot be read or used.
-    """
+    """Return the factory of TLS connections to a host; raises SettingError if a file cannot be read or used."""
     if tls is not None and not isinstance(tls, Tls):
         return tls
     files = tls or Tls()
@@ -148,7 +131,7 @@ class _Stream(Protocol, Transport):
     def dataReceived(self, data: bytes) -> None:
         self._connection.bytesReceived(self, data)
 
-    def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:  # noqa: B008
+    def connectionLost(self, reason: Failure = Failure(reasons.ConnectionDone())) -> None:  # noqa: B008
         self._connection.transportLost(self, _lostBy(reason))
 
     def pauseProducing(self) -> None:
@@ -179,7 +162,7 @@ class _Stream(Protocol, Transport):
 
 def _lostBy(reason: Failure) -> ConnectionLost:
     error = reason.value
-    if isinstance(error, ConnectionDone):
+    if isinstance(error, reasons.ConnectionDone):
         return ConnectionLost("the broker closed the connection")
     if isinstance(error, VerificationError | CertificateError):
         return Untrusted("cannot connect: its certificate is for another host")

@@ -1,6 +1,4 @@
-"""The MiniMQ client for programs without an event loop: scripts, notebooks, worker processes.
-
-::
+"""The MiniMQ client for programs without an event loop: scripts, notebooks, worker processes::
 
     with connect("tcp://localhost:7890") as client:
         client.produce("jobs", "sweep the yard")
@@ -19,10 +17,10 @@ from fleximq.client.backoff import Backoff
 from fleximq.client.errors import ConsumeFailed, ProduceFailed
 from fleximq.client.minimq.loop_client import ConsumerWrapper, LoopConsumer, LoopMiniClient, Message
 from fleximq.client.payloads import severalOf
-from fleximq.client.queues.blocking import BlockingPulled, BlockingQueueClient, inThread, loopThread
+from fleximq.client.queues.blocking import BlockingPulled, InLoopThread, inThread, loopThread
 from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
 from fleximq.client.topic_warnings import literalTopic
-from fleximq.client.wrapper import called, waiting, wrapping
+from fleximq.client.wrapper import BlockingClient, called, waiting, wrapping
 from fleximq.values.urls import addressesOf
 
 __all__ = ["ConsumeFailed", "Consumer", "Message", "MiniClient", "ProduceFailed", "connect"]
@@ -49,9 +47,7 @@ def connect(
         timeout=timeout, tls=tls, reconnect=reconnect, buffer=buffer, keep_alive=keep_alive, on_state=on_state
     )
     thread = loopThread()
-    inner = LoopMiniClient(thread.loop, addressesOf(url), settings)
-    thread.run(inner.open())
-    return MiniClient(inner)
+    return MiniClient(thread.run(LoopMiniClient(thread.loop, addressesOf(url), settings).open()))
 
 
 class Consumer(ConsumerWrapper, BlockingPulled[LoopConsumer, Message]):
@@ -64,7 +60,7 @@ class Consumer(ConsumerWrapper, BlockingPulled[LoopConsumer, Message]):
     next_many = waiting(LoopConsumer.next_many)
 
 
-class MiniClient(BlockingQueueClient[LoopMiniClient]):
+class MiniClient(InLoopThread[LoopMiniClient], BlockingClient[LoopMiniClient]):
     """A connection to a broker, made by :func:`connect`; it reconnects by itself.
 
     Parameters and errors are those of :class:`~fleximq.client.minimq.loop_client.LoopMiniClient`.
@@ -88,8 +84,6 @@ class MiniClient(BlockingQueueClient[LoopMiniClient]):
         """Answer the messages of a queue one after the other, each with the return value of a function.
 
         The function runs in its own thread and may use the client. If it raises, the error is logged, and the message
-        returns to the queue later.
-
-        :raises ValueError: the topic is already served.
+        returns to the queue later. ValueError if the topic is already served.
         """
         self._call(self._inner.serve, topic, partial(inThread, function))

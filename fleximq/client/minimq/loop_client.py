@@ -64,8 +64,7 @@ class LoopMiniClient(ReconnectingLink):
         :param id: the message's id; a new UUID by default.
         :raises ProduceFailed: the broker refused.
         :raises ValueError: the message cannot be written in MiniMQ, e.g. its content has a line break.
-        :raises ConnectionLost: the connection was lost; the message may be in the queue.
-        :raises TimeoutError: no answer within ``timeout`` seconds; the message may be in the queue.
+        :raises ConnectionLost: or TimeoutError, after ``timeout`` seconds; the message may be in the queue.
         """
         message = Message(id or str(uuid.uuid4()), topic, content, correlation_id, reply_to)
         return await self._produce(message, timeout)
@@ -81,10 +80,8 @@ class LoopMiniClient(ReconnectingLink):
         """Put several messages into a queue at once, several times as fast as single ones; return their ids.
 
         :param timeout: seconds for each 1,000 messages.
-        :raises ProduceFailed: some were refused: the first of them, with the others. All other messages are in the
-            queue.
-        :raises ConnectionLost: and TimeoutError and ValueError, as :meth:`produce`; earlier messages may be in the
-            queue.
+        :raises ProduceFailed: the first of those that were refused, with the others; the rest is in the queue.
+        :raises ConnectionLost: and TimeoutError and ValueError, as :meth:`produce`; earlier ones may be in the queue.
         """
         ids: list[str] = []
         failed: list[ProduceFailed] = []
@@ -108,8 +105,7 @@ class LoopMiniClient(ReconnectingLink):
         """Return a message of a queue, or None if it is empty. Without an :meth:`ack` it returns to the queue.
 
         :raises ConsumeFailed: the broker refused.
-        :raises ConnectionLost: the connection was lost; a message in transit returns to the queue later.
-        :raises TimeoutError: no answer within ``timeout`` seconds; a message in transit returns to the queue later.
+        :raises ConnectionLost: or TimeoutError, after ``timeout`` seconds; a message in transit returns to the queue.
         """
         await self._waitUntilJoined(timeout)
         return await self._ask(self._conversation.consume(topic), timeout, "the answer to a CONSUME")
@@ -161,9 +157,7 @@ class LoopMiniClient(ReconnectingLink):
 
         A message is acknowledged when its answer is in the queue that it names; a message that names none, when the
         function returns. If the function fails, the error is logged, and the message returns to the queue later. The
-        topic is served until the client is closed.
-
-        :raises ValueError: the topic is already served.
+        topic is served until the client is closed; ValueError if it already is.
         """
         if topic in self._served:
             raise ValueError(f"the topic {topic!r} is already served")

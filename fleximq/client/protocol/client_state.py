@@ -323,7 +323,7 @@ class ClientState:
     # -- what is heard -----------------------------------------------------------------------------
 
     def dataReceived(self, data: bytes) -> None:
-        """Handle received bytes; errors as :meth:`Conversation.received`."""
+        """Handle received bytes; errors as :meth:`Conversation.runs`."""
         for each in self.conversation.runs(data):
             if isinstance(each, list):
                 self.delivered(each)

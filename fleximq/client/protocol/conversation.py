@@ -60,10 +60,7 @@ class Conversation:
         return data
 
     def join(self, credentials: Mapping[str, str] | None = None, name: str | None = None) -> bytes:
-        """Return a JOIN with the credentials of the FlexiMQ document, section 5.2.
-
-        A private key signs a challenge of the broker in a second JOIN.
-        """
+        """Return a JOIN (FlexiMQ document 5.2); a private key signs a challenge of the broker in a second one."""
         fields: dict[str, Any] = {"client_name": name} if name else {}
         if credentials and credentials.get("type") == PRIVATE_KEY:
             from fleximq.values.key_pairs import publicKeyOf, sign  # cryptography loads slowly
@@ -84,10 +81,7 @@ class Conversation:
         return b"".join((self._head(topic), len(payload).to_bytes(8, "big"), payload))
 
     def publications(self, topic: str, payloads: Sequence[bytes], areBinary: bool = False) -> bytes:
-        """Return PUBs, which the broker accepts as one run; 0.1 us for each.
-
-        If they ``areBinary``, payloads are bytes values that still need the MessagePack header of a bin.
-        """
+        """Return PUBs, which the broker accepts as one run, 0.1 us for each; packs bytes that ``areBinary``."""
         heads = _Heads(self._head(topic), areBinary)
         return b"".join(chain.from_iterable(zip(map(heads.__getitem__, map(len, payloads)), payloads, strict=True)))
 
@@ -140,22 +134,12 @@ class Conversation:
         """Return a PONG."""
         return encodeMessage(MessageType.PONG, self.id, {"keepalive": {"timestamp": timestamp}})
 
-    def received(self, data: bytes) -> Iterator[Event]:
-        """Yield the events in these bytes, in order; an incomplete message waits for the next bytes.
-
-        Consume the iterator completely. An error is raised after the events before it.
-
-        :raises BadFraming: the bytes are not FlexiMQ; the connection cannot be used any longer.
-        :raises TooLarge: a message is over the limit; likewise.
-        """
-        for each in self.runs(data):
-            if isinstance(each, list):
-                yield from each
-            else:
-                yield each
-
     def runs(self, data: bytes) -> Iterator[Event | list[Delivery]]:
-        """Like :meth:`received`, but yield consecutive deliveries of a topic as one list."""
+        """Yield the events in these bytes, in order, consecutive deliveries of a topic as one list.
+
+        Consume the iterator completely. BadFraming, or TooLarge for a message over the limit, is raised after earlier
+        events; the connection cannot be used any longer.
+        """
         known, delivery = self._publications, self._delivery
         for envelope, source, start, end, count in self._scanner.spans(data):
             head = len(envelope)

@@ -1,8 +1,6 @@
-"""Unread deliveries of all subscriptions, without I/O.
+"""Unread deliveries of all subscriptions, without I/O. The broker sends each message once, even if several match.
 
 Hot: adding a single delivery costs 0.2 us, in a run 0.04 us, and taking one 0.2 us.
-
-The broker sends each publication once to a client, even if several subscriptions match; the inbox finds these.
 """
 
 from collections import deque

@@ -120,9 +120,8 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
     async def publish_many(self, topic: str, values: Iterable[object]) -> None:
         """Publish several values at once, several times as fast as single ones; errors as :meth:`publish`.
 
-        They are sent in chunks of about 1 MiB; if a value cannot be encoded, earlier chunks may have been sent.
-
-        :raises TypeError: ``values`` is a single text or bytes.
+        They are sent in chunks of about 1 MiB; if a value cannot be encoded, earlier chunks may have been sent. Raises
+        TypeError for a single text or bytes.
         """
         warnOf(literalDoubt(topic))
         for size, make in chunksOf(topic, severalOf(values), self._settings.codec.pack):
@@ -266,8 +265,7 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         logged and answered with 500. The path is served until the client is closed, also after a reconnect. The
         functions of a blocking client run in one thread of its own, or as many as ``threads`` says.
 
-        :raises ValueError: the path is already served.
-        :raises TypeError: the function is none.
+        :raises ValueError: the path is already served; or TypeError: the function is none.
         """
         if not callable(function):
             raise TypeError(f"{path} needs a function that answers requests, not {function!r}")
@@ -295,10 +293,7 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
     async def close(self, timeout: float | None = TIMEOUT) -> None:
         """Flush messages sent since the last flush, and end the connection; iterations over subscriptions end.
 
-        The connection ends even if the flush fails. Closing again has no effect.
-
-        :raises PublishFailed: and TimeoutError, as :meth:`flush`.
-        :raises ConnectionLost: the connection ended before all messages were confirmed.
+        The connection ends even if the flush fails. Closing again has no effect. Errors as :meth:`flush`.
         """
         try:
             with self._lock:

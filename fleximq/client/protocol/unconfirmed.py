@@ -31,9 +31,8 @@ class Loss:
 class Account:
     """The messages of one thread or task: numbered up to ``number``, and ``waiting`` more without a number yet.
 
-    ``loss`` is reported by its next flush; ``reported`` is the last one that was.
-
-    :param owner: the thread or task; None: the account belongs to the context in which it is found.
+    ``loss`` is reported by its next flush; ``reported`` is the last one that was. Without an ``owner``, a thread or
+    task, it belongs to the context in which it is found.
     """
 
     __slots__ = ("__weakref__", "_owner", "accounts", "loss", "number", "reported", "waiting")
@@ -79,11 +78,10 @@ class ThreadAccounts(threading.local):
 
 
 class ContextAccounts:
-    """Accounts in :mod:`contextvars`; a copy of a context shares its account.
+    """Accounts in :mod:`contextvars`; ``owner`` returns the running task, or None if unknown.
 
-    So a flush in a task of its own reports the losses of the code that started the task.
-
-    :param owner: returns the running task, or None if unknown.
+    A copy of a context shares its account, so a flush in a task of its own reports the losses of the code that started
+    the task.
     """
 
     def __init__(self, owner: Callable[[], object | None]) -> None:
@@ -231,10 +229,7 @@ class Refusals:
         return self._refusals[-1] if self._refusals else None
 
     def check(self) -> None:
-        """Raise the refusals, if there are any.
-
-        :raises PublishFailed: the first refusal, with the others.
-        """
+        """Raise PublishFailed, the first refusal with the others, if there are any."""
         if self._refusals:
             first, *others = self._refusals
             first.others, first.count = tuple(others), self.count

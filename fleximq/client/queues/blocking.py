@@ -15,9 +15,8 @@ from fleximq.client.errors import ConnectionLost
 from fleximq.client.loops.asyncio_loop import AsyncioLoop
 from fleximq.client.loops.connection import Loop
 from fleximq.client.queues.prefetch import Pulled
-from fleximq.client.queues.reconnecting_link import ReconnectingLink
 from fleximq.client.topic_warnings import LOOP_THREAD
-from fleximq.client.wrapper import BlockingClient, Wrapper, called
+from fleximq.client.wrapper import Wrapper, called
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -41,8 +40,7 @@ class LoopThread:
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine in the loop, and return its result; an interrupt cancels it.
 
-        :raises ConnectionLost: the client was made by the parent of this process.
-        :raises RuntimeError: called in the loop's own thread, where callbacks run.
+        Raises ConnectionLost in a forked child, and RuntimeError in the loop's own thread, where callbacks run.
         """
         if not self.isMine:
             work.close()
@@ -97,12 +95,11 @@ async def inThread(function: Callable[[Any], Result], argument: Any) -> Result:
 
 
 C = TypeVar("C")
-L = TypeVar("L", bound=ReconnectingLink)
 P = TypeVar("P", bound=Pulled[Any])
 T = TypeVar("T")
 
 
-class _InThread(Wrapper[C]):
+class InLoopThread(Wrapper[C]):
     """A wrapper with methods that run in the loop's thread."""
 
     def __init__(self, inner: C) -> None:
@@ -116,11 +113,7 @@ class _InThread(Wrapper[C]):
         return self._thread.run(work)
 
 
-class BlockingQueueClient(_InThread[L], BlockingClient[L]):
-    """A connection to a broker."""
-
-
-class BlockingPulled(_InThread[P], ClosedOnExit, Generic[P, T]):
+class BlockingPulled(InLoopThread[P], ClosedOnExit, Generic[P, T]):
     """The messages of a queue: iterate over it, or call :meth:`next`."""
 
     next: Callable[..., T | None]

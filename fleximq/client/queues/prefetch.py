@@ -28,10 +28,8 @@ class Pulled(MessageIterator[T]):
     """The messages of a queue: iterate over it, or call :meth:`next`.
 
     A message is acknowledged when the next one is requested, so after the body of the loop. If the loop ends early, by
-    ``break`` or an error, its last message is not acknowledged, and the broker delivers it again.
-
-    :param prefetch: the limit of prefetched messages; raises SettingError below 1.
-    :param idle: the delays between polls of an empty queue.
+    ``break`` or an error, its last message is not acknowledged, and the broker delivers it again. ``prefetch`` limits
+    the prefetched messages (SettingError below 1), ``idle`` has the delays between polls of an empty queue.
     """
 
     def __init__(self, link: ReconnectingLink, prefetch: int, idle: Backoff) -> None:

@@ -33,10 +33,9 @@ class QueueConversation(ABC):
 
     @abstractmethod
     def received(self, data: bytes) -> None:
-        """Handle received bytes, and resolve the results of answers in them.
+        """Resolve the results of received answers.
 
-        :raises BrokerError: the bytes are not of this dialect, or answer no request; the connection cannot be used any
-            longer.
+        :raises BrokerError: the bytes are not of this dialect, or answer no request; the connection is unusable.
         """
 
     @abstractmethod
@@ -45,10 +44,7 @@ class QueueConversation(ABC):
 
 
 class ReconnectingLink(LoopLink):
-    """A connection to a broker.
-
-    :raises SettingError: the dialect does not support the URL.
-    """
+    """A connection to a broker; raises SettingError if the dialect does not support the URL."""
 
     _dialect = "of this dialect"
     _conversation: QueueConversation
