@@ -10,12 +10,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from weakref import ReferenceType, ref
+from weakref import ReferenceType, WeakSet, ref
 
 from fleximq.client.errors import ConnectionLost, PublishFailed
 
-#: Ended accounts are removed when the list reaches this length.
-_MIN_CLEAN_UP = 64
 #: The first refusals are stored, since they say most; further ones are only counted.
 MAX_REFUSALS = 1000
 
@@ -113,8 +111,7 @@ class Accounts:
         self.orphaned: deque[int] = deque()
         self.isOver = False
         self._holder = holder
-        self._opened: list[ReferenceType[Account]] = []
-        self._cleanUpAt = _MIN_CLEAN_UP
+        self._opened: WeakSet[Account] = WeakSet()
         self._waiting = 0
         self._shared: Loss | None = None
 
@@ -134,17 +131,10 @@ class Accounts:
         if found is not None and owner is None:
             account.reported = found.reported
         self._holder.set(account)
-        self._tidy()
-        self._opened.append(ref(account))
-        return account
-
-    def _tidy(self) -> None:
-        """Remove ended accounts, and merge the numbers of ``orphaned``."""
-        if len(self._opened) >= self._cleanUpAt:
-            self._opened = [each for each in self._opened if each() is not None]
-            self._cleanUpAt = max(_MIN_CLEAN_UP, 2 * len(self._opened))
+        self._opened.add(account)
         while len(self.orphaned) > 1:
             self.orphaned.append(max(self.orphaned.popleft(), self.orphaned.popleft()))
+        return account
 
     def beginSend(self, account: Account) -> None:
         """Count a message that is about to be sent; it is lost if the connection ends meanwhile."""
@@ -164,8 +154,7 @@ class Accounts:
     def lose(self, error: ConnectionLost) -> None:
         """Record the loss of all unconfirmed messages."""
         confirmed = self.confirmed
-        alive = [account for each in self._opened if (account := each()) is not None]
-        affected = [each for each in alive if each.waiting or each.number > confirmed]
+        affected = [each for each in self._opened if each.waiting or each.number > confirmed]
         isLeft = any(number > confirmed for number in self.orphaned)
         self.orphaned.clear()
         self.confirmed = self.flushed = self.sent
