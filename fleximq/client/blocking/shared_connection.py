@@ -113,8 +113,6 @@ class SharedConnection:
         self._reader = 0
         self._pendingOutput: deque[bytes | memoryview] = deque()
         self._sentSinceRead = 0
-        #: To read from, and to write to.
-        self._descriptors = (-1, -1)
         self._state = WireState.UNCONNECTED
         self.lost: ConnectionLost | None = ConnectionLost("there is no connection yet")
         if connected is not None:
@@ -123,8 +121,10 @@ class SharedConnection:
     def _use(self, connected: socket.socket | PipeSocket) -> None:
         connected.setblocking(False)
         self._socket = connected
-        reading = connected.fileno()
-        self._descriptors = reading, connected.writeFileno() if isinstance(connected, PipeSocket) else reading
+        source = connected.fileno()
+        self._descriptors = source, connected.writeFileno() if isinstance(connected, PipeSocket) else source
+        # select() is limited to descriptors below 1024, and two threads cannot share one poll object.
+        self._reads, self._sends = select.poll(), select.poll()
         self._pendingOutput.clear()
         self._takeDue()
         self._state = TRANSITIONS[self._state, WireEvent.ATTACHED]
@@ -216,7 +216,7 @@ class SharedConnection:
                     # A sending thread also sends the pending output.
                     sends = bool(self._pendingOutput) and not self._sending.locked()
                     seconds = SIGNAL_SECONDS if left is None else min(left, SIGNAL_SECONDS)
-                    self._poll(True, sends, math.ceil(max(0.0, seconds) * 1000))
+                    self._poll(self._reads, True, sends, math.ceil(max(0.0, seconds) * 1000))
             finally:
                 if reads:
                     self._readOnce()
@@ -270,7 +270,6 @@ class SharedConnection:
             self.writePending()
 
     def _readIfIdle(self) -> None:
-        """Read available bytes if no other thread reads."""
         with self.lock:
             if not self._reader and not self._isFull():
                 self._readAvailable()
@@ -364,22 +363,23 @@ class SharedConnection:
         """Wait until more can be sent; read meanwhile, since the broker may wait as well."""
         with self.lock:
             reads = not self._reader
-        if self._poll(reads, True, _SEND_CHECK_MILLISECONDS):
+        if self._poll(self._sends, reads, True, _SEND_CHECK_MILLISECONDS):
             with self.lock:
                 if not self._reader:
                     self._readAvailable()
                     self._changed.notify_all()
 
-    def _poll(self, reads: bool, sends: bool, milliseconds: int) -> bool:
+    def _poll(self, poll: "select.poll", reads: bool, sends: bool, milliseconds: int) -> bool:
         """Wait until bytes can be read or sent, as asked for; True if bytes can be read."""
-        # select() is limited to descriptors below 1024, and two threads cannot share one poll object.
-        poll = select.poll()
-        kinds = dict.fromkeys(self._descriptors, 0)
-        for descriptor, kind in zip(self._descriptors, (reads * select.POLLIN, sends * select.POLLOUT), strict=True):
-            kinds[descriptor] |= kind
-        for descriptor, kind in kinds.items():
-            if kind:
-                poll.register(descriptor, kind)
+        source, sink = self._descriptors
+        toRead, toSend = reads and select.POLLIN, sends and select.POLLOUT
+        if source == sink:
+            poll.register(source, toRead | toSend)
+        else:
+            poll = select.poll()  # a pipe would be reported even without events to wait for
+            for descriptor, events in ((source, toRead), (sink, toSend)):
+                if events:
+                    poll.register(descriptor, events)
         return any(found & ~select.POLLOUT for _, found in poll.poll(milliseconds))
 
     def writePending(self) -> None:

@@ -219,7 +219,6 @@ class LoopMiniClient(ReconnectingLink):
             _log.exception("The service of %s ended", consumer.topic)
 
     def _startReplyLoop(self) -> None:
-        """Fetch replies while requests wait for them."""
         self._newRequest.succeed(None)
         if not self._isReplyLoopRunning:
             self._isReplyLoopRunning = True

@@ -169,7 +169,6 @@ class Conversation:
         return found
 
     def _others(self, envelope: bytes, frames: list[bytes]) -> Iterator[Event]:
-        """Yield the events of messages that are not publications."""
         _, kind, sender = readPrefix(envelope)
         header, head = peek(envelope[FIXED_BYTES:]), len(envelope)
         for frame in frames:
@@ -231,7 +230,6 @@ def _decodedBy(unpack: Callable[[bytes], Any], kind: type[_Kind]) -> type[_Kind]
 
 
 def _entry(target: int | str, path: str) -> dict[str, Any]:
-    """Return the routing entry of a client by its id, or of those by its name."""
     return {"client_name" if isinstance(target, str) else "client_id": target, "path": path}
 
 

@@ -230,7 +230,6 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         return self._subscription(made.box)  # type: ignore[no-any-return]
 
     async def _journalEnd(self, topic: str, timeout: float | None) -> int:
-        """Return the offset of the next durable message."""
         try:
             return int((await self.ask("/journal/bounds", {"topics": False}, timeout))["end"])
         except RequestFailed as error:

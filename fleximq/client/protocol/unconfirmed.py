@@ -87,7 +87,10 @@ class ContextAccounts:
 
     def get(self, accounts: "Accounts") -> Account | None:
         """Return the account in this context, which may be of another owner."""
-        return next((account for account in _accounts.get() if account.accounts is accounts), None)
+        for account in _accounts.get():
+            if account.accounts is accounts:
+                return account
+        return None
 
     def set(self, account: Account) -> None:
         """Store the account in this context, and remove closed accounts of other clients."""

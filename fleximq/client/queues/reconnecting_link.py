@@ -86,7 +86,6 @@ class ReconnectingLink(LoopLink):
         """Send buffered messages on a new connection."""
 
     async def _ask(self, asked: tuple[bytes, Pending[T]], timeout: float | None, what: str) -> T:
-        """Send a message of the conversation, and wait for its result."""
         data, pending = asked
         self._connection.send(data)
         return await self._loop.wait(pending, timeout, what)
