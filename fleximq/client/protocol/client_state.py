@@ -68,7 +68,7 @@ class ClientState:
         self.conversation = Conversation()
         self.inbox = Inbox(onRelieved, settings.prefetch)
         self.accounts = Accounts(holder or ThreadAccounts())
-        self.served: set[str] = set()
+        self.served: dict[str, Callable[[Request], Any]] = {}
         self._send = send
         self._onState = onState
         self._onRequest = onRequest

@@ -7,7 +7,6 @@ import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from logging import Logger
 from typing import Any, Generic, TypeVar
 
 from fleximq.client.errors import Answered, ConnectionLost, RequestFailed, SubscribeFailed
@@ -19,11 +18,10 @@ from fleximq.client.protocol.conversation import Conversation
 from fleximq.client.protocol.inbox import Box
 from fleximq.client.protocol.unconfirmed import Refusals
 from fleximq.client.reconnecting import Reconnecting
-from fleximq.client.settings import TIMEOUT, ClientSettings, Start, State
+from fleximq.client.settings import TIMEOUT, Start, State
 from fleximq.client.topic_warnings import literalDoubt, warnOf
 from fleximq.status import Status
 from fleximq.values.patterns import doubtIn, mistakeIn
-from fleximq.values.urls import Url
 
 T = TypeVar("T")
 #: The form's subscription to deliveries ..
@@ -40,10 +38,6 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
     _lock: AbstractContextManager[Any] = nullcontext()
     #: Held until the SUB or UNSUB for a changed list of subscriptions is sent, so that they are sent in order.
     _subscribing: AbstractContextManager[Any] = nullcontext()
-
-    def __init__(self, urls: Sequence[Url], settings: ClientSettings, log: Logger) -> None:
-        super().__init__(urls, settings, log)
-        self._functions: dict[str, Callable[[Request], Any]] = {}
 
     def __repr__(self) -> str:
         return f"<Client {self.id} at {self.url}, {self.state.value}>"
@@ -269,17 +263,17 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         if not callable(function):
             raise TypeError(f"{path} needs a function that answers requests, not {function!r}")
         with self._lock:
-            if path in self._functions:
+            served = self._clientState.served
+            if path in served:
                 raise ValueError(f"the path {path!r} is already served")
-            self._functions[path] = function
-            self._clientState.served.add(path)
-            if len(self._functions) == 1:
+            served[path] = function
+            if len(served) == 1:
                 self._startServing()
 
     async def _answer(self, request: Request) -> None:
         conversation = self._clientState.conversation
         try:
-            value = await self._resolved(self._functions[request.path](request))
+            value = await self._resolved(self._clientState.served[request.path](request))
             data = conversation.reply(request, self._settings.codec.pack(value))
         except Answered as error:
             data = conversation.reply(request, packed(error.words), error.status)

@@ -249,7 +249,7 @@ class HeardTests(LedgerCase):
     def test_requests(self) -> None:
         """Served paths are handed on; others are answered with 404."""
         self.heard()
-        self.clientState.served.add("/a")
+        self.clientState.served["/a"] = lambda request: None
         self.request("/a")
         self.request("/b")
         self.assertEqual([each.path for each in self.asked], ["/a"])
