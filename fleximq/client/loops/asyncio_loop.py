@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, Generic, NoReturn, TypeVar
 
 from fleximq.client.errors import ConnectionLost
-from fleximq.client.loops.connection import Cancellable, Connection, Loop, Transport
+from fleximq.client.loops.connection import Cancel, Connection, Loop, Transport
 from fleximq.client.loops.link import LoopLink
 from fleximq.client.settings import ClientSettings
 from fleximq.client.sockets import IPC_FOLDER, asConnectionLost, checkTls, enableKeepAlive, takeStandardStreams
@@ -29,14 +29,14 @@ class AsyncioLoop(Loop):
 
         return future, fire
 
-    def later(self, seconds: float, call: Callable[[], None]) -> Cancellable:
-        return self._loop.call_later(seconds, call) if seconds else self._loop.call_soon(call)
+    def later(self, seconds: float, call: Callable[[], None]) -> Cancel:
+        return (self._loop.call_later(seconds, call) if seconds else self._loop.call_soon(call)).cancel
 
-    def start(self, work: Coroutine[Any, Any, None]) -> Cancellable:
+    def start(self, work: Coroutine[Any, Any, None]) -> Cancel:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return task
+        return task.cancel
 
     def currentTask(self) -> object | None:
         return asyncio.current_task()

@@ -1,13 +1,13 @@
 """A client's connection on an event loop, and what it needs of the loop: :class:`Loop` and :class:`Transport`.
 
-Bytes sent in one turn of the loop are written together at its end. The :class:`Connection` lives as long as the client
-and gets a new transport on each reconnect. Events of earlier transports are ignored.
+Bytes sent in one turn of the loop are written together at its end. A :class:`Connection` gets a new transport on each
+reconnect, and ignores events of earlier ones.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.protocol.completion import Pending, resolveAll
@@ -18,6 +18,8 @@ from fleximq.values.urls import Url
 #: A sender should wait in :meth:`Connection.drain` once this many bytes are collected in one turn of the loop.
 DRAIN_BYTES = 64 * KIBIBYTE
 T = TypeVar("T")
+#: Cancels a timer or a running coroutine; no effect if it has finished.
+Cancel = Callable[[], object]
 
 
 class Transport(ABC):
@@ -44,13 +46,6 @@ class Transport(ABC):
         """Close at once, discarding buffered bytes."""
 
 
-class Cancellable(Protocol):
-    """A timer or a running coroutine."""
-
-    def cancel(self) -> object:
-        """Cancel it; no effect if it has finished."""
-
-
 class Loop(ABC):
     """An event loop."""
 
@@ -59,11 +54,11 @@ class Loop(ABC):
         """Return an awaitable, and a function that completes it; calling it again has no effect."""
 
     @abstractmethod
-    def later(self, seconds: float, call: Callable[[], None]) -> Cancellable:
+    def later(self, seconds: float, call: Callable[[], None]) -> Cancel:
         """Call a function after a delay; with 0 in the next turn of the loop."""
 
     @abstractmethod
-    def start(self, work: Coroutine[Any, Any, None]) -> Cancellable:
+    def start(self, work: Coroutine[Any, Any, None]) -> Cancel:
         """Run a coroutine in the background; it must not raise."""
 
     async def sleep(self, seconds: float) -> None:
@@ -80,13 +75,13 @@ class Loop(ABC):
         if not pending.done:
             wait, fire = self.slot()
             pending.onDone = fire
-            timer = None if timeout is None else self.later(timeout, fire)
+            cancel = None if timeout is None else self.later(timeout, fire)
             try:
                 await wait
             finally:
                 pending.onDone = None
-                if timer is not None:
-                    timer.cancel()
+                if cancel is not None:
+                    cancel()
             if not pending.done:
                 raise TimeoutError(f"{what} did not arrive within {timeout:g} seconds")
         return pending.result()
@@ -142,7 +137,7 @@ class Connection:
         self._outgoing: list[bytes] = []
         #: Bytes sent in this turn of the loop; an attribute, since each publication reads it.
         self.waiting = 0
-        self._writing: Cancellable | None = None
+        self._cancelWriting: Cancel | None = None
         self._isPaused = False
         self._drainWaiters: list[Pending[None]] = []
 
@@ -150,8 +145,8 @@ class Connection:
         """Send bytes at the end of this turn of the loop."""
         self._outgoing.append(data)
         self.waiting += len(data)
-        if self._writing is None:
-            self._writing = self._loop.later(0, self.writePending)
+        if self._cancelWriting is None:
+            self._cancelWriting = self._loop.later(0, self.writePending)
 
     async def sendAndDrain(self, data: bytes) -> None:
         """Send bytes, and wait while the broker accepts no more."""
@@ -166,9 +161,9 @@ class Connection:
 
     def writePending(self) -> None:
         """Write all collected bytes."""
-        if self._writing is not None:
-            self._writing.cancel()
-            self._writing = None
+        if self._cancelWriting is not None:
+            self._cancelWriting()
+            self._cancelWriting = None
         outgoing, self._outgoing, self.waiting = self._outgoing, [], 0
         if self.transport is not None:
             data = self._framed(b"".join(outgoing))

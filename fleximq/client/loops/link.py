@@ -10,7 +10,7 @@ from logging import Logger
 from typing import ClassVar, Self
 
 from fleximq.client.errors import ConnectionLost
-from fleximq.client.loops.connection import Cancellable, Connection, Loop
+from fleximq.client.loops.connection import Cancel, Connection, Loop
 from fleximq.client.reconnecting import Reconnecting
 from fleximq.client.settings import ClientSettings, State
 from fleximq.errors import BrokerError
@@ -26,10 +26,10 @@ class LoopLink(Reconnecting):
         super().__init__(urls, settings, log)
         self._loop = loop
         self._connection = Connection(loop, self._connected, self._received, self._lose, self._framed)
-        self._keepAliveTimer: Cancellable | None = None
-        self._reconnecting: Cancellable | None = None
-        #: Further tasks to cancel at the end.
-        self._tasks: set[Cancellable] = set()
+        self._cancelKeepAlive: Cancel | None = None
+        self._reconnecting: Cancel | None = None
+        #: Cancel further tasks, at the end.
+        self._cancels: set[Cancel] = set()
 
     async def open(self) -> Self:
         """Connect and join for the first time.
@@ -92,12 +92,12 @@ class LoopLink(Reconnecting):
             if not isJoined:
                 self._connection.drop()
         self._joined()
-        if self._keepAliveTimer is None and self._settings.keep_alive is not None:
-            self._keepAliveTimer = self._loop.later(self._settings.keep_alive, self._onKeepAlive)
+        if self._cancelKeepAlive is None and self._settings.keep_alive is not None:
+            self._cancelKeepAlive = self._loop.later(self._settings.keep_alive, self._onKeepAlive)
 
     def _onKeepAlive(self) -> None:
         assert self._settings.keep_alive is not None
-        self._keepAliveTimer = self._loop.later(self._settings.keep_alive, self._onKeepAlive)
+        self._cancelKeepAlive = self._loop.later(self._settings.keep_alive, self._onKeepAlive)
         if not self._tick():
             self._lose(ConnectionLost("the broker was silent for too long"))
 
@@ -131,10 +131,10 @@ class LoopLink(Reconnecting):
         if self.state is State.CLOSED:
             return
         returning, self._reconnecting = self._reconnecting, None
-        for each in (self._keepAliveTimer, returning if why is None else None, *self._tasks):
+        for each in (self._cancelKeepAlive, returning if why is None else None, *self._cancels):
             if each is not None:
                 with suppress(Exception):
-                    each.cancel()
-        self._keepAliveTimer = None
+                    each()
+        self._cancelKeepAlive = None
         self._connection.end()
         self._closed(why)

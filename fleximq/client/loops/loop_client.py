@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from fleximq.client.contexts import MessageIterator
 from fleximq.client.errors import ClientError, ConnectionLost
 from fleximq.client.events import Delivery, Notification, Request
-from fleximq.client.loops.connection import DRAIN_BYTES, Cancellable, Loop
+from fleximq.client.loops.connection import DRAIN_BYTES, Cancel, Loop
 from fleximq.client.loops.link import LoopLink
 from fleximq.client.protocol.client_state import ClientState, FrameMaker
 from fleximq.client.protocol.completion import Pending, resolveAll
@@ -120,18 +120,18 @@ class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscri
             self._connection.send(self._clientState.conversation.unsubscription(box.topic))
 
     def _requested(self, request: Request) -> None:
-        running: list[Cancellable] = []
+        running: list[Cancel] = []
         isOver = False
 
         async def answer() -> None:
             nonlocal isOver
             await self._answer(request)
             isOver = True
-            self._tasks.difference_update(running)
+            self._cancels.difference_update(running)
 
         running.append(self._loop.start(answer()))
         if not isOver:
-            self._tasks.update(running)
+            self._cancels.update(running)
 
     async def _resolved(self, value: Any) -> Any:
         return await value if inspect.isawaitable(value) else value

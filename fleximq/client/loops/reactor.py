@@ -10,7 +10,7 @@ from service_identity import CertificateError, VerificationError
 from twisted.internet import error as reasons
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.endpoints import HostnameEndpoint, UNIXClientEndpoint
-from twisted.internet.interfaces import IConsumer, IDelayedCall, IPushProducer
+from twisted.internet.interfaces import IConsumer, IPushProducer
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.ssl import Certificate, PrivateCertificate, optionsForClientTLS, trustRootFromCertificates
 from twisted.logger import Logger
@@ -19,7 +19,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from fleximq.client.errors import ConnectionLost, Untrusted
-from fleximq.client.loops.connection import Cancellable, Connection, Loop, Transport
+from fleximq.client.loops.connection import Cancel, Connection, Loop, Transport
 from fleximq.client.settings import ClientSettings, Tls
 from fleximq.client.sockets import IPC_FOLDER, takeStandardStreams
 from fleximq.endpoints.standard_streams import StandardStreams
@@ -49,14 +49,15 @@ class ReactorLoop(Loop):
         # In the next turn, so that the waiting coroutine continues after the current operation of the client.
         return waiting, lambda: self._reactor.callLater(0, fire)
 
-    def later(self, seconds: float, call: Callable[[], None]) -> Cancellable:
-        return _Timer(self._reactor.callLater(seconds, call))
+    def later(self, seconds: float, call: Callable[[], None]) -> Cancel:
+        timer = self._reactor.callLater(seconds, call)
+        return lambda: timer.cancel() if timer.active() else None
 
-    def start(self, work: Coroutine[Any, Any, None]) -> Cancellable:
+    def start(self, work: Coroutine[Any, Any, None]) -> Cancel:
         running = Deferred.fromCoroutine(work)
         running.addErrback(lambda failure: failure.trap(CancelledError, reasons.ConnectingCancelledError) and None)
         running.addErrback(lambda failure: _log.failure("A background task of a client failed", failure))
-        return running
+        return running.cancel
 
     async def dial(self, url: Url, settings: ClientSettings, connection: Connection) -> None:
         stream = _Stream(connection)
@@ -76,17 +77,6 @@ class ReactorLoop(Loop):
             await endpoint.connect(factory)
         except (reasons.ConnectError, reasons.DNSLookupError, OSError, ValueError) as error:
             raise ConnectionLost(f"cannot connect to {url}: {str(error) or type(error).__name__}") from error
-
-
-class _Timer:
-    """A delayed call; cancelling it after the call is allowed."""
-
-    def __init__(self, call: IDelayedCall) -> None:
-        self._call = call
-
-    def cancel(self) -> None:
-        with suppress(reasons.AlreadyCalled, reasons.AlreadyCancelled):
-            self._call.cancel()
 
 
 def _creator(host: str, tls: Any) -> Any:

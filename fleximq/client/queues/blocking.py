@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from functools import cache
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from fleximq.client.contexts import ClosedOnExit
@@ -67,16 +68,13 @@ class LoopThread:
 
 
 _lock = threading.Lock()
-_current: LoopThread | None = None
+_loopOf = cache(lambda process: LoopThread())
 
 
 def loopThread() -> LoopThread:
     """Return the loop of this process."""
-    global _current
     with _lock:
-        if _current is None or not _current.isMine:
-            _current = LoopThread()
-        return _current
+        return _loopOf(os.getpid())
 
 
 async def inThread(function: Callable[[Any], Result], argument: Any) -> Result:

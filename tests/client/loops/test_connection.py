@@ -8,7 +8,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import ConnectionLost
-from fleximq.client.loops.connection import Cancellable, Connection, Loop, Transport
+from fleximq.client.loops.connection import Cancel, Connection, Loop, Transport
 from fleximq.client.settings import ClientSettings
 from fleximq.values.urls import Url
 
@@ -25,18 +25,12 @@ class Turns(Loop):
         waiting: Deferred[None] = Deferred()
         return waiting, lambda: None if waiting.called else waiting.callback(None)
 
-    def later(self, seconds: float, call: Callable[[], None]) -> Cancellable:
+    def later(self, seconds: float, call: Callable[[], None]) -> Cancel:
         timer = self.clock.callLater(seconds, call)
+        return lambda: timer.cancel() if timer.active() else None
 
-        class Timer:
-            def cancel(self) -> None:
-                if timer.active():
-                    timer.cancel()
-
-        return Timer()
-
-    def start(self, work: Coroutine[Any, Any, None]) -> Cancellable:
-        return Deferred.fromCoroutine(work)
+    def start(self, work: Coroutine[Any, Any, None]) -> Cancel:
+        return Deferred.fromCoroutine(work).cancel
 
     async def dial(self, url: Url, settings: ClientSettings, connection: Connection) -> None:
         raise ConnectionLost("there is nobody here")
