@@ -1,7 +1,9 @@
-"""The client for programs on asyncio. Uses asyncio's own transports, without Twisted::
+"""The client for programs on asyncio. Uses asyncio's own transports, without Twisted.
 
-async with connect("tcp://localhost:7890") as client:
-    await client.publish("news", {"rain": True})
+::
+
+    async with connect("tcp://localhost:7890") as client:
+        await client.publish("news", {"rain": True})
 """
 
 from collections.abc import Mapping, Sequence

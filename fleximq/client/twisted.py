@@ -1,7 +1,9 @@
-"""The client for programs on Twisted: Deferreds and asynchronous iteration::
+"""The client for programs on Twisted: Deferreds and asynchronous iteration.
 
-client = await connect(reactor, "tcp://localhost:7890")
-await client.publish("news", {"rain": True})
+::
+
+    client = await connect(reactor, "tcp://localhost:7890")
+    await client.publish("news", {"rain": True})
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,9 @@
-"""The BlipMQ client for programs on asyncio. Uses asyncio's own transports, without Twisted::
+"""The BlipMQ client for programs on asyncio. Uses asyncio's own transports, without Twisted.
 
-async with connect("tcp://localhost:7890", key="secret") as client:
-    await client.publish("orders", b"two apples")
+::
+
+    async with connect("tcp://localhost:7890", key="secret") as client:
+        await client.publish("orders", b"two apples")
 """
 
 from collections.abc import Sequence

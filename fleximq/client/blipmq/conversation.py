@@ -117,19 +117,15 @@ class BlipConversation(QueueConversation):
                 self._delivered(head, correlations, messages)
             elif kind is FrameType.ACK:
                 for each in correlations:
-                    self._answered(each).succeed(decodeAck(head, zero=True))
+                    if each not in self._questions:
+                        raise BadFraming(f"an ACK with the correlation id {each} answers no request")
+                    self._questions.pop(each).succeed(decodeAck(head, zero=True))
             elif kind is FrameType.PONG:
                 self._ponged(correlations[0])
             elif kind is FrameType.NACK:
                 self._refused(correlations[0], decodeNack(head))
             else:
                 raise BadFraming(f"a broker does not send {kind.name}")
-
-    def _answered(self, correlation: int) -> Pending[int]:
-        pending = self._questions.pop(correlation, None)
-        if pending is None:
-            raise BadFraming(f"an ACK with the correlation id {correlation} answers no request")
-        return pending
 
     def _delivered(self, head: bytes, correlations: list[int], messages: list[bytes]) -> None:
         if not self._rounds:

@@ -1,7 +1,9 @@
-"""The BlipMQ client for programs on Twisted: Deferreds and asynchronous iteration::
+"""The BlipMQ client for programs on Twisted: Deferreds and asynchronous iteration.
 
-client = await connect(reactor, "tcp://localhost:7890", key="secret")
-await client.publish("orders", b"two apples")
+::
+
+    client = await connect(reactor, "tcp://localhost:7890", key="secret")
+    await client.publish("orders", b"two apples")
 """
 
 from collections.abc import Sequence

@@ -67,11 +67,7 @@ class Loop(ABC):
             await self.wait(Pending(), seconds, "")
 
     async def wait(self, pending: Pending[T], timeout: float | None, what: str) -> T:
-        """Return the value or raise the error of ``pending``.
-
-        :param what: a noun for the message of the TimeoutError.
-        :raises TimeoutError: there was no result within ``timeout`` seconds.
-        """
+        """Return the value or raise the error of ``pending``, or a TimeoutError that names ``what``."""
         if not pending.done:
             wait, fire = self.slot()
             pending.onDone = fire
@@ -102,20 +98,14 @@ class Loop(ABC):
 
     @abstractmethod
     async def dial(self, url: Url, settings: ClientSettings, connection: "Connection") -> None:
-        """Connect, and give the connection a new transport.
-
-        :raises ConnectionLost: no server accepted the connection.
-        :raises Untrusted: one side does not trust the other's certificate.
-        """
+        """Connect, and give the connection a new transport; raises ConnectionLost, or Untrusted for a certificate."""
 
 
 class Connection:
     """The current transport and the bytes that wait to be written to it.
 
-    :param onConnected: called with a new transport.
-    :param onReceived: called with received bytes.
-    :param onLost: called with the reason when the transport is lost.
-    :param framed: converts sent bytes before they are written, and may add to them.
+    ``onConnected`` is called with each new transport, ``onReceived`` with bytes, and ``onLost`` with the reason of a
+    loss. ``framed`` converts sent bytes before they are written, and may add to them.
     """
 
     def __init__(

@@ -32,12 +32,7 @@ class LoopLink(Reconnecting):
         self._cancels: set[Cancel] = set()
 
     async def open(self) -> Self:
-        """Connect and join for the first time.
-
-        :raises ConnectionLost: no broker of this dialect answers there.
-        :raises Untrusted: one side does not trust the other's certificate.
-        :raises JoinRefused: the broker refused to admit the client.
-        """
+        """Connect and join for the first time; raises ConnectionLost, Untrusted or JoinRefused."""
         try:
             await self._joinAny()
         except BaseException as error:

@@ -1,9 +1,11 @@
-"""The MiniMQ client for programs on asyncio. Uses asyncio's own transports, without Twisted::
+"""The MiniMQ client for programs on asyncio. Uses asyncio's own transports, without Twisted.
 
-async with connect("tcp://localhost:7890") as client:
-    await client.produce("jobs", "sweep the yard")
-    async for job in client.consumer("jobs"):
-        print(job.content)
+::
+
+    async with connect("tcp://localhost:7890") as client:
+        await client.produce("jobs", "sweep the yard")
+        async for job in client.consumer("jobs"):
+            print(job.content)
 """
 
 from collections.abc import Sequence

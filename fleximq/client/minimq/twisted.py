@@ -1,7 +1,9 @@
-"""The MiniMQ client for programs on Twisted: Deferreds and asynchronous iteration::
+"""The MiniMQ client for programs on Twisted: Deferreds and asynchronous iteration.
 
-client = await connect(reactor, "tcp://localhost:7890")
-await client.produce("jobs", "sweep the yard")
+::
+
+    client = await connect(reactor, "tcp://localhost:7890")
+    await client.produce("jobs", "sweep the yard")
 """
 
 from collections.abc import Sequence
