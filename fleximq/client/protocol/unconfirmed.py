@@ -1,8 +1,8 @@
-"""Records which threads and tasks have unconfirmed messages, so that each learns of its own losses. Without I/O.
+"""What a flush reports: the losses of each thread and task with unconfirmed messages, and refusals. Without I/O.
 
-Each gets an :class:`Account` with its first publication. Sent messages are numbered; a PONG confirms all up to a
-number. When a connection is lost, the next flush of each account with unconfirmed messages raises an error; so does the
-first flush from any other account, since an account may never flush, or its thread may have ended.
+Each thread or task gets an :class:`Account` with its first publication. Sent messages are numbered; a PONG confirms all
+up to a number. When a connection is lost, the next flush of each account with unconfirmed messages raises an error; so
+does the first flush from any other account, since an account may never flush, or its thread may have ended.
 """
 
 import threading
