@@ -262,7 +262,7 @@ class PurityRuleTests(SynchronousTestCase):
         for source in ("import fleximq.client.twisted", "from fleximq.client.loops.reactor import ReactorLoop"):
             self.assertEqual(len(breachesOfLadder("fleximq.client.asyncio", source)), 1, source)
         self.assertEqual(
-            breachesOfLadder("fleximq.client.twisted", "from fleximq.client.loops.interfaces import Loop"), []
+            breachesOfLadder("fleximq.client.twisted", "from fleximq.client.loops.connection import Loop"), []
         )
 
 

@@ -9,21 +9,10 @@
 from collections.abc import Mapping, Sequence
 from ssl import SSLContext
 
+from fleximq.client import settings
 from fleximq.client.backoff import Backoff
 from fleximq.client.loops.asyncio_loop import Connecting
 from fleximq.client.loops.loop_client import LoopClient, LoopSubscription
-from fleximq.client.settings import (
-    BACKOFF,
-    BUFFER_BYTES,
-    KEEP_ALIVE,
-    MESSAGEPACK,
-    PREFETCH_BYTES,
-    TIMEOUT,
-    ClientSettings,
-    Codec,
-    Tls,
-    Watcher,
-)
 from fleximq.values.urls import addressesOf
 
 Client = LoopClient
@@ -37,23 +26,20 @@ def connect(
     *,
     credentials: Mapping[str, str] | None = None,
     name: str | None = None,
-    timeout: float = TIMEOUT,
-    tls: Tls | SSLContext | None = None,
-    reconnect: Backoff | None = BACKOFF,
-    buffer: int = BUFFER_BYTES,
-    prefetch: int = PREFETCH_BYTES,
-    keep_alive: float | None = KEEP_ALIVE,
-    codec: Codec = MESSAGEPACK,
-    on_state: Watcher | None = None,
+    timeout: float = settings.TIMEOUT,
+    tls: settings.Tls | SSLContext | None = None,
+    reconnect: Backoff | None = settings.BACKOFF,
+    buffer: int = settings.BUFFER_BYTES,
+    prefetch: int = settings.PREFETCH_BYTES,
+    keep_alive: float | None = settings.KEEP_ALIVE,
+    codec: settings.Codec = settings.MESSAGEPACK,
+    on_state: settings.Watcher | None = None,
 ) -> Connecting[Client]:
     """Connect and join. Use the result in ``async with``, which closes the client at the end, or await it.
 
-    Parameters as :func:`fleximq.client.blocking.connect`.
-
-    :raises SettingError: the URL or a setting is invalid. The errors of :meth:`LoopClient.open` are raised on awaiting.
+    Parameters and errors as :func:`fleximq.client.blocking.connect`; those of the broker are raised on awaiting.
     """
-    addresses = addressesOf(url)
-    settings = ClientSettings(
+    checked = settings.ClientSettings(
         credentials=credentials,
         name=name,
         timeout=timeout,
@@ -65,4 +51,4 @@ def connect(
         codec=codec,
         on_state=on_state,
     )
-    return Connecting(addresses, settings, lambda loop: LoopClient(loop, addresses, settings))
+    return Connecting(addressesOf(url), checked, LoopClient)

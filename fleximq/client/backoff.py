@@ -31,10 +31,7 @@ class Backoff:
             raise SettingError(f"attempts is {self.attempts}, but must be at least 1")
 
     def pauses(self, chance: Callable[[], float] = random.random) -> Iterator[float]:
-        """Yield the delay in seconds before each attempt.
-
-        :param chance: returns a random number from 0 to 1.
-        """
+        """Yield the delay in seconds before each attempt; ``chance`` returns a random number from 0 to 1."""
         pause, made = self.first, 0
         while self.attempts is None or made < self.attempts:
             yield pause * (1 - self.jitter * chance())

@@ -1,8 +1,23 @@
-"""Base classes for ``async with`` and ``async for``."""
+"""Base classes for ``with``, ``async with`` and ``async for``."""
 
 from abc import ABC, abstractmethod
-from types import TracebackType
 from typing import Generic, Self, TypeVar
+
+T = TypeVar("T")
+
+
+class ClosedOnExit(ABC):
+    """An object that is closed at the end of a ``with`` block."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Accept no more messages; unread ones can still be read."""
 
 
 class AsyncClosedOnExit(ABC):
@@ -11,17 +26,12 @@ class AsyncClosedOnExit(ABC):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         self.close()
 
     @abstractmethod
     def close(self) -> None:
-        """Accept no more messages."""
-
-
-T = TypeVar("T")
+        """Accept no more messages; unread ones can still be read."""
 
 
 class MessageIterator(AsyncClosedOnExit, Generic[T]):
@@ -36,10 +46,7 @@ class MessageIterator(AsyncClosedOnExit, Generic[T]):
         return self
 
     async def __anext__(self) -> T:
-        """Return the next message, waiting without a limit; the iteration ends when this or the client is closed.
-
-        Raises the errors of :meth:`next`.
-        """
+        """Return the next message, waiting until this or the client is closed; errors as :meth:`next`."""
         message = await self.next()
         if message is None:
             raise StopAsyncIteration

@@ -25,10 +25,7 @@ class Delivery(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """The payload's value.
-
-        :raises ValueError: it cannot be decoded.
-        """
+        """The payload's value; raises ValueError if it cannot be decoded."""
         return unpacked(self.payload)
 
     @property
@@ -58,10 +55,7 @@ class Request(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """The payload's value.
-
-        :raises ValueError: it cannot be decoded.
-        """
+        """The payload's value; raises ValueError if it cannot be decoded."""
         return unpacked(self.payload)
 
 
@@ -97,10 +91,7 @@ class Notification(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """The payload's value.
-
-        :raises ValueError: it cannot be decoded.
-        """
+        """The payload's value; raises ValueError if it cannot be decoded."""
         return unpacked(self.payload)
 
 

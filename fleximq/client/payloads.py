@@ -1,6 +1,7 @@
 """Payloads of the FlexiMQ dialect: values to MessagePack and back."""
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgpack
@@ -37,7 +38,7 @@ def packed(value: object) -> bytes:
 
 
 def unpacked(payload: bytes | memoryview) -> Any:
-    """Return the value of a payload; an empty one is None.
+    """Return the value of a payload, None if it is empty.
 
     :raises ValueError: it is not exactly one MessagePack value, or one that Python cannot represent.
     """
@@ -51,30 +52,27 @@ def unpacked(payload: bytes | memoryview) -> Any:
 
 def challengeIn(payload: bytes) -> str | None:
     """Return the challenge in the payload of an answer to a JOIN, None without one."""
-    try:
-        value = unpacked(payload)
-    except ValueError:
-        return None
+    value = _readable(payload)
     challenge = value.get("challenge") if isinstance(value, Mapping) else None
     return challenge if isinstance(challenge, str) else None
 
 
 def errorText(payload: bytes | memoryview) -> str:
     """Return the text in an error's payload: a string, or a map's ``error``; "" if it is neither."""
-    try:
-        value = unpacked(payload)
-    except ValueError:
-        return ""
+    value = _readable(payload)
     if isinstance(value, Mapping):
         value = value.get("error")
     return value if isinstance(value, str) else ""
 
 
-def severalOf(values: Iterable[T]) -> Iterable[T]:
-    """Return the values of a method that sends several; a single text would be sent letter by letter.
+def _readable(payload: bytes | memoryview) -> Any:
+    with suppress(ValueError):
+        return unpacked(payload)
+    return None
 
-    :raises TypeError: it is a single text or bytes.
-    """
+
+def severalOf(values: Iterable[T]) -> Iterable[T]:
+    """Return several values; raises TypeError for a single text or bytes, which would be sent letter by letter."""
     if isinstance(values, str | bytes | bytearray):
         raise TypeError(f"several messages are a list, not one {type(values).__name__}")
     return values

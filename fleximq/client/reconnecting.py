@@ -20,13 +20,10 @@ _ADDRESS_SECONDS = 5.0
 
 
 class Reconnecting(ABC):
-    """A client that reconnects by itself.
-
-    :raises SettingError: there are TLS settings for a URL without TLS.
-    """
+    """A client that reconnects by itself; raises SettingError for TLS settings and a URL without TLS."""
 
     def __init__(self, urls: Sequence[Url], settings: ClientSettings, log: Logger) -> None:
-        checkTls(urls[0], settings)
+        checkTls(urls[0], settings.tls)
         #: In random order, so that clients spread over the addresses, also after the loss of one.
         self._urls = random.sample(urls, len(urls))
         self._nextUrls = cycle(self._urls)
@@ -84,7 +81,7 @@ class Reconnecting(ABC):
     async def _joinAny(self) -> None:
         """Join at the first address that admits the client, beginning with the one after the last.
 
-        :raises ConnectionLost: or JoinRefused: none does; an error that may pass comes before others.
+        :raises ConnectionLost: or JoinRefused: none does; transient errors take precedence.
         """
         errors: list[ConnectionLost | JoinRefused] = []
         for left in reversed(range(len(self._urls))):

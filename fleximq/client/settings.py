@@ -48,8 +48,7 @@ Watcher = Callable[[State, Exception | None], None]
 class Codec:
     """How values become payloads and payloads become values; MessagePack by default.
 
-    Payloads in another format reach subscribers of other dialects as bytes. ``unpack`` raises ValueError for a payload
-    that it cannot read.
+    Payloads in another format reach subscribers of other dialects as bytes. ``unpack`` may raise ValueError.
     """
 
     pack: Callable[[Any], bytes] = packed
@@ -64,8 +63,8 @@ MESSAGEPACK = Codec()
 class Tls:
     """Certificates for TLS, as paths of PEM files.
 
-    ``authority``: certificates to trust instead of the system's. ``certificate``: the client's own certificate, whose
-    private key is in ``key``, or in the same file.
+    ``authority``: certificates to trust instead of the system's. ``certificate``: the client's own, whose private key
+    is in ``key``, or in the same file.
     """
 
     authority: str | None = None
@@ -73,7 +72,7 @@ class Tls:
     key: str | None = None
 
     def check_files(self) -> None:
-        """Check that all files can be read; raises SettingError if not."""
+        """Raise SettingError if a file cannot be read."""
         for path in self._paths():
             try:
                 open(path, "rb").close()
@@ -81,10 +80,7 @@ class Tls:
                 raise SettingError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from error
 
     def context(self) -> ssl.SSLContext:
-        """Return an SSL context that also checks the host name.
-
-        :raises SettingError: a file cannot be read or used.
-        """
+        """Return an SSL context that also checks the host name; raises SettingError if a file is unusable."""
         self.check_files()
         try:
             context = ssl.create_default_context(cafile=self.authority)
@@ -148,9 +144,8 @@ class ClientSettings:
     @property
     def interval(self) -> int:
         """The interval to request from the broker, in seconds; it gives up after three times as long."""
-        return (
-            _MAX_INTERVAL if self.keep_alive is None else min(max(round(self.keep_alive), _MIN_INTERVAL), _MAX_INTERVAL)
-        )
+        wanted = _MAX_INTERVAL if self.keep_alive is None else round(self.keep_alive)
+        return min(max(wanted, _MIN_INTERVAL), _MAX_INTERVAL)
 
     def context(self) -> ssl.SSLContext:
         """Return the standard library's context for TLS."""

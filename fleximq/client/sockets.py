@@ -3,9 +3,10 @@
 import os
 import socket
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from fleximq.client.errors import ConnectionLost, Untrusted
-from fleximq.client.settings import ClientSettings
 from fleximq.errors import SettingError
 from fleximq.values.urls import Url
 
@@ -17,8 +18,7 @@ _taken = False
 def takeStandardStreams() -> tuple[int, int]:
     """Return descriptors for reading and writing, owned by the caller.
 
-    From then on the program's standard input is empty, and its standard output goes to standard error, so that printed
-    text cannot corrupt messages.
+    Standard output then goes to standard error, so that printed text cannot corrupt messages; standard input is empty.
 
     :raises SettingError: the program was not started by a broker, or the streams are already in use.
     """
@@ -74,10 +74,8 @@ class PipeSocket:
 
 #: Folder of relative ``ipc://`` paths (FlexiMQ document 6.3.1).
 IPC_FOLDER = "/tmp"
-#: TCP keep-alive: the first probe follows after this many seconds of silence ..
-_IDLE_SECONDS = 60
-#: .. and the connection is lost after this many unanswered probes, at this interval in seconds.
-_PROBES, _PROBE_INTERVAL = 4, 15
+#: TCP keep-alive: a probe after 60 s of silence, then every 15 s; the connection is lost after 4 unanswered ones.
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 #: TLS alerts of a server that does not trust the client's certificate, or requires one (RFC 8446, 6.2).
 _ALERTS = ("ALERT_CERTIFICATE", "ALERT_BAD_CERTIFICATE", "ALERT_UNSUPPORTED_CERTIFICATE", "ALERT_UNKNOWN_CA",
            "ALERT_ACCESS_DENIED")  # fmt: skip
@@ -85,12 +83,9 @@ _ALERTS = ("ALERT_CERTIFICATE", "ALERT_BAD_CERTIFICATE", "ALERT_UNSUPPORTED_CERT
 _NO_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING")
 
 
-def checkTls(url: Url, settings: ClientSettings) -> None:
-    """Refuse TLS settings for a URL without TLS.
-
-    :raises SettingError: the URL is neither ``tls://`` nor ``wss://``.
-    """
-    if settings.tls is not None and not url.isSecure:
+def checkTls(url: Url, tls: object) -> None:
+    """Raise SettingError if there are TLS settings for a URL without TLS."""
+    if tls is not None and not url.isSecure:
         raise SettingError(f"the URL is {url}, but only tls:// and wss:// use TLS")
 
 
@@ -104,60 +99,47 @@ def dial(
     :raises Untrusted: one side does not trust the other's certificate.
     :raises SettingError: TLS settings for a URL without TLS, or ``stdio://`` in a program that no broker has started.
     """
-    if tls is not None and not url.isSecure:
-        raise SettingError(f"the URL is {url}, but only tls:// and wss:// use TLS")
+    checkTls(url, tls)
     if url.scheme == "stdio":
         return PipeSocket(*takeStandardStreams())
+    host = url.host or "localhost"
     try:
         if url.scheme == "ipc":
-            return _local(url.socketPath(ipcFolder), timeout)
-        host = url.host or "localhost"
-        plain = _remote(host, url.port, timeout)
-        return plain if not url.isSecure else _secured(plain, host, tls)
+            opened = socket.socket(socket.AF_UNIX)
+            with _closedOnError(opened):
+                opened.settimeout(timeout)
+                opened.connect(url.socketPath(ipcFolder))
+            return opened
+        opened = socket.create_connection((host, url.port), timeout)
+        enableKeepAlive(opened)
+        if not url.isSecure:
+            return opened
+        with _closedOnError(opened):
+            return (tls or ssl.create_default_context()).wrap_socket(opened, server_hostname=host)
     except (OSError, ValueError) as error:  # ValueError: a name is invalid, e.g. in IDNA
         raise asConnectionLost(error, f"cannot connect to {url}") from error
 
 
-def _local(path: str, timeout: float | None) -> socket.socket:
-    local = socket.socket(socket.AF_UNIX)
+@contextmanager
+def _closedOnError(opened: socket.socket) -> Iterator[None]:
     try:
-        local.settimeout(timeout)
-        local.connect(path)
+        yield
     except BaseException:
-        local.close()
+        opened.close()
         raise
-    return local
-
-
-def _remote(host: str, port: int, timeout: float | None) -> socket.socket:
-    remote = socket.create_connection((host, port), timeout)
-    enableKeepAlive(remote)
-    return remote
 
 
 def enableKeepAlive(remote: socket.socket) -> None:
     """Disable Nagle's algorithm, and enable TCP keep-alive to detect dead connections."""
     remote.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     remote.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", _IDLE_SECONDS), ("TCP_KEEPINTVL", _PROBE_INTERVAL), ("TCP_KEEPCNT", _PROBES)):
-        option = getattr(socket, name, None)
-        if option is not None:
-            remote.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
-def _secured(plain: socket.socket, host: str, tls: ssl.SSLContext | None) -> socket.socket:
-    try:
-        return (tls or ssl.create_default_context()).wrap_socket(plain, server_hostname=host)
-    except BaseException:
-        plain.close()
-        raise
+    for name, value in _KEEP_ALIVE.items():
+        if hasattr(socket, name):
+            remote.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def asConnectionLost(error: BaseException, what: str) -> ConnectionLost:
-    """Return the client error for an error of a socket.
-
-    :param what: the failed operation, which begins the message.
-    """
+    """Return the client error for an error of a socket; ``what``, the failed operation, begins the message."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return Untrusted(f"{what}: its certificate is not trusted ({error.verify_message})")
     if isinstance(error, ssl.SSLError) and any(word in (error.reason or "") for word in _ALERTS):

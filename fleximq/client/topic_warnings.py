@@ -33,10 +33,7 @@ def warnOf(doubt: str | None) -> None:
 
 
 def literalTopic(method: F) -> F:
-    """Check the first argument of a method, a topic without wildcards, in the program's thread.
-
-    Blocking forms check before they call the inner client in the loop's thread, which does not check again.
-    """
+    """Check the first argument of a method, a topic without wildcards; only once, in the program's thread."""
 
     @wraps(method)
     def call(self: Any, topic: str, *arguments: Any, **more: Any) -> Any:

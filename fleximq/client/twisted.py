@@ -14,23 +14,12 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IOpenSSLClientConnectionCreator
 
+from fleximq.client import settings
 from fleximq.client.backoff import Backoff
 from fleximq.client.events import Delivery, Notification
 from fleximq.client.loops.deferred import DeferredClient, DeferredSubscription, fired, firedWrapping
 from fleximq.client.loops.loop_client import LoopClient, LoopSubscription
 from fleximq.client.loops.reactor import ReactorLoop
-from fleximq.client.settings import (
-    BACKOFF,
-    BUFFER_BYTES,
-    KEEP_ALIVE,
-    MESSAGEPACK,
-    PREFETCH_BYTES,
-    TIMEOUT,
-    ClientSettings,
-    Codec,
-    Tls,
-    Watcher,
-)
 from fleximq.client.wrapper import called, wrapping
 from fleximq.values.urls import addressesOf
 
@@ -46,14 +35,14 @@ def connect(
     *,
     credentials: Mapping[str, str] | None = None,
     name: str | None = None,
-    timeout: float = TIMEOUT,
-    tls: Tls | SSLContext | IOpenSSLClientConnectionCreator | None = None,
-    reconnect: Backoff | None = BACKOFF,
-    buffer: int = BUFFER_BYTES,
-    prefetch: int = PREFETCH_BYTES,
-    keep_alive: float | None = KEEP_ALIVE,
-    codec: Codec = MESSAGEPACK,
-    on_state: Watcher | None = None,
+    timeout: float = settings.TIMEOUT,
+    tls: settings.Tls | SSLContext | IOpenSSLClientConnectionCreator | None = None,
+    reconnect: Backoff | None = settings.BACKOFF,
+    buffer: int = settings.BUFFER_BYTES,
+    prefetch: int = settings.PREFETCH_BYTES,
+    keep_alive: float | None = settings.KEEP_ALIVE,
+    codec: settings.Codec = settings.MESSAGEPACK,
+    on_state: settings.Watcher | None = None,
 ) -> "Deferred[Client]":
     """Connect and join. Close the client at the end, or use it in ``async with``.
 
@@ -61,7 +50,7 @@ def connect(
     """
 
     async def opened() -> Client:
-        settings = ClientSettings(
+        checked = settings.ClientSettings(
             credentials=credentials,
             name=name,
             timeout=timeout,
@@ -73,7 +62,7 @@ def connect(
             codec=codec,
             on_state=on_state,
         )
-        return Client(await LoopClient(ReactorLoop(reactor), addressesOf(url), settings).open())
+        return Client(await LoopClient(ReactorLoop(reactor), addressesOf(url), checked).open())
 
     return Deferred.fromCoroutine(opened())
 

@@ -1,13 +1,11 @@
 """Forms of a client that wrap another one: the blocking forms, and those that return Deferreds.
 
-A method is declared once, in the inner class; :func:`called` and :func:`waiting` copy its parameters, types and
-docstring.
+A method is declared once, in the inner class; the functions below copy its parameters, types and docstring.
 """
 
 from collections.abc import Callable, Coroutine
 from functools import update_wrapper
 from inspect import signature
-from types import TracebackType
 from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypeVar, get_args, get_origin
 
 from fleximq.client.reconnecting import Reconnecting
@@ -117,9 +115,7 @@ class BlockingClient(ClientWrapper[K]):
     async def __aexit__(self, *raised: object) -> None:
         """Only so that ``async with`` calls the above."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         """Close; if the block failed, at once and without a flush."""
         if error is None:
             self.close()

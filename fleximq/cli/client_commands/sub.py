@@ -16,8 +16,8 @@ from fleximq.cli.client_commands.texts import FORMATTERS, OUTPUT, STRICT, asJson
 from fleximq.cli.command import Argument, argument, switch
 from fleximq.cli.output import RAW, jsonOption, out, outJson, say, show
 from fleximq.client.blocking import Client
-from fleximq.client.blocking.client import Start
 from fleximq.client.events import Delivery
+from fleximq.client.settings import Start
 from fleximq.values.patterns import isPattern
 
 #: Topics of presence events (docs/reference/dialects.rst).

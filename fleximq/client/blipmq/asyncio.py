@@ -7,6 +7,7 @@
 """
 
 from collections.abc import Sequence
+from functools import partial
 from ssl import SSLContext
 
 from fleximq.client.backoff import Backoff
@@ -38,8 +39,7 @@ def connect(
 
     Parameters and errors as :func:`fleximq.client.blipmq.blocking.connect`; those of the broker are raised on awaiting.
     """
-    addresses = addressesOf(url)
     settings = ClientSettings(
         timeout=timeout, tls=tls, reconnect=reconnect, buffer=buffer, keep_alive=keep_alive, on_state=on_state
     )
-    return Connecting(addresses, settings, lambda loop: LoopBlipClient(loop, addresses, settings, key))
+    return Connecting(addressesOf(url), settings, partial(LoopBlipClient, key=key))

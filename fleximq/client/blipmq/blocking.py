@@ -1,6 +1,4 @@
-"""The BlipMQ client for programs without an event loop: scripts, notebooks, worker processes.
-
-::
+"""The BlipMQ client for programs without an event loop: scripts, notebooks, worker processes::
 
     with connect("tcp://localhost:7890", key="secret") as client:
         client.publish("orders", b"two apples")
@@ -17,9 +15,9 @@ from fleximq.client.blipmq.conversation import BlipDelivery
 from fleximq.client.blipmq.loop_client import LoopBlipClient, LoopBlipSubscription, SubscriptionWrapper
 from fleximq.client.errors import Nacked
 from fleximq.client.payloads import severalOf
-from fleximq.client.queues.blocking import BlockingPulled, BlockingQueueClient, loopThread
+from fleximq.client.queues.blocking import BlockingPulled, InLoopThread, loopThread
 from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
-from fleximq.client.wrapper import called, waiting, wrapping
+from fleximq.client.wrapper import BlockingClient, called, waiting, wrapping
 from fleximq.values.urls import addressesOf
 
 __all__ = ["BlipClient", "BlipDelivery", "BlipSubscription", "Nacked", "connect"]
@@ -38,34 +36,29 @@ def connect(
 ) -> "BlipClient":
     """Connect and authenticate. Use the client in a ``with`` statement, or close it.
 
-    The other keyword arguments are described in :class:`~fleximq.client.settings.ClientSettings`.
+    Other parameters and errors as :func:`fleximq.client.blocking.connect`.
 
-    :param url: ``tcp://``, ``tls://`` or ``ipc://``; several addresses as in
-        :func:`fleximq.client.blocking.connect`.
+    :param url: ``tcp://``, ``tls://`` or ``ipc://``, or several of them.
     :param key: the API key; clients with the same key may resume this client's subscriptions.
-    :raises SettingError: the URL or a setting is invalid.
-    :raises ConnectionLost: no BlipMQ broker answers there.
-    :raises Untrusted: one side does not trust the other's certificate.
-    :raises JoinRefused: the broker refused to admit the client.
     """
     settings = ClientSettings(
         timeout=timeout, tls=tls, reconnect=reconnect, buffer=buffer, keep_alive=keep_alive, on_state=on_state
     )
     thread = loopThread()
-    inner = LoopBlipClient(thread.loop, addressesOf(url), settings, key)
-    thread.run(inner.open())
-    return BlipClient(inner)
+    return BlipClient(thread.run(LoopBlipClient(thread.loop, addressesOf(url), settings, key).open()))
 
 
 class BlipSubscription(SubscriptionWrapper, BlockingPulled[LoopBlipSubscription, BlipDelivery]):
-    """The messages of a topic, in order: iterate over it, or call :meth:`next`.
+    """The messages of a topic, in order: iterate over it, or call :meth:`next`, which acknowledges the previous one.
 
-    A delivery is acknowledged when the next one is requested, so after the body of the loop. If the loop ends early,
-    its last delivery is not acknowledged, and the broker delivers it again.
+    If a loop ends early, its last delivery is not acknowledged, and the broker delivers it again.
     """
 
+    next = waiting(LoopBlipSubscription.next)
+    next_many = waiting(LoopBlipSubscription.next_many)
 
-class BlipClient(BlockingQueueClient[LoopBlipClient]):
+
+class BlipClient(InLoopThread[LoopBlipClient], BlockingClient[LoopBlipClient]):
     """A connection to a broker, made by :func:`connect`; it reconnects by itself.
 
     While the broker is unreachable, publications are buffered up to ``buffer`` bytes. Parameters and errors are those

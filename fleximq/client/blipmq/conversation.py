@@ -1,7 +1,7 @@
 """The client's side of one BlipMQ connection, without I/O (BlipMQ document, docs/reference/dialects.rst).
 
-A POLL of an empty subscription has no answer. So POLLs are sent in rounds, each followed by a PING: its PONG completes
-the round, and all deliveries before it belong to the oldest round.
+A POLL of an empty subscription has no answer. So POLLs are sent in rounds, each followed by a PING, whose PONG
+completes the oldest round.
 """
 
 from collections import deque
@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from fleximq.client.errors import Answered, ConnectionLost, SubscribeFailed
 from fleximq.client.protocol.completion import Pending
+from fleximq.client.queues.reconnecting_link import QueueConversation
 from fleximq.compiled import choice
 from fleximq.errors import BadFraming
 from fleximq.limits import MEBIBYTE
@@ -41,10 +42,7 @@ class BlipDelivery(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The payload as text.
-
-        :raises ValueError: it is not UTF-8.
-        """
+        """The payload as text; raises ValueError if it is not UTF-8."""
         return self.payload.decode()
 
 
@@ -56,7 +54,7 @@ class _Round(NamedTuple):
     pending: Pending[list[BlipDelivery]]
 
 
-class BlipConversation:
+class BlipConversation(QueueConversation):
     """One connection.
 
     :param nacked: called with NACKs for frames that have no other answer: the number of a publication or None, the
@@ -70,8 +68,6 @@ class BlipConversation:
         self._questions: dict[int, Pending[int]] = {}
         self._pings: dict[int, Pending[None]] = {}
         self._rounds: deque[_Round] = deque()
-
-    # -- what is said ------------------------------------------------------------------------------
 
     def hello(self, key: str) -> tuple[bytes, Pending[int], Pending[int]]:
         """Return HELLO and AUTH, and the results for their answers."""
@@ -90,7 +86,6 @@ class BlipConversation:
         return encodeFrame(kind, self._next, payload), pending
 
     def ping(self) -> tuple[bytes, Pending[None]]:
-        """Return a PING, and a result that completes when earlier frames are processed and, where durable, on disk."""
         pending: Pending[None] = Pending()
         self._next += 1
         self._pings[self._next] = pending
@@ -116,20 +111,15 @@ class BlipConversation:
         """Return PUBLISHes, numbered from ``first`` on; ``head`` is the encoded topic and QoS."""
         return choice.encodeRun(head, range(_PUBLICATIONS + first, _PUBLICATIONS + first + len(messages)), messages)
 
-    # -- what is heard -----------------------------------------------------------------------------
-
     def received(self, data: bytes) -> None:
-        """Handle received bytes, and resolve the results of answers in them.
-
-        :raises BrokerError: the bytes are not BlipMQ, or a frame answers no request; the connection cannot be used any
-            longer.
-        """
         for kind, head, correlations, messages in self._scanner.feed(data):
             if kind is FrameType.PUBLISH:
                 self._delivered(head, correlations, messages)
             elif kind is FrameType.ACK:
                 for each in correlations:
-                    self._answered(each).succeed(decodeAck(head, zero=True))
+                    if each not in self._questions:
+                        raise BadFraming(f"an ACK with the correlation id {each} answers no request")
+                    self._questions.pop(each).succeed(decodeAck(head, zero=True))
             elif kind is FrameType.PONG:
                 self._ponged(correlations[0])
             elif kind is FrameType.NACK:
@@ -137,19 +127,13 @@ class BlipConversation:
             else:
                 raise BadFraming(f"a broker does not send {kind.name}")
 
-    def _answered(self, correlation: int) -> Pending[int]:
-        pending = self._questions.pop(correlation, None)
-        if pending is None:
-            raise BadFraming(f"an ACK with the correlation id {correlation} answers no request")
-        return pending
-
     def _delivered(self, head: bytes, correlations: list[int], messages: list[bytes]) -> None:
         if not self._rounds:
             raise BadFraming("a delivery arrived without a POLL")
         topic, qos = decodePublish(head)
-        subscription, _, _, deliveries, _ = self._rounds[0]
+        oldest = self._rounds[0]
         for tag, message in zip(correlations, messages, strict=True):
-            deliveries.append(BlipDelivery(topic, message, qos, tag if qos else 0, subscription))
+            oldest.deliveries.append(BlipDelivery(topic, message, qos, tag if qos else 0, oldest.subscription))
 
     def _ponged(self, correlation: int) -> None:
         pending = self._pings.pop(correlation, None)
@@ -172,7 +156,6 @@ class BlipConversation:
             self._nacked(None, correlation or None, nack)
 
     def lost(self, lost: ConnectionLost) -> None:
-        """Fail all pending results."""
         for each in (*self._questions.values(), *self._pings.values(), *(round.pending for round in self._rounds)):
             each.fail(lost)  # type: ignore[attr-defined]
         self._questions.clear()

@@ -1,19 +1,18 @@
 """The BlipMQ client for any event loop; the public forms wrap it."""
 
 import logging
-import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 from fleximq.client.backoff import Backoff
 from fleximq.client.blipmq.conversation import BlipConversation, BlipDelivery
-from fleximq.client.errors import Answered, BufferFull, ClientError, ConnectionLost, Nacked, SubscribeFailed
-from fleximq.client.loops.interfaces import Loop
+from fleximq.client.errors import Answered, BufferFull, ConnectionLost, Nacked, SubscribeFailed
+from fleximq.client.loops.connection import Loop
 from fleximq.client.payloads import severalOf
-from fleximq.client.protocol.refusals import MAX_REFUSALS
+from fleximq.client.protocol.unconfirmed import Refusals
 from fleximq.client.queues.prefetch import Pulled
-from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink, refusedJoin
+from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink
 from fleximq.client.settings import TIMEOUT, ClientSettings, State
 from fleximq.client.topic_warnings import literalTopic
 from fleximq.client.wrapper import Wrapper, called
@@ -35,15 +34,16 @@ _UNKNOWN = 404
 class LoopBlipClient(ReconnectingLink):
     """A connection to a broker in the BlipMQ dialect; it reconnects by itself."""
 
+    _conversation: BlipConversation
+
     def __init__(self, loop: Loop, urls: Sequence[Url], settings: ClientSettings, key: str = "") -> None:
         super().__init__(loop, urls, settings)
         self._key = key
         self._conversation = BlipConversation(self._nacked)
         self._number = 1
         self._topics: deque[tuple[int, str]] = deque(maxlen=_MAX_TOPICS)
-        self._refused: list[Nacked] = []
-        self._refusals = 0
-        self._isUnflushed = self._isUnacknowledged = False
+        self._refusals = Refusals()
+        self._isUnflushed = False
         self._loss: ConnectionLost | None = None
         self._buffered: list[bytes] = []
         self._bufferedBytes = 0
@@ -52,16 +52,13 @@ class LoopBlipClient(ReconnectingLink):
         self._subscriptions: dict[int, LoopBlipSubscription] = {}
         self._replaced: set[int] = set()
 
-    # -- what a program says -----------------------------------------------------------------------
-
     @literalTopic
     async def publish(self, topic: str, payload: bytes | str, qos: int = 1) -> int:
         """Publish a message and return its number; :meth:`flush` waits until it is processed.
 
-        :param payload: bytes, or a text, which is sent as UTF-8.
+        :param payload: bytes, or a text, which is sent as UTF-8; raises TypeError for anything else.
         :param qos: 1, or 0 for messages that need not be stored.
         :raises ValueError: the message is too large for a frame, or the QoS is invalid.
-        :raises TypeError: the payload is neither.
         :raises BufferFull: the broker is unreachable and the buffer is full.
         :raises ConnectionLost: the client is closed.
         """
@@ -105,12 +102,7 @@ class LoopBlipClient(ReconnectingLink):
 
     @literalTopic
     async def subscribe(
-        self,
-        topic: str,
-        qos: int = 1,
-        prefetch: int = PREFETCH,
-        idle: Backoff = IDLE,
-        timeout: float | None = TIMEOUT,
+        self, topic: str, qos: int = 1, prefetch: int = PREFETCH, idle: Backoff = IDLE, timeout: float | None = TIMEOUT
     ) -> "LoopBlipSubscription":
         """Subscribe to a topic, and wait until the broker has confirmed it.
 
@@ -123,37 +115,28 @@ class LoopBlipClient(ReconnectingLink):
         :raises TimeoutError: no answer within ``timeout`` seconds.
         """
         id = await self._subscribed(topic, qos, timeout)
-        return self._opened(LoopBlipSubscription(self, id, topic, qos, prefetch, idle))
+        return LoopBlipSubscription(self, id, topic, qos, prefetch, idle)
 
     async def _subscribed(self, topic: str, qos: int, timeout: float | None) -> int:
         await self._waitUntilJoined(timeout)
-        data, pending = self._conversation.subscribe(topic, qos)
-        self._connection.send(data)
         try:
-            return await self._loop.wait(pending, timeout, f"the subscription to {topic}")
+            return await self._ask(self._conversation.subscribe(topic, qos), timeout, f"the subscription to {topic}")
         except Answered as error:
             raise SubscribeFailed(error.status, error.words, topic) from None
 
     def resume(self, id: int, prefetch: int = PREFETCH, idle: Backoff = IDLE) -> "LoopBlipSubscription":
         """Continue a subscription by its ``id``; it may be of an earlier client with the same key.
 
-        :raises ValueError: it is already open in this client. If the broker does not know it, reading the first
-            delivery raises :class:`~fleximq.client.errors.SubscribeFailed` with 404.
+        Raises ValueError if it is already open in this client. If the broker does not know it, reading the first
+        delivery raises :class:`~fleximq.client.errors.SubscribeFailed` with 404.
         """
         self._checkOpen()
         if id in self._subscriptions:
             raise ValueError(f"the subscription {id} is open already")
-        return self._opened(LoopBlipSubscription(self, id, None, None, prefetch, idle))
-
-    def _opened(self, subscription: "LoopBlipSubscription") -> "LoopBlipSubscription":
-        self._subscriptions[subscription.id] = subscription
-        return subscription
+        return LoopBlipSubscription(self, id, None, None, prefetch, idle)
 
     def ack(self, delivery: BlipDelivery) -> None:
-        """Acknowledge a delivery; the next :meth:`flush` raises a NACK.
-
-        A delivery of this client's subscriptions is acknowledged only once, even if this is called again.
-        """
+        """Acknowledge a delivery, of this client's subscriptions only once; the next :meth:`flush` raises a NACK."""
         subscription = self._subscriptions.get(delivery.subscription)
         if subscription is not None:
             subscription.ack(delivery)
@@ -173,22 +156,15 @@ class LoopBlipClient(ReconnectingLink):
         wasUnacknowledged = self._isUnacknowledged
         last, self._isUnflushed, self._isUnacknowledged = self._number, False, False
         try:
-            await self._ping(timeout, "a flush")
-        except ConnectionLost:
-            raise
-        except BaseException:
-            self._isUnflushed, self._isUnacknowledged = True, wasUnacknowledged
+            await self._ask(self._conversation.ping(), timeout, "a flush")
+        except BaseException as error:
+            if not isinstance(error, ConnectionLost):
+                self._isUnflushed, self._isUnacknowledged = True, wasUnacknowledged
             raise
         if last == self._number:
             self._topics.clear()
-        self._checkRefused()
-
-    async def ping(self, timeout: float | None = TIMEOUT) -> float:
-        """Return the round-trip time in seconds, which includes processing everything sent before."""
-        await self._waitUntilJoined(timeout)
-        begun = time.perf_counter()
-        await self._ping(timeout, "the answer to a PING")
-        return time.perf_counter() - begun
+        refused, self._refusals = self._refusals, Refusals()
+        refused.check()
 
     async def close(self, timeout: float | None = TIMEOUT) -> None:
         """Flush messages and ACKs sent since the last flush, and end the connection; iterations end.
@@ -199,30 +175,16 @@ class LoopBlipClient(ReconnectingLink):
         for each in self._subscriptions.values():
             each.close()
         try:
-            isOwing = self._isUnflushed or self._isUnacknowledged or self._buffered or self._loss or self._refused
-            if self.state is not State.CLOSED and isOwing:
+            isOwing = self._isUnflushed or self._isUnacknowledged or self._buffered or self._loss
+            if self.state is not State.CLOSED and (isOwing or self._refusals.count):
                 await self.flush(timeout)
         finally:
             self._end(None)
-
-    # -- inside ------------------------------------------------------------------------------------
-
-    async def _ping(self, timeout: float | None, what: str) -> None:
-        data, pending = self._conversation.ping()
-        self._connection.send(data)
-        await self._loop.wait(pending, timeout, what)
 
     def _checkLosses(self) -> None:
         if self._loss is not None:
             lost, self._loss = self._loss, None
             raise type(lost)(f"messages sent since the last flush may be lost: {lost}")
-
-    def _checkRefused(self) -> None:
-        if self._refused:
-            (first, *others), count = self._refused, self._refusals
-            self._refused, self._refusals = [], 0
-            first.others, first.count = tuple(others), count
-            raise first
 
     def _nacked(self, number: int | None, tag: int | None, nack: Nack) -> None:
         if number is None and tag is None:
@@ -230,67 +192,30 @@ class LoopBlipClient(ReconnectingLink):
             return
         if tag in self._ignoredTags and nack.code == _UNKNOWN:
             return
-        error = Nacked(nack.code, nack.message, "" if number is None else self._topicOf(number))
+        place = 0 if number is None else bisect_right(self._topics, number, key=lambda each: each[0])
+        error = Nacked(nack.code, nack.message, self._topics[place - 1][1] if place else "")
         error.number, error.tag = number, tag
-        self._refusals += 1
-        if len(self._refused) < MAX_REFUSALS:
-            self._refused.append(error)
-
-    def _topicOf(self, number: int) -> str:
-        place = bisect_right(self._topics, number, key=lambda each: each[0]) - 1
-        return self._topics[place][1] if place >= 0 else ""
+        self._refusals.add(error)
 
     def _acknowledge(self, subscription: int, tags: Sequence[int]) -> None:
-        """Acknowledge deliveries, now or after the reconnect."""
         if self.state is State.JOINED:
             self._isUnacknowledged = True
             self._connection.send(self._conversation.ack(subscription, tags))
         else:
-            self._ackLater(subscription, tags)
-
-    def _ackLater(self, subscription: int, tags: Iterable[int]) -> None:
-        """Acknowledge deliveries after the reconnect."""
-        self._unsentAcks += [(subscription, tag) for tag in tags]
-
-    def _ignoreUnknown(self, tags: Iterable[int]) -> None:
-        """Ignore NACKs of the broker that it does not know these deliveries."""
-        self._ignoredTags.update(tags)
-
-    async def _poll(self, subscription: int, count: int) -> list[BlipDelivery]:
-        """Request up to ``count`` deliveries, and return those available.
-
-        :raises SubscribeFailed: the broker refuses.
-        """
-        data, pending = self._conversation.poll(subscription, count)
-        self._connection.send(data)
-        return await self._loop.wait(pending, None, "")
-
-    async def _resubscribe(self, subscription: "LoopBlipSubscription", topic: str, qos: int) -> int:
-        """Replace a subscription that the broker has forgotten; return the new id."""
-        id = await self._subscribed(topic, qos, self._settings.timeout)
-        _log.warning("The broker has forgotten the subscription to %s; subscribing again", topic)
-        self._subscriptions.pop(subscription.id, None)
-        self._replaced.add(subscription.id)
-        self._subscriptions[id] = subscription
-        return id
-
-    # -- the connection ----------------------------------------------------------------------------
+            self._unsentAcks += [(subscription, tag) for tag in tags]
 
     async def _greet(self) -> None:
         self._conversation = BlipConversation(self._nacked)
         data, hello, auth = self._conversation.hello(self._key)
-        self._connection.send(data)
-        try:
-            await self._loop.wait(hello, self._attempt.timeout, "")
-            await self._loop.wait(auth, self._attempt.timeout, "")
-        except Answered as error:
-            raise refusedJoin(error) from None
+        await self._ask((data, hello), self._attempt.timeout, "")
+        await self._loop.wait(auth, self._attempt.timeout, "")
 
     def _onJoined(self) -> None:
         acks, self._unsentAcks = self._unsentAcks, []
         self._ignoredTags = {tag for _, tag in acks}
         for subscription in self._subscriptions.values():
-            subscription._reconnected()
+            # The broker may have forgotten or redelivered them.
+            self._ignoredTags.update(each.tag for each in subscription._delivered)
         for id, tag in acks:
             if id not in self._replaced:
                 self._connection.send(self._conversation.ack(id, [tag]))
@@ -300,12 +225,6 @@ class LoopBlipClient(ReconnectingLink):
             self._connection.send(b"".join(self._buffered))
             self._buffered, self._bufferedBytes = [], 0
 
-    def _parse(self, data: bytes) -> None:
-        self._conversation.received(data)
-
-    def _sendPing(self) -> None:
-        self._connection.send(self._conversation.ping()[0])
-
     def _failPending(self, lost: ConnectionLost) -> None:
         if self._isUnflushed:
             self._isUnflushed = False
@@ -313,15 +232,13 @@ class LoopBlipClient(ReconnectingLink):
         for each in self._subscriptions.values():
             each._connectionLost()
             if self.state is State.CLOSED:
-                each._ended(_asClientError(self._why))
-        self._conversation.lost(lost)
+                each._ended(self._ending)
 
 
 class LoopBlipSubscription(Pulled[BlipDelivery]):
     """The messages of a topic, in order: iterate over it, or call :meth:`next`.
 
-    ``id`` is the broker's id for it: another client with the same key can :meth:`~LoopBlipClient.resume` it. ``topic``
-    and ``qos`` are None if it was resumed.
+    Another client with the same key can :meth:`~LoopBlipClient.resume` its ``id``; ``topic`` and ``qos`` are None then.
     """
 
     def __init__(
@@ -334,6 +251,7 @@ class LoopBlipSubscription(Pulled[BlipDelivery]):
         self.qos = qos
         #: Acknowledged tags; no PONG has confirmed them yet.
         self._unconfirmed: deque[int] = deque()
+        client._subscriptions[id] = self
 
     def __repr__(self) -> str:
         name = "" if self.topic is None else f" to {self.topic}"
@@ -342,16 +260,15 @@ class LoopBlipSubscription(Pulled[BlipDelivery]):
     async def _fetch(self, most: int) -> int:
         sure = len(self._unconfirmed)
         try:
-            deliveries = await self._client._poll(self.id, most)
+            client = self._client
+            deliveries = await client._ask(client._conversation.poll(self.id, most), None, "")
             if self.topic is not None and any(each.topic != self.topic for each in deliveries):
                 # The broker has restarted, and the id belongs to another subscription, to which they are redelivered.
                 raise SubscribeFailed(_UNKNOWN, "the subscription is another one", self.topic)
         except SubscribeFailed as error:
             if error.status != _UNKNOWN or self.topic is None or self.qos is None:
                 raise
-            self.id = await self._client._resubscribe(self, self.topic, self.qos)
-            self._delivered.clear()
-            self._unconfirmed.clear()
+            await self._resubscribe(self.topic, self.qos)
             return 0
         # Late ACKs cause redeliveries of messages that are fetched already, or whose ACK is in transit.
         known = {each.tag for each in (*self._fetched, *self._delivered) if each.qos}.union(self._unconfirmed)
@@ -359,6 +276,17 @@ class LoopBlipSubscription(Pulled[BlipDelivery]):
         for _ in range(min(sure, len(self._unconfirmed))):
             self._unconfirmed.popleft()
         return len(deliveries)
+
+    async def _resubscribe(self, topic: str, qos: int) -> None:
+        """Replace a subscription that the broker has forgotten."""
+        client, forgotten = self._client, self.id
+        self.id = await client._subscribed(topic, qos, client._settings.timeout)
+        _log.warning("The broker has forgotten the subscription to %s; subscribing again", topic)
+        client._subscriptions.pop(forgotten, None)
+        client._replaced.add(forgotten)
+        client._subscriptions[self.id] = self
+        self._delivered.clear()
+        self._unconfirmed.clear()
 
     def _acknowledge(self, messages: Sequence[BlipDelivery]) -> None:
         tags = [each.tag for each in messages if each.qos]
@@ -370,11 +298,7 @@ class LoopBlipSubscription(Pulled[BlipDelivery]):
         """Drop prefetched deliveries with QoS 1, which the broker delivers again, and repeat unconfirmed ACKs later."""
         self._fetched = deque(each for each in self._fetched if not each.qos)
         self._isEmpty = False
-        self._client._ackLater(self.id, self._unconfirmed)
-
-    def _reconnected(self) -> None:
-        """Expect that the broker may have forgotten or redelivered the unacknowledged deliveries."""
-        self._client._ignoreUnknown(each.tag for each in self._delivered)
+        self._client._unsentAcks += [(self.id, tag) for tag in self._unconfirmed]
 
 
 class SubscriptionWrapper(Wrapper[LoopBlipSubscription]):
@@ -412,7 +336,3 @@ def _chunks(messages: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:
             first, size = place + 1, 0
     if first < len(messages):
         yield first, messages[first:] if first else messages
-
-
-def _asClientError(why: Exception | None) -> ClientError | None:
-    return why if why is None or isinstance(why, ClientError) else ConnectionLost(str(why))

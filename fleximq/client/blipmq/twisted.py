@@ -17,9 +17,8 @@ from fleximq.client.backoff import Backoff
 from fleximq.client.blipmq.conversation import BlipDelivery
 from fleximq.client.blipmq.loop_client import LoopBlipClient, LoopBlipSubscription, SubscriptionWrapper
 from fleximq.client.errors import Nacked
-from fleximq.client.loops.deferred import DeferredClient, fired, firedWrapping
+from fleximq.client.loops.deferred import DeferredClient, DeferredSubscription, fired, firedWrapping
 from fleximq.client.loops.reactor import ReactorLoop
-from fleximq.client.queues.deferred import DeferredPulled
 from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
 from fleximq.client.wrapper import called, wrapping
 from fleximq.values.urls import addressesOf
@@ -53,12 +52,14 @@ def connect(
     return Deferred.fromCoroutine(opened())
 
 
-class BlipSubscription(SubscriptionWrapper, DeferredPulled[LoopBlipSubscription, BlipDelivery]):
-    """The messages of a topic, in order: iterate over it, or call :meth:`next`.
+class BlipSubscription(SubscriptionWrapper, DeferredSubscription[LoopBlipSubscription, BlipDelivery]):
+    """The messages of a topic, in order: iterate over it, or call :meth:`next`, which acknowledges the previous one.
 
-    A delivery is acknowledged when the next one is requested, so after the body of the loop. If the loop ends early,
-    its last delivery is not acknowledged, and the broker delivers it again.
+    If a loop ends early, its last delivery is not acknowledged, and the broker delivers it again.
     """
+
+    next = fired(LoopBlipSubscription.next)
+    next_many = fired(LoopBlipSubscription.next_many)
 
 
 class BlipClient(DeferredClient[LoopBlipClient]):

@@ -1,6 +1,4 @@
-"""The client for programs without an event loop: scripts, notebooks, worker processes. Uses plain sockets.
-
-::
+"""The client for programs without an event loop: scripts, notebooks, worker processes. Uses plain sockets::
 
     with connect("tcp://localhost:7890") as client:
         client.publish("news", {"rain": True})
@@ -11,26 +9,13 @@ Threads may share a client.
 from collections.abc import Mapping, Sequence
 from ssl import SSLContext
 
+from fleximq.client import settings
 from fleximq.client.backoff import Backoff
-from fleximq.client.blocking.subscription import Subscription
-from fleximq.client.blocking.thread_client import ThreadClient
-from fleximq.client.settings import (
-    BACKOFF,
-    BUFFER_BYTES,
-    KEEP_ALIVE,
-    MESSAGEPACK,
-    PREFETCH_BYTES,
-    TIMEOUT,
-    ClientSettings,
-    Codec,
-    Start,
-    Tls,
-    Watcher,
-)
+from fleximq.client.blocking.thread_client import Subscription, ThreadClient
 from fleximq.client.wrapper import BlockingClient, called, returning, waiting
 from fleximq.values.urls import addressesOf
 
-__all__ = ["Client", "Start", "Subscription", "connect"]
+__all__ = ["Client", "Subscription", "connect"]
 
 
 def connect(
@@ -38,14 +23,14 @@ def connect(
     *,
     credentials: Mapping[str, str] | None = None,
     name: str | None = None,
-    timeout: float = TIMEOUT,
-    tls: Tls | SSLContext | None = None,
-    reconnect: Backoff | None = BACKOFF,
-    buffer: int = BUFFER_BYTES,
-    prefetch: int = PREFETCH_BYTES,
-    keep_alive: float | None = KEEP_ALIVE,
-    codec: Codec = MESSAGEPACK,
-    on_state: Watcher | None = None,
+    timeout: float = settings.TIMEOUT,
+    tls: settings.Tls | SSLContext | None = None,
+    reconnect: Backoff | None = settings.BACKOFF,
+    buffer: int = settings.BUFFER_BYTES,
+    prefetch: int = settings.PREFETCH_BYTES,
+    keep_alive: float | None = settings.KEEP_ALIVE,
+    codec: settings.Codec = settings.MESSAGEPACK,
+    on_state: settings.Watcher | None = None,
     threads: int = 1,
 ) -> "Client":
     """Connect and join. Use the client in a ``with`` statement, or close it.
@@ -60,7 +45,7 @@ def connect(
     :raises Untrusted: one side does not trust the other's certificate.
     :raises JoinRefused: the broker refused to admit the client.
     """
-    settings = ClientSettings(
+    checked = settings.ClientSettings(
         credentials=credentials,
         name=name,
         timeout=timeout,
@@ -73,7 +58,7 @@ def connect(
         on_state=on_state,
         threads=threads,
     )
-    return Client(ThreadClient(addressesOf(url), settings))
+    return Client(ThreadClient(addressesOf(url), checked))
 
 
 class Client(BlockingClient[ThreadClient]):

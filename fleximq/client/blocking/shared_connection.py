@@ -31,8 +31,7 @@ _READ_AFTER_BYTES = 256 * KIBIBYTE
 _SEND_CHECK_MILLISECONDS = 50
 #: While reading is paused, waiting threads check the connection this often, in seconds.
 _FULL_CHECK_SECONDS = 5.0
-#: Limit of a single wait in seconds: a signal that arrived just before, or in another thread, does not interrupt it, so
-#: Python handles the signal only afterwards.
+#: Limit of a wait in seconds: Python handles a signal that arrived just before, or in another thread, afterwards.
 SIGNAL_SECONDS = 1.0
 #: Automatic answers are dropped while more pending output than this is unsent.
 _MAX_PENDING_BYTES = MEBIBYTE
@@ -46,10 +45,8 @@ class WireState(Enum):
 
     UNCONNECTED = "unconnected"
     CONNECTED = "connected"
-    PEER_ENDED = "peer ended"
-    """The end was read together with the last bytes, which are dispatched first."""
-    RECONNECTING = "reconnecting"
-    """Lost; waiting threads wait for the next connection."""
+    PEER_ENDED = "peer ended"  # the end was read together with the last bytes, which are dispatched first
+    RECONNECTING = "reconnecting"  # lost; waiting threads wait for the next connection
     LOST = "lost"
     CLOSED = "closed"
 
@@ -81,19 +78,16 @@ TRANSITIONS = Transitions(
 class SharedConnection:
     """Sends for any thread, and reads while a thread waits.
 
-    One of the waiting threads reads and dispatches events, and the others sleep meanwhile. A thread that sends a lot
-    also reads from time to time, and whenever the send buffer is full, so that two sides with full buffers do not wait
-    for each other.
+    One of the waiting threads reads and dispatches events; the others sleep. A thread that sends a lot also reads from
+    time to time, and whenever the send buffer is full, so that two sides with full buffers do not wait for each other.
 
-    ``lost`` is the reason for a missing connection, or None. ``onEvent``, ``onLost`` and ``ready`` are called under the
-    ``lock``.
+    ``lost`` is the reason for a missing connection, or None. Callbacks are called under the ``lock``.
 
     :param connected: a connected socket, owned by this object from now on; None if one is attached later.
     :param onEvent: called with each event except PINGs, which are answered here; it must not wait.
+    :param onDeliveries: called with consecutive deliveries instead.
     :param isFull: returns whether threads that wait for deliveries should stop reading.
-    :param onLost: called with the reason when the connection has ended; returns whether :meth:`attach` will replace
-        it, so that waiting threads continue to wait.
-    :param onDeliveries: called with consecutive deliveries, instead of ``onEvent`` with each.
+    :param onLost: called with the reason at the end; returns whether :meth:`attach` will replace the connection.
     """
 
     def __init__(
@@ -101,15 +95,15 @@ class SharedConnection:
         connected: socket.socket | PipeSocket | None,
         conversation: Conversation,
         onEvent: Callable[[Event], None],
+        onDeliveries: Callable[[list[Delivery]], None],
         isFull: Callable[[], bool] = lambda: False,
         onLost: Callable[[ConnectionLost], bool] = lambda lost: False,
-        onDeliveries: Callable[[list[Delivery]], None] | None = None,
     ) -> None:
         self._socket: socket.socket | PipeSocket | None = None
         self._conversation = conversation
         self._onEvent = onEvent
         self._onLost = onLost
-        self._onDeliveries = onDeliveries or self._oneByOne
+        self._onDeliveries = onDeliveries
         self._isFull = isFull
         self._sending = threading.Lock()
         self.lock = threading.RLock()
@@ -119,37 +113,29 @@ class SharedConnection:
         self._reader = 0
         self._pendingOutput: deque[bytes | memoryview] = deque()
         self._sentSinceRead = 0
-        self._poll: _Polls | None = None
         self._state = WireState.UNCONNECTED
-        self.lost: ConnectionLost | None = None
-        if connected is None:
-            self.lost = ConnectionLost("there is no connection yet")
-        else:
+        self.lost: ConnectionLost | None = ConnectionLost("there is no connection yet")
+        if connected is not None:
             self._use(connected)
-
-    def _oneByOne(self, run: list[Delivery]) -> None:
-        for each in run:
-            self._onEvent(each)
 
     def _use(self, connected: socket.socket | PipeSocket) -> None:
         connected.setblocking(False)
         self._socket = connected
-        self._poll = _Polls(connected)
+        source = connected.fileno()
+        self._descriptors = source, connected.writeFileno() if isinstance(connected, PipeSocket) else source
+        # select() is limited to descriptors below 1024, and two threads cannot share one poll object.
+        self._reads, self._sends = select.poll(), select.poll()
         self._pendingOutput.clear()
-        self._pendingOutput.extend(self._takeDue())
+        self._takeDue()
         self._state = TRANSITIONS[self._state, WireEvent.ATTACHED]
         self.lost = None
 
-    def _takeDue(self) -> list[bytes]:
-        due = list(self._conversation.toSend)
+    def _takeDue(self) -> None:
+        self._pendingOutput.extend(self._conversation.toSend)
         self._conversation.toSend.clear()
-        return due
 
     def attach(self, connected: socket.socket | PipeSocket, conversation: Conversation) -> None:
-        """Replace a lost connection; unsent bytes of the old one are discarded.
-
-        :raises ConnectionLost: this was closed meanwhile; the new connection is closed, too.
-        """
+        """Replace a lost connection; raises ConnectionLost and closes the new one if this was closed meanwhile."""
         with self._sending:
             with self.lock:
                 while self._reader:
@@ -157,18 +143,14 @@ class SharedConnection:
                 if self._state is WireState.CLOSED:
                     connected.close()
                     self._check()
-                if self._socket is not None:
-                    self._socket.close()
+                self._closeSocket()
                 self._conversation = conversation
                 self._use(connected)
                 self._changed.notify_all()
         self.writePending()
 
-    # -- for any thread ----------------------------------------------------------------------------
-
     def send(self, data: bytes, conversation: Conversation | None = None) -> bool:
-        """Send complete messages. If the thread is interrupted, the connection ends, since half a message may have been
-        sent.
+        """Send complete messages; an interrupt ends the connection, since half a message may have been sent.
 
         :param conversation: that of the messages; if it has been replaced, they are dropped and False is returned.
         :raises ConnectionLost: the connection ended.
@@ -188,10 +170,7 @@ class SharedConnection:
         return True
 
     def sendLater(self, data: bytes, always: bool = False) -> None:
-        """Send complete messages as soon as possible without waiting; called under the lock.
-
-        :param always: ignore the limit for pending output.
-        """
+        """Send complete messages soon, without waiting; called under the lock. ``always`` ignores the limit."""
         if always or sum(map(len, self._pendingOutput)) < _MAX_PENDING_BYTES:
             self._pendingOutput.append(self._conversation.framed(data))
 
@@ -206,9 +185,7 @@ class SharedConnection:
             self._endWith(lost)
 
     def waitFor(self, ready: Callable[[], T], timeout: float | None, needed: bool = True) -> T:
-        """Wait until ``ready`` returns a true value, and return it; it is called after each event.
-
-        A result is returned even if the connection has ended.
+        """Wait until ``ready``, called after each event, returns a true value, and return it, even after the end.
 
         :param timeout: seconds after which the last value of ``ready`` is returned; 0 reads available bytes once.
         :param needed: read even if ``isFull``; otherwise pause reading then.
@@ -236,7 +213,10 @@ class SharedConnection:
                             _FULL_CHECK_SECONDS if left is None else min(left, _FULL_CHECK_SECONDS)
                         )
                 if reads:
-                    self._waitToRead(left)
+                    # A sending thread also sends the pending output.
+                    sends = bool(self._pendingOutput) and not self._sending.locked()
+                    seconds = SIGNAL_SECONDS if left is None else min(left, SIGNAL_SECONDS)
+                    self._poll(self._reads, True, sends, math.ceil(max(0.0, seconds) * 1000))
             finally:
                 if reads:
                     self._readOnce()
@@ -261,9 +241,7 @@ class SharedConnection:
             while self._reader not in (0, threading.get_ident()):
                 self._changed.wait()
         with self._sending, self.lock:
-            if self._socket is not None:
-                self._socket.close()
-                self._socket = None
+            self._closeSocket()
 
     def abandon(self, lost: ConnectionLost) -> None:
         """Close the descriptor in a forked child without ending the connection."""
@@ -272,19 +250,14 @@ class SharedConnection:
         self._reader = 0
         self.lost = lost
         self._pendingOutput.clear()
+        self._closeSocket()
+
+    def _closeSocket(self) -> None:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
     # -- reading -----------------------------------------------------------------------------------
-
-    def _waitToRead(self, timeout: float | None) -> None:
-        # A sending thread also sends the pending output.
-        pays = self._pendingOutput and not self._sending.locked()
-        assert self._poll is not None
-        self._poll.toRead(
-            bool(pays), math.ceil(max(0.0, SIGNAL_SECONDS if timeout is None else min(timeout, SIGNAL_SECONDS)) * 1000)
-        )
 
     def _readOnce(self) -> None:
         with self.lock:
@@ -297,7 +270,6 @@ class SharedConnection:
             self.writePending()
 
     def _readIfIdle(self) -> None:
-        """Read available bytes if no other thread reads."""
         with self.lock:
             if not self._reader and not self._isFull():
                 self._readAvailable()
@@ -356,7 +328,7 @@ class SharedConnection:
             self._end("reading was interrupted")
             raise
         if self._conversation.toSend:
-            self._pendingOutput.extend(self._takeDue())
+            self._takeDue()
 
     # -- sending -----------------------------------------------------------------------------------
 
@@ -391,12 +363,24 @@ class SharedConnection:
         """Wait until more can be sent; read meanwhile, since the broker may wait as well."""
         with self.lock:
             reads = not self._reader
-        assert self._poll is not None
-        if self._poll.toSend(reads, _SEND_CHECK_MILLISECONDS):
+        if self._poll(self._sends, reads, True, _SEND_CHECK_MILLISECONDS):
             with self.lock:
                 if not self._reader:
                     self._readAvailable()
                     self._changed.notify_all()
+
+    def _poll(self, poll: "select.poll", reads: bool, sends: bool, milliseconds: int) -> bool:
+        """Wait until bytes can be read or sent, as asked for; True if bytes can be read."""
+        source, sink = self._descriptors
+        toRead, toSend = reads and select.POLLIN, sends and select.POLLOUT
+        if source == sink:
+            poll.register(source, toRead | toSend)
+        else:
+            poll = select.poll()  # a pipe would be reported even without events to wait for
+            for descriptor, events in ((source, toRead), (sink, toSend)):
+                if events:
+                    poll.register(descriptor, events)
+        return any(found & ~select.POLLOUT for _, found in poll.poll(milliseconds))
 
     def writePending(self) -> None:
         """Send pending output without waiting, unless a sending thread will do it."""
@@ -424,49 +408,12 @@ class SharedConnection:
             return
         self.lost = lost
         self._changed.notify_all()
-        try:
-            if self._socket is not None:
+        if self._socket is not None:
+            with suppress(OSError):  # already shut down
                 self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # already shut down
         event = WireEvent.LOST_FOR_NOW if self._onLost(lost) else WireEvent.LOST
         self._state = TRANSITIONS[self._state, event]
 
     def _check(self) -> None:
         if self.lost is not None:
             raise type(self.lost)(str(self.lost))
-
-
-class _Polls:
-    """Waits for one connection; select() is limited to descriptors below 1024.
-
-    The reading and the sending thread each have a poll object, since two threads cannot share one.
-    """
-
-    def __init__(self, connected: socket.socket | PipeSocket) -> None:
-        self._in = connected.fileno()
-        self._out = connected.writeFileno() if isinstance(connected, PipeSocket) else self._in
-        self._reads, self._sends = select.poll(), select.poll()
-
-    def toRead(self, orSend: bool, milliseconds: int) -> None:
-        """Wait until bytes can be read or, if ``orSend``, sent."""
-        self._watch(self._reads, True, orSend)
-        self._reads.poll(milliseconds)
-
-    def toSend(self, orRead: bool, milliseconds: int) -> bool:
-        """Wait until bytes can be sent or, if ``orRead``, read; True if bytes can be read."""
-        self._watch(self._sends, orRead, True)
-        return any(found & ~select.POLLOUT for _, found in self._sends.poll(milliseconds))
-
-    def _watch(self, poll: "select.poll", reads: bool, sends: bool) -> None:
-        kinds = {self._in: 0, self._out: 0}
-        if reads:
-            kinds[self._in] |= select.POLLIN
-        if sends:
-            kinds[self._out] |= select.POLLOUT
-        for descriptor, kind in kinds.items():
-            if kind:
-                poll.register(descriptor, kind)
-            else:
-                with suppress(KeyError):
-                    poll.unregister(descriptor)

@@ -5,23 +5,25 @@ ping a silent broker; it is not started without ``reconnect`` and ``keep_alive``
 """
 
 import logging
+import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from functools import cache
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
-from fleximq.client.blocking import fork_safety
 from fleximq.client.blocking.shared_connection import SharedConnection
-from fleximq.client.blocking.subscription import Subscription
-from fleximq.client.errors import ConnectionLost
+from fleximq.client.contexts import ClosedOnExit
+from fleximq.client.errors import ClientError, ConnectionLost
 from fleximq.client.events import BROKER, Delivery, Notification, Request
 from fleximq.client.payloads import packed
 from fleximq.client.protocol.client_state import ClientState, FrameMaker
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.protocol.conversation import Conversation, conversationOn
-from fleximq.client.protocol.inbox import Box
+from fleximq.client.protocol.inbox import Box, BoxReader, Inbox
 from fleximq.client.protocol.operations import Operations
 from fleximq.client.settings import TIMEOUT, ClientSettings, State
 from fleximq.client.sockets import dial
@@ -33,6 +35,60 @@ _log = logging.getLogger(__name__)
 _CHECK_SECONDS = 1.0
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Delivery | Notification)
+
+
+class Subscription(BoxReader, ClosedOnExit, Generic[M]):
+    """The messages of a topic or pattern, in order: iterate over it, or call :meth:`next`.
+
+    Threads may share a subscription; one thread gets each delivery.
+
+    While the client holds more than ``prefetch`` unread bytes in memory, threads that wait for deliveries stop reading,
+    and the broker treats the client as a slow consumer; a thread that waits for an answer still reads. A subscription
+    with more than 1 GiB of unread deliveries is ended with :class:`~fleximq.client.errors.Overrun`.
+    """
+
+    def __init__(self, connection: SharedConnection, inbox: Inbox, box: Box, end: Callable[[Box], None]) -> None:
+        self._connection = connection
+        self._lock = connection.lock
+        self._inbox = inbox
+        self._box = box
+        self._end = end
+
+    def __iter__(self) -> Iterator[M]:
+        """Yield deliveries, waiting without a limit, until this or the client is closed; errors as :meth:`next`."""
+        while (delivery := self.next()) is not None:
+            yield delivery
+
+    def next(self, timeout: float | None = None) -> M | None:
+        """Return the next delivery; None after ``timeout`` seconds without one, or if this is closed.
+
+        Errors are raised after the last unread delivery was returned.
+
+        :raises ConnectionLost: the connection ended.
+        :raises SubscribeFailed: the broker ended the subscription, since it cannot deliver the next message.
+        :raises Overrun: too many deliveries were unread.
+        """
+        if self._box.waiting:
+            with self._lock:
+                delivery: M | None = self._inbox.take(self._box)
+            if delivery is not None:
+                return delivery
+        found = self._connection.waitFor(self._news, timeout, needed=False)
+        return None if isinstance(found, bool) else found
+
+    def _news(self) -> M | bool | None:
+        delivery: M | None = self._inbox.take(self._box)
+        if delivery is not None:
+            return delivery
+        end = self._box.end
+        if isinstance(end, ClientError):
+            raise end
+        return end
+
+    def close(self) -> None:
+        """Unsubscribe; unread deliveries can still be read."""
+        self._end(self._box)
 
 
 class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]]):
@@ -41,20 +97,20 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
     def __init__(self, urls: Sequence[Url], settings: ClientSettings) -> None:
         super().__init__(urls, settings, _log)
         self._context = settings.context() if self._url.isSecure else None
+        self._requests: deque[Request] = deque()
         self._clientState = ClientState(
-            settings, self._sendLater, lambda: self._connection.wake(), self._stateChanged, self._requested
+            settings, self._sendLater, self._wakeReaders, self._stateChanged, self._requests.append
         )
         self._connection = SharedConnection(
             None,
             self._clientState.conversation,
             self._clientState.received,
+            self._clientState.delivered,
             lambda: self._clientState.inbox.full,
             self._lost,
-            self._clientState.delivered,
         )
         self._lock = self._connection.lock
         self._subscribing = threading.Lock()
-        self._requests: deque[Request] = deque()
         self._states: deque[tuple[State, Exception | None]] = deque()
         self._alarm = threading.Event()
         self._closing = threading.Event()
@@ -63,7 +119,8 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
         except BaseException:
             self.hang_up()
             raise
-        fork_safety.watch(self, ThreadClient._forking, ThreadClient._leaveToParent)
+        _watchForks()
+        _clients.add(self)
         if self._reconnects or settings.keep_alive is not None:
             threading.Thread(target=self._maintain, name="fleximq-keeper", daemon=True).start()
 
@@ -71,16 +128,8 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
         """Like :meth:`ask`, but return the encoded payload, a MessagePack value; for large answers."""
         return self._clientState.payloadOf(path, await self._request(BROKER, path, packed(value), timeout))
 
-    # -- forks -------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _forking(self) -> Iterator[None]:
-        """Hold the lock while the process forks."""
-        with self._lock:
-            yield
-
-    def _leaveToParent(self) -> None:
-        """Close this copy of the client in a forked child; the parent keeps the connection."""
+    def leaveToParent(self) -> None:
+        """Close this copy of the client in a forked child, since two processes cannot share the connection."""
         lost = ConnectionLost("the connection belongs to the parent of this process: connect again")
         # Threads that held these locks do not exist in the child.
         self._subscribing, self._closing, self._alarm = threading.Lock(), threading.Event(), threading.Event()
@@ -89,10 +138,7 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
         self._clientState.end(lost)
         self._states.clear()
 
-    # -- sending and waiting -----------------------------------------------------------------------
-
     async def _post(self, size: int, make: FrameMaker) -> None:
-        """Send or buffer a message that has no answer."""
         clientState, connection = self._clientState, self._connection
         isSent = False
         while not isSent:
@@ -136,8 +182,6 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
             raise TimeoutError(f"{what} did not arrive within {timeout:g} seconds")
         return pending.result()
 
-    # -- connections -------------------------------------------------------------------------------
-
     async def _join(self) -> None:
         settings, connection = self._attempt, self._connection
         conversation = conversationOn(self._url, settings.codec.unpack)
@@ -159,7 +203,7 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
         self._reportStates()
 
     def _lost(self, lost: ConnectionLost) -> bool:
-        """Handle the end of the connection; return whether another may follow. Called under the lock."""
+        """Handle a lost connection; return whether another may follow. Called under the lock."""
         clientState = self._clientState
         if clientState.state is State.CLOSED:
             return False
@@ -202,7 +246,6 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
         self._closing.wait(seconds)
 
     def _end(self, why: Exception | None) -> None:
-        """Close for good."""
         with self._lock:
             self._clientState.end(why)
             self._connection.wake()
@@ -221,8 +264,6 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
             with suppress(IndexError):
                 self._report(*self._states.popleft())
 
-    # -- inside ------------------------------------------------------------------------------------
-
     def _wakeReaders(self) -> None:
         self._connection.wake()
 
@@ -230,19 +271,14 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
         return Subscription(self._connection, self._clientState.inbox, box, self._unsubscribe)
 
     def _unsubscribe(self, box: Box) -> None:
-        """Close a box, and unsubscribe if it was the last one of its name."""
         with self._subscribing:
             with self._lock:
-                last = self._clientState.inbox.close(box)
+                isLast = self._clientState.inbox.close(box)
                 self._connection.wake()
                 conversation = self._clientState.conversation
-                goes = last and self._clientState.state is State.JOINED
-            if goes:
+            if isLast and self._clientState.state is State.JOINED:
                 # The PONG wakes the thread that reads for this subscription.
                 self._transmit(conversation.unsubscription(box.topic) + conversation.ping(0), conversation)
-
-    def _requested(self, request: Request) -> None:
-        self._requests.append(request)
 
     def _startServing(self) -> None:
         for _ in range(self._settings.threads):
@@ -261,3 +297,24 @@ class ThreadClient(Operations[Subscription[Delivery], Subscription[Notification]
 
     async def _resolved(self, value: Any) -> Any:
         return value
+
+
+#: Clients that forks leave to the parent.
+_clients: "WeakSet[ThreadClient]" = WeakSet()
+
+
+@cache
+def _watchForks() -> None:
+    held = threading.local()
+
+    def hold() -> None:
+        held.locks = ExitStack()
+        for client in list(_clients):
+            held.locks.enter_context(client._lock)
+
+    def abandon() -> None:
+        for client in list(_clients):
+            client.leaveToParent()
+        held.locks.close()
+
+    os.register_at_fork(before=hold, after_in_parent=lambda: held.locks.close(), after_in_child=abandon)

@@ -3,11 +3,10 @@
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from types import TracebackType
 from typing import Any, Generic, NoReturn, TypeVar
 
 from fleximq.client.errors import ConnectionLost
-from fleximq.client.loops.interfaces import Cancellable, Listener, Loop, Transport
+from fleximq.client.loops.connection import Cancel, Connection, Loop, Transport
 from fleximq.client.loops.link import LoopLink
 from fleximq.client.settings import ClientSettings
 from fleximq.client.sockets import IPC_FOLDER, asConnectionLost, checkTls, enableKeepAlive, takeStandardStreams
@@ -30,41 +29,40 @@ class AsyncioLoop(Loop):
 
         return future, fire
 
-    def later(self, seconds: float, call: Callable[[], None]) -> Cancellable:
-        return self._loop.call_later(seconds, call) if seconds else self._loop.call_soon(call)
+    def later(self, seconds: float, call: Callable[[], None]) -> Cancel:
+        return (self._loop.call_later(seconds, call) if seconds else self._loop.call_soon(call)).cancel
 
-    def start(self, work: Coroutine[Any, Any, None]) -> Cancellable:
+    def start(self, work: Coroutine[Any, Any, None]) -> Cancel:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return task
+        return task.cancel
 
     def currentTask(self) -> object | None:
         return asyncio.current_task()
 
-    async def dial(self, url: Url, settings: ClientSettings, listener: Listener) -> None:
+    async def dial(self, url: Url, settings: ClientSettings, connection: Connection) -> None:
+        host = url.host or "localhost"
         try:
             async with asyncio.timeout(settings.timeout):
-                await self._dial(url, settings, listener)
+                if url.scheme == "stdio":
+                    await self._dialPipes(connection)
+                elif url.scheme == "ipc":
+                    await self._loop.create_unix_connection(lambda: _Stream(connection), url.socketPath(IPC_FOLDER))
+                else:
+                    context = settings.context() if url.isSecure else None
+                    transport, _ = await self._loop.create_connection(
+                        lambda: _Stream(connection), host, url.port, ssl=context
+                    )
+                    enableKeepAlive(transport.get_extra_info("socket"))
         except TimeoutError:
             raise ConnectionLost(f"cannot connect to {url} within {settings.timeout:g} seconds") from None
         except (OSError, ValueError, ssl.SSLError) as error:
             raise asConnectionLost(error, f"cannot connect to {url}") from error
 
-    async def _dial(self, url: Url, settings: ClientSettings, listener: Listener) -> None:
-        if url.scheme == "stdio":
-            await self._pipes(listener)
-        elif url.scheme == "ipc":
-            await self._loop.create_unix_connection(lambda: _Stream(listener), url.socketPath(IPC_FOLDER))
-        else:
-            context = settings.context() if url.isSecure else None
-            host = url.host or "localhost"
-            transport, _ = await self._loop.create_connection(lambda: _Stream(listener), host, url.port, ssl=context)
-            enableKeepAlive(transport.get_extra_info("socket"))
-
-    async def _pipes(self, listener: Listener) -> None:
+    async def _dialPipes(self, connection: Connection) -> None:
         reading, writing = takeStandardStreams()
-        stream = _Pipes(listener)
+        stream = _Pipes(connection)
         source = open(reading, "rb", buffering=0)  # noqa: SIM115
         sink = open(writing, "wb", buffering=0)  # noqa: SIM115
         stream.sink, _ = await self._loop.connect_write_pipe(lambda: _Sink(stream), sink)
@@ -74,29 +72,28 @@ class AsyncioLoop(Loop):
 class _Stream(asyncio.Protocol, Transport):
     """A socket."""
 
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
+    def __init__(self, connection: Connection) -> None:
+        connection.transportMade(self)
+        self._connection = connection
         self._reading: Any = None
         self._writing: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._reading = self._writing = transport
-        self._listener.transportConnected(self)
+        self._connection.transportConnected(self)
 
     def data_received(self, data: bytes) -> None:
-        self._listener.bytesReceived(self, data)
+        self._connection.bytesReceived(self, data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        what = "the broker closed the connection"
-        self._listener.transportLost(
-            self, ConnectionLost(what) if error is None else asConnectionLost(error, "the connection ended")
-        )
+        lost = ConnectionLost("the broker closed the connection")
+        self._connection.transportLost(self, asConnectionLost(error, "the connection ended") if error else lost)
 
     def pause_writing(self) -> None:
-        self._listener.transportPaused(self)
+        self._connection.transportPaused(self)
 
     def resume_writing(self) -> None:
-        self._listener.transportResumed(self)
+        self._connection.transportResumed(self)
 
     def write(self, data: bytes) -> None:
         self._writing.write(data)
@@ -122,7 +119,7 @@ class _Pipes(_Stream):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._reading, self._writing = transport, self.sink
-        self._listener.transportConnected(self)
+        self._connection.transportConnected(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)
@@ -154,17 +151,14 @@ L = TypeVar("L", bound=LoopLink)
 
 
 class Connecting(Generic[L]):
-    """A client that connects when it is awaited or entered.
+    """A client that connects when it is awaited or entered; raises SettingError for TLS settings of another URL."""
 
-    :param make: returns the client.
-    :raises SettingError: there are TLS settings for a URL without TLS.
-    """
-
-    def __init__(self, urls: Sequence[Url], settings: ClientSettings, make: Callable[[Loop], L]) -> None:
-        checkTls(urls[0], settings)
+    def __init__(
+        self, urls: Sequence[Url], settings: ClientSettings, make: Callable[[Loop, Sequence[Url], ClientSettings], L]
+    ) -> None:
+        checkTls(urls[0], settings.tls)
         self._urls = urls
-        self._make = make
-        self._client: L | None = None
+        self._make = lambda: make(AsyncioLoop(asyncio.get_running_loop()), urls, settings)
 
     def __repr__(self) -> str:
         return f"<Connecting to {', '.join(each.withoutQuery for each in self._urls)}>"
@@ -173,11 +167,7 @@ class Connecting(Generic[L]):
         raise AttributeError(f"no {name!r} before the connection: write 'client = await connect(...)'")
 
     def __await__(self) -> Generator[Any, Any, L]:
-        return self._open().__await__()
-
-    async def _open(self) -> L:
-        self._client = self._make(AsyncioLoop(asyncio.get_running_loop()))
-        return await self._client.open()
+        return self.__aenter__().__await__()
 
     def __enter__(self) -> NoReturn:
         raise TypeError("this client is for asyncio: write 'async with connect(...)'")
@@ -186,13 +176,11 @@ class Connecting(Generic[L]):
         """Only so that ``with`` calls the above."""
 
     async def __aenter__(self) -> L:
-        return await self._open()
+        self._client = self._make()
+        return await self._client.open()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         """Close; if the block failed, at once and without a flush."""
-        assert self._client is not None
         if error is None:
             await self._client.close()
         else:

@@ -1,61 +1,142 @@
-"""A client's connection on an event loop. Bytes sent in one turn of the loop are written together at its end.
+"""A client's connection on an event loop, and what it needs of the loop: :class:`Loop` and :class:`Transport`.
 
-The :class:`Connection` lives as long as the client and gets a new transport on each reconnect. Events of earlier
-transports are ignored.
+Bytes sent in one turn of the loop are written together at its end. A :class:`Connection` gets a new transport on each
+reconnect, and ignores events of earlier ones.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from fleximq.client.errors import ConnectionLost
-from fleximq.client.loops.interfaces import Cancellable, Listener, Loop, Transport
-from fleximq.client.protocol.completion import Pending
+from fleximq.client.protocol.completion import Pending, resolveAll
+from fleximq.client.settings import ClientSettings
 from fleximq.limits import KIBIBYTE
+from fleximq.values.urls import Url
 
 #: A sender should wait in :meth:`Connection.drain` once this many bytes are collected in one turn of the loop.
 DRAIN_BYTES = 64 * KIBIBYTE
+T = TypeVar("T")
+#: Cancels a timer or a running coroutine; no effect if it has finished.
+Cancel = Callable[[], object]
 
 
-class Callbacks(NamedTuple):
-    """Called on connect, with received bytes, and with the reason when the transport is lost."""
+class Transport(ABC):
+    """A byte stream to the broker; it reports its events to a :class:`Connection`, which it tells of itself first."""
 
-    connected: Callable[[], None]
-    received: Callable[[bytes], None]
-    lost: Callable[[ConnectionLost], None]
+    @abstractmethod
+    def write(self, data: bytes) -> None:
+        """Send bytes in the background."""
+
+    @abstractmethod
+    def pauseReading(self) -> None:
+        """Stop reading until :meth:`resumeReading`."""
+
+    @abstractmethod
+    def resumeReading(self) -> None:
+        """Continue reading."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Send buffered bytes, and close."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Close at once, discarding buffered bytes."""
+
+
+class Loop(ABC):
+    """An event loop."""
+
+    @abstractmethod
+    def slot(self) -> tuple[Awaitable[None], Callable[[], None]]:
+        """Return an awaitable, and a function that completes it; calling it again has no effect."""
+
+    @abstractmethod
+    def later(self, seconds: float, call: Callable[[], None]) -> Cancel:
+        """Call a function after a delay; with 0 in the next turn of the loop."""
+
+    @abstractmethod
+    def start(self, work: Coroutine[Any, Any, None]) -> Cancel:
+        """Run a coroutine in the background; it must not raise."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait; with 0, until the next turn of the loop."""
+        with suppress(TimeoutError):
+            await self.wait(Pending(), seconds, "")
+
+    async def wait(self, pending: Pending[T], timeout: float | None, what: str) -> T:
+        """Return the value or raise the error of ``pending``, or a TimeoutError that names ``what``."""
+        if not pending.done:
+            wait, fire = self.slot()
+            pending.onDone = fire
+            cancel = None if timeout is None else self.later(timeout, fire)
+            try:
+                await wait
+            finally:
+                pending.onDone = None
+                if cancel is not None:
+                    cancel()
+            if not pending.done:
+                raise TimeoutError(f"{what} did not arrive within {timeout:g} seconds")
+        return pending.result()
+
+    async def waitAmong(self, waiters: list[Pending[None]], timeout: float | None, what: str) -> None:
+        """Wait for a result in a list of those that are resolved together; otherwise as :meth:`wait`."""
+        pending: Pending[None] = Pending()
+        waiters.append(pending)
+        try:
+            await self.wait(pending, timeout, what)
+        finally:
+            with suppress(ValueError):
+                waiters.remove(pending)
+
+    def currentTask(self) -> object | None:
+        """Return the running task, or None if the loop has no tasks."""
+        return None
+
+    @abstractmethod
+    async def dial(self, url: Url, settings: ClientSettings, connection: "Connection") -> None:
+        """Connect, and give the connection a new transport; raises ConnectionLost, or Untrusted for a certificate."""
 
 
 class Connection:
     """The current transport and the bytes that wait to be written to it.
 
-    :param framed: converts sent bytes before they are written, and may add to them.
+    ``onConnected`` is called with each new transport, ``onReceived`` with bytes, and ``onLost`` with the reason of a
+    loss. ``framed`` converts sent bytes before they are written, and may add to them.
     """
 
-    def __init__(self, loop: Loop, callbacks: Callbacks, framed: Callable[[bytes], bytes] = bytes) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        onConnected: Callable[[], None],
+        onReceived: Callable[[bytes], None],
+        onLost: Callable[[ConnectionLost], None],
+        framed: Callable[[bytes], bytes] = bytes,
+    ) -> None:
         self._loop = loop
-        self._callbacks = callbacks
+        self._onConnected = onConnected
+        self._onReceived = onReceived
+        self._onLost = onLost
         self._framed = framed
         #: None while disconnected.
         self.transport: Transport | None = None
-        self._current: _CurrentListener | None = None
+        self._expected: Transport | None = None
         self._outgoing: list[bytes] = []
         #: Bytes sent in this turn of the loop; an attribute, since each publication reads it.
         self.waiting = 0
-        self._writing: Cancellable | None = None
-        self._drainWaiters: list[Pending[None]] | None = None
-
-    def listen(self) -> Listener:
-        """Return the listener for the next transport; events of earlier ones are ignored from now on."""
-        self._current = _CurrentListener(self, self._callbacks)
-        return self._current
-
-    # -- sending -----------------------------------------------------------------------------------
+        self._cancelWriting: Cancel | None = None
+        self._isPaused = False
+        self._drainWaiters: list[Pending[None]] = []
 
     def send(self, data: bytes) -> None:
         """Send bytes at the end of this turn of the loop."""
         self._outgoing.append(data)
         self.waiting += len(data)
-        if self._writing is None:
-            self._writing = self._loop.later(0, self.writePending)
+        if self._cancelWriting is None:
+            self._cancelWriting = self._loop.later(0, self.writePending)
 
     async def sendAndDrain(self, data: bytes) -> None:
         """Send bytes, and wait while the broker accepts no more."""
@@ -70,9 +151,9 @@ class Connection:
 
     def writePending(self) -> None:
         """Write all collected bytes."""
-        if self._writing is not None:
-            self._writing.cancel()
-            self._writing = None
+        if self._cancelWriting is not None:
+            self._cancelWriting()
+            self._cancelWriting = None
         outgoing, self._outgoing, self.waiting = self._outgoing, [], 0
         if self.transport is not None:
             data = self._framed(b"".join(outgoing))
@@ -83,18 +164,13 @@ class Connection:
         """Write all collected bytes, and wait until the broker accepts more."""
         self.writePending()
         await self._loop.sleep(0)
-        while self._drainWaiters is not None:
-            drained: Pending[None] = Pending()
-            self._drainWaiters.append(drained)
-            await self._loop.wait(drained, None, "")
-
-    # -- ending ------------------------------------------------------------------------------------
+        while self._isPaused:
+            await self._loop.waitAmong(self._drainWaiters, None, "")
 
     def drop(self) -> None:
         """Abort the transport, and discard collected bytes."""
-        transport = self._detach()
         self._outgoing, self.waiting = [], 0
-        self._resumed()
+        transport = self._detach()
         if transport is not None:
             transport.abort()
 
@@ -102,57 +178,47 @@ class Connection:
         """Write all collected bytes, and close the transport."""
         self.writePending()
         transport = self._detach()
-        self._resumed()
         if transport is not None:
             transport.close()
 
     def _detach(self) -> Transport | None:
-        transport, self.transport, self._current = self.transport, None, None
+        transport, self.transport, self._expected = self.transport, None, None
+        self._resume()
         return transport
 
-    # -- events of the transport -------------------------------------------------------------------
+    def _resume(self) -> None:
+        self._isPaused = False
+        resolveAll(self._drainWaiters)
 
-    def _attached(self, listener: "_CurrentListener", transport: Transport) -> bool:
-        if self._current is not listener:
-            transport.abort()
-            return False
-        self.transport = transport
-        self._drainWaiters = None
-        return True
-
-    def _paused(self) -> None:
-        if self._drainWaiters is None:
-            self._drainWaiters = []
-
-    def _resumed(self) -> None:
-        waiting, self._drainWaiters = self._drainWaiters or (), None
-        for each in waiting:
-            each.succeed(None)
-
-
-class _CurrentListener:
-    """Forwards the events of one transport, as long as it is the current one."""
-
-    def __init__(self, connection: Connection, callbacks: Callbacks) -> None:
-        self._connection = connection
-        self._callbacks = callbacks
+    def transportMade(self, transport: Transport) -> None:
+        """Expect this transport, and no earlier one, to be connected next."""
+        self._expected = transport
 
     def transportConnected(self, transport: Transport) -> None:
-        if self._connection._attached(self, transport):
-            self._callbacks.connected()
+        """Use the transport, if it is the expected one."""
+        if self._expected is not transport:
+            transport.abort()
+            return
+        self.transport = transport
+        self._isPaused = False
+        self._onConnected()
 
     def bytesReceived(self, transport: Transport, data: bytes) -> None:
-        if self._connection.transport is transport:
-            self._callbacks.received(data)
+        """Handle received bytes."""
+        if self.transport is transport:
+            self._onReceived(data)
 
     def transportLost(self, transport: Transport, lost: ConnectionLost) -> None:
-        if self._connection.transport is transport:
-            self._callbacks.lost(lost)
+        """Handle a closed or lost transport."""
+        if self.transport is transport:
+            self._onLost(lost)
 
     def transportPaused(self, transport: Transport) -> None:
-        if self._connection.transport is transport:
-            self._connection._paused()
+        """Write no more, since the send buffer is full."""
+        if self.transport is transport:
+            self._isPaused = True
 
     def transportResumed(self, transport: Transport) -> None:
-        if self._connection.transport is transport:
-            self._connection._resumed()
+        """Continue to write, since the send buffer has drained."""
+        if self.transport is transport:
+            self._resume()

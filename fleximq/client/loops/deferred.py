@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import update_wrapper
-from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from twisted.internet.defer import Deferred
@@ -48,9 +47,7 @@ class DeferredClient(ClientWrapper[C]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         """Close; if the block failed, at once and without a flush."""
         if error is None:
             await self._inner.close()
@@ -74,10 +71,7 @@ class DeferredSubscription(Wrapper[S], AsyncClosedOnExit, Generic[S, T]):
         return self._inner
 
     def next(self, timeout: float | None = None) -> "Deferred[T | None]":
-        """Fire with the next message; None after ``timeout`` seconds without one, or if this is closed.
-
-        Errors as those of the wrapped subscription.
-        """
+        """Fire with the next message; None after ``timeout`` seconds without one, or if this is closed."""
         return Deferred.fromCoroutine(self._inner.next(timeout))
 
     def close(self) -> None:

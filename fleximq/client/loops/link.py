@@ -4,14 +4,13 @@ A link is used from the loop's own thread. Bytes sent in one turn of the loop ar
 """
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from logging import Logger
 from typing import ClassVar, Self
 
 from fleximq.client.errors import ConnectionLost
-from fleximq.client.loops.connection import Callbacks, Connection
-from fleximq.client.loops.interfaces import Cancellable, Loop
+from fleximq.client.loops.connection import Cancel, Connection, Loop
 from fleximq.client.reconnecting import Reconnecting
 from fleximq.client.settings import ClientSettings, State
 from fleximq.errors import BrokerError
@@ -19,33 +18,27 @@ from fleximq.values.urls import Url
 
 
 class LoopLink(Reconnecting):
-    """A connection to a broker."""
+    """A connection to a broker; ``_dialect`` is named in the error for other bytes."""
 
-    #: The dialect, in the error for other bytes.
     _dialect: ClassVar[str]
 
     def __init__(self, loop: Loop, urls: Sequence[Url], settings: ClientSettings, log: Logger) -> None:
         super().__init__(urls, settings, log)
         self._loop = loop
-        self._connection = Connection(loop, Callbacks(self._connected, self._received, self._lose), self._framed)
-        self._keepAliveTimer: Cancellable | None = None
-        self._reconnecting: Cancellable | None = None
+        self._connection = Connection(loop, self._connected, self._received, self._lose, self._framed)
+        self._cancelKeepAlive: Cancel | None = None
+        self._reconnecting: Cancel | None = None
+        #: Cancel further tasks, at the end.
+        self._cancels: set[Cancel] = set()
 
     async def open(self) -> Self:
-        """Connect and join for the first time.
-
-        :raises ConnectionLost: no broker of this dialect answers there.
-        :raises Untrusted: one side does not trust the other's certificate.
-        :raises JoinRefused: the broker refused to admit the client.
-        """
+        """Connect and join for the first time; raises ConnectionLost, Untrusted or JoinRefused."""
         try:
             await self._joinAny()
         except BaseException as error:
             self._end(error if isinstance(error, Exception) else None)
             raise
         return self
-
-    # -- of the dialect ----------------------------------------------------------------------------
 
     def _begin(self) -> None:
         """Prepare for a new connection."""
@@ -81,17 +74,11 @@ class LoopLink(Reconnecting):
     def _closed(self, why: Exception | None) -> None:
         """Enter CLOSED."""
 
-    def _tasks(self) -> Iterable[Cancellable]:
-        """Return further tasks to cancel at the end."""
-        return ()
-
-    # -- the connection ----------------------------------------------------------------------------
-
     async def _join(self) -> None:
         isJoined = False
         self._begin()
         try:
-            await self._loop.dial(self._url, self._attempt, self._connection.listen())
+            await self._loop.dial(self._url, self._attempt, self._connection)
             await self._handshake()
             isJoined = True
         except TimeoutError:
@@ -100,12 +87,12 @@ class LoopLink(Reconnecting):
             if not isJoined:
                 self._connection.drop()
         self._joined()
-        if self._keepAliveTimer is None and self._settings.keep_alive is not None:
-            self._keepAliveTimer = self._loop.later(self._settings.keep_alive, self._onKeepAlive)
+        if self._cancelKeepAlive is None and self._settings.keep_alive is not None:
+            self._cancelKeepAlive = self._loop.later(self._settings.keep_alive, self._onKeepAlive)
 
     def _onKeepAlive(self) -> None:
         assert self._settings.keep_alive is not None
-        self._keepAliveTimer = self._loop.later(self._settings.keep_alive, self._onKeepAlive)
+        self._cancelKeepAlive = self._loop.later(self._settings.keep_alive, self._onKeepAlive)
         if not self._tick():
             self._lose(ConnectionLost("the broker was silent for too long"))
 
@@ -139,10 +126,10 @@ class LoopLink(Reconnecting):
         if self.state is State.CLOSED:
             return
         returning, self._reconnecting = self._reconnecting, None
-        for each in (self._keepAliveTimer, returning if why is None else None, *self._tasks()):
+        for each in (self._cancelKeepAlive, returning if why is None else None, *self._cancels):
             if each is not None:
                 with suppress(Exception):
-                    each.cancel()
-        self._keepAliveTimer = None
+                    each()
+        self._cancelKeepAlive = None
         self._connection.end()
         self._closed(why)

@@ -1,32 +1,28 @@
 """The FlexiMQ client for any event loop, shared by the forms for asyncio and Twisted.
 
-A client is used from the loop's own thread. Everything published in one turn of the loop is written at its end.
+It is used from the loop's own thread. Everything published in one turn of the loop is written at its end.
 """
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
 from fleximq.client.contexts import MessageIterator
 from fleximq.client.errors import ClientError, ConnectionLost
 from fleximq.client.events import Delivery, Notification, Request
-from fleximq.client.loops.connection import DRAIN_BYTES
-from fleximq.client.loops.interfaces import Cancellable, Loop
+from fleximq.client.loops.connection import DRAIN_BYTES, Cancel, Loop
 from fleximq.client.loops.link import LoopLink
 from fleximq.client.protocol.client_state import ClientState, FrameMaker
-from fleximq.client.protocol.completion import Pending
+from fleximq.client.protocol.completion import Pending, resolveAll
 from fleximq.client.protocol.conversation import Conversation, conversationOn
-from fleximq.client.protocol.inbox import Box
+from fleximq.client.protocol.inbox import Box, BoxReader
 from fleximq.client.protocol.operations import Operations
 from fleximq.client.protocol.unconfirmed import ContextAccounts
 from fleximq.client.settings import ClientSettings, State
 from fleximq.values.urls import Url
 
 _log = logging.getLogger(__name__)
-#: Answers requests to a path; returns the value, or an awaitable of it.
-Function = Callable[[Request], Any]
 T = TypeVar("T")
 M = TypeVar("M", bound=Delivery | Notification)
 
@@ -46,19 +42,15 @@ class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscri
         super().__init__(loop, urls, settings, _log)
         holder = ContextAccounts(loop.currentTask)
         self._clientState = ClientState(
-            settings, self._connection.send, self._relieved, self._report, self._requested, holder
+            settings, self._connection.send, self._resume, self._report, self._requested, holder
         )
-        self._answers: set[Cancellable] = set()
         self._paused = False
 
     def claim(self) -> None:
         """Attribute the next publication to the caller, even if it is sent in a copy of the caller's context."""
         self._clientState.accounts.current()
 
-    # -- sending -----------------------------------------------------------------------------------
-
     async def _post(self, size: int, make: FrameMaker) -> None:
-        """Send or buffer a message that has no answer."""
         clientState = self._clientState
         if clientState.state is not State.JOINED:
             clientState.bufferUntilJoined(size, make)
@@ -71,8 +63,7 @@ class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscri
 
     def _transmit(self, data: bytes, conversation: Conversation) -> None:
         self._connection.sendNow(data)
-        if self._paused:
-            self._resume()
+        self._resume()
 
     def _framed(self, data: bytes) -> bytes:
         """Return the bytes to write: those due on the connection itself, then the framed messages."""
@@ -85,8 +76,6 @@ class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscri
 
     def _await(self, pending: Pending[T], timeout: float | None, what: str) -> Awaitable[T]:
         return self._loop.wait(pending, timeout, what)
-
-    # -- the connection ----------------------------------------------------------------------------
 
     def _begin(self) -> None:
         self._joining = self._clientState.begin(conversationOn(self._url, self._settings.codec.unpack))
@@ -106,34 +95,22 @@ class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscri
         clientState.dataReceived(data)
         if clientState.conversation.toSend:
             self._connection.writePending()
-        if (
-            not self._paused
-            and clientState.inbox.full
-            and not clientState.needsAnswers
-            and self._connection.transport is not None
-        ):
+        transport = self._connection.transport
+        if not self._paused and clientState.inbox.full and not clientState.needsAnswers and transport is not None:
             self._paused = True
-            self._connection.transport.pauseReading()
-
-    def _relieved(self) -> None:
-        if self._paused:
-            self._resume()
+            transport.pauseReading()
 
     def _resume(self) -> None:
-        self._paused = False
-        if self._connection.transport is not None:
-            self._connection.transport.resumeReading()
+        if self._paused:
+            self._paused = False
+            if self._connection.transport is not None:
+                self._connection.transport.resumeReading()
 
     def _lost(self, lost: ConnectionLost) -> None:
         self._clientState.lose(lost)
 
     def _closed(self, why: Exception | None) -> None:
         self._clientState.end(why)
-
-    def _tasks(self) -> Iterable[Cancellable]:
-        return self._answers
-
-    # -- inside ------------------------------------------------------------------------------------
 
     def _subscription(self, box: Box) -> Any:
         return LoopSubscription(self, box)
@@ -143,24 +120,24 @@ class LoopClient(LoopLink, Operations["LoopSubscription[Delivery]", "LoopSubscri
             self._connection.send(self._clientState.conversation.unsubscription(box.topic))
 
     def _requested(self, request: Request) -> None:
-        running: list[Cancellable] = []
+        running: list[Cancel] = []
         isOver = False
 
         async def answer() -> None:
             nonlocal isOver
             await self._answer(request)
             isOver = True
-            self._answers.difference_update(running)
+            self._cancels.difference_update(running)
 
         running.append(self._loop.start(answer()))
         if not isOver:
-            self._answers.update(running)
+            self._cancels.update(running)
 
     async def _resolved(self, value: Any) -> Any:
         return await value if inspect.isawaitable(value) else value
 
 
-class LoopSubscription(MessageIterator[M]):
+class LoopSubscription(BoxReader, MessageIterator[M]):
     """The messages of a topic or pattern, in order: iterate over it, or call :meth:`next`.
 
     While the subscriptions of a client hold more than ``prefetch`` unread bytes, the client stops reading, unless a
@@ -173,24 +150,7 @@ class LoopSubscription(MessageIterator[M]):
         self._box = box
         self._waiters: list[Pending[None]] = []
 
-    def __repr__(self) -> str:
-        return f"<Subscription to {self._box.topic or 'notifications'}, {self.waiting} waiting>"
-
-    @property
-    def topic(self) -> str:
-        """The topic or pattern; "" for notifications."""
-        return self._box.topic
-
-    @property
-    def waiting(self) -> int:
-        """The number of unread deliveries."""
-        return len(self._box.waiting)
-
     async def __anext__(self) -> M:
-        """Return the next delivery, waiting without a limit; the iteration ends when this or the client is closed.
-
-        Raises the errors of :meth:`next`.
-        """
         if self._box.waiting:
             return self._take(self._box)  # type: ignore[no-any-return]
         return await super().__anext__()
@@ -210,23 +170,16 @@ class LoopSubscription(MessageIterator[M]):
                 if isinstance(box.end, ClientError):
                     raise box.end
                 return None
-            pending: Pending[None] = Pending()
-            self._waiters.append(pending)
             box.onNews = self._told
             try:
-                await self._client._loop.wait(pending, timeout, "a delivery")
+                await self._client._loop.waitAmong(self._waiters, timeout, "a delivery")
             except TimeoutError:
                 return None
-            finally:
-                with suppress(ValueError):
-                    self._waiters.remove(pending)
         return self._take(box)  # type: ignore[no-any-return]
 
     def _told(self) -> None:
         self._box.onNews = None
-        waiters, self._waiters = self._waiters, []
-        for each in waiters:
-            each.succeed(None)
+        resolveAll(self._waiters)
 
     def close(self) -> None:
         """Unsubscribe; unread deliveries can still be read."""

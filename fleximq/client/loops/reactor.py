@@ -7,17 +7,10 @@ from typing import Any
 
 from OpenSSL import SSL
 from service_identity import CertificateError, VerificationError
+from twisted.internet import error as reasons
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.endpoints import HostnameEndpoint, UNIXClientEndpoint
-from twisted.internet.error import (
-    AlreadyCalled,
-    AlreadyCancelled,
-    ConnectError,
-    ConnectingCancelledError,
-    ConnectionDone,
-    DNSLookupError,
-)
-from twisted.internet.interfaces import IConsumer, IDelayedCall, IPushProducer
+from twisted.internet.interfaces import IConsumer, IPushProducer
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.ssl import Certificate, PrivateCertificate, optionsForClientTLS, trustRootFromCertificates
 from twisted.logger import Logger
@@ -26,7 +19,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from fleximq.client.errors import ConnectionLost, Untrusted
-from fleximq.client.loops.interfaces import Cancellable, Listener, Loop, Transport
+from fleximq.client.loops.connection import Cancel, Connection, Loop, Transport
 from fleximq.client.settings import ClientSettings, Tls
 from fleximq.client.sockets import IPC_FOLDER, takeStandardStreams
 from fleximq.endpoints.standard_streams import StandardStreams
@@ -48,69 +41,46 @@ class ReactorLoop(Loop):
 
     def slot(self) -> tuple[Awaitable[None], Callable[[], None]]:
         waiting: Deferred[None] = Deferred()
-        isFired = False
 
-        def call() -> None:
+        def fire() -> None:
             if not waiting.called:
                 waiting.callback(None)
 
-        def fire() -> None:
-            # In the next turn, so that the waiting coroutine continues after the current operation of the client.
-            nonlocal isFired
-            if not isFired:
-                isFired = True
-                self._reactor.callLater(0, call)
+        # In the next turn, so that the waiting coroutine continues after the current operation of the client.
+        return waiting, lambda: self._reactor.callLater(0, fire)
 
-        return waiting, fire
+    def later(self, seconds: float, call: Callable[[], None]) -> Cancel:
+        timer = self._reactor.callLater(seconds, call)
+        return lambda: timer.cancel() if timer.active() else None
 
-    def later(self, seconds: float, call: Callable[[], None]) -> Cancellable:
-        return _Timer(self._reactor.callLater(seconds, call))
-
-    def start(self, work: Coroutine[Any, Any, None]) -> Cancellable:
+    def start(self, work: Coroutine[Any, Any, None]) -> Cancel:
         running = Deferred.fromCoroutine(work)
-        running.addErrback(lambda failure: failure.trap(CancelledError, ConnectingCancelledError) and None)
+        running.addErrback(lambda failure: failure.trap(CancelledError, reasons.ConnectingCancelledError) and None)
         running.addErrback(lambda failure: _log.failure("A background task of a client failed", failure))
-        return running
+        return running.cancel
 
-    async def dial(self, url: Url, settings: ClientSettings, listener: Listener) -> None:
-        stream = _Stream(listener, f"cannot connect to {url}")
+    async def dial(self, url: Url, settings: ClientSettings, connection: Connection) -> None:
+        stream = _Stream(connection)
         if url.scheme == "stdio":
             StandardStreams(stream, *takeStandardStreams(), reactor=self._reactor)
             return
+        host = url.host or "localhost"
+        factory: Any = Factory.forProtocol(lambda: stream)
         try:
-            await self._endpoint(url, settings.timeout).connect(self._factory(url, settings, stream))
-        except (ConnectError, DNSLookupError, OSError, ValueError) as error:
+            if url.scheme == "ipc":
+                endpoint: Any = UNIXClientEndpoint(self._reactor, url.socketPath(IPC_FOLDER), settings.timeout)
+            else:
+                endpoint = HostnameEndpoint(self._reactor, host, url.port, settings.timeout)
+            if url.isSecure:
+                # By default its clock would be the global reactor.
+                factory = TLSMemoryBIOFactory(_creator(host, settings.tls), True, factory, clock=self._reactor)
+            await endpoint.connect(factory)
+        except (reasons.ConnectError, reasons.DNSLookupError, OSError, ValueError) as error:
             raise ConnectionLost(f"cannot connect to {url}: {str(error) or type(error).__name__}") from error
-
-    def _endpoint(self, url: Url, timeout: float) -> Any:
-        if url.scheme == "ipc":
-            return UNIXClientEndpoint(self._reactor, url.socketPath(IPC_FOLDER), timeout)
-        return HostnameEndpoint(self._reactor, url.host or "localhost", url.port, timeout)
-
-    def _factory(self, url: Url, settings: ClientSettings, stream: "_Stream") -> Any:
-        plain = Factory.forProtocol(lambda: stream)
-        if not url.isSecure:
-            return plain
-        # By default its clock would be the global reactor.
-        return TLSMemoryBIOFactory(_creator(url.host or "localhost", settings.tls), True, plain, clock=self._reactor)
-
-
-class _Timer:
-    """A delayed call; cancelling it after the call is allowed."""
-
-    def __init__(self, call: IDelayedCall) -> None:
-        self._call = call
-
-    def cancel(self) -> None:
-        with suppress(AlreadyCalled, AlreadyCancelled):
-            self._call.cancel()
 
 
 def _creator(host: str, tls: Any) -> Any:
-    """Return the factory of TLS connections to a host.
-
-    :raises SettingError: a file cannot be read or used.
-    """
+    """Return the factory of TLS connections to a host; raises SettingError if a file cannot be read or used."""
     if tls is not None and not isinstance(tls, Tls):
         return tls
     files = tls or Tls()
@@ -135,62 +105,54 @@ def _creator(host: str, tls: Any) -> Any:
 class _Stream(Protocol, Transport):
     """A connection on the reactor; as a push producer it learns when to pause writing."""
 
-    def __init__(self, listener: Listener, what: str) -> None:
-        self._listener = listener
-        self._what = what
+    transport: Any
+
+    def __init__(self, connection: Connection) -> None:
+        connection.transportMade(self)
+        self._connection = connection
 
     def connectionMade(self) -> None:
-        transport: Any = self.transport
         with suppress(AttributeError):
-            transport.setTcpNoDelay(True)
-            transport.setTcpKeepAlive(True)
-        IConsumer(transport).registerProducer(self, True)
-        self._listener.transportConnected(self)
+            self.transport.setTcpNoDelay(True)
+            self.transport.setTcpKeepAlive(True)
+        IConsumer(self.transport).registerProducer(self, True)
+        self._connection.transportConnected(self)
 
     def dataReceived(self, data: bytes) -> None:
-        self._listener.bytesReceived(self, data)
+        self._connection.bytesReceived(self, data)
 
-    def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:  # noqa: B008
-        self._listener.transportLost(self, _lostBy(reason))
-
-    # -- what the transport says -------------------------------------------------------------------
+    def connectionLost(self, reason: Failure = Failure(reasons.ConnectionDone())) -> None:  # noqa: B008
+        self._connection.transportLost(self, _lostBy(reason))
 
     def pauseProducing(self) -> None:
-        self._listener.transportPaused(self)
+        self._connection.transportPaused(self)
 
     def resumeProducing(self) -> None:
-        self._listener.transportResumed(self)
+        self._connection.transportResumed(self)
 
-    def stopProducing(self) -> None:
-        self._listener.transportResumed(self)
-
-    # -- what the client says ----------------------------------------------------------------------
+    stopProducing = resumeProducing
 
     def write(self, data: bytes) -> None:
-        self._transport.write(data)
+        self.transport.write(data)
 
     def pauseReading(self) -> None:
-        self._transport.pauseProducing()
+        self.transport.pauseProducing()
 
     def resumeReading(self) -> None:
-        self._transport.resumeProducing()
+        self.transport.resumeProducing()
 
     def close(self) -> None:
-        self._transport.unregisterProducer()
-        self._transport.loseConnection()
+        self.transport.unregisterProducer()
+        self.transport.loseConnection()
 
     def abort(self) -> None:
-        self._transport.unregisterProducer()
-        self._transport.abortConnection()
-
-    @property
-    def _transport(self) -> Any:
-        return self.transport
+        self.transport.unregisterProducer()
+        self.transport.abortConnection()
 
 
 def _lostBy(reason: Failure) -> ConnectionLost:
     error = reason.value
-    if isinstance(error, ConnectionDone):
+    if isinstance(error, reasons.ConnectionDone):
         return ConnectionLost("the broker closed the connection")
     if isinstance(error, VerificationError | CertificateError):
         return Untrusted("cannot connect: its certificate is for another host")

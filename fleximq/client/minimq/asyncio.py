@@ -38,8 +38,7 @@ def connect(
 
     Parameters and errors as :func:`fleximq.client.minimq.blocking.connect`; those of the broker are raised on awaiting.
     """
-    addresses = addressesOf(url)
     settings = ClientSettings(
         timeout=timeout, tls=tls, reconnect=reconnect, buffer=buffer, keep_alive=keep_alive, on_state=on_state
     )
-    return Connecting(addresses, settings, lambda loop: LoopMiniClient(loop, addresses, settings))
+    return Connecting(addressesOf(url), settings, LoopMiniClient)

@@ -1,6 +1,4 @@
-"""The MiniMQ client for programs without an event loop: scripts, notebooks, worker processes.
-
-::
+"""The MiniMQ client for programs without an event loop: scripts, notebooks, worker processes::
 
     with connect("tcp://localhost:7890") as client:
         client.produce("jobs", "sweep the yard")
@@ -19,10 +17,10 @@ from fleximq.client.backoff import Backoff
 from fleximq.client.errors import ConsumeFailed, ProduceFailed
 from fleximq.client.minimq.loop_client import ConsumerWrapper, LoopConsumer, LoopMiniClient, Message
 from fleximq.client.payloads import severalOf
-from fleximq.client.queues.blocking import BlockingPulled, BlockingQueueClient, inThread, loopThread
+from fleximq.client.queues.blocking import BlockingPulled, InLoopThread, inThread, loopThread
 from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
 from fleximq.client.topic_warnings import literalTopic
-from fleximq.client.wrapper import called, waiting, wrapping
+from fleximq.client.wrapper import BlockingClient, called, waiting, wrapping
 from fleximq.values.urls import addressesOf
 
 __all__ = ["ConsumeFailed", "Consumer", "Message", "MiniClient", "ProduceFailed", "connect"]
@@ -40,33 +38,29 @@ def connect(
 ) -> "MiniClient":
     """Connect. Use the client in a ``with`` statement, or close it.
 
-    The other keyword arguments are described in :class:`~fleximq.client.settings.ClientSettings`.
+    Other parameters and errors as :func:`fleximq.client.blocking.connect`.
 
-    :param url: ``tcp://``, ``tls://`` or ``ipc://``; several addresses as in
-        :func:`fleximq.client.blocking.connect`.
+    :param url: ``tcp://``, ``tls://`` or ``ipc://``, or several of them.
     :param buffer: accepted as by the other clients; this one buffers no messages.
-    :raises SettingError: the URL or a setting is invalid.
-    :raises ConnectionLost: no MiniMQ broker answers there.
-    :raises Untrusted: one side does not trust the other's certificate.
     """
     settings = ClientSettings(
         timeout=timeout, tls=tls, reconnect=reconnect, buffer=buffer, keep_alive=keep_alive, on_state=on_state
     )
     thread = loopThread()
-    inner = LoopMiniClient(thread.loop, addressesOf(url), settings)
-    thread.run(inner.open())
-    return MiniClient(inner)
+    return MiniClient(thread.run(LoopMiniClient(thread.loop, addressesOf(url), settings).open()))
 
 
 class Consumer(ConsumerWrapper, BlockingPulled[LoopConsumer, Message]):
-    """The messages of a queue: iterate over it, or call :meth:`next`.
+    """The messages of a queue: iterate over it, or call :meth:`next`, which acknowledges the previous one.
 
-    A message is acknowledged when the next one is requested, so after the body of the loop. If the loop ends early, its
-    last message is not acknowledged and returns to the queue later.
+    If a loop ends early, its last message is not acknowledged and returns to the queue later.
     """
 
+    next = waiting(LoopConsumer.next)
+    next_many = waiting(LoopConsumer.next_many)
 
-class MiniClient(BlockingQueueClient[LoopMiniClient]):
+
+class MiniClient(InLoopThread[LoopMiniClient], BlockingClient[LoopMiniClient]):
     """A connection to a broker, made by :func:`connect`; it reconnects by itself.
 
     Parameters and errors are those of :class:`~fleximq.client.minimq.loop_client.LoopMiniClient`.
@@ -90,8 +84,6 @@ class MiniClient(BlockingQueueClient[LoopMiniClient]):
         """Answer the messages of a queue one after the other, each with the return value of a function.
 
         The function runs in its own thread and may use the client. If it raises, the error is logged, and the message
-        returns to the queue later.
-
-        :raises ValueError: the topic is already served.
+        returns to the queue later. ValueError if the topic is already served.
         """
         self._call(self._inner.serve, topic, partial(inThread, function))

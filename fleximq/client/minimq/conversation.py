@@ -9,6 +9,7 @@ from typing import Any
 
 from fleximq.client.errors import Answered, ConnectionLost, ConsumeFailed, ProduceFailed
 from fleximq.client.protocol.completion import Pending
+from fleximq.client.queues.reconnecting_link import QueueConversation
 from fleximq.errors import BadFraming, BrokerError
 from fleximq.limits import MEBIBYTE
 from fleximq.wire.minimq_line import LineScanner, decodeText
@@ -24,43 +25,30 @@ _Refusing = Callable[[int, str], Answered]
 _Reading = Callable[[bytes], Any]
 
 
-class MiniConversation:
+class MiniConversation(QueueConversation):
     """One connection."""
 
     def __init__(self) -> None:
         self._scanner = LineScanner(1024 * MEBIBYTE)
         self._pending: deque[tuple[Pending[Any], _Reading, _Refusing]] = deque()
 
-    # -- what is said ------------------------------------------------------------------------------
-
     def produce(self, message: MiniMessage) -> tuple[bytes, Pending[str]]:
-        """Return a PRODUCE, and a result with the id of the confirmed message.
-
-        :raises ValueError: the message cannot be written in MiniMQ.
-        :raises TypeError: its content is no text.
-        """
-        if not isinstance(message.content, str):
-            raise TypeError(f"the content is {type(message.content).__name__}, but must be str")
-        line = lineOf(message)
+        """Return a PRODUCE, and a result with the id of the confirmed message; errors as :func:`lineOf`."""
 
         def refused(status: int, words: str) -> Answered:
             error = ProduceFailed(status, words, message.topic)
             error.id = message.id
             return error
 
-        return line, self._expect(_readId, refused)
+        return lineOf(message), self._expect(decodeText, refused)
 
     def consume(self, topic: str) -> tuple[bytes, Pending[MiniMessage | None]]:
-        """Return a CONSUME, and a result with a message or None.
-
-        :raises ValueError: the topic cannot be written in MiniMQ.
-        """
+        """Return a CONSUME, and a result with a message or None; raises ValueError for an invalid topic."""
         _check(topic)
-        line = f"CONSUME:{topic}\n".encode()
-        return line, self._expect(_readMessage, lambda status, words: ConsumeFailed(status, words, topic))
+        result = self._expect(_readMessage, lambda status, words: ConsumeFailed(status, words, topic))
+        return f"CONSUME:{topic}\n".encode(), result
 
     def ping(self) -> tuple[bytes, Pending[None]]:
-        """Return a PING, and a result that completes when earlier commands are processed."""
         return b"PING:\n", self._expect(_readPong, Answered)
 
     @staticmethod
@@ -73,14 +61,7 @@ class MiniConversation:
         self._pending.append((pending, read, refused))
         return pending
 
-    # -- what is heard -----------------------------------------------------------------------------
-
     def received(self, data: bytes) -> None:
-        """Handle received bytes, and resolve the results of answers in them.
-
-        :raises BrokerError: the bytes are not MiniMQ, or a line answers no command; the connection cannot be used any
-            longer.
-        """
         for line in self._scanner.feed(data):
             if not self._pending:
                 raise BadFraming("a line came that answers no request")
@@ -98,17 +79,14 @@ class MiniConversation:
                 raise
 
     def lost(self, lost: ConnectionLost) -> None:
-        """Fail all pending results."""
-        asked, self._pending = self._pending, deque()
-        for pending, _, _ in asked:
-            pending.fail(lost)
+        while self._pending:
+            self._pending.popleft()[0].fail(lost)
 
 
 def lineOf(message: MiniMessage) -> bytes:
-    """Return the PRODUCE of a message.
-
-    :raises ValueError: the message cannot be written in MiniMQ.
-    """
+    """Return the PRODUCE of a message; raises ValueError if MiniMQ cannot express it, TypeError without a text."""
+    if not isinstance(message.content, str):
+        raise TypeError(f"the content is {type(message.content).__name__}, but must be str")
     _check(message.topic)
     if not isId(message.id):
         raise ValueError(f"the id {message.id!r} could be confused with other answers or fields")
@@ -125,10 +103,6 @@ def _check(topic: str) -> None:
         checkTopic(topic)
     except BrokerError as error:
         raise ValueError(f"the topic {topic!r}: {error}") from None
-
-
-def _readId(line: bytes) -> str:
-    return decodeText(line)
 
 
 def _readMessage(line: bytes) -> MiniMessage | None:

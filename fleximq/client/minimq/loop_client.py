@@ -2,20 +2,19 @@
 
 import inspect
 import logging
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
 from fleximq.client.backoff import Backoff
-from fleximq.client.errors import Answered, ClientError, ConnectionLost, ProduceFailed
-from fleximq.client.loops.interfaces import Loop
+from fleximq.client.errors import ClientError, ConnectionLost, ProduceFailed
+from fleximq.client.loops.connection import Loop
 from fleximq.client.minimq.conversation import MiniConversation
 from fleximq.client.payloads import severalOf
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.queues.prefetch import Pulled
-from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink, refusedJoin
+from fleximq.client.queues.reconnecting_link import IDLE, ReconnectingLink
 from fleximq.client.settings import TIMEOUT, ClientSettings, State
 from fleximq.client.topic_warnings import literalTopic
 from fleximq.client.wrapper import Wrapper, called
@@ -36,19 +35,19 @@ Function = Callable[[Message], str | None | Awaitable[str | None]]
 class LoopMiniClient(ReconnectingLink):
     """A connection to a broker in the MiniMQ dialect; it reconnects by itself."""
 
+    _conversation: MiniConversation
+
     def __init__(self, loop: Loop, urls: Sequence[Url], settings: ClientSettings) -> None:
         super().__init__(loop, urls, settings)
         self._conversation = MiniConversation()
-        self._isUnacknowledged = False
         self._unsentAcks: list[str] = []
         self._consumers: list[LoopConsumer] = []
         self._served: set[str] = set()
         self._replyTo = f"reply.{uuid.uuid4().hex}"
         self._replies: dict[str, Pending[Message]] = {}
         self._isReplyLoopRunning = False
-        self._wakeReplyLoop: Callable[[], None] | None = None
-
-    # -- what a program says -----------------------------------------------------------------------
+        #: Ends the pause of the reply loop.
+        self._newRequest: Pending[None] = Pending()
 
     @literalTopic
     async def produce(
@@ -60,14 +59,12 @@ class LoopMiniClient(ReconnectingLink):
         reply_to: str = "",
         timeout: float | None = TIMEOUT,
     ) -> str:
-        """Put a message into a queue, and return its id when the broker has confirmed it; with a journal, it is on disk
-        then.
+        """Put a message into a queue, and return its id when it is confirmed and, with a journal, on disk.
 
         :param id: the message's id; a new UUID by default.
         :raises ProduceFailed: the broker refused.
         :raises ValueError: the message cannot be written in MiniMQ, e.g. its content has a line break.
-        :raises ConnectionLost: the connection was lost; the message may be in the queue.
-        :raises TimeoutError: no answer within ``timeout`` seconds; the message may be in the queue.
+        :raises ConnectionLost: or TimeoutError, after ``timeout`` seconds; the message may be in the queue.
         """
         message = Message(id or str(uuid.uuid4()), topic, content, correlation_id, reply_to)
         return await self._produce(message, timeout)
@@ -83,10 +80,8 @@ class LoopMiniClient(ReconnectingLink):
         """Put several messages into a queue at once, several times as fast as single ones; return their ids.
 
         :param timeout: seconds for each 1,000 messages.
-        :raises ProduceFailed: some were refused: the first of them, with the others. All other messages are in the
-            queue.
-        :raises ConnectionLost: and TimeoutError and ValueError, as :meth:`produce`; earlier messages may be in the
-            queue.
+        :raises ProduceFailed: the first of those that were refused, with the others; the rest is in the queue.
+        :raises ConnectionLost: and TimeoutError and ValueError, as :meth:`produce`; earlier ones may be in the queue.
         """
         ids: list[str] = []
         failed: list[ProduceFailed] = []
@@ -110,13 +105,10 @@ class LoopMiniClient(ReconnectingLink):
         """Return a message of a queue, or None if it is empty. Without an :meth:`ack` it returns to the queue.
 
         :raises ConsumeFailed: the broker refused.
-        :raises ConnectionLost: the connection was lost; a message in transit returns to the queue later.
-        :raises TimeoutError: no answer within ``timeout`` seconds; a message in transit returns to the queue later.
+        :raises ConnectionLost: or TimeoutError, after ``timeout`` seconds; a message in transit returns to the queue.
         """
         await self._waitUntilJoined(timeout)
-        data, pending = self._conversation.consume(topic)
-        self._connection.send(data)
-        return await self._loop.wait(pending, timeout, "the answer to a CONSUME")
+        return await self._ask(self._conversation.consume(topic), timeout, "the answer to a CONSUME")
 
     @literalTopic
     def consumer(self, topic: str, prefetch: int = 1, idle: Backoff = IDLE) -> "LoopConsumer":
@@ -128,9 +120,7 @@ class LoopMiniClient(ReconnectingLink):
         :param idle: the delays between polls of an empty queue.
         """
         self._checkOpen()
-        consumer = LoopConsumer(self, topic, prefetch, idle)
-        self._consumers.append(consumer)
-        return consumer
+        return LoopConsumer(self, topic, prefetch, idle)
 
     def ack(self, message: Message | str) -> None:
         """Acknowledge a message, or the message with this id; the broker does not answer, even if the id is unknown.
@@ -167,9 +157,7 @@ class LoopMiniClient(ReconnectingLink):
 
         A message is acknowledged when its answer is in the queue that it names; a message that names none, when the
         function returns. If the function fails, the error is logged, and the message returns to the queue later. The
-        topic is served until the client is closed.
-
-        :raises ValueError: the topic is already served.
+        topic is served until the client is closed; ValueError if it already is.
         """
         if topic in self._served:
             raise ValueError(f"the topic {topic!r} is already served")
@@ -178,14 +166,9 @@ class LoopMiniClient(ReconnectingLink):
         self._loop.start(self._serve(consumer, function))
 
     async def ping(self, timeout: float | None = TIMEOUT) -> float:
-        """Return the round-trip time in seconds, which includes processing everything sent before."""
         await self._waitUntilJoined(timeout)
-        begun = time.perf_counter()
         self._isUnacknowledged = False
-        data, pending = self._conversation.ping()
-        self._connection.send(data)
-        await self._loop.wait(pending, timeout, "the answer to a PING")
-        return time.perf_counter() - begun
+        return await super().ping(timeout)
 
     async def close(self, timeout: float | None = TIMEOUT) -> None:
         """Wait until all ACKs have arrived, and end the connection; iterations end.
@@ -202,10 +185,7 @@ class LoopMiniClient(ReconnectingLink):
         finally:
             self._end(None)
 
-    # -- inside ------------------------------------------------------------------------------------
-
     def _acknowledge(self, ids: Sequence[str]) -> None:
-        """Acknowledge messages, now or after the reconnect."""
         if self.state is State.JOINED:
             self._isUnacknowledged = True
             self._connection.send(b"".join(map(self._conversation.ack, ids)))
@@ -213,16 +193,14 @@ class LoopMiniClient(ReconnectingLink):
             self._unsentAcks += ids
 
     async def _fetch(self, topic: str, most: int) -> list[Message]:
-        """Request up to ``most`` messages at once, and return those available."""
         asked = [self._conversation.consume(topic) for _ in range(most)]
-        self._connection.send(b"".join(data for data, _ in asked))
         # Answers arrive in order, so the last one completes all.
-        await self._loop.wait(asked[-1][1], None, "")
+        await self._ask((b"".join(data for data, _ in asked), asked[-1][1]), None, "")
         return [message for _, pending in asked if (message := pending.result()) is not None]
 
     async def _serve(self, consumer: "LoopConsumer", function: Function) -> None:
-        with suppress(ConnectionLost):
-            while (message := await self._nextRequest(consumer)) is not None:
+        try:
+            async for message in consumer:
                 try:
                     content = function(message)
                     if inspect.isawaitable(content):
@@ -235,20 +213,13 @@ class LoopMiniClient(ReconnectingLink):
                         return
                     _log.exception("The service of %s failed", consumer.topic)
                     consumer.leave(message)
-
-    async def _nextRequest(self, consumer: "LoopConsumer") -> Message | None:
-        try:
-            return await consumer.next()
         except ConnectionLost:
-            raise
+            return
         except ClientError:
             _log.exception("The service of %s ended", consumer.topic)
-            return None
 
     def _startReplyLoop(self) -> None:
-        """Fetch replies while requests wait for them."""
-        if self._wakeReplyLoop is not None:
-            self._wakeReplyLoop()
+        self._newRequest.succeed(None)
         if not self._isReplyLoopRunning:
             self._isReplyLoopRunning = True
             self._loop.start(self._replyLoop())
@@ -265,7 +236,9 @@ class LoopMiniClient(ReconnectingLink):
                     continue
                 if reply is None:
                     pauses = pauses or _REPLY_BACKOFF.pauses()
-                    if await self._pauseReplyLoop(next(pauses)):
+                    self._newRequest = Pending()
+                    with suppress(TimeoutError):
+                        await self._loop.wait(self._newRequest, next(pauses), "")
                         pauses = None
                     continue
                 pauses = None
@@ -278,70 +251,35 @@ class LoopMiniClient(ReconnectingLink):
         finally:
             self._isReplyLoopRunning = False
 
-    async def _pauseReplyLoop(self, seconds: float) -> bool:
-        """Wait; return whether a new request has ended the wait."""
-        wait, fire = self._loop.slot()
-        isNew = False
-
-        def now() -> None:
-            nonlocal isNew
-            isNew = True
-            fire()
-
-        timer = self._loop.later(seconds, fire)
-        self._wakeReplyLoop = now
-        try:
-            await wait
-        finally:
-            self._wakeReplyLoop = None
-            timer.cancel()
-        return isNew
-
     def _failReplies(self, error: ClientError) -> None:
         replies, self._replies = self._replies, {}
         for each in replies.values():
             each.fail(error)
 
-    # -- the connection ----------------------------------------------------------------------------
-
     async def _greet(self) -> None:
         self._conversation = MiniConversation()
-        data, pending = self._conversation.ping()
-        self._connection.send(data)
-        try:
-            await self._loop.wait(pending, self._attempt.timeout, "")
-        except Answered as error:
-            raise refusedJoin(error) from None
+        await self._ask(self._conversation.ping(), self._attempt.timeout, "")
 
     def _onJoined(self) -> None:
         ids, self._unsentAcks = self._unsentAcks, []
         if ids:
             self._acknowledge(ids)
 
-    def _parse(self, data: bytes) -> None:
-        self._conversation.received(data)
-
-    def _sendPing(self) -> None:
-        self._connection.send(self._conversation.ping()[0])
-
     def _failPending(self, lost: ConnectionLost) -> None:
         if self.state is State.CLOSED:
-            why = self._why
             for each in self._consumers:
-                each._ended(why if why is None or isinstance(why, ClientError) else ConnectionLost(str(why)))
+                each._ended(self._ending)
             self._failReplies(lost)
-        self._conversation.lost(lost)
 
 
 class LoopConsumer(Pulled[Message]):
-    """The messages of a queue: iterate over it, or call :meth:`next`. Other consumers cannot get its prefetched
-    messages.
-    """
+    """The messages of a queue: iterate over it, or call :meth:`next`. Other consumers do not get prefetched ones."""
 
     def __init__(self, client: LoopMiniClient, topic: str, prefetch: int, idle: Backoff) -> None:
         super().__init__(client, prefetch, idle)
         self._client = client
         self.topic = topic
+        client._consumers.append(self)
 
     def __repr__(self) -> str:
         return f"<Consumer of {self.topic}, {self.waiting} waiting>"

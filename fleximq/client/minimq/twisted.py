@@ -15,10 +15,9 @@ from twisted.internet.interfaces import IOpenSSLClientConnectionCreator
 
 from fleximq.client.backoff import Backoff
 from fleximq.client.errors import ConsumeFailed, ProduceFailed
-from fleximq.client.loops.deferred import DeferredClient, fired
+from fleximq.client.loops.deferred import DeferredClient, DeferredSubscription, fired
 from fleximq.client.loops.reactor import ReactorLoop
 from fleximq.client.minimq.loop_client import ConsumerWrapper, LoopConsumer, LoopMiniClient, Message
-from fleximq.client.queues.deferred import DeferredPulled
 from fleximq.client.settings import BACKOFF, BUFFER_BYTES, KEEP_ALIVE, TIMEOUT, ClientSettings, Tls, Watcher
 from fleximq.client.wrapper import called, wrapping
 from fleximq.values.urls import addressesOf
@@ -51,12 +50,14 @@ def connect(
     return Deferred.fromCoroutine(opened())
 
 
-class Consumer(ConsumerWrapper, DeferredPulled[LoopConsumer, Message]):
-    """The messages of a queue: iterate over it, or call :meth:`next`.
+class Consumer(ConsumerWrapper, DeferredSubscription[LoopConsumer, Message]):
+    """The messages of a queue: iterate over it, or call :meth:`next`, which acknowledges the previous one.
 
-    A message is acknowledged when the next one is requested, so after the body of the loop. If the loop ends early, its
-    last message is not acknowledged and returns to the queue later.
+    If a loop ends early, its last message is not acknowledged and returns to the queue later.
     """
+
+    next = fired(LoopConsumer.next)
+    next_many = fired(LoopConsumer.next_many)
 
 
 class MiniClient(DeferredClient[LoopMiniClient]):

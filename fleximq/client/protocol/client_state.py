@@ -1,41 +1,24 @@
 """The state of a client across all its connections, without I/O: pending answers, subscriptions, buffered messages.
 
-Every form of the client has one :class:`ClientState`. The form passes received bytes in and sends the bytes that the
-state returns; frames that the state sends on its own go through ``send``. Use it from one thread at a time.
+The form of the client passes received bytes in, and sends the bytes that the state returns or gives to ``send``. Use it
+from one thread at a time.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import count
 from secrets import token_urlsafe
 from typing import Any, NamedTuple
 
-from fleximq.client.errors import (
-    Answered,
-    BufferFull,
-    ConnectionLost,
-    JoinRefused,
-    RequestFailed,
-    SubscribeFailed,
-)
-from fleximq.client.events import (
-    BROKER,
-    Delivery,
-    Event,
-    Joined,
-    Notification,
-    Pinged,
-    Ponged,
-    Refusal,
-    Reply,
-    Request,
-)
+from fleximq.client import events
+from fleximq.client.errors import BufferFull, ConnectionLost, JoinRefused, PublishFailed, RequestFailed, SubscribeFailed
+from fleximq.client.events import BROKER, Delivery, Event, Refusal, Reply, Request
 from fleximq.client.payloads import errorText, packed, unpacked
-from fleximq.client.protocol.completion import Pending
+from fleximq.client.protocol.completion import Pending, resolveAll
 from fleximq.client.protocol.conversation import Conversation
 from fleximq.client.protocol.inbox import Box, Inbox
-from fleximq.client.protocol.refusals import Refusals
-from fleximq.client.protocol.unconfirmed import Account, AccountLookup, Accounts, ThreadAccounts
+from fleximq.client.protocol.unconfirmed import Account, Accounts, ContextAccounts, Refusals, ThreadAccounts
 from fleximq.client.settings import ClientSettings, State
 from fleximq.limits import BASE_BYTES, MEBIBYTE
 from fleximq.status import FIRST_ERROR, Status
@@ -49,16 +32,11 @@ _CHUNK_BYTES = MEBIBYTE
 _MAX_SILENT_INTERVALS = 3
 #: Memory for a buffered publication, in addition to its payload.
 _OVERHEAD_BYTES = 64
-
-
 _NO_FIELDS: Mapping[str, Any] = {}
 
 
 class PendingSubscription(NamedTuple):
-    """A subscription that the broker has not confirmed yet: the bytes to send, the queue of its
-    deliveries, and two PINGs. The PONG of the PING before the SUB confirms earlier messages, that of the PING after it
-    confirms the SUB.
-    """
+    """A SUB between two PINGs, the box for its deliveries, and the PINGs' results; the second confirms the SUB."""
 
     data: bytes
     box: Box
@@ -67,9 +45,7 @@ class PendingSubscription(NamedTuple):
 
 
 class ClientState:
-    """The pending operations and subscriptions of one client.
-
-    ``state`` is None until the first JOIN succeeds. ``accounts`` record which sent messages are unconfirmed.
+    """The pending operations and subscriptions of one client; ``state`` is None until the first JOIN succeeds.
 
     :param send: sends frames without waiting, as soon as possible.
     :param onRelieved: called when the unread bytes fall below the limit for reading.
@@ -85,23 +61,23 @@ class ClientState:
         onRelieved: Callable[[], None],
         onState: Callable[[State, Exception | None], None],
         onRequest: Callable[[Request], None],
-        holder: AccountLookup | None = None,
+        holder: ContextAccounts | None = None,
     ) -> None:
         self.settings = settings
         self.state: State | None = None
         self.conversation = Conversation()
         self.inbox = Inbox(onRelieved, settings.prefetch)
         self.accounts = Accounts(holder or ThreadAccounts())
-        self.served: set[str] = set()
+        self.served: dict[str, Callable[[Request], Any]] = {}
         self._send = send
         self._onState = onState
         self._onRequest = onRequest
         self._numbers = count(1)
         self._refusals = Refusals()
         self._barriers: dict[int, tuple[int, Pending[Refusals]]] = {}
-        self._replies: dict[str, tuple[int | str, str, Pending[Reply]]] = {}
+        self._replies: dict[str, tuple[int | str, Pending[Reply]]] = {}
         self._joining: Pending[int] = Pending()
-        self._joinWaiters: dict[Pending[None], None] = {}
+        self._joinWaiters: list[Pending[None]] = []
         self._buffered: deque[tuple[Account, FrameMaker]] = deque()
         self._bufferedBytes = 0
         self._lost: ConnectionLost | None = None
@@ -115,10 +91,7 @@ class ClientState:
         return bool(self._barriers or self._replies) or not self._joining.done
 
     def begin(self, conversation: Conversation) -> Pending[int]:
-        """Start a new connection. The result is the client's id once it has joined.
-
-        It fails with JoinRefused or ConnectionLost.
-        """
+        """Start a new connection; the result is the client's id, or JoinRefused or ConnectionLost."""
         self.conversation = conversation
         self._silentIntervals = 0
         self._joining = Pending()
@@ -137,7 +110,7 @@ class ClientState:
             self._finishJoin()
 
     def _finishJoin(self) -> None:
-        """Become joined, after all subscriptions are restored, and send buffered messages."""
+        """Send buffered messages and become joined, after all subscriptions are restored."""
         buffered, self._buffered, self._bufferedBytes = self._buffered, deque(), 0
         for account, make in buffered:
             self._send(make(self.conversation))
@@ -145,38 +118,32 @@ class ClientState:
             self.accounts.countSent(account)
         self._enter(State.JOINED, None)
         self._joining.succeed(self.conversation.id)
-        waiters, self._joinWaiters = self._joinWaiters, {}
-        for each in waiters:
-            each.succeed(None)
+        resolveAll(self._joinWaiters)
 
     def _subscribeAgain(self, box: Box, isLast: bool) -> None:
         """Restore the subscription of a box after a reconnect."""
-        conversation = self.conversation
-        (before, first), (after, second) = self._newBarrier(), self._newBarrier()
-        data = (
-            conversation.ping(before)
-            + conversation.subscription(box.topic, box.resumeStart())
-            + conversation.ping(after)
-        )
+        made = self._betweenBarriers(self.conversation.subscription(box.topic, box.resumeStart()), box)
         box.isConfirmed = not box.hasStart
 
         def passed() -> None:
-            if second.error is None:
+            if made.after.error is None:
                 try:
-                    self.confirmSubscription(PendingSubscription(data, box, first, second))
+                    self.confirmSubscription(made)
                 except SubscribeFailed as error:
                     self.inbox.endTopic(box.topic, error)
                 if isLast:
                     self._finishJoin()
 
-        second.onDone = passed
-        self._send(data)
+        made.after.onDone = passed
+        self._send(made.data)
+
+    def _betweenBarriers(self, sub: bytes, box: Box) -> PendingSubscription:
+        (first, before), (second, after) = self._newBarrier(), self._newBarrier()
+        data = self.conversation.ping(first) + sub + self.conversation.ping(second)
+        return PendingSubscription(data, box, before, after)
 
     def lose(self, lost: ConnectionLost) -> None:
-        """Handle a lost or failed connection that will be replaced: calls that wait for an answer fail.
-
-        Subscriptions and buffered messages are retained for the next connection.
-        """
+        """Fail calls that wait for an answer; subscriptions and buffered messages wait for the next connection."""
         wasJoined = self.state is State.JOINED
         self._fail(lost)
         if wasJoined:
@@ -192,15 +159,12 @@ class ClientState:
         if why is not None:
             lost = why if isinstance(why, ConnectionLost) else ConnectionLost(str(why))
         self._fail(lost)
-        waiters, self._joinWaiters = self._joinWaiters, {}
-        for each in waiters:
-            each.fail(self.lost)
+        resolveAll(self._joinWaiters, self.lost)
         self.accounts.isOver = True
         self._enter(State.CLOSED, why)
-        self.inbox.endAll(True if why is None else self.lost)
+        self.inbox.closeAll(True if why is None else self.lost)
 
     def _fail(self, lost: ConnectionLost) -> None:
-        """Fail every call that waits for an answer."""
         self._lost = lost = self.explained(lost)
         if self.state is State.JOINED:
             self.state = State.AWAY
@@ -210,7 +174,7 @@ class ClientState:
         replies, self._replies = self._replies, {}
         for _, barrier in barriers.values():
             barrier.fail(lost)
-        for _, _, reply in replies.values():
+        for _, reply in replies.values():
             reply.fail(lost)
 
     def _enter(self, state: State, why: Exception | None) -> None:
@@ -218,19 +182,20 @@ class ClientState:
         self._onState(state, why)
 
     def whenJoined(self) -> Pending[None]:
-        """Return a result that completes when the client is joined, or fails when it is closed."""
+        """Return a result that succeeds when the client is joined, and fails when it is closed."""
         pending: Pending[None] = Pending()
         if self.state is State.JOINED:
             pending.succeed(None)
         elif self.state is State.CLOSED:
             pending.fail(self.lost)
         else:
-            self._joinWaiters[pending] = None
+            self._joinWaiters.append(pending)
         return pending
 
     def cancelWait(self, waiter: Pending[None]) -> None:
         """Forget a result of :meth:`whenJoined`."""
-        self._joinWaiters.pop(waiter, None)
+        with suppress(ValueError):
+            self._joinWaiters.remove(waiter)
 
     @property
     def lost(self) -> ConnectionLost:
@@ -238,14 +203,14 @@ class ClientState:
         return self._lost or ConnectionLost("the client was closed")
 
     def explained(self, lost: ConnectionLost) -> ConnectionLost:
-        """Return the error with the broker's last refusal added, which is often the reason."""
+        """Add the broker's last refusal, which is often the reason, to an error."""
         last = self._refusals.last
         return lost if last is None or str(last) in str(lost) else type(lost)(f"{lost}, and said before: {last}")
 
     def tick(self, isPaused: bool) -> bool:
-        """Count a keep-alive interval and send a PING; False if the broker was silent for too many of them.
+        """Count a keep-alive interval, unless the client does not read, and send a PING.
 
-        :param isPaused: the client does not read at the moment, so the interval does not count as silence.
+        Returns False if the broker was silent for too many intervals.
         """
         if self.state is State.JOINED:
             self._silentIntervals = 0 if isPaused else self._silentIntervals + 1
@@ -254,14 +219,8 @@ class ClientState:
             self._send(self.conversation.ping(0))
         return True
 
-    # -- what is sent ------------------------------------------------------------------------------
-
     def bufferUntilJoined(self, size: int, make: FrameMaker) -> None:
-        """Buffer a message until the client is connected again.
-
-        :raises BufferFull: the buffer is full.
-        :raises ConnectionLost: the client will not reconnect.
-        """
+        """Buffer a message until the client is connected again; raises BufferFull, or ConnectionLost after the end."""
         if self.state is State.CLOSED:
             raise self.lost
         size += _OVERHEAD_BYTES
@@ -271,8 +230,6 @@ class ClientState:
         self.accounts.beginSend(account)
         self._buffered.append((account, make))
         self._bufferedBytes += size
-
-    # -- what is waited for ------------------------------------------------------------------------
 
     def _newBarrier(self) -> tuple[int, Pending[Refusals]]:
         number, pending = next(self._numbers), Pending[Refusals]()
@@ -285,10 +242,7 @@ class ClientState:
             raise self.lost
 
     def barrier(self) -> tuple[bytes, Pending[Refusals]]:
-        """Return a PING, and a result with the refusals received before its PONG.
-
-        :raises ConnectionLost: the client is not connected.
-        """
+        """Return a PING, and a result with the refusals before its PONG; raises ConnectionLost while not connected."""
         self._checkJoined()
         number, pending = self._newBarrier()
         return self.conversation.ping(number), pending
@@ -302,10 +256,9 @@ class ClientState:
             self.accounts.loseLate(account, self.lost)
 
     def checkLosses(self) -> None:
-        """Raise the loss of the running thread or task, if there is one.
+        """Raise the loss of messages that the running thread or task has sent since its last flush, or an ended one.
 
-        :raises ConnectionLost: a connection ended before the broker confirmed messages that this thread has sent since
-            its last flush, or that a thread has sent which has ended meanwhile. Raised once.
+        :raises ConnectionLost: a connection ended before the broker confirmed them. Raised once.
         """
         lost = self.accounts.takeLoss()
         if lost is not None:
@@ -313,66 +266,43 @@ class ClientState:
 
     def keepRefusals(self, *those: Refusals) -> None:
         """Save refusals for the next flush."""
-        kept = Refusals()
-        for each in (*those, self._refusals):
-            kept.extend(each)
-        self._refusals = kept
+        self._refusals = Refusals((*those, self._refusals))
 
     def detachBarrier(self, barrier: Pending[Refusals]) -> None:
         """Save the refusals of a barrier for the next flush, since its caller has stopped waiting."""
+
+        def keep() -> None:
+            if barrier.error is None:
+                self.keepRefusals(barrier.result())
+
         if barrier.done:
-            self._keepRefusalsOf(barrier)
+            keep()
         else:
-            barrier.onDone = lambda: self._keepRefusalsOf(barrier)
+            barrier.onDone = keep
 
-    def _keepRefusalsOf(self, barrier: Pending[Refusals]) -> None:
-        if barrier.error is None:
-            self.keepRefusals(barrier.result())
-
-    def newSubscription(self, topic: str, start: object, gaps: bool = False) -> "PendingSubscription":
-        """Return the frames that request a subscription, and the results for the answer.
-
-        :raises ValueError: it conflicts with an existing subscription, see :meth:`Inbox.open`.
-        :raises ConnectionLost: the client is not connected.
-        """
+    def newSubscription(self, topic: str, start: object, gaps: bool = False) -> PendingSubscription:
+        """Return a new subscription; raises ValueError as :meth:`Inbox.open`, ConnectionLost while not connected."""
         self._checkJoined()
         sub = self.conversation.subscription(topic, start)
-        box = self.inbox.open(topic, start, gaps)
-        (before, first), (after, second) = self._newBarrier(), self._newBarrier()
-        return PendingSubscription(
-            self.conversation.ping(before) + sub + self.conversation.ping(after), box, first, second
-        )
+        return self._betweenBarriers(sub, self.inbox.open(topic, start, gaps))
 
-    def confirmSubscription(self, made: "PendingSubscription") -> None:
-        """Evaluate the broker's answer to a SUB.
-
-        :raises SubscribeFailed: the broker refused the subscription; its box is closed.
-        """
-        refused = made.after.result()
-        # The SUB was sent between the two PINGs, and its refusal has no path.
-        refusal = refused.popNameless()
-        self.keepRefusals(made.before.result(), refused)
+    def confirmSubscription(self, made: PendingSubscription) -> None:
+        """Evaluate the answer to a SUB; raises SubscribeFailed and closes the box if the broker has refused it."""
+        refusal = made.after.result().popNameless()  # sent between the two PINGs, without a path
+        self.keepRefusals(made.before.result(), made.after.result())
         made.box.isConfirmed = True
         if refusal is not None:
             error = SubscribeFailed(refusal.status, refusal.words, made.box.topic, refusal.payload)
             self.inbox.close(made.box, error)
             raise error
 
-    def abandonSubscription(self, made: "PendingSubscription") -> None:
-        """Handle a caller that has stopped waiting for the answer."""
-        self.detachBarrier(made.before)
-        self.detachBarrier(made.after)
-
     def request(self, target: int | str, path: str, payload: bytes) -> tuple[bytes, str, Pending[Reply]]:
-        """Return a REQ, its id, and a result for the answer.
-
-        :raises ConnectionLost: the client is not connected.
-        """
+        """Return a REQ, its id, and a result for the answer; raises ConnectionLost while not connected."""
         self._checkJoined()
         # A service is asked by its name, so any client may answer; others must not guess the id.
         id = token_urlsafe(12)
         pending: Pending[Reply] = Pending()
-        self._replies[id] = target, path, pending
+        self._replies[id] = target, pending
         return self.conversation.request(target, path, payload, id), id, pending
 
     def forgetRequest(self, id: str) -> None:
@@ -380,41 +310,20 @@ class ClientState:
         self._replies.pop(id, None)
 
     def valueOf(self, path: str, reply: Reply) -> Any:
-        """Return the decoded value of an answer.
-
-        :raises RequestFailed: the answer is an error.
-        :raises ValueError: the payload cannot be decoded.
-        """
+        """Return the decoded value of an answer; raises RequestFailed, or ValueError if it cannot be decoded."""
         payload = self.payloadOf(path, reply)
         return self.settings.codec.unpack(payload) if reply.sender != BROKER else unpacked(payload)
 
     def payloadOf(self, path: str, reply: Reply) -> bytes | memoryview:
-        """Return the encoded payload of an answer.
-
-        :raises RequestFailed: the answer is an error.
-        """
+        """Return the encoded payload of an answer; raises RequestFailed if the answer is an error."""
         if reply.status >= FIRST_ERROR:
             raise RequestFailed(reply.status, errorText(reply.payload), path, bytes(reply.payload))
         return reply.payload
 
-    def answer(self, to: Request, value: object) -> bytes:
-        """Return the REP with a value."""
-        return self.conversation.reply(to, self.settings.codec.pack(value))
-
-    def failure(self, to: Request, error: BaseException) -> bytes:
-        """Return the REP for an error: its own status, or 500."""
-        if isinstance(error, Answered):
-            return self.conversation.reply(to, packed(error.words), error.status)
-        return self.conversation.reply(to, packed("the service failed"), Status.INTERNAL_SERVER_ERROR)
-
     # -- what is heard -----------------------------------------------------------------------------
 
     def dataReceived(self, data: bytes) -> None:
-        """Handle received bytes.
-
-        :raises BadFraming: they are not FlexiMQ; the connection cannot be used any longer.
-        :raises TooLarge: a message is over the limit; likewise.
-        """
+        """Handle received bytes; errors as :meth:`Conversation.runs`."""
         for each in self.conversation.runs(data):
             if isinstance(each, list):
                 self.delivered(each)
@@ -439,8 +348,8 @@ class ClientState:
             # A name may mean any client.
             if request is not None and (isinstance(request[0], str) or event.sender in (request[0], BROKER)):
                 del self._replies[event.id]
-                request[2].succeed(event)
-        elif isinstance(event, Ponged):
+                request[1].succeed(event)
+        elif isinstance(event, events.Ponged):
             passed = self._barriers.pop(event.timestamp, None)
             if passed is not None:
                 number, barrier = passed
@@ -455,18 +364,18 @@ class ClientState:
             else:
                 words = f"nothing is served at {shortened(event.path)!r}"
                 self._send(self.conversation.reply(event, packed(words), Status.NOT_FOUND))
-        elif isinstance(event, Notification):
+        elif isinstance(event, events.Notification):
             self.inbox.putDirect(event)
-        elif isinstance(event, Pinged):
+        elif isinstance(event, events.Pinged):
             self._send(self.conversation.pong(event.timestamp))
-        elif isinstance(event, Joined):
+        elif isinstance(event, events.Joined):
             self._joined()
 
     def _refused(self, event: Refusal) -> None:
         if not self.conversation.id:
-            self._joining.fail(JoinRefused(event.status, event.words, event.path, event.payload))
+            self._joining.fail(JoinRefused(*event))
         elif not self.inbox.refused(event):
-            self._refusals.add(event)
+            self._refusals.add(PublishFailed(*event))
 
 
 def headerFields(
@@ -476,10 +385,7 @@ def headerFields(
     reply_to: str | None,
     headers: Mapping[str, Any] | None,
 ) -> Mapping[str, Any]:
-    """Return the header fields of a publication except its topic.
-
-    :raises ValueError: ``headers`` contains ``topic``, or a field that is also given as an argument.
-    """
+    """Return the header fields of a publication except its topic; raises ValueError if ``headers`` repeats one."""
     if headers is None and key is message_id is correlation_id is reply_to is None:
         return _NO_FIELDS
     named = {"key": key, "message_id": message_id, "correlation_id": correlation_id, "reply_to": reply_to}
@@ -490,20 +396,10 @@ def headerFields(
     return fields | dict(headers or {})
 
 
-def publicationOf(topic: str, payload: bytes, fields: Mapping[str, Any]) -> FrameMaker:
-    """Return a function that makes the PUB frame."""
-    if fields:
-        return lambda conversation: conversation.publication(topic, payload, fields)
-    return lambda conversation: conversation.publication(topic, payload)
-
-
 def chunksOf(
     topic: str, values: Iterable[object], pack: Callable[[Any], bytes] = packed
 ) -> Iterator[tuple[int, FrameMaker]]:
-    """Yield functions that make the PUB frames of about 1 MiB of values, each with the bytes of its payloads.
-
-    A chunk that consists of bytes only is packed when it is sent.
-    """
+    """Yield the size of about 1 MiB of values and a function that makes their PUBs, which packs bytes only then."""
     chunk: list[bytes] = []
     size, head, areBinary = 0, len(topic) + BASE_BYTES, pack is packed
     for value in values:

@@ -40,3 +40,14 @@ class Pending(Generic[T]):
         if self.error is not None:
             raise self.error
         return self._value  # type: ignore[return-value]
+
+
+def resolveAll(waiters: list[Pending[None]], error: Exception | None = None) -> None:
+    """Resolve the results in a list, with an error if there is one, and empty it."""
+    resolved = waiters.copy()
+    waiters.clear()
+    for each in resolved:
+        if error is None:
+            each.succeed(None)
+        else:
+            each.fail(error)

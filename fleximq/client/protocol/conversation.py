@@ -1,26 +1,15 @@
 """The client's side of one FlexiMQ connection, without I/O (FlexiMQ document 2 to 4, docs/reference/dialects.rst).
 
-Methods named after a message return the bytes to send; :meth:`Conversation.received` converts received bytes to events.
-Several threads may create messages at once; only one may receive. :func:`conversationOn` chooses between a plain
-connection and one inside a WebSocket.
+Methods named after a message return the bytes to send. Several threads may create messages at once; only one may
+receive.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any, TypeVar
 
-from fleximq.client.events import (
-    BROKER,
-    Delivery,
-    Event,
-    Joined,
-    Notification,
-    Pinged,
-    Ponged,
-    Refusal,
-    Reply,
-    Request,
-)
+from fleximq.client import events
+from fleximq.client.events import BROKER, Delivery, Event, Notification, Refusal, Reply, Request
 from fleximq.client.payloads import challengeIn, errorText, unpacked
 from fleximq.client.settings import PRIVATE_KEY
 from fleximq.compiled import choice
@@ -43,13 +32,10 @@ _LENGTH_BYTES = 8
 
 
 class Conversation:
-    """One connection.
+    """One connection; ``limit`` is the size limit of a received message in bytes, ``unpack`` decodes payloads.
 
     ``id`` is the client's own id, 0 until it has joined. ``toSend`` has bytes that must be sent unchanged as soon as
     possible; everything else is passed through :meth:`framed` first.
-
-    :param limit: the size limit of a received message in bytes.
-    :param unpack: decodes payloads.
     """
 
     def __init__(self, limit: int = 1024 * MEBIBYTE, unpack: Callable[[bytes], Any] = unpacked) -> None:
@@ -65,10 +51,8 @@ class Conversation:
         self._publications: dict[bytes, _Publication] = {}
         self._signedJoin: Callable[[str], bytes] | None = None
 
-    # -- what is said ------------------------------------------------------------------------------
-
     def begin(self, credentials: Mapping[str, str] | None = None, name: str | None = None) -> None:
-        """Put the JOIN into ``due``."""
+        """Put the JOIN into ``toSend``, or keep it until it can be sent."""
         self.toSend.append(self.join(credentials, name))
 
     def framed(self, data: bytes) -> bytes:
@@ -76,11 +60,7 @@ class Conversation:
         return data
 
     def join(self, credentials: Mapping[str, str] | None = None, name: str | None = None) -> bytes:
-        """Return a JOIN.
-
-        :param credentials: the map of the FlexiMQ document, section 5.2, e.g. ``{"type": "token", "token": ...}``. A
-            private key signs a challenge of the broker in a second JOIN.
-        """
+        """Return a JOIN (FlexiMQ document 5.2); a private key signs a challenge of the broker in a second one."""
         fields: dict[str, Any] = {"client_name": name} if name else {}
         if credentials and credentials.get("type") == PRIVATE_KEY:
             from fleximq.values.key_pairs import publicKeyOf, sign  # cryptography loads slowly
@@ -101,10 +81,7 @@ class Conversation:
         return b"".join((self._head(topic), len(payload).to_bytes(8, "big"), payload))
 
     def publications(self, topic: str, payloads: Sequence[bytes], areBinary: bool = False) -> bytes:
-        """Return PUBs with these payloads, which the broker accepts as one run; 0.1 us for each.
-
-        :param areBinary: the payloads are bytes values that still need the MessagePack header of a bin.
-        """
+        """Return PUBs, which the broker accepts as one run, 0.1 us for each; packs bytes that ``areBinary``."""
         heads = _Heads(self._head(topic), areBinary)
         return b"".join(chain.from_iterable(zip(map(heads.__getitem__, map(len, payloads)), payloads, strict=True)))
 
@@ -149,34 +126,20 @@ class Conversation:
         return encodeFrame(MessageType.BCAST, self.id, b"", payload)
 
     def ping(self, timestamp: int, interval: int | None = None) -> bytes:
-        """Return a PING; the broker answers after processing all earlier messages. ``interval``: proposed seconds of
-        idle time.
-        """
+        """Return a PING, answered after all earlier messages; ``interval`` proposes seconds of idle time."""
         keepalive = {"timestamp": timestamp} | ({} if interval is None else {"interval": interval})
         return encodeMessage(MessageType.PING, self.id, {"keepalive": keepalive})
 
     def pong(self, timestamp: int) -> bytes:
-        """Return the PONG for a PING of the broker."""
+        """Return a PONG."""
         return encodeMessage(MessageType.PONG, self.id, {"keepalive": {"timestamp": timestamp}})
 
-    # -- what is heard -----------------------------------------------------------------------------
-
-    def received(self, data: bytes) -> Iterator[Event]:
-        """Yield the events in these bytes, in order; an incomplete message waits for the next bytes.
-
-        Consume the iterator completely. An error is raised after the events before it.
-
-        :raises BadFraming: the bytes are not FlexiMQ; the connection cannot be used any longer.
-        :raises TooLarge: a message is over the limit; likewise.
-        """
-        for each in self.runs(data):
-            if isinstance(each, list):
-                yield from each
-            else:
-                yield each
-
     def runs(self, data: bytes) -> Iterator[Event | list[Delivery]]:
-        """Like :meth:`received`, but yield consecutive deliveries of a topic as one list."""
+        """Yield the events in these bytes, in order, consecutive deliveries of a topic as one list.
+
+        Consume the iterator completely. BadFraming, or TooLarge for a message over the limit, is raised after earlier
+        events; the connection cannot be used any longer.
+        """
         known, delivery = self._publications, self._delivery
         for envelope, source, start, end, count in self._scanner.spans(data):
             head = len(envelope)
@@ -206,7 +169,6 @@ class Conversation:
         return found
 
     def _others(self, envelope: bytes, frames: list[bytes]) -> Iterator[Event]:
-        """Yield the events of messages that are not publications."""
         _, kind, sender = readPrefix(envelope)
         header, head = peek(envelope[FIXED_BYTES:]), len(envelope)
         for frame in frames:
@@ -229,23 +191,24 @@ class Conversation:
             return self._notification(peekPath(header), payload, sender, header)
         if kind == MessageType.BCAST:
             return self._notification(None, payload, sender, header)
-        stamp = _timestamp(header)
-        if stamp is not None and kind in (MessageType.PING, MessageType.PONG):
-            return Pinged(stamp) if kind == MessageType.PING else Ponged(stamp)
+        keepalive = header.get("keepalive")
+        stamp = keepalive.get("timestamp") if isinstance(keepalive, Mapping) else None
+        if isinstance(stamp, int) and kind in (MessageType.PING, MessageType.PONG):
+            return events.Pinged(stamp) if kind == MessageType.PING else events.Ponged(stamp)
         return None
 
     def _welcome(self, sender: int, header: Mapping[str, Any], payload: bytes) -> Event | None:
         """Return the event for the answer to the JOIN; None for a challenge."""
         if reportsError(header):
-            challenge = None if self._signedJoin is None else challengeIn(payload)
-            if self._signedJoin is not None and challenge is not None:
-                self.toSend.append(self.framed(self._signedJoin(challenge)))
-                self._signedJoin = None
-                return None
-            return _refusal(header, payload)
+            signed, challenge = self._signedJoin, challengeIn(payload)
+            if signed is None or challenge is None:
+                return _refusal(header, payload)
+            self.toSend.append(self.framed(signed(challenge)))
+            self._signedJoin = None
+            return None
         self.id = sender
         self._heads.clear()
-        return Joined(sender)
+        return events.Joined(sender)
 
     def _reply(self, sender: int, header: Mapping[str, Any], payload: bytes | memoryview) -> Event | None:
         id = peekId(header)
@@ -267,7 +230,6 @@ def _decodedBy(unpack: Callable[[bytes], Any], kind: type[_Kind]) -> type[_Kind]
 
 
 def _entry(target: int | str, path: str) -> dict[str, Any]:
-    """Return the routing entry of a client by its id, or of those by its name."""
     return {"client_name" if isinstance(target, str) else "client_id": target, "path": path}
 
 
@@ -300,12 +262,6 @@ def _status(header: Mapping[str, Any]) -> int:
 
 def _refusal(header: Mapping[str, Any], payload: bytes) -> Refusal:
     return Refusal(_status(header), errorText(payload), peekPath(header), payload)
-
-
-def _timestamp(header: Mapping[str, Any]) -> int | None:
-    keepalive = header.get("keepalive")
-    stamp = keepalive.get("timestamp") if isinstance(keepalive, Mapping) else None
-    return stamp if isinstance(stamp, int) else None
 
 
 #: docs/reference/dialects.rst: the subprotocol for FlexiMQ in binary frames.

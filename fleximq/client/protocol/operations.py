@@ -1,29 +1,27 @@
-"""The operations of a FlexiMQ client, written once for all forms.
+"""The operations of a FlexiMQ client, coroutines written once for all forms; each form adds its connection.
 
-They are coroutines over a :class:`~fleximq.client.protocol.client_state.ClientState`. A form adds its connection; the
-blocking form waits inside :meth:`Operations._await`, so that its coroutines end in their first step.
+The blocking form waits inside :meth:`Operations._await`, so that its coroutines end in their first step.
 """
 
 import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from logging import Logger
 from typing import Any, Generic, TypeVar
 
 from fleximq.client.errors import Answered, ConnectionLost, RequestFailed, SubscribeFailed
 from fleximq.client.events import BROKER, Reply, Request
 from fleximq.client.payloads import packed, severalOf
-from fleximq.client.protocol.client_state import ClientState, FrameMaker, chunksOf, headerFields, publicationOf
+from fleximq.client.protocol.client_state import ClientState, FrameMaker, chunksOf, headerFields
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.protocol.conversation import Conversation
 from fleximq.client.protocol.inbox import Box
-from fleximq.client.protocol.refusals import Refusals
+from fleximq.client.protocol.unconfirmed import Refusals
 from fleximq.client.reconnecting import Reconnecting
-from fleximq.client.settings import TIMEOUT, ClientSettings, Start, State
+from fleximq.client.settings import TIMEOUT, Start, State
 from fleximq.client.topic_warnings import literalDoubt, warnOf
+from fleximq.status import Status
 from fleximq.values.patterns import doubtIn, mistakeIn
-from fleximq.values.urls import Url
 
 T = TypeVar("T")
 #: The form's subscription to deliveries ..
@@ -41,10 +39,6 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
     #: Held until the SUB or UNSUB for a changed list of subscriptions is sent, so that they are sent in order.
     _subscribing: AbstractContextManager[Any] = nullcontext()
 
-    def __init__(self, urls: Sequence[Url], settings: ClientSettings, log: Logger) -> None:
-        super().__init__(urls, settings, log)
-        self._functions: dict[str, Callable[[Request], Any]] = {}
-
     def __repr__(self) -> str:
         return f"<Client {self.id} at {self.url}, {self.state.value}>"
 
@@ -55,7 +49,6 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
 
     @property
     def state(self) -> State:
-        """The state of the connection."""
         return self._clientState.state or State.AWAY
 
     # -- of the form -------------------------------------------------------------------------------
@@ -109,22 +102,20 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         :param key: the key by which the pipeline groups messages.
         :param message_id: identifies the message; on durable topics the broker drops a repeated one.
         :param correlation_id: and ``reply_to``: for requests to MiniMQ services.
-        :param headers: further fields of the message's header.
-        :raises ValueError: ``headers`` contains ``topic``, or a field that is also given as an argument.
+        :param headers: further fields of the message's header; ValueError for ``topic`` and those of the arguments.
         :raises BufferFull: the broker is unreachable and the buffer is full.
         :raises ConnectionLost: the client is closed.
         """
         warnOf(literalDoubt(topic))
         payload = self._settings.codec.pack(value)
         fields = headerFields(key, message_id, correlation_id, reply_to, headers)
-        await self._post(len(payload), publicationOf(topic, payload, fields))
+        await self._post(len(payload), lambda conversation: conversation.publication(topic, payload, fields))
 
     async def publish_many(self, topic: str, values: Iterable[object]) -> None:
         """Publish several values at once, several times as fast as single ones; errors as :meth:`publish`.
 
-        They are sent in chunks of about 1 MiB; if a value cannot be encoded, earlier chunks may have been sent.
-
-        :raises TypeError: ``values`` is a single text or bytes.
+        They are sent in chunks of about 1 MiB; if a value cannot be encoded, earlier chunks may have been sent. Raises
+        TypeError for a single text or bytes.
         """
         warnOf(literalDoubt(topic))
         for size, make in chunksOf(topic, severalOf(values), self._settings.codec.pack):
@@ -168,7 +159,6 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         refused.check()
 
     async def ping(self, timeout: float | None = TIMEOUT) -> float:
-        """Return the round-trip time in seconds, which includes processing everything sent before."""
         await self._waitUntilJoined(timeout)
         begun = time.perf_counter()
         refused = await self._barrier(timeout, "the answer to a PING")
@@ -199,8 +189,8 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         :param gaps: without a start: deliver a :class:`~fleximq.client.events.Gap` where messages may be missing.
         :raises SubscribeFailed: the broker refused, e.g. with 603, or with 404 if the offset was removed.
         :raises TimeoutError: no answer within ``timeout`` seconds.
-        :raises ValueError: it has a start and overlaps another subscription with a start, or it has the same name as
-            another one and either has a start; or it has wildcards of NATS or MQTT, which are no wildcards here.
+        :raises ValueError: it has a start and overlaps another subscription with a start, or has the same name as
+            another one and either has a start; or it has wildcards of NATS or MQTT.
         """
         mistake = mistakeIn(topic)
         if mistake is not None:
@@ -225,7 +215,8 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
             await self._await(made.after, timeout, what)
         except BaseException:
             with self._lock:
-                self._clientState.abandonSubscription(made)
+                self._clientState.detachBarrier(made.before)
+                self._clientState.detachBarrier(made.after)
             self._unsubscribe(made.box)
             raise
         with self._lock:
@@ -233,10 +224,8 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         return self._subscription(made.box)  # type: ignore[no-any-return]
 
     async def _journalEnd(self, topic: str, timeout: float | None) -> int:
-        """Return the offset of the next durable message."""
         try:
-            end: int = (await self.ask("/journal/bounds", {"topics": False}, timeout))["end"]
-            return end
+            return int((await self.ask("/journal/bounds", {"topics": False}, timeout))["end"])
         except RequestFailed as error:
             raise SubscribeFailed(error.status, error.words, topic) from None
 
@@ -269,40 +258,35 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
         logged and answered with 500. The path is served until the client is closed, also after a reconnect. The
         functions of a blocking client run in one thread of its own, or as many as ``threads`` says.
 
-        :raises ValueError: the path is already served.
-        :raises TypeError: the function is none.
+        :raises ValueError: the path is already served; or TypeError: the function is none.
         """
         if not callable(function):
             raise TypeError(f"{path} needs a function that answers requests, not {function!r}")
         with self._lock:
-            if path in self._functions:
+            served = self._clientState.served
+            if path in served:
                 raise ValueError(f"the path {path!r} is already served")
-            self._functions[path] = function
-            self._clientState.served.add(path)
-            if len(self._functions) == 1:
+            served[path] = function
+            if len(served) == 1:
                 self._startServing()
 
     async def _answer(self, request: Request) -> None:
-        clientState = self._clientState
-        conversation = clientState.conversation
+        conversation = self._clientState.conversation
         try:
-            value = await self._resolved(self._functions[request.path](request))
-            data = clientState.answer(request, value)
+            value = await self._resolved(self._clientState.served[request.path](request))
+            data = conversation.reply(request, self._settings.codec.pack(value))
         except Answered as error:
-            data = clientState.failure(request, error)
-        except Exception as error:
+            data = conversation.reply(request, packed(error.words), error.status)
+        except Exception:
             self._log.exception("The service of %s failed", request.path)
-            data = clientState.failure(request, error)
-        if conversation is clientState.conversation and clientState.state is State.JOINED:
+            data = conversation.reply(request, packed("the service failed"), Status.INTERNAL_SERVER_ERROR)
+        if conversation is self._clientState.conversation and self._clientState.state is State.JOINED:
             self._transmit(data, conversation)
 
     async def close(self, timeout: float | None = TIMEOUT) -> None:
         """Flush messages sent since the last flush, and end the connection; iterations over subscriptions end.
 
-        The connection ends even if the flush fails. Closing again has no effect.
-
-        :raises PublishFailed: and TimeoutError, as :meth:`flush`.
-        :raises ConnectionLost: the connection ended before all messages were confirmed.
+        The connection ends even if the flush fails. Closing again has no effect. Errors as :meth:`flush`.
         """
         try:
             with self._lock:
@@ -312,8 +296,6 @@ class Operations(Reconnecting, Generic[Deliveries, Notifications]):
                 await self.flush(timeout)
         finally:
             self._end(None)
-
-    # -- waiting -----------------------------------------------------------------------------------
 
     async def _request(self, target: int | str, path: str, payload: bytes, timeout: float | None) -> Reply:
         clientState = self._clientState

@@ -1,46 +1,42 @@
-"""Records which threads and tasks have unconfirmed messages, so that each learns of its own losses. Without I/O.
+"""What a flush reports: the losses of each thread and task with unconfirmed messages, and refusals. Without I/O.
 
-Each thread, asyncio task or Twisted coroutine gets an :class:`Account` with its first publication. Sent messages are
-numbered; a PONG confirms all up to a number. When a connection is lost, the next flush of each account with unconfirmed
-messages raises an error; so does the first flush from any other account, since an account may never flush, or its
-thread may have ended.
+Each thread or task gets an :class:`Account` with its first publication. Sent messages are numbered; a PONG confirms all
+up to a number. When a connection is lost, the next flush of each account with unconfirmed messages raises an error; so
+does the first flush from any other account, since an account may never flush, or its thread may have ended.
 """
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from typing import Protocol
-from weakref import ReferenceType, ref
+from dataclasses import dataclass
+from weakref import ReferenceType, WeakSet, ref
 
-from fleximq.client.errors import ConnectionLost
+from fleximq.client.errors import ConnectionLost, PublishFailed
 
-#: Ended accounts are removed when the list reaches this length.
-_MIN_CLEAN_UP = 64
+#: The first refusals are stored, since they say most; further ones are only counted.
+MAX_REFUSALS = 1000
 
 
+@dataclass(eq=False, slots=True)
 class Loss:
     """A lost connection with unconfirmed messages; ``unreported`` counts the accounts that have not been notified."""
 
-    __slots__ = ("error", "unreported")
-
-    def __init__(self, error: ConnectionLost, unreported: int) -> None:
-        self.error = error
-        self.unreported = unreported
+    error: ConnectionLost
+    unreported: int
 
 
 class Account:
     """The messages of one thread or task: numbered up to ``number``, and ``waiting`` more without a number yet.
 
-    ``loss`` is reported by its next flush; ``reported`` is the last one that was.
-
-    :param owner: the thread or task; None: the account belongs to the context in which it is found.
+    ``loss`` is reported by its next flush; ``reported`` is the last one that was. Without an ``owner``, a thread or
+    task, it belongs to the context in which it is found.
     """
 
-    __slots__ = ("__weakref__", "_accounts", "_owner", "loss", "number", "reported", "waiting")
+    __slots__ = ("__weakref__", "_owner", "accounts", "loss", "number", "reported", "waiting")
 
     def __init__(self, accounts: "Accounts", owner: object | None) -> None:
-        self._accounts = accounts
+        self.accounts = accounts
         self._owner: ReferenceType[object] | None = None if owner is None else ref(owner)
         self.number = self.waiting = 0
         self.loss: Loss | None = None
@@ -49,12 +45,8 @@ class Account:
     @property
     def isOpen(self) -> bool:
         """Whether a message is unconfirmed or a loss is unreported."""
-        accounts = self._accounts
+        accounts = self.accounts
         return not accounts.isOver and (self.waiting > 0 or self.loss is not None or self.number > accounts.confirmed)
-
-    def isOf(self, accounts: "Accounts") -> bool:
-        """Return whether it belongs to these accounts."""
-        return self._accounts is accounts
 
     def isFor(self, owner: object | None) -> bool:
         """Return whether it can be used by this owner; without an owner, until all its messages are confirmed."""
@@ -64,62 +56,45 @@ class Account:
 
     def __del__(self) -> None:
         # The thread or task has ended. The garbage collector may call this at any point, so it only appends.
-        if self.number > self._accounts.confirmed:
-            self._accounts.orphaned.append(self.number)
-
-
-class AccountLookup(Protocol):
-    """Finds the account of the running thread or task."""
-
-    def get(self, accounts: "Accounts") -> Account | None:
-        """Return the account found here, which may be of another owner."""
-
-    def set(self, account: Account) -> None:
-        """Store the account."""
-
-    def owner(self) -> object | None:
-        """Return the running task, or None if unknown."""
+        if self.number > self.accounts.confirmed:
+            self.accounts.orphaned.append(self.number)
 
 
 class ThreadAccounts(threading.local):
-    """One account for each thread; it ends with the thread."""
+    """One account for each thread; it ends with the thread, and other threads cannot find it."""
 
     _account: Account | None = None
 
     def get(self, accounts: "Accounts") -> Account | None:
-        """Return the thread's account."""
         return self._account
 
     def set(self, account: Account) -> None:
-        """Set the thread's account."""
         self._account = account
 
     def owner(self) -> object | None:
-        """Return None, since other threads cannot find the account."""
         return None
 
 
 class ContextAccounts:
-    """Accounts in :mod:`contextvars`; a copy of a context shares its account.
+    """Accounts in :mod:`contextvars`; ``owner`` returns the running task, or None if unknown.
 
-    So a flush in a task of its own reports the losses of the code that started the task.
-
-    :param owner: returns the running task, or None if unknown.
+    A copy of a context shares its account, so a flush in a task of its own reports the losses of the code that started
+    the task.
     """
 
     def __init__(self, owner: Callable[[], object | None]) -> None:
         self.owner = owner
 
     def get(self, accounts: "Accounts") -> Account | None:
-        """Return the account in this context."""
+        """Return the account in this context, which may be of another owner."""
         for account in _accounts.get():
-            if account.isOf(accounts):
+            if account.accounts is accounts:
                 return account
         return None
 
     def set(self, account: Account) -> None:
         """Store the account in this context, and remove closed accounts of other clients."""
-        others = (each for each in _accounts.get() if each.isOpen and not each.isOf(account._accounts))
+        others = (each for each in _accounts.get() if each.isOpen and each.accounts is not account.accounts)
         _accounts.set((account, *others))
 
 
@@ -130,18 +105,16 @@ _accounts: ContextVar[tuple[Account, ...]] = ContextVar("_accounts", default=())
 class Accounts:
     """The accounts of one client; used by one thread at a time.
 
-    ``sent`` is the number of the last message sent, ``confirmed`` of the last one confirmed, and ``flushed`` of the
-    last one whose refusals a flush has reported. ``orphaned`` has the last numbers of accounts whose threads have
-    ended. With ``isOver`` nothing more is sent.
+    ``sent``, ``confirmed`` and ``flushed`` are the numbers of the last message sent, confirmed, and flushed with its
+    refusals reported. ``orphaned`` has the last numbers of ended threads. With ``isOver`` nothing more is sent.
     """
 
-    def __init__(self, holder: AccountLookup) -> None:
+    def __init__(self, holder: ThreadAccounts | ContextAccounts) -> None:
         self.sent = self.confirmed = self.flushed = 0
         self.orphaned: deque[int] = deque()
         self.isOver = False
         self._holder = holder
-        self._opened: list[ReferenceType[Account]] = []
-        self._cleanUpAt = _MIN_CLEAN_UP
+        self._opened: WeakSet[Account] = WeakSet()
         self._waiting = 0
         self._shared: Loss | None = None
 
@@ -161,17 +134,10 @@ class Accounts:
         if found is not None and owner is None:
             account.reported = found.reported
         self._holder.set(account)
-        self._tidy()
-        self._opened.append(ref(account))
-        return account
-
-    def _tidy(self) -> None:
-        """Remove ended accounts, and merge the numbers of ``orphaned``."""
-        if len(self._opened) >= self._cleanUpAt:
-            self._opened = [each for each in self._opened if each() is not None]
-            self._cleanUpAt = max(_MIN_CLEAN_UP, 2 * len(self._opened))
+        self._opened.add(account)
         while len(self.orphaned) > 1:
             self.orphaned.append(max(self.orphaned.popleft(), self.orphaned.popleft()))
+        return account
 
     def beginSend(self, account: Account) -> None:
         """Count a message that is about to be sent; it is lost if the connection ends meanwhile."""
@@ -191,8 +157,7 @@ class Accounts:
     def lose(self, error: ConnectionLost) -> None:
         """Record the loss of all unconfirmed messages."""
         confirmed = self.confirmed
-        alive = [account for each in self._opened if (account := each()) is not None]
-        affected = [each for each in alive if each.waiting or each.number > confirmed]
+        affected = [each for each in self._opened if each.waiting or each.number > confirmed]
         isLeft = any(number > confirmed for number in self.orphaned)
         self.orphaned.clear()
         self.confirmed = self.flushed = self.sent
@@ -224,3 +189,40 @@ class Accounts:
         if account is None:
             return self._shared
         return account.loss or (None if account.reported is self._shared else self._shared)
+
+
+class Refusals:
+    """Refusals by the broker that no flush has reported yet; ``count`` includes those beyond the limit."""
+
+    def __init__(self, earlier: "Iterable[Refusals]" = ()) -> None:
+        self.count = 0
+        self._refusals: list[PublishFailed] = []
+        for each in earlier:
+            self.count += each.count
+            self._refusals += each._refusals[: MAX_REFUSALS - len(self._refusals)]
+
+    def add(self, refusal: PublishFailed) -> None:
+        """Add a refusal."""
+        self.count += 1
+        if len(self._refusals) < MAX_REFUSALS:
+            self._refusals.append(refusal)
+
+    def popNameless(self) -> PublishFailed | None:
+        """Remove and return the first refusal without a path or topic."""
+        for place, refusal in enumerate(self._refusals):
+            if not refusal.path:
+                self.count -= 1
+                return self._refusals.pop(place)
+        return None
+
+    @property
+    def last(self) -> PublishFailed | None:
+        """The last stored refusal."""
+        return self._refusals[-1] if self._refusals else None
+
+    def check(self) -> None:
+        """Raise PublishFailed, the first refusal with the others, if there are any."""
+        if self._refusals:
+            first, *others = self._refusals
+            first.others, first.count = tuple(others), self.count
+            raise first

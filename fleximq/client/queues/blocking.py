@@ -1,23 +1,23 @@
 """Blocking wrappers shared by the BlipMQ and MiniMQ clients, and the event loop that they use.
 
-One loop per process runs in a background thread, from the first client to the end of the process. A forked child gets
-its own.
+One loop per process runs in a background thread, from the first client on. A forked child gets its own.
 """
 
 import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from types import TracebackType
+from concurrent.futures import Future
+from functools import cache
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
+from fleximq.client.contexts import ClosedOnExit
 from fleximq.client.errors import ConnectionLost
 from fleximq.client.loops.asyncio_loop import AsyncioLoop
-from fleximq.client.loops.interfaces import Loop
+from fleximq.client.loops.connection import Loop
 from fleximq.client.queues.prefetch import Pulled
-from fleximq.client.queues.reconnecting_link import ReconnectingLink
 from fleximq.client.topic_warnings import LOOP_THREAD
-from fleximq.client.wrapper import BlockingClient, Wrapper, called
+from fleximq.client.wrapper import Wrapper, called
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -41,8 +41,7 @@ class LoopThread:
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine in the loop, and return its result; an interrupt cancels it.
 
-        :raises ConnectionLost: the client was made by the parent of this process.
-        :raises RuntimeError: called in the loop's own thread, where callbacks run.
+        Raises ConnectionLost in a forked child, and RuntimeError in the loop's own thread, where callbacks run.
         """
         if not self.isMine:
             work.close()
@@ -69,45 +68,36 @@ class LoopThread:
 
 
 _lock = threading.Lock()
-_current: LoopThread | None = None
+_loopOf = cache(lambda process: LoopThread())
 
 
 def loopThread() -> LoopThread:
     """Return the loop of this process."""
-    global _current
     with _lock:
-        if _current is None or not _current.isMine:
-            _current = LoopThread()
-        return _current
+        return _loopOf(os.getpid())
 
 
 async def inThread(function: Callable[[Any], Result], argument: Any) -> Result:
     """Call a function in a new thread, and return its result."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Result] = loop.create_future()
-
-    def settle(set: Callable[[Any], None], value: Any) -> None:
-        if not future.done():
-            set(value)
+    future: Future[Result] = Future()
+    future.set_running_or_notify_cancel()  # from now on, cancelling the wait does not affect the thread
 
     def work() -> None:
         try:
-            told = (future.set_result, function(argument))
+            future.set_result(function(argument))
         except Exception as error:
-            told = (future.set_exception, error)  # type: ignore[assignment]
-        loop.call_soon_threadsafe(settle, *told)
+            future.set_exception(error)
 
     threading.Thread(target=work, name="fleximq-serving", daemon=True).start()
-    return await future
+    return await asyncio.wrap_future(future)
 
 
 C = TypeVar("C")
-L = TypeVar("L", bound=ReconnectingLink)
 P = TypeVar("P", bound=Pulled[Any])
 T = TypeVar("T")
 
 
-class _InThread(Wrapper[C]):
+class InLoopThread(Wrapper[C]):
     """A wrapper with methods that run in the loop's thread."""
 
     def __init__(self, inner: C) -> None:
@@ -121,51 +111,24 @@ class _InThread(Wrapper[C]):
         return self._thread.run(work)
 
 
-class BlockingQueueClient(_InThread[L], BlockingClient[L]):
-    """A connection to a broker."""
-
-
-class BlockingPulled(_InThread[P], Generic[P, T]):
+class BlockingPulled(InLoopThread[P], ClosedOnExit, Generic[P, T]):
     """The messages of a queue: iterate over it, or call :meth:`next`."""
+
+    next: Callable[..., T | None]
 
     @property
     def waiting(self) -> int:
         """The number of fetched messages that are unread."""
         return self._inner.waiting
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> T:
-        """Return the next message, waiting without a limit; the iteration ends when this or the client is closed.
-
-        Raises the errors of :meth:`next`.
-        """
+        """Return the next message, waiting until this or the client is closed; errors as :meth:`next`."""
         message = self.next()
         if message is None:
             raise StopIteration
         return message
-
-    def next(self, timeout: float | None = None) -> T | None:
-        """Acknowledge the previous messages, and return the next one; None if there is none, or this is closed.
-
-        :param timeout: seconds; with 0 the broker is asked once. None: no limit.
-        :raises ConnectionLost: the connection ended, and the client will not reconnect.
-        :raises SubscribeFailed: or ConsumeFailed: the broker refuses, or does not know the subscription.
-        """
-        found: T | None = self._wait(self._inner.next(timeout))
-        return found
-
-    def next_many(self, most: int, timeout: float | None = None) -> list[T]:
-        """Return 1 to ``most`` messages, which are acknowledged together. Otherwise as :meth:`next`."""
-        return self._wait(self._inner.next_many(most, timeout))
 
     close = called(Pulled.close)

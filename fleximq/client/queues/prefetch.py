@@ -7,14 +7,14 @@ import logging
 import time
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
 from fleximq.client.backoff import Backoff
 from fleximq.client.contexts import MessageIterator
 from fleximq.client.errors import ClientError, ConnectionLost
-from fleximq.client.protocol.completion import Pending
+from fleximq.client.protocol.completion import Pending, resolveAll
 from fleximq.client.queues.reconnecting_link import ReconnectingLink
 from fleximq.client.settings import State
 from fleximq.errors import SettingError
@@ -28,11 +28,8 @@ class Pulled(MessageIterator[T]):
     """The messages of a queue: iterate over it, or call :meth:`next`.
 
     A message is acknowledged when the next one is requested, so after the body of the loop. If the loop ends early, by
-    ``break`` or an error, its last message is not acknowledged, and the broker delivers it again.
-
-    :param prefetch: the limit of prefetched messages.
-    :param idle: the delays between polls of an empty queue.
-    :raises SettingError: ``prefetch`` is below 1.
+    ``break`` or an error, its last message is not acknowledged, and the broker delivers it again. ``prefetch`` limits
+    the prefetched messages (SettingError below 1), ``idle`` has the delays between polls of an empty queue.
     """
 
     def __init__(self, link: ReconnectingLink, prefetch: int, idle: Backoff) -> None:
@@ -49,7 +46,8 @@ class Pulled(MessageIterator[T]):
         self._isFetching = self._isEmpty = self._isClosed = False
         self._error: ClientError | None = None
         self._pauses: Iterator[float] | None = None
-        self._wake: Callable[[], None] | None = None
+        #: Ends the current pause.
+        self._wake: Pending[None] = Pending()
 
     @property
     def waiting(self) -> int:
@@ -61,16 +59,13 @@ class Pulled(MessageIterator[T]):
 
         :param timeout: seconds; with 0 the broker is asked once. None: no limit.
         :raises ConnectionLost: the connection ended, and the client will not reconnect.
-        :raises SubscribeFailed: or ConsumeFailed: the broker refuses.
+        :raises SubscribeFailed: or ConsumeFailed: the broker refuses, or does not know the subscription.
         """
         found = await self.next_many(1, timeout)
         return found[0] if found else None
 
     async def next_many(self, most: int, timeout: float | None = None) -> list[T]:
-        """Return 1 to ``most`` fetched messages; otherwise as :meth:`next`.
-
-        They are acknowledged together when more are requested.
-        """
+        """Return 1 to ``most`` messages, which are acknowledged together; otherwise as :meth:`next`."""
         handed, self._delivered = self._delivered, []
         if handed:
             self._acknowledge(handed)
@@ -102,8 +97,6 @@ class Pulled(MessageIterator[T]):
         self._isClosed = True
         self._wakeWaiters()
 
-    # -- what a dialect does -----------------------------------------------------------------------
-
     @abstractmethod
     async def _fetch(self, most: int) -> int:
         """Request up to ``most`` messages once, add them to ``_fetched``, and return their number."""
@@ -111,8 +104,6 @@ class Pulled(MessageIterator[T]):
     @abstractmethod
     def _acknowledge(self, messages: Sequence[T]) -> None:
         """Acknowledge these messages."""
-
-    # -- what the client says ----------------------------------------------------------------------
 
     def _ended(self, why: ClientError | None) -> None:
         """Handle the end of the client; ``why`` is None if the program has closed it."""
@@ -124,10 +115,7 @@ class Pulled(MessageIterator[T]):
             self._error = why
         self._wakeWaiters()
 
-    # -- fetching ----------------------------------------------------------------------------------
-
     async def _waitForMessages(self, timeout: float | None) -> None:
-        """Wait for a message, the timeout or the end."""
         deadline = None if timeout is None else time.monotonic() + timeout
         rounds = self._rounds
         isFirst = True
@@ -152,12 +140,11 @@ class Pulled(MessageIterator[T]):
                     self._waiters.remove(told)
 
     def _startFetching(self, isUrgent: bool = False) -> None:
-        if self._isFetching:
-            if isUrgent and self._wake is not None:
-                self._wake()
-            return
-        self._isFetching = True
-        self._link._loop.start(self._fetchLoop())
+        if not self._isFetching:
+            self._isFetching = True
+            self._link._loop.start(self._fetchLoop())
+        elif isUrgent:
+            self._wake.succeed(None)
 
     async def _fetchLoop(self) -> None:
         """Fetch until a message arrives or no caller waits."""
@@ -181,9 +168,8 @@ class Pulled(MessageIterator[T]):
             await self._link._waitUntilJoined(None)
             came = await self._fetch(most)
         except ClientError as error:
-            if not isinstance(error, ConnectionLost):
-                self._error = error
-            elif self._link.state is State.CLOSED and self._error is None and not self._isClosed:
+            isEnd = self._link.state is State.CLOSED and self._error is None and not self._isClosed
+            if isEnd or not isinstance(error, ConnectionLost):
                 self._error = error
             return 0
         self._rounds += 1
@@ -197,17 +183,11 @@ class Pulled(MessageIterator[T]):
         if self._link.state is not State.JOINED:
             return
         self._pauses = self._pauses or self._idle.pauses()
-        wait, self._wake = self._link._loop.slot()
-        timer = self._link._loop.later(next(self._pauses, self._idle.most), self._wake)
-        try:
-            await wait
-        finally:
-            self._wake = None
-            timer.cancel()
+        self._wake = Pending()
+        with suppress(TimeoutError):
+            await self._link._loop.wait(self._wake, next(self._pauses, self._idle.most), "")
 
     def _wakeWaiters(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for each in waiters:
-            each.succeed(None)
-        if self._wake is not None and self._isClosed:
-            self._wake()
+        resolveAll(self._waiters)
+        if self._isClosed:
+            self._wake.succeed(None)

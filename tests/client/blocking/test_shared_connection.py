@@ -30,7 +30,7 @@ class WireSocketCase(SynchronousTestCase):
         self.isFull = False
         self.conversation = Conversation()
         self.conversation.id = 1000
-        self.wire = SharedConnection(ours, self.conversation, self.heard.append, lambda: self.isFull)
+        self.wire = SharedConnection(ours, self.conversation, self.heard.append, self.heard.extend, lambda: self.isFull)
         self.addCleanup(self.wire.close)
         self.addCleanup(self.peer.hangUp)
 
@@ -144,7 +144,7 @@ class ReadingTests(WireSocketCase):
 
     def test_brokenHeard(self) -> None:
         """An error of who hears ends the connection: what came behind it is lost."""
-        self.wire._onEvent = lambda event: 1 / 0  # type: ignore[assignment]
+        self.wire._onDeliveries = lambda run: 1 / 0  # type: ignore[assignment]
         self.peer.publish("a", 1)
         self.assertRaises(ZeroDivisionError, self.waitFor, 1)
         self.assertRaises(ConnectionLost, self.waitFor, 1)

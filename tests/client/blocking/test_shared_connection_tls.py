@@ -63,7 +63,7 @@ class TlsEndTests(SynchronousTestCase):
         self.heard: list[Event] = []
         self.conversation = Conversation()
         self.conversation.id = 1000
-        self.wire = SharedConnection(secured, self.conversation, self.heard.append)
+        self.wire = SharedConnection(secured, self.conversation, self.heard.append, self.heard.extend)
         self.addCleanup(self.wire.close)
 
     def test_lastWordsAndEnd(self) -> None:

@@ -8,8 +8,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.client.errors import ConnectionLost
-from fleximq.client.loops.connection import Callbacks, Connection
-from fleximq.client.loops.interfaces import Cancellable, Listener, Loop, Transport
+from fleximq.client.loops.connection import Cancel, Connection, Loop, Transport
 from fleximq.client.settings import ClientSettings
 from fleximq.values.urls import Url
 
@@ -26,20 +25,14 @@ class Turns(Loop):
         waiting: Deferred[None] = Deferred()
         return waiting, lambda: None if waiting.called else waiting.callback(None)
 
-    def later(self, seconds: float, call: Callable[[], None]) -> Cancellable:
+    def later(self, seconds: float, call: Callable[[], None]) -> Cancel:
         timer = self.clock.callLater(seconds, call)
+        return lambda: timer.cancel() if timer.active() else None
 
-        class Timer:
-            def cancel(self) -> None:
-                if timer.active():
-                    timer.cancel()
+    def start(self, work: Coroutine[Any, Any, None]) -> Cancel:
+        return Deferred.fromCoroutine(work).cancel
 
-        return Timer()
-
-    def start(self, work: Coroutine[Any, Any, None]) -> Cancellable:
-        return Deferred.fromCoroutine(work)
-
-    async def dial(self, url: Url, settings: ClientSettings, listener: Listener) -> None:
+    async def dial(self, url: Url, settings: ClientSettings, connection: Connection) -> None:
         raise ConnectionLost("there is nobody here")
 
 
@@ -70,7 +63,7 @@ class Client:
 
     def __init__(self) -> None:
         self.told: list[object] = []
-        self.callbacks = Callbacks(self.made, self.heard, self.lose)
+        self.callbacks = self.made, self.heard, self.lose
 
     def made(self) -> None:
         self.told.append("made")
@@ -82,15 +75,20 @@ class Client:
         self.told.append(str(lost))
 
 
+def connect(connection: Connection, wire: Wire) -> None:
+    """Let a line come about."""
+    connection.transportMade(wire)
+    connection.transportConnected(wire)
+
+
 class ConnectionTests(SynchronousTestCase):
     """A connection whose line is there."""
 
     def setUp(self) -> None:
         """Connect."""
         self.loop, self.client, self.wire = Turns(), Client(), Wire()
-        self.connection = Connection(self.loop, self.client.callbacks)
-        self.listener = self.connection.listen()
-        self.listener.transportConnected(self.wire)
+        self.connection = Connection(self.loop, *self.client.callbacks)
+        connect(self.connection, self.wire)
 
     def test_together(self) -> None:
         """What is sent in one turn is written at once, at its end."""
@@ -109,8 +107,8 @@ class ConnectionTests(SynchronousTestCase):
 
     def test_framed(self) -> None:
         """The frame is put around what is written, and asked for where nothing was sent."""
-        connection = Connection(self.loop, self.client.callbacks, lambda data: b"<" + data + b">")
-        connection.listen().transportConnected(self.wire)
+        connection = Connection(self.loop, *self.client.callbacks, lambda data: b"<" + data + b">")
+        connect(connection, self.wire)
         connection.send(b"a")
         connection.send(b"b")
         connection.writePending()
@@ -120,17 +118,17 @@ class ConnectionTests(SynchronousTestCase):
     def test_patience(self) -> None:
         """Below 64 KiB nobody waits; from there on, until the line takes more."""
         self.successResultOf(Deferred.fromCoroutine(self.connection.sendAndDrain(MUCH[:-1])))
-        self.listener.transportPaused(self.wire)
+        self.connection.transportPaused(self.wire)
         waiting = Deferred.fromCoroutine(self.connection.sendAndDrain(b"x"))
         self.assertEqual(self.wire.done, [MUCH])
         self.loop.clock.advance(0)
         self.assertNoResult(waiting)
-        self.listener.transportResumed(self.wire)
+        self.connection.transportResumed(self.wire)
         self.successResultOf(waiting)
 
     def test_patienceEnds(self) -> None:
         """Nobody waits for a line that has ended."""
-        self.listener.transportPaused(self.wire)
+        self.connection.transportPaused(self.wire)
         waiting = Deferred.fromCoroutine(self.connection.sendAndDrain(MUCH))
         self.loop.clock.advance(0)
         self.connection.drop()
@@ -138,8 +136,8 @@ class ConnectionTests(SynchronousTestCase):
 
     def test_told(self) -> None:
         """The client is told what happens on the line."""
-        self.listener.bytesReceived(self.wire, b"a")
-        self.listener.transportLost(self.wire, ConnectionLost("gone"))
+        self.connection.bytesReceived(self.wire, b"a")
+        self.connection.transportLost(self.wire, ConnectionLost("gone"))
         self.assertEqual(self.client.told, ["made", b"a", "gone"])
 
     def test_end(self) -> None:
@@ -154,22 +152,23 @@ class ConnectionTests(SynchronousTestCase):
         self.connection.send(b"a")
         self.connection.drop()
         other = Wire()
-        self.connection.listen().transportConnected(other)
+        connect(self.connection, other)
         self.loop.clock.advance(0)
         self.assertEqual((self.wire.done, other.done), (["abort"], []))
 
     def test_deaf(self) -> None:
         """What happens on a line that was dropped is nobody's business."""
         self.connection.drop()
-        self.listener.bytesReceived(self.wire, b"a")
-        self.listener.transportLost(self.wire, ConnectionLost("gone"))
+        self.connection.bytesReceived(self.wire, b"a")
+        self.connection.transportLost(self.wire, ConnectionLost("gone"))
         self.assertEqual(self.client.told, ["made"])
 
     def test_late(self) -> None:
         """A line that comes when nobody listens for it any more is aborted."""
-        for leave in (self.connection.drop, self.connection.end, self.connection.listen):
-            early, late = self.connection.listen(), Wire()
+        for leave in (self.connection.drop, self.connection.end, lambda: self.connection.transportMade(Wire())):
+            late = Wire()
+            self.connection.transportMade(late)
             leave()
-            early.transportConnected(late)
+            self.connection.transportConnected(late)
             self.assertEqual(late.done, ["abort"])
         self.assertEqual(self.client.told, ["made"])

@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.client.errors import BufferFull, ConnectionLost, JoinRefused, SubscribeFailed, Untrusted, isTransient
 from fleximq.client.events import Request
 from fleximq.client.payloads import Packed, packed
-from fleximq.client.protocol.client_state import ClientState, chunksOf, publicationOf
+from fleximq.client.protocol.client_state import ClientState, chunksOf
 from fleximq.client.protocol.completion import Pending
 from fleximq.client.protocol.conversation import Conversation
 from fleximq.client.settings import ClientSettings, State
@@ -189,7 +189,7 @@ class LaterTests(LedgerCase):
 
     def publish(self, n: int, size: int = 1) -> None:
         """Publish while away."""
-        self.clientState.bufferUntilJoined(size, publicationOf(f"t{n}", b"\1", {}))
+        self.clientState.bufferUntilJoined(size, lambda said: said.publication(f"t{n}", b"\1"))
 
     def test_sent(self) -> None:
         """It is sent in order, with the new id."""
@@ -249,7 +249,7 @@ class HeardTests(LedgerCase):
     def test_requests(self) -> None:
         """Served paths are handed on; others are answered with 404."""
         self.heard()
-        self.clientState.served.add("/a")
+        self.clientState.served["/a"] = lambda request: None
         self.request("/a")
         self.request("/b")
         self.assertEqual([each.path for each in self.asked], ["/a"])
