@@ -117,7 +117,7 @@ def dial(
         with _closedOnError(opened):
             return (tls or ssl.create_default_context()).wrap_socket(opened, server_hostname=host)
     except (OSError, ValueError) as error:  # ValueError: a name is invalid, e.g. in IDNA
-        raise asConnectionLost(error, f"cannot connect to {url}") from error
+        raise asConnectionLost(error, f"cannot connect to {url}") from None
 
 
 @contextmanager

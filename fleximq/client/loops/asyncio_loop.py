@@ -58,7 +58,7 @@ class AsyncioLoop(Loop):
         except TimeoutError:
             raise ConnectionLost(f"cannot connect to {url} within {settings.timeout:g} seconds") from None
         except (OSError, ValueError, ssl.SSLError) as error:
-            raise asConnectionLost(error, f"cannot connect to {url}") from error
+            raise asConnectionLost(error, f"cannot connect to {url}") from None
 
     async def _dialPipes(self, connection: Connection) -> None:
         reading, writing = takeStandardStreams()

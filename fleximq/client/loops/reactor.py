@@ -76,7 +76,7 @@ class ReactorLoop(Loop):
                 factory = TLSMemoryBIOFactory(_creator(host, settings.tls), True, factory, clock=self._reactor)
             await endpoint.connect(factory)
         except (reasons.ConnectError, reasons.DNSLookupError, OSError, ValueError) as error:
-            raise ConnectionLost(f"cannot connect to {url}: {str(error) or type(error).__name__}") from error
+            raise ConnectionLost(f"cannot connect to {url}: {str(error) or type(error).__name__}") from None
 
 
 def _creator(host: str, tls: Any) -> Any:
