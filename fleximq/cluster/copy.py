@@ -19,10 +19,9 @@ from fleximq.cluster.interfaces import ClusterError, Piece, StreamBounds
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files, errorText, readFile, replaceFile, writeAll
 from fleximq.journal.files.folder_files import IDENTITY, STREAM, DurableEnd, Lock, checkFolder, identify, readIdentity
-from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, framesOf
+from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, Window, framesOf
 from fleximq.journal.files.segment_index import indexName, writeIndex
 from fleximq.journal.files.segment_table import SegmentTable, segmentName
-from fleximq.journal.files.window import Window
 from fleximq.journal.format.control_frames import decodeGap, decodeRemoved, decodeSegment
 from fleximq.journal.format.frame import HEADER_BYTES, MAGIC, FrameError, FrameKind, completeFrame, readHeader
 from fleximq.journal.recovery.recovery import recover

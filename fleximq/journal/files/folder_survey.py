@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from fleximq.journal.files.file_system import Files, readFile
 from fleximq.journal.files.folder_files import END, readEnd
-from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, framesOf
-from fleximq.journal.files.window import Window
+from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, Window, framesOf
 from fleximq.journal.format.control_frames import (
     decodeCheckpoint,
     decodeGap,

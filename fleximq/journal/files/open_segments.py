@@ -6,10 +6,9 @@ from errno import EIO
 from typing import NamedTuple
 
 from fleximq.journal.files.file_system import Files
-from fleximq.journal.files.frame_scan import frameAt
+from fleximq.journal.files.frame_scan import SMALL, Window, frameAt
 from fleximq.journal.files.segment_summary import Segment, assignOffsets
 from fleximq.journal.files.segment_table import SegmentTable, segmentName
-from fleximq.journal.files.window import SMALL, Window
 from fleximq.journal.format.control_frames import decodeTransaction
 from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, FrameKind, readHeader
 from fleximq.journal.format.record_columns import decodeRecords, decodeStaged

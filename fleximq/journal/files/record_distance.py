@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from fleximq.journal.files.frame_scan import nextFrame
+from fleximq.journal.files.frame_scan import Window, nextFrame
 from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.files.segment_table import SegmentTable
-from fleximq.journal.files.window import Window
 from fleximq.journal.format.control_frames import decodeRemoved, decodeTransaction
 from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, FrameKind, readHeader
 from fleximq.journal.format.record_columns import decodeRecords

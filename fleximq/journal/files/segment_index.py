@@ -15,10 +15,9 @@ from zlib import crc32
 import msgpack
 
 from fleximq.journal.files.file_system import Files, readFile, writeAll
-from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, framesOf
+from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, Window, framesOf
 from fleximq.journal.files.segment_summary import Segment, StagedBlock, addFrame
 from fleximq.journal.files.topic_counts import shifted, topicCountsOf, topicCountsOfFrame
-from fleximq.journal.files.window import Window
 from fleximq.journal.format.body import unpackFirst
 from fleximq.journal.format.control_frames import (
     LostRange,

@@ -18,13 +18,12 @@ from threading import Event, Thread
 from typing import Any, NamedTuple
 
 from fleximq.journal.files.file_system import Files, errorText
-from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, framesOf
+from fleximq.journal.files.frame_scan import SMALL, CompleteFrame, DamagedRange, framesOf
 from fleximq.journal.files.open_segments import CommittedBlock, OpenSegments
 from fleximq.journal.files.record_distance import advance
 from fleximq.journal.files.segment_index import writeIndex
 from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.files.segment_table import SegmentTable
-from fleximq.journal.files.window import SMALL
 from fleximq.journal.format.control_frames import LostRange
 from fleximq.journal.format.frame import FrameError, FrameHeader, FrameKind, checkFrame, readHeader
 from fleximq.limits import MEBIBYTE

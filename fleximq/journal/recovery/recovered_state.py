@@ -6,11 +6,10 @@ from typing import Any, Protocol
 
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files, errorText
-from fleximq.journal.files.frame_scan import DamagedRange, frameAt, framesOf
+from fleximq.journal.files.frame_scan import LARGE, DamagedRange, frameAt, framesOf
 from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.files.segment_table import SegmentTable
-from fleximq.journal.files.window import LARGE
 from fleximq.journal.format.control_frames import Checkpoint, LostRange, decodeCheckpoint, decodeStateRecords
 from fleximq.journal.format.frame import FrameError, FrameKind
 from fleximq.values.records import StoredBatch

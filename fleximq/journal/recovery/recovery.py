@@ -20,11 +20,10 @@ from itertools import pairwise
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files, errorText, readFile, readUpTo, writeAll
 from fleximq.journal.files.folder_files import END, readEnd
-from fleximq.journal.files.frame_scan import DamagedRange, framesOf
+from fleximq.journal.files.frame_scan import LARGE, DamagedRange, Window, framesOf
 from fleximq.journal.files.segment_index import SegmentScan, readIndex, scanSegment, writeIndex
 from fleximq.journal.files.segment_summary import Segment, StagedBlock, countTransaction
 from fleximq.journal.files.segment_table import SegmentTable, segmentName
-from fleximq.journal.files.window import LARGE, Window
 from fleximq.journal.format.control_frames import LostRange
 from fleximq.journal.recovery.recovered_state import RecoveredJournal, sentenceOf, unreadable
 

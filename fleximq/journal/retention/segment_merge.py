@@ -9,11 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from fleximq.journal.files.file_system import Files, writeAll
-from fleximq.journal.files.frame_scan import CompleteFrame, framesOf
+from fleximq.journal.files.frame_scan import CompleteFrame, Window, framesOf
 from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.segment_index import scanSegment
 from fleximq.journal.files.segment_summary import Segment
-from fleximq.journal.files.window import Window
 from fleximq.journal.format.control_frames import encodeRemoved
 from fleximq.journal.format.frame import FrameKind, reseal, seal
 from fleximq.journal.retention.segment_rewrite import replacementName

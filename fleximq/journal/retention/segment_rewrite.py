@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from fleximq.journal.files.file_system import Files, writeAll
-from fleximq.journal.files.frame_scan import DamagedRange, framesOf
+from fleximq.journal.files.frame_scan import LARGE, DamagedRange, Window, framesOf
 from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.segment_index import scanSegment
 from fleximq.journal.files.segment_summary import Segment, StagedBlock, countTransaction
 from fleximq.journal.files.segment_table import segmentName
-from fleximq.journal.files.window import LARGE, Window
 from fleximq.journal.format.control_frames import REMOVED_BYTES, decodeTransaction, encodeRemoved
 from fleximq.journal.format.frame import Frame, FrameError, FrameHeader, FrameKind, reseal, seal
 from fleximq.journal.format.record_columns import decodeRecords, encodeSparse

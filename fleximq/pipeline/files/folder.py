@@ -11,9 +11,8 @@ from typing import NamedTuple
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files, errorText, readFile
 from fleximq.journal.files.folder_files import END, IDENTITY, readEnd, readIdentity
-from fleximq.journal.files.frame_scan import CompleteFrame, framesOf
+from fleximq.journal.files.frame_scan import LARGE, SMALL, CompleteFrame, Window, framesOf
 from fleximq.journal.files.segment_table import segmentName
-from fleximq.journal.files.window import LARGE, SMALL, Window
 from fleximq.journal.format.control_frames import decodeGap
 from fleximq.journal.format.frame import HEADER_BYTES, SYNCED, FrameError, FrameHeader, FrameKind, readHeader
 
