@@ -21,7 +21,7 @@ from fleximq.journal.files.file_system import Files, errorText, readFile, replac
 from fleximq.journal.files.folder_files import IDENTITY, STREAM, DurableEnd, Lock, checkFolder, identify, readIdentity
 from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, Window, framesOf
 from fleximq.journal.files.segment_index import indexName, writeIndex
-from fleximq.journal.files.segment_table import SegmentTable, segmentName
+from fleximq.journal.files.segment_table import SegmentTable, segmentBases, segmentName
 from fleximq.journal.format.control_frames import decodeGap, decodeRemoved, decodeSegment
 from fleximq.journal.format.frame import HEADER_BYTES, MAGIC, FrameError, FrameKind, completeFrame, readHeader
 from fleximq.journal.recovery.recovery import recover
@@ -30,7 +30,6 @@ from fleximq.journal.recovery.recovery import recover
 ASIDE = ".aside"
 
 _MAGIC = "fleximq-stream 1"
-_SUFFIX = ".fxj"
 
 
 class CopyError(ClusterError):
@@ -84,8 +83,7 @@ class Copy:
         try:
             if files.exists(f"{folder}/{IDENTITY}"):
                 self.journal = readIdentity(files, folder)
-            stems = [name.removesuffix(_SUFFIX) for name in files.names(folder) if name.endswith(_SUFFIX)]
-            self._bases = [int(stem) for stem in stems if len(stem) == 20 and stem.isdigit()]
+            self._bases = segmentBases(files.names(folder))
             while self._bases and not self._openLast(self._bases[-1]):
                 self._bases.pop()
             self._created, sequence, position = self._readStream()
@@ -169,14 +167,11 @@ class Copy:
     def _framesOf(self, base: int, until: int) -> Iterator[CompleteFrame]:
         path = f"{self._folder}/{segmentName(base)}"
         try:
-            descriptor = self._files.open(path)
-            try:
+            with self._files.closing(self._files.open(path)) as descriptor:
                 for each in framesOf(Window(self._files, descriptor, base, until), None, base, atHead=True):
                     if isinstance(each, DamagedRange):
                         raise CopyError(f"{path} is damaged at position {each.position}: {each.reason}")
                     yield each
-            finally:
-                self._files.close(descriptor)
         except OSError as error:
             raise CopyError(f"{path} cannot be read: {errorText(error)}") from error
 

@@ -10,8 +10,8 @@ import ctypes
 import fcntl
 import mmap
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from errno import EINVAL, ENOSYS, EOPNOTSUPP, EPERM, ESPIPE
 
 #: The owner of a journal writes its files, the group reads them.
@@ -56,6 +56,14 @@ class Files:
     def close(self, descriptor: int) -> None:
         """Close a file."""
         os.close(descriptor)
+
+    @contextmanager
+    def closing(self, descriptor: int) -> Iterator[int]:
+        """Close a file at the end of a block."""
+        try:
+            yield descriptor
+        finally:
+            self.close(descriptor)
 
     def write(self, descriptor: int, buffers: Sequence[bytes | bytearray | memoryview], position: int) -> int:
         """Write consecutive buffers from a position, and return the number of written bytes, perhaps fewer than given.
@@ -164,11 +172,14 @@ def readFile(files: Files, path: str) -> bytes:
 
     :raises OSError: it is missing, or cannot be read.
     """
-    descriptor = files.open(path)
-    try:
+    with files.closing(files.open(path)) as descriptor:
         return readUpTo(files, descriptor, files.size(descriptor), 0)
-    finally:
-        files.close(descriptor)
+
+
+def fileSize(files: Files, path: str) -> int:
+    """Return the length of a file that is not open."""
+    with files.closing(files.open(path)) as descriptor:
+        return files.size(descriptor)
 
 
 def readUpTo(files: Files, descriptor: int, size: int, position: int) -> bytes:
@@ -216,17 +227,24 @@ def _behind(buffers: Sequence[bytes | bytearray | memoryview], taken: int) -> Se
     return []
 
 
-def replaceFile(files: Files, folder: str, name: str, content: bytes) -> None:
-    """Make or replace a small file so that after a power loss either the old or the new file exists."""
+def createAnew(files: Files, path: str) -> int:
+    """Make an empty file, as :meth:`Files.create` does; another file of this name is removed first."""
+    if files.exists(path):
+        files.remove(path)
+    return files.create(path)
+
+
+def replaceFile(files: Files, folder: str, name: str, content: bytes, lasting: bool = True) -> None:
+    """Make or replace a small file.
+
+    :param lasting: after a power loss either the old or the new file exists; False: this does not wait for the disk.
+    """
     path = f"{folder}/{name}"
     temporary = f"{path}.new"
-    if files.exists(temporary):
-        files.remove(temporary)
-    descriptor = files.create(temporary)
-    try:
+    with files.closing(createAnew(files, temporary)) as descriptor:
         writeAll(files, descriptor, [content], 0)
-        files.sync(descriptor)
-    finally:
-        files.close(descriptor)
+        if lasting:
+            files.sync(descriptor)
     files.rename(temporary, path)
-    files.syncFolder(folder)
+    if lasting:
+        files.syncFolder(folder)

@@ -37,14 +37,10 @@ class DurableEnd:
     """
 
     def __init__(self, files: Files, folder: str) -> None:
-        self._files = files
-        descriptor = files.openLock(f"{folder}/{END}")
-        try:
+        with files.closing(files.openLock(f"{folder}/{END}")) as descriptor:
             if files.size(descriptor) != BYTES:
                 files.truncate(descriptor, BYTES)
             self._memory = files.map(descriptor, BYTES)
-        finally:
-            files.close(descriptor)
         self._turn = 0
 
     def publish(self, position: int, offset: int, time: int) -> None:
@@ -89,16 +85,16 @@ class Lock:
             self._descriptor = files.openLock(f"{folder}/{LOCK}")
         except OSError as error:
             raise JournalError(f"the journal in {folder} cannot be written: {errorText(error)}") from error
-        if not self._taken(folder):
-            files.close(self._descriptor)
-            raise JournalError(f"the journal in {folder} is in use by another broker")
-
-    def _taken(self, folder: str) -> bool:
+        taken = False
         try:
-            return self._files.lock(self._descriptor)
+            taken = files.lock(self._descriptor)
+            if not taken:
+                raise JournalError(f"the journal in {folder} is in use by another broker")
         except OSError as error:
-            self._files.close(self._descriptor)
             raise JournalError(f"the journal in {folder} cannot be locked: {errorText(error)}") from error
+        finally:
+            if not taken:
+                self.release()
 
     def release(self) -> None:
         """Release the lock."""

@@ -5,12 +5,13 @@ start of a broker is in :mod:`fleximq.journal.recovery.recovery`.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import NamedTuple
 
-from fleximq.journal.files.file_system import Files, readFile
+from fleximq.journal.files.file_system import Files, fileSize, readFile
 from fleximq.journal.files.folder_files import END, readEnd
 from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, Window, framesOf
+from fleximq.journal.files.segment_table import segmentBases, segmentName
 from fleximq.journal.format.control_frames import (
     decodeCheckpoint,
     decodeGap,
@@ -22,8 +23,6 @@ from fleximq.journal.format.frame import HEADER_BYTES, SYNCED, FrameError, Frame
 from fleximq.journal.format.record_columns import decodeRecords, decodeStaged
 from fleximq.values.records import StoredBatch
 from fleximq.values.state_records import GroupProgress, StateRecord, follow, groupsIn
-
-SUFFIX = ".fxj"
 
 
 class SegmentFile(NamedTuple):
@@ -66,12 +65,10 @@ class FolderSurvey:
         self.files: list[SegmentFile] = []
         # Read before the sizes: both only grow while a broker writes.
         self._committed = self._durableEnd()
-        for name in files.names(folder):
-            stem = name.removesuffix(SUFFIX)
-            if name.endswith(SUFFIX) and len(stem) == 20 and stem.isascii() and stem.isdigit():
-                size = self._size(name)
-                if size is not None:
-                    self.files.append(SegmentFile(name, int(stem), int(stem) + size))
+        for base in segmentBases(files.names(folder)):
+            with suppress(FileNotFoundError):
+                name = segmentName(base)
+                self.files.append(SegmentFile(name, base, base + fileSize(files, f"{folder}/{name}")))
 
     @property
     def bytes(self) -> int:
@@ -80,14 +77,12 @@ class FolderSurvey:
 
     def frames(self, file: SegmentFile) -> Iterator[CompleteFrame | DamagedRange]:
         """Yield the frames and damaged ranges of a file that still exists."""
-        try:
-            descriptor = self._files.open(f"{self._folder}/{file.name}")
-        except FileNotFoundError:
-            return
-        try:
+        with suppress(FileNotFoundError), self._open(file) as descriptor:
             yield from framesOf(Window(self._files, descriptor, file.base, file.end), None, file.base, atHead=True)
-        finally:
-            self._files.close(descriptor)
+
+    def _open(self, file: SegmentFile) -> AbstractContextManager[int]:
+        """Open a file for a block. :raises FileNotFoundError: it does not exist any more."""
+        return self._files.closing(self._files.open(f"{self._folder}/{file.name}"))
 
     def batches(self, first: int = 0) -> Iterator[StoredBatch]:
         """Yield all valid records, in order; files that end before the offset ``first`` may be skipped."""
@@ -162,16 +157,6 @@ class FolderSurvey:
             return 0
         return 0 if found is None else found[0]
 
-    def _size(self, name: str) -> int | None:
-        try:
-            descriptor = self._files.open(f"{self._folder}/{name}")
-        except FileNotFoundError:
-            return None
-        try:
-            return self._files.size(descriptor)
-        finally:
-            self._files.close(descriptor)
-
     def _unfinished(self, file: SegmentFile) -> int | None:
         """Return where an unfinished end of the last file begins, not confirmed by a later synced frame; else None."""
         unfinished = None
@@ -184,18 +169,10 @@ class FolderSurvey:
 
     def _begins(self, file: SegmentFile) -> int:
         """Return the first offset of a file; 0 if it is unreadable."""
-        try:
-            descriptor = self._files.open(f"{self._folder}/{file.name}")
-        except FileNotFoundError:
-            return 0
-        try:
-            return readHeader(
-                Window(self._files, descriptor, file.base, file.end, HEADER_BYTES).at(file.base, 64)
-            ).baseOffset
-        except FrameError:
-            return 0
-        finally:
-            self._files.close(descriptor)
+        with suppress(FileNotFoundError, FrameError), self._open(file) as descriptor:
+            window = Window(self._files, descriptor, file.base, file.end, HEADER_BYTES)
+            return readHeader(window.at(file.base, HEADER_BYTES)).baseOffset
+        return 0
 
     def _batchesOf(self, found: CompleteFrame) -> Iterator[StoredBatch]:
         header, frame = found
@@ -218,15 +195,11 @@ class FolderSurvey:
                         yield decodeStaged(found.header, bytes(found.frame))[1]
 
     def _at(self, file: SegmentFile, position: int) -> CompleteFrame | None:
-        try:
-            descriptor = self._files.open(f"{self._folder}/{file.name}")
-        except FileNotFoundError:
-            return None
-        try:
+        with suppress(FileNotFoundError), self._open(file) as descriptor:
             found = next(framesOf(Window(self._files, descriptor, file.base, file.end), None, position), None)
-        finally:
-            self._files.close(descriptor)
-        return found if isinstance(found, CompleteFrame) and found.header.kind == FrameKind.STAGED else None
+            if isinstance(found, CompleteFrame) and found.header.kind == FrameKind.STAGED:
+                return found
+        return None
 
 
 class _SurveyState:

@@ -14,7 +14,7 @@ from zlib import crc32
 
 import msgpack
 
-from fleximq.journal.files.file_system import Files, readFile, writeAll
+from fleximq.journal.files.file_system import Files, readFile, replaceFile
 from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, Window, framesOf
 from fleximq.journal.files.segment_summary import Segment, StagedBlock, addFrame
 from fleximq.journal.files.topic_counts import shifted, topicCountsOf, topicCountsOfFrame
@@ -202,16 +202,7 @@ def writeIndex(files: Files, folder: str, segment: Segment) -> None:
 
     :raises OSError: it cannot be written.
     """
-    path = f"{folder}/{indexName(segment.base)}"
-    temporary = f"{path}.new"
-    if files.exists(temporary):
-        files.remove(temporary)
-    descriptor = files.create(temporary)
-    try:
-        writeAll(files, descriptor, [encodeIndex(segment)], 0)
-    finally:
-        files.close(descriptor)
-    files.rename(temporary, path)
+    replaceFile(files, folder, indexName(segment.base), encodeIndex(segment), lasting=False)
 
 
 def readIndex(files: Files, folder: str, base: int) -> Segment | None:

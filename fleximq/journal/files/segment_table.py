@@ -17,6 +17,7 @@ from fleximq.journal.format.frame import Frame, FrameHeader, FrameKind, readHead
 from fleximq.values.records import BacklogSize, TopicBounds
 from fleximq.values.sorted_names import SortedNames
 
+SUFFIX = ".fxj"
 #: After a removal, the bounds of so many topics are changed at a time: about 1 ms in which commits wait.
 _BOUNDS_AT_ONCE = 1000
 #: So many removals are remembered for feeds that read slowly.
@@ -27,7 +28,13 @@ _new = tuple.__new__
 
 def segmentName(position: int) -> str:
     """Return the name of the file whose first byte has this position in the journal."""
-    return f"{position:020d}.fxj"
+    return f"{position:020d}{SUFFIX}"
+
+
+def segmentBases(names: Iterable[str]) -> list[int]:
+    """Return the positions of the segment files among these names."""
+    stems = [name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)]
+    return [int(stem) for stem in stems if len(stem) == 20 and stem.isascii() and stem.isdigit()]
 
 
 class SegmentTable:

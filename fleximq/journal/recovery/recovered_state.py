@@ -1,7 +1,7 @@
 """The content of a recovered journal with its replay, and the interface of the owner of queue state."""
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, Protocol
 
 from fleximq.errors import JournalError
@@ -17,35 +17,26 @@ from fleximq.values.state_records import StateRecord
 
 
 class IQueueStateOwner(Protocol):
-    """The broker's side of checkpoints and retention."""
+    """The broker's side of checkpoints and retention, by default without queues."""
 
     def snapshot(self) -> Any:
         """Return the complete state for a restart, as values of MessagePack that are never changed.
 
         It covers every commit that was reported so far.
         """
-
-    def needed(self) -> Mapping[str, int]:
-        """Return, by topic, the lowest offset that a queue still needs."""
-
-    def reading(self) -> Mapping[str, int]:
-        """Return the next offset of each consumer group; these do not delay retention."""
-
-
-class NoQueueState:
-    """The owner of a journal without queues."""
-
-    def snapshot(self) -> Any:
-        """Return None."""
         return None
 
     def needed(self) -> Mapping[str, int]:
-        """Return an empty mapping."""
+        """Return, by topic, the lowest offset that a queue still needs."""
         return {}
 
     def reading(self) -> Mapping[str, int]:
-        """Return an empty mapping."""
+        """Return the next offset of each consumer group; these do not delay retention."""
         return {}
+
+
+class NoQueueState(IQueueStateOwner):
+    """The owner of a journal without queues."""
 
 
 class RecoveredJournal:
@@ -102,34 +93,29 @@ class RecoveredJournal:
 
     def _checkpoint(self) -> tuple[int, Checkpoint | None]:
         """Return the last valid checkpoint, and the index of its segment."""
-        opened = OpenSegments(self._files, self._folder, self.segments)
-        opened.end = self.end
-        try:
+        with self._opened() as opened:
             for index in range(len(self.segments) - 1, -1, -1):
                 segment = self.segments.all[index]
                 for position in reversed(segment.checkpoints):
                     with suppress(FrameError):
-                        header, frame = frameAt(opened.window(segment), position, segment.id)
-                        return index, decodeCheckpoint(header, frame)
-        finally:
-            opened.close()
+                        return index, decodeCheckpoint(*frameAt(opened.window(segment), position, segment.id))
         return 0, None
+
+    def _opened(self) -> "closing[OpenSegments]":
+        return closing(OpenSegments(self._files, self._folder, self.segments, self.end))
 
     def replay(self, batches: Callable[[StoredBatch], None], notes: Callable[[StateRecord], None]) -> None:
         """Call back with all records and state records since the checkpoint, in order; damage is skipped.
 
         :raises JournalError: a file cannot be read.
         """
-        opened = OpenSegments(self._files, self._folder, self.segments)
-        opened.end = self.end
         try:
-            for segment in self.segments.all:
-                if segment.end > self.replayFrom:
-                    self._replay(opened, segment, batches, notes)
+            with self._opened() as opened:
+                for segment in self.segments.all:
+                    if segment.end > self.replayFrom:
+                        self._replay(opened, segment, batches, notes)
         except OSError as error:
             raise unreadable(self._folder, error) from error
-        finally:
-            opened.close()
 
     def _replay(
         self,

@@ -18,12 +18,12 @@ from contextlib import suppress
 from itertools import pairwise
 
 from fleximq.errors import JournalError
-from fleximq.journal.files.file_system import Files, errorText, readFile, readUpTo, writeAll
+from fleximq.journal.files.file_system import Files, errorText, fileSize, readFile, readUpTo, writeAll
 from fleximq.journal.files.folder_files import END, readEnd
 from fleximq.journal.files.frame_scan import LARGE, DamagedRange, Window, framesOf
 from fleximq.journal.files.segment_index import SegmentScan, readIndex, scanSegment, writeIndex
 from fleximq.journal.files.segment_summary import Segment, StagedBlock, countTransaction
-from fleximq.journal.files.segment_table import SegmentTable, segmentName
+from fleximq.journal.files.segment_table import SegmentTable, segmentBases, segmentName
 from fleximq.journal.format.control_frames import LostRange
 from fleximq.journal.recovery.recovered_state import RecoveredJournal, sentenceOf, unreadable
 
@@ -33,7 +33,6 @@ SKIP = 1_000_000_000
 #: Suffixes of the copies of cut ends and of damaged bytes.
 TORN, DAMAGED = ".torn", ".damaged"
 
-_SUFFIX = ".fxj"
 #: Suffixes of unfinished replacements of other files.
 _UNFINISHED = (".idx.new", ".fxj.new")
 
@@ -63,18 +62,14 @@ def verifyTail(files: Files, folder: str, segments: SegmentTable, end: int) -> i
     :raises OSError: the file cannot be read, written or cut.
     """
     segment = segments.all[-1]
-    descriptor = files.open(f"{folder}/{segmentName(segment.base)}", write=True)
-    try:
+    with files.closing(files.open(f"{folder}/{segmentName(segment.base)}", write=True)) as descriptor:
         if files.size(descriptor) > end - segment.base:
             files.truncate(descriptor, end - segment.base)
-        window = Window(files, descriptor, segment.base, end)
-        for each in framesOf(window, segment.id, segment.base, atHead=True):
+        for each in framesOf(Window(files, descriptor, segment.base, end), segment.id, segment.base, atHead=True):
             if isinstance(each, DamagedRange):
                 raise JournalError(f"{segmentName(segment.base)} is damaged at position {each.position}: {each.reason}")
             writeAll(files, descriptor, [each.frame], each.header.position - segment.base)
         files.sync(descriptor)
-    finally:
-        files.close(descriptor)
     return end
 
 
@@ -93,8 +88,8 @@ class _Recovery:
         for name in names:
             if name.endswith(_UNFINISHED):
                 files.remove(f"{folder}/{name}")
-        bases = [int(name[:20]) for name in names if _isSegment(name)]
-        self._sizes = {base: self._size(base) for base in bases}
+        bases = segmentBases(names)
+        self._sizes = {base: fileSize(files, self._path(base)) for base in bases}
         last = self._last(bases)
         segments = [self._sealed(base, until) for base, until in pairwise(bases)]
         if last is not None:
@@ -146,14 +141,10 @@ class _Recovery:
         return self._take(self._scan(base, min(end, until), indexed.id if indexed is not None else None))
 
     def _scan(self, base: int, end: int, id: int | None = None) -> SegmentScan:
-        name = segmentName(base)
-        descriptor = self._files.open(f"{self._folder}/{name}")
-        try:
+        with self._files.closing(self._files.open(self._path(base))) as descriptor:
             scanned = scanSegment(Window(self._files, descriptor, base, end), id)
-        finally:
-            self._files.close(descriptor)
         if scanned.start is not None and scanned.start.journal != self._journal:
-            raise JournalError(f"{self._folder}/{name} belongs to another journal")
+            raise JournalError(f"{self._path(base)} belongs to another journal")
         return scanned
 
     def _take(self, scanned: SegmentScan) -> Segment:
@@ -217,12 +208,8 @@ class _Recovery:
 
     # -- files -------------------------------------------------------------------------------------
 
-    def _size(self, base: int) -> int:
-        descriptor = self._files.open(f"{self._folder}/{segmentName(base)}")
-        try:
-            return self._files.size(descriptor)
-        finally:
-            self._files.close(descriptor)
+    def _path(self, base: int) -> str:
+        return f"{self._folder}/{segmentName(base)}"
 
     def _cut(self, base: int, position: int, reason: str) -> None:
         """Cut a segment's file at a position, after saving the bytes from there on."""
@@ -230,11 +217,8 @@ class _Recovery:
         kept = self._freeName(position)
         self._copy(base, position, end, kept, lasting=True)
         self._files.syncFolder(self._folder)
-        descriptor = self._files.open(f"{self._folder}/{segmentName(base)}", write=True)
-        try:
+        with self._files.closing(self._files.open(self._path(base), write=True)) as descriptor:
             self._files.truncate(descriptor, position - base)
-        finally:
-            self._files.close(descriptor)
         self.found.torn.append(
             f"{segmentName(base)} had an unfinished end of {end - position} bytes at position {position} ({reason}); "
             f"it was cut and is kept as {kept}"
@@ -244,10 +228,10 @@ class _Recovery:
         """Rename a file without any finished frame, so that it leaves the journal."""
         name = segmentName(base)
         if end == base:
-            self._files.remove(f"{self._folder}/{name}")
+            self._files.remove(self._path(base))
             return
         kept = self._freeName(base)
-        self._files.rename(f"{self._folder}/{name}", f"{self._folder}/{kept}")
+        self._files.rename(self._path(base), f"{self._folder}/{kept}")
         # Before a new file of this name is made.
         self._files.syncFolder(self._folder)
         self.found.torn.append(f"{name} was never finished, all of its {end - base} bytes are kept as {kept}")
@@ -266,21 +250,13 @@ class _Recovery:
         :param lasting: the copy survives a power loss when this returns.
         :raises FileExistsError: the name exists.
         """
-        source = self._files.open(f"{self._folder}/{segmentName(base)}")
-        try:
-            copy = self._files.create(f"{self._folder}/{name}")
-            try:
-                for position in range(start, end, LARGE):
-                    piece = readUpTo(self._files, source, min(LARGE, end - position), position - base)
-                    writeAll(self._files, copy, [piece], position - start)
-                if lasting:
-                    self._files.sync(copy)
-            finally:
-                self._files.close(copy)
-        finally:
-            self._files.close(source)
-
-
-def _isSegment(name: str) -> bool:
-    stem = name.removesuffix(_SUFFIX)
-    return name.endswith(_SUFFIX) and len(stem) == 20 and stem.isascii() and stem.isdigit()
+        files = self._files
+        with (
+            files.closing(files.open(self._path(base))) as source,
+            files.closing(files.create(f"{self._folder}/{name}")) as copy,
+        ):
+            for position in range(start, end, LARGE):
+                piece = readUpTo(files, source, min(LARGE, end - position), position - base)
+                writeAll(files, copy, [piece], position - start)
+            if lasting:
+                files.sync(copy)
