@@ -1,6 +1,7 @@
 """The size of the journal and the number of its topics, their limits, and the reaction to a full journal."""
 
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 
 from fleximq.errors import NotKept
 from fleximq.journal.files.segment_table import SegmentTable
@@ -49,6 +50,7 @@ class TopicLimit:
         self.pending.clear()
 
 
+@dataclass(eq=False)
 class Capacity:
     """Counts the bytes of all segments.
 
@@ -59,45 +61,36 @@ class Capacity:
     :param freed: called with the number of bytes that a pass removed.
     """
 
-    def __init__(
-        self,
-        most: int,
-        segments: SegmentTable,
-        cleaner: CleanerThread | None,
-        roll: Callable[[], None],
-        now: Callable[[], int],
-        freed: Callable[[int], None],
-    ) -> None:
-        self.bytes = 0
-        self._most = most
-        self._segments = segments
-        self._cleaner = cleaner
-        self._roll = roll
-        self._now = now
-        self._freed = freed
-        self._again = 0
+    most: int
+    segments: SegmentTable
+    cleaner: CleanerThread | None
+    roll: Callable[[], None]
+    now: Callable[[], int]
+    freed: Callable[[int], None]
+    bytes: int = field(default=0, init=False)
+    _again: int = field(default=0, init=False)
 
     def settled(self, commit: Commit, before: int) -> None:
         """Count a successful commit; ``before`` is the previous end of the journal."""
         # The sum over perhaps thousands of segments is computed only after one begins or is removed.
-        self.bytes = self._segments.bytes if commit.begun is not None else self.bytes + commit.end - before
+        self.bytes = self.segments.bytes if commit.begun is not None else self.bytes + commit.end - before
 
     def check(self, count: int, waiting: int) -> None:
         """Check that there is space for another run; ``waiting`` bytes are not written yet.
 
         :raises NotKept: the journal is full; an attempt to free space begins.
         """
-        if self._most and self.bytes + waiting >= self._most:
+        if self.most and self.bytes + waiting >= self.most:
             self.make()
-            raise NotKept(f"the journal is full: it may have {self._most} bytes", range(count))
+            raise NotKept(f"the journal is full: it may have {self.most} bytes", range(count))
 
     def make(self) -> None:
         """Attempt to free space, unless the last attempt was a short time ago."""
-        if self._cleaner is None or self._now() < self._again:
+        if self.cleaner is None or self.now() < self._again:
             return
-        self._again = self._now() + RETRY_INTERVAL
-        if self._segments.all[-1].counts:
-            self._roll()
+        self._again = self.now() + RETRY_INTERVAL
+        if self.segments.all[-1].counts:
+            self.roll()
         else:
             self.clean()
 
@@ -105,14 +98,14 @@ class Capacity:
         """Begin a pass of the cleaner; False if one is running, or without retention."""
 
         def ended(freed: FreedSpace) -> None:
-            self.bytes = self._segments.bytes
+            self.bytes = self.segments.bytes
             if freed.bytes:
-                self._freed(freed.bytes)
+                self.freed(freed.bytes)
             done(freed)
 
-        return self._cleaner is not None and self._cleaner.clean(ended)
+        return self.cleaner is not None and self.cleaner.clean(ended)
 
     def close(self) -> None:
         """End a running pass."""
-        if self._cleaner is not None:
-            self._cleaner.stop()
+        if self.cleaner is not None:
+            self.cleaner.stop()

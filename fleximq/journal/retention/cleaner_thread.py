@@ -1,7 +1,10 @@
 """Removes expired records on its own thread, while the journal is in use."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from threading import Event, Thread
+from typing import Any
 
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.segment_table import SegmentTable
@@ -14,42 +17,41 @@ from fleximq.journal.retention.segment_rewrite import Stopped
 STOP_TIMEOUT = 10.0
 
 
+@dataclass(eq=False)
 class CleanerThread:
     """Runs one pass at a time. All methods are called on the reactor's thread.
 
     :param needed: returns, by topic, the lowest offset that a queue needs.
-    :param reading: returns the next offset of each consumer group.
-    :param unread: called on the reactor's thread before the removal of records that a group has not read: a sentence,
-        and the approximate number of records.
     :param now: microseconds since 1970.
     :param callFromThread: runs a function on the reactor's thread.
     :param log: called with a sentence, on the reactor's thread, about a failure.
+    :param reading: returns the next offset of each consumer group.
+    :param unread: called on the reactor's thread before the removal of records that a group has not read: a sentence,
+        and the approximate number of records.
     """
 
-    def __init__(
-        self,
-        files: Files,
-        folder: str,
-        segments: SegmentTable,
-        rules: RetentionPolicy,
-        reader: ReaderThread,
-        needed: Callable[[], Mapping[str, int]],
-        now: Callable[[], int],
-        callFromThread: Callable[..., object],
-        log: Callable[[str], None],
-        reading: Callable[[], Mapping[str, int]] = dict,
-        unread: Callable[[str, int], None] = lambda sentence, records: None,
-    ) -> None:
-        self._segments = segments
-        self._reader = reader
-        self._needed = needed
-        self._now = now
-        self._callFromThread = callFromThread
-        self._log = log
-        self._reading = reading
-        self._unread = unread
+    files: Files
+    folder: str
+    segments: SegmentTable
+    rules: RetentionPolicy
+    reader: ReaderThread
+    needed: Callable[[], Mapping[str, int]]
+    now: Callable[[], int]
+    callFromThread: Callable[..., object]
+    log: Callable[[str], None]
+    reading: Callable[[], Mapping[str, int]] = dict
+    unread: Callable[[str, int], None] = lambda sentence, records: None
+
+    def __post_init__(self) -> None:
+        call = self.callFromThread
         self._retention = SegmentRemoval(
-            files, folder, segments, rules, self._exclusively, self._tell, self._tellUnread
+            self.files,
+            self.folder,
+            self.segments,
+            self.rules,
+            self._exclusively,
+            partial(call, self.log),
+            partial(call, self.unread),
         )
         self._stopped = False
         self._thread: Thread | None = None
@@ -58,17 +60,10 @@ class CleanerThread:
         """Begin a pass, and call ``done`` on this thread at its end; False if one is running."""
         if self._stopped or self._thread is not None:
             return False
-        needed = dict(self._needed())
-        open = frozenset(staged.position for staged in self._segments.staged())
-        now = self._now()
-        reading = dict(self._reading())
+        open = frozenset(staged.position for staged in self.segments.staged())
         # Queues opened from now on need only records of later segments.
-        segments = self._segments.all
-        self._thread = Thread(
-            target=lambda: self._work(lambda: self._retention.clean(needed, open, now, segments, reading), done),
-            name="journal-cleaner",
-            daemon=True,
-        )
+        state = dict(self.needed()), open, self.now(), self.segments.all, dict(self.reading())
+        self._thread = Thread(target=lambda: self._work(state, done), name="journal-cleaner", daemon=True)
         self._thread.start()
         return True
 
@@ -82,19 +77,13 @@ class CleanerThread:
             return not thread.is_alive()
         return True
 
-    def _work(self, clean: Callable[[], FreedSpace], done: Callable[[FreedSpace], None]) -> None:
+    def _work(self, state: tuple[Any, ...], done: Callable[[FreedSpace], None]) -> None:
         try:
-            freed = clean()
+            freed = self._retention.clean(*state)
         except Exception as error:
-            self._tell(f"what has expired could not be taken out of the journal: {error!r}")
+            self.callFromThread(self.log, f"what has expired could not be taken out of the journal: {error!r}")
             freed = FreedSpace()
-        self._callFromThread(self._ended, freed, done)
-
-    def _tell(self, sentence: str) -> None:
-        self._callFromThread(self._log, sentence)
-
-    def _tellUnread(self, sentence: str, records: int) -> None:
-        self._callFromThread(self._unread, sentence, records)
+        self.callFromThread(self._ended, freed, done)
 
     def _ended(self, freed: FreedSpace, done: Callable[[FreedSpace], None]) -> None:
         self._thread = None
@@ -111,10 +100,10 @@ class CleanerThread:
             except Exception as error:
                 failures.append(error)
             finally:
-                self._reader.forgetNow()
+                self.reader.forgetNow()
                 ended.set()
 
-        self._reader.call(job)
+        self.reader.call(job)
         while not ended.wait(STOP_TIMEOUT):
             if self._stopped:
                 raise Stopped

@@ -1,16 +1,14 @@
 """Removes expired records: whole segments at the beginning of the journal, and parts of later segments.
 
 Only segments whose content the last checkpoint covers are changed, so a restart never misses a removed record. A later
-segment of which more than half has expired is rewritten, :mod:`fleximq.journal.retention.segment_rewrite`; its file
-remains even without content, since positions must be continuous, but neighbours without content are merged,
-:mod:`fleximq.journal.retention.segment_merge`. After a crash either the old or the new file exists.
-
-Before records are removed that a consumer group has not read, a sentence reports them.
+segment of which more than half has expired is rewritten; its file remains even without content, since positions must be
+continuous, but neighbours without content are merged. After a crash either the old or the new file exists.
 """
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -20,8 +18,15 @@ from fleximq.journal.files.segment_index import indexName, writeIndex
 from fleximq.journal.files.segment_summary import Segment, StagedBlock
 from fleximq.journal.files.segment_table import SegmentTable, segmentName
 from fleximq.journal.retention.retention_rules import ExpiryDecision, RecordFilter, RetentionPolicy, Verdict
-from fleximq.journal.retention.segment_merge import emptyRuns, isEmpty, writeMerged
-from fleximq.journal.retention.segment_rewrite import Damaged, SegmentRewrite, Stopped, replacementName
+from fleximq.journal.retention.segment_rewrite import (
+    Damaged,
+    SegmentRewrite,
+    Stopped,
+    emptyRuns,
+    isEmpty,
+    replacementName,
+    writeMerged,
+)
 
 
 class UnreadReports:
@@ -33,9 +38,8 @@ class UnreadReports:
     def of(
         self, going: Sequence[Segment], reading: Mapping[str, int], expiry: ExpiryDecision
     ) -> Iterator[tuple[str, int]]:
-        """Yield a sentence for each run of affected segments, and the approximate number of records.
+        """Yield a sentence and the approximate number of records for each run of the segments in ``going``.
 
-        :param going: the affected segments, in order.
         :param reading: the next offset of each group.
         """
         bases = {segment.base for segment in going}
@@ -85,6 +89,7 @@ class FreedSpace(NamedTuple):
     bytes: int = 0
 
 
+@dataclass(eq=False)
 class SegmentRemoval:
     """Runs one pass after the other; not for concurrent use.
 
@@ -94,25 +99,15 @@ class SegmentRemoval:
         consumer group has not read.
     """
 
-    def __init__(
-        self,
-        files: Files,
-        folder: str,
-        segments: SegmentTable,
-        rules: RetentionPolicy,
-        exclusively: Callable[[Callable[[], None]], None] = lambda work: work(),
-        log: Callable[[str], None] = lambda sentence: None,
-        unread: Callable[[str, int], None] = lambda sentence, records: None,
-    ) -> None:
-        self._files = files
-        self._folder = folder
-        self._segments = segments
-        self._rules = rules
-        self._exclusively = exclusively
-        self._log = log
-        self._tellUnread = unread
-        self._unread = UnreadReports()
-        self._stopped = False
+    files: Files
+    folder: str
+    segments: SegmentTable
+    rules: RetentionPolicy
+    exclusively: Callable[[Callable[[], None]], None] = lambda work: work()
+    log: Callable[[str], object] = lambda sentence: None
+    unread: Callable[[str, int], object] = lambda sentence, records: None
+    _reports: UnreadReports = field(default_factory=UnreadReports, init=False)
+    _stopped: bool = field(default=False, init=False)
 
     def stop(self) -> None:
         """End a running pass soon; called from any thread."""
@@ -134,55 +129,50 @@ class SegmentRemoval:
         :param segments: all segments at the moment of the other arguments; None: now.
         :param reading: the next offset of each consumer group.
         """
-        opened = OpenSegments(self._files, self._folder, self._segments)
-        opened.end = self._segments.end
-        one = _Pass(self._rules, self._segments.all if segments is None else segments, needed, open, now)
+        one = _Pass(self.rules, self.segments.all if segments is None else segments, needed, open, now)
         freed = FreedSpace()
-        for sentence, records in self._unread.of(one.going(), reading or {}, one.expiry):
-            self._tellUnread(sentence, records)
+        for sentence, records in self._reports.of(one.going(), reading or {}, one.expiry):
+            self.unread(sentence, records)
         try:
-            for segment in one.touchable:
-                if self._stopped:
-                    break
-                freed = self._cleanOne(one, segment, opened, freed)
-            for run in emptyRuns(self._segments.all[: len(one.touchable)]):
-                freed = self._join(run, opened, freed)
+            with closing(OpenSegments(self.files, self.folder, self.segments, self.segments.end)) as opened:
+                for segment in one.touchable:
+                    if self._stopped:
+                        break
+                    freed = self._cleanOne(one, segment, opened, freed)
+                for run in emptyRuns(self.segments.all[: len(one.touchable)]):
+                    freed = self._join(run, opened, freed)
         except Stopped:
             pass
         except OSError as error:
-            self._log(f"what has expired could not be taken out of the journal: {errorText(error)}")
-        finally:
-            opened.close()
+            self.log(f"what has expired could not be taken out of the journal: {errorText(error)}")
         return freed
 
     def _cleanOne(self, one: "_Pass", segment: Segment, opened: OpenSegments, freed: FreedSpace) -> FreedSpace:
         removed, rewritten, bytes = freed
-        if segment is self._segments.all[0] and one.isExpired(segment):
-            self._exclusively(lambda: self._remove(segment))
+        if segment is self.segments.all[0] and one.isExpired(segment):
+            self.exclusively(lambda: self._remove(segment))
             return FreedSpace(removed + 1, rewritten, bytes + segment.bytes)
         if not one.isWorthRewriting(segment):
             return freed
         judge = RecordFilter(one.expiry, segment)
         try:
             found = SegmentRewrite(
-                self._files, self._folder, segment, opened, judge, one.staged, one.existing, lambda: self._stopped
+                self.files, self.folder, segment, opened, judge, one.staged, one.existing, lambda: self._stopped
             ).write()
         except Damaged as error:
-            self._log(f"{segmentName(segment.base)} is kept as it is, since it is damaged: {error}")
+            self.log(f"{segmentName(segment.base)} is kept as it is, since it is damaged: {error}")
             return freed
         if found is None:
             return freed
-        new = found
-        self._exclusively(lambda: self._replace(new))
-        return FreedSpace(removed, rewritten + 1, bytes + segment.bytes - new.bytes)
+        self.exclusively(lambda: self._replace(found))
+        return FreedSpace(removed, rewritten + 1, bytes + segment.bytes - found.bytes)
 
     def _join(self, run: list[Segment], opened: OpenSegments, freed: FreedSpace) -> FreedSpace:
         """Replace neighbouring empty segments by one file."""
         removed, rewritten, bytes = freed
-        joined = None if self._stopped else writeMerged(self._files, self._folder, run, opened)
-        if joined is None:
+        new = None if self._stopped else writeMerged(self.files, self.folder, run, opened)
+        if new is None:
             return freed
-        new = joined
 
         def put() -> None:
             self._replace(new)
@@ -190,19 +180,19 @@ class SegmentRemoval:
             for segment in run[1:]:
                 self._remove(segment)
 
-        self._exclusively(put)
+        self.exclusively(put)
         return FreedSpace(removed + len(run) - 1, rewritten + 1, bytes + sum(each.bytes for each in run) - new.bytes)
 
     def _remove(self, segment: Segment) -> None:
         """Remove a segment; the next one may be removed when this is on disk."""
         if self._stopped:
             raise Stopped
-        self._files.remove(f"{self._folder}/{segmentName(segment.base)}")
-        self._segments.remove(segment.base)
-        path = f"{self._folder}/{indexName(segment.base)}"
-        if self._files.exists(path):
-            self._files.remove(path)
-        self._files.syncFolder(self._folder)
+        self.files.remove(f"{self.folder}/{segmentName(segment.base)}")
+        self.segments.remove(segment.base)
+        path = f"{self.folder}/{indexName(segment.base)}"
+        if self.files.exists(path):
+            self.files.remove(path)
+        self.files.syncFolder(self.folder)
 
     def _replace(self, segment: Segment) -> None:
         """Rename the new file of a segment over the old one, whose index must be removed first."""
@@ -210,18 +200,18 @@ class SegmentRemoval:
             raise Stopped
         self._removeIndex(segment.base)
         name = segmentName(segment.base)
-        self._files.rename(f"{self._folder}/{replacementName(segment.base)}", f"{self._folder}/{name}")
-        self._segments.replace(segment)
-        self._files.syncFolder(self._folder)
+        self.files.rename(f"{self.folder}/{replacementName(segment.base)}", f"{self.folder}/{name}")
+        self.segments.replace(segment)
+        self.files.syncFolder(self.folder)
         with suppress(OSError):
-            writeIndex(self._files, self._folder, segment)
+            writeIndex(self.files, self.folder, segment)
 
     def _removeIndex(self, base: int) -> None:
         """Remove an index permanently: an outdated one would point into the holes of the rewritten segment."""
-        path = f"{self._folder}/{indexName(base)}"
-        if self._files.exists(path):
-            self._files.remove(path)
-            self._files.syncFolder(self._folder)
+        path = f"{self.folder}/{indexName(base)}"
+        if self.files.exists(path):
+            self.files.remove(path)
+            self.files.syncFolder(self.folder)
 
 
 class _Pass:
