@@ -334,7 +334,7 @@ class Copy:
     def _begin(self, each: CompleteFrame) -> None:
         """Seal the last segment and begin a new one, for this SEGMENT frame."""
         header, start = each.header, decodeSegment(*each)
-        self.journal = identify(self._files, self._folder, lambda digits: start.journal)
+        self.journal = identify(self._files, self._folder, lambda: start.journal)
         if self.journal != start.journal:
             raise FrameError(f"it is of the journal {start.journal}, not {self.journal}")
         self._seal()

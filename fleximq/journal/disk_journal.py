@@ -1,15 +1,14 @@
 """The journal on disk, on the reactor's thread: the facade of this package.
 
-It connects :mod:`fleximq.journal.writing.group_commit`, which collects runs,
-:mod:`fleximq.journal.writing.writer_thread`, which writes them, :mod:`fleximq.journal.files.segment_table`, which
-    locates them, and :mod:`fleximq.journal.reading.reader_thread`, which reads them.
+:mod:`fleximq.journal.writing.group_commit` collects runs, :mod:`fleximq.journal.writing.writer_thread` writes them,
+:mod:`fleximq.journal.files.segment_table` locates them, and :mod:`fleximq.journal.reading.reader_thread` reads them.
 """
 
-import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
+from functools import partial
 from typing import Any
 
 from zope.interface import implementer
@@ -36,8 +35,7 @@ from fleximq.journal.writing.writer_thread import CommitWriter, Worker, WriterTh
 from fleximq.limits import MEBIBYTE
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.histogram import Commits
-from fleximq.values.message import Message
-from fleximq.values.records import BacklogSize, OnCommitted, OnStaged, PublishedRun, Run, TopicBounds
+from fleximq.values.records import OnCommitted, OnStaged, PublishedRun, Run
 from fleximq.values.state_records import ClientIdsReserved, StateRecord
 from fleximq.values.transitions import Transitions
 
@@ -133,14 +131,15 @@ class DiskJournal:
         self._onEvent = onEvent
         self._say = log
         self._onError = onError or (lambda error: log(f"what was told of a commit failed: {error!r}"))
-        self._group = self._newGroup(1)
+        self._collectFrom(1)
         self._clientIds = 0
         self._length = self._frames = 0
         self._unsaid: list[str] = []
         self._state = State.NEW
 
-    def _newGroup(self, next: int) -> GroupCommit:
-        return GroupCommit(
+    def _collectFrom(self, next: int) -> None:
+        """Give the next run this offset, once the writing begins."""
+        self._group = GroupCommit(
             now=self._now,
             next=next,
             overloadedAt=self._overloadedAt,
@@ -150,6 +149,7 @@ class DiskJournal:
             open=self._openingHere,
             onError=self._onError,
         )
+        self.whenCommitted, self.whenRelieved = self._group.whenCommitted, self._group.whenRelieved
 
     # -- opening and closing -----------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class DiskJournal:
         checkFolder(self._files, self._folder)
         self._lock = Lock(self._files, self._folder)
         try:
-            self.id = identify(self._files, self._folder, _randomHex)
+            self.id = identify(self._files, self._folder, lambda: secrets.token_hex(16))
             return self._recover()
         except OSError as error:
             self._lock.release()
@@ -179,30 +179,31 @@ class DiskJournal:
         self._readFrom(found.segments)
         self._topicLimit = TopicLimit(self._maxTopics, self._segments.bounds())
         self._clientIds = found.nextClientId
-        self._group = self._newGroup(found.nextOffset)
+        self._collectFrom(found.nextOffset)
         self._staging = StagingArea(self._group, self._segments, found.transactions, self._now)
-        self._room = Capacity(
-            self._maxBytes,
-            self._segments,
-            self._newCleaner(),
-            self._rollNow,
-            self._now,
-            self._freed,
-        )
-        self._count(CountedEvent(EventFamily.JOURNAL, "torn tail"), len(found.torn))
-        self._count(CountedEvent(EventFamily.JOURNAL, "lost range"), len(found.lost))
+        self.abortStaged, self.stagedTopics = self._staging.abort, self._staging.topics
+        cleaner = None if self._rules is None else self._newCleaner(self._rules)
+        self._room = Capacity(self._maxBytes, self._segments, cleaner, self._rollNow, self._now, self._freed)
+        self._count("torn tail", len(found.torn))
+        self._count("lost range", len(found.lost))
         return found
 
     def _readFrom(self, segments: SegmentTable) -> None:
         """Let :meth:`read` and the like find the records of these segments, once the reader begins."""
         self._segments = segments
-        self._weights = BacklogTotals(segments)
-        self._reader = ReaderThread(
-            self._files, self._folder, segments, self._callFromThread, lost=self._foundLost, log=self._say
+        self.bounds, self.topics, self.removedSince = segments.bounds, segments.topics, segments.removedSince
+        self.backlogFrom = BacklogTotals(segments).backlogFrom
+        self._readBy(
+            ReaderThread(self._files, self._folder, segments, self._callFromThread, self._foundLost, self._say)
         )
 
+    def _readBy(self, reader: ReaderThread) -> None:
+        self._reader = reader
+        self.fetch, self.read, self.readBytes = reader.fetch, reader.read, reader.readBytes
+        self.offsetAt, self.advance = reader.offsetAt, reader.advance
+
     def _freed(self, number: int) -> None:
-        self._onEvent(CountedEvent(EventFamily.JOURNAL, "bytes freed"), number)
+        self._count("bytes freed", number)
 
     def _content(self) -> RecoveredJournal:
         return recover(self._files, self._folder, self.id, self._unsaid.append)
@@ -216,14 +217,12 @@ class DiskJournal:
                     "not deleted, but expire as --retention says"
                 )
 
-    def _newCleaner(self) -> CleanerThread | None:
-        if self._rules is None:
-            return None
+    def _newCleaner(self, rules: RetentionPolicy) -> CleanerThread:
         return CleanerThread(
             self._files,
             self._folder,
             self._segments,
-            self._rules,
+            rules,
             self._reader,
             lambda: self.keeper.needed(),
             self._now,
@@ -233,18 +232,18 @@ class DiskJournal:
             self._goesUnread,
         )
 
-    def _count(self, event: str, number: int) -> None:
+    def _count(self, name: str, number: int = 1) -> None:
         if number:
-            self._onEvent(event, number)
+            self._onEvent(CountedEvent(EventFamily.JOURNAL, name), number)
 
     def _goesUnread(self, sentence: str, records: int) -> None:
-        self._count(CountedEvent(EventFamily.JOURNAL, "expired unread"), records)
+        self._count("expired unread", records)
         self._say(sentence)
 
     def _foundLost(self, lost: LostRange, why: str) -> None:
         sentence = sentenceOf(lost, f"damaged ({why})")
         self._found.lost.append(sentence)
-        self._count(CountedEvent(EventFamily.JOURNAL, "lost range"), 1)
+        self._count("lost range")
         self._say(sentence)
 
     def begin(self) -> None:
@@ -252,7 +251,7 @@ class DiskJournal:
 
         :raises JournalError: the folder cannot be written.
         """
-        log = CommitWriter(self._files, self._folder, self._fsync, self._found.end, _randomId)
+        log = CommitWriter(self._files, self._folder, self._fsync, self._found.end, partial(secrets.randbits, 64))
         commit = self._firstCommit()
         log.carryOut(commit)
         if commit.reason is not None:
@@ -398,11 +397,11 @@ class DiskJournal:
     def beat(self, answered: Callable[[], None]) -> None:
         """Call back when the writing thread has finished its present work; never, if it hangs or is missing."""
         if self._runs:
-            self._worker.hand(_nothing, answered)
+            self._worker.hand(lambda: None, answered)
 
     def _failed(self, commit: Commit) -> None:
         self._topicLimit.failed()
-        self._onEvent(CountedEvent(EventFamily.JOURNAL, "read-only"), 1)
+        self._count("read-only")
         self._say(f"nothing is kept any more, since writing failed: {commit.reason}")
         if commit.error is not None and not isinstance(commit.error, OSError):
             self._onError(commit.error)
@@ -436,12 +435,6 @@ class DiskJournal:
         self._topicLimit.add(new)
         return number
 
-    def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
-        self._group.whenCommitted(call, number)
-
-    def whenRelieved(self, call: Callable[[], None]) -> None:
-        self._group.whenRelieved(call)
-
     def appendState(self, event: StateRecord) -> None:
         if isinstance(event, ClientIdsReserved):
             self._clientIds = max(self._clientIds, event.until)
@@ -461,48 +454,11 @@ class DiskJournal:
         self._staging.commit(query, batch, tokens, committed)
         self._topicLimit.add(new)
 
-    def abortStaged(self, query: str, batch: int) -> None:
-        self._staging.abort(query, batch)
-
-    def stagedTopics(self, query: str, batch: int) -> set[str]:
-        return self._staging.topics(query, batch)
-
-    # -- reading -----------------------------------------------------------------------------------
-
-    def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
-        self._reader.fetch(offsets, most, found)
-
-    def read(
-        self, offset: int, selected: Callable[[str], bool], most: int, found: Callable[[Sequence[Any], int], None]
-    ) -> None:
-        self._reader.read(offset, selected, most, found)
-
-    def bounds(self) -> Mapping[str, TopicBounds]:
-        return self._segments.bounds()
-
-    def topics(self, limit: int, start: str = "", before: str = "") -> list[str]:
-        return self._segments.topics(limit, start, before)
+    # The other methods of the interface are those of the parts that do the work.
 
     @property
     def removals(self) -> int:
         return self._segments.removals
-
-    def removedSince(self, number: int, limit: int) -> tuple[int, Sequence[tuple[str, int]]]:
-        return self._segments.removedSince(number, limit)
-
-    def backlogFrom(self, offset: int) -> BacklogSize:
-        return self._weights.backlogFrom(offset)
-
-    def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
-        self._reader.offsetAt(time, found)
-
-    def advance(
-        self, start: int, end: int, records: int | None, size: int | None, found: Callable[[int, int, int], None]
-    ) -> None:
-        self._reader.advance(start, end, records, size, found)
-
-    def readBytes(self, position: int, most: int, found: Callable[[int, bytes | memoryview, int], None]) -> None:
-        self._reader.readBytes(position, most, found)
 
     # -- faults ------------------------------------------------------------------------------------
 
@@ -555,15 +511,3 @@ class DiskJournal:
 def offsetAfterGap(offset: int) -> int:
     """Return the next offset when it is unknown whether this one was assigned."""
     return (offset // SKIP + 1) * SKIP
-
-
-def _nothing() -> None:
-    """Do nothing; the call itself shows that the thread works."""
-
-
-def _randomHex(digits: int) -> str:
-    return secrets.token_hex(digits // 2)
-
-
-def _randomId() -> int:
-    return int.from_bytes(os.urandom(8), "little")

@@ -139,7 +139,7 @@ def _checkNames(folder: str, names: list[str]) -> None:
         raise JournalError(f"{folder} holds other files, such as {foreign[0]}, and no journal")
 
 
-def identify(files: Files, folder: str, randomHex: Callable[[int], str]) -> str:
+def identify(files: Files, folder: str, newId: Callable[[], str]) -> str:
     """Return a journal's id, 32 hexadecimal digits; a new folder receives one.
 
     :raises JournalError: the identity is damaged, of a newer version, or cannot be read or written.
@@ -147,7 +147,7 @@ def identify(files: Files, folder: str, randomHex: Callable[[int], str]) -> str:
     try:
         if files.exists(f"{folder}/{IDENTITY}"):
             return readIdentity(files, folder)
-        journal = randomHex(32)
+        journal = newId()
         line = f"{_MAGIC} {VERSION} {journal} "
         replaceFile(files, folder, IDENTITY, f"{line}{crc32(line.encode()):08x}\n".encode())
     except OSError as error:

@@ -227,7 +227,7 @@ class SegmentTable:
         """Return the bounds of each topic: always the same mapping, for look-ups; :meth:`topics` lists its keys."""
         return self._bounds
 
-    def topics(self, limit: int, start: str, before: str) -> list[str]:
+    def topics(self, limit: int, start: str = "", before: str = "") -> list[str]:
         """See :meth:`fleximq.interfaces.IJournalRead.topics`."""
         with self._changing:
             return self._names.page(limit, start, before)
