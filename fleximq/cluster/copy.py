@@ -2,12 +2,11 @@
 
 The owner writes its copy after the stream has stored a commit, a follower when it receives it; so no copy has a frame
 that the stream lacks. Bytes are synced only when a segment is sealed: after a loss of power the missing ones are read
-from the stream again. Opening a copy is therefore not the recovery of :mod:`fleximq.journal.recovery.recovery`: its
-end is cut at the first damage and no loss is reported.
+from the stream again. So opening a copy cuts its end at the first damage, and reports no loss.
 
-DIR/stream is one line of text: ``fleximq-stream``, the version 1, the shard, the stream's creation time, a sequence and
-a position, and the CRC-32 of all before it as 8 hexadecimal digits; separated by blanks. All messages up to this
-sequence are on disk, and end at this position. Reading continues after it, and passes over frames that the copy has.
+DIR/stream is one line: ``fleximq-stream``, the version 1, the shard, the stream's creation time, a sequence and a
+position, and the CRC-32 of all before it as 8 hexadecimal digits; separated by blanks. All messages up to this sequence
+are on disk, and end at this position. Reading continues after it, and passes over frames that the copy has.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -44,8 +43,8 @@ class Copy:
     """The copy of one shard in one folder.
 
     ``end`` is the position after its last frame, ``next`` the offset after its last record, ``time`` the latest time of
-    its frames. ``sequence`` is that of the last complete commit that it has, ``received`` that of the last message,
-    which may be a piece of an incomplete commit.
+    its frames. ``sequence`` is that of its last complete commit, ``received`` that of the last message, perhaps a piece
+    of an incomplete commit.
     """
 
     def __init__(self, files: Files, folder: str, shard: int) -> None:
@@ -73,10 +72,7 @@ class Copy:
     # -- opening and closing -----------------------------------------------------------------------
 
     def open(self) -> None:
-        """Lock and check the folder, and cut its end at the first damage. Blocks.
-
-        :raises JournalError: the folder cannot be used.
-        """
+        """Lock and check the folder, and cut its end at the first damage; blocks. Raises JournalError."""
         files, folder = self._files, self._folder
         checkFolder(files, folder)
         self._lock = Lock(files, folder)
@@ -123,9 +119,8 @@ class Copy:
         return True
 
     def load(self, log: Callable[[str], None]) -> None:
-        """Read what is in the segments, from their indexes if they have any. Blocks.
+        """Read the segments, from their indexes if possible; blocks. ``log`` gets failures that do not prevent it.
 
-        :param log: called with failures that do not prevent it.
         :raises JournalError: a segment cannot be read.
         """
         self.segments = recover(self._files, self._folder, self.journal, log).segments
@@ -156,10 +151,7 @@ class Copy:
         return {"bytes": self.end - self._bases[0] if self._bases else 0, "segments": len(self._bases)}
 
     def framesFrom(self, position: int) -> Iterator[CompleteFrame]:
-        """Yield the frames from a position on.
-
-        :raises CopyError: a part is damaged, or cannot be read.
-        """
+        """Yield the frames from a position on. Raises CopyError if a part is damaged, or cannot be read."""
         for base, until in pairwise([*self._bases, self.end]):
             if until > position:
                 yield from (each for each in self._framesOf(base, until) if each.header.position >= position)
@@ -209,10 +201,7 @@ class Copy:
         return not self._broken and self._reached < self._known
 
     def receive(self, sequence: int, piece: Piece) -> Sequence[CompleteFrame]:
-        """Take a message of the stream, the one after ``received``; return the frames that became complete by it.
-
-        :raises CopyError: it does not continue this copy, or cannot be written.
-        """
+        """Take the message after ``received``; return the frames that became complete by it. Raises CopyError."""
         with self._reported(sequence):
             begins = piece.data[:4] == MAGIC and piece.data[6] == FrameKind.SEGMENT
             if sequence != self.received + 1:
@@ -237,10 +226,7 @@ class Copy:
         return bool(self._pieces)
 
     def _moveAside(self) -> None:
-        """Rename all segments: the stream begins at a later position, with a checkpoint that covers them.
-
-        :raises FrameError: clients read them.
-        """
+        """Rename all segments: the stream begins later, with a checkpoint. Raises FrameError if clients read them."""
         if self.added is not None:
             raise FrameError("the stream has no more what would continue this copy")
         if self._descriptor is not None:
@@ -258,8 +244,7 @@ class Copy:
     def write(self, sequence: int, data: bytes, end: int, next: int) -> Sequence[CompleteFrame]:
         """Write the frames of the commit that ends with this sequence, and return those that were missing.
 
-        :param end: the position after its last frame.
-        :param next: the offset after its last record.
+        :param end: the position after its last frame; ``next``: the offset after its last record.
         :raises CopyError: they do not continue this copy, or cannot be written.
         """
         with self._reported(sequence):
@@ -299,10 +284,7 @@ class Copy:
             raise CopyError(f"the copy in {self._folder} cannot be written: {errorText(error)}") from error
 
     def _continued(self, data: bytes) -> list[CompleteFrame]:
-        """Return the frames of a commit that this copy does not have yet, all checked.
-
-        :raises FrameError: they do not continue it.
-        """
+        """Return the checked frames of a commit that this copy lacks. Raises FrameError if they do not continue it."""
         end, previous, segment, at = self.end, self._previous, self._segment, 0
         new: list[CompleteFrame] = []
         while at < len(data):
@@ -374,10 +356,7 @@ class Copy:
     # -- trimming ----------------------------------------------------------------------------------
 
     def trim(self, position: int) -> None:
-        """Remove the segments that end at or before this position, where the stream begins now.
-
-        :raises OSError: one cannot be removed.
-        """
+        """Remove the segments before this position, where the stream begins now. Raises OSError."""
         for base, until in list(pairwise(self._bases)):
             if until > position:
                 break

@@ -1,6 +1,6 @@
 """The few words of core NATS that nodes need to exchange volatile messages, spoken on the reactor's thread.
 
-It is a second connection of a node; nats-py has the first. If a server ends it because a node reads too slowly, the
+It is a second connection of a node, beside that of nats-py: if a server ends it because a node reads too slowly, the
 node keeps its journal and its ownership. Messages are delivered at most once.
 """
 
@@ -39,7 +39,6 @@ class CoreNats(Protocol):
     :param link: gets the messages, and learns of the beginning and the end.
     :param host: the name that the server's certificate must have.
     :param options: credentials and TLS context, named as the arguments of ``nats.connect``.
-    :param subjects: the subscriptions.
     """
 
     transport: Any
@@ -209,8 +208,7 @@ class CoreLink(ClientFactory):
     """A connection to one of several servers; connects again, to the next one, for as long as it takes.
 
     :param urls: the servers; one without a port has 4222.
-    :param name: the name of the cluster.
-    :param node: the name of this node.
+    :param name: the name of the cluster, ``node`` that of this node.
     :param options: see :class:`CoreNats`.
     """
 

@@ -17,11 +17,9 @@ RETRY = 1.0
 
 
 class Follower:
-    """Follows a stream from :meth:`start` to :meth:`stop`.
+    """Follows a stream from :meth:`start` to :meth:`stop`; ``heard`` is called with each message.
 
     ``reason`` says why the copy is not updated, "" while it is.
-
-    :param heard: called with each message.
     """
 
     def __init__(

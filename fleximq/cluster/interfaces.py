@@ -36,10 +36,10 @@ class Deposed(ClusterError):
 
 
 class Piece(NamedTuple):
-    """A message of a stream: some of the frames' bytes of one commit.
+    """Some of the frames' bytes of one commit, as a message of a stream.
 
     ``end`` is the position after the commit's last frame, ``next`` the offset after its last record, ``left`` the
-    number of pieces of the same commit after this one.
+    number of its later pieces.
     """
 
     data: bytes
@@ -63,10 +63,7 @@ class StreamBounds(NamedTuple):
 
 
 class ShardOwner(NamedTuple):
-    """The record of a shard's owner; ``node`` is "" for no owner.
-
-    ``term`` grows with every owner, ``revision`` with every change of the record.
-    """
+    """A shard's owner, "" for none; each has a larger ``term``, each change of the record a larger ``revision``."""
 
     node: str = ""
     term: int = 0
@@ -115,10 +112,7 @@ class ICluster(Interface):
         """Return the sequences in the stream; the answer may be old."""
 
     def follow(shard: int, sequence: int, received: Callable[[int, Piece], None]) -> Callable[[], None]:
-        """Call back with each message from a sequence on, in order, until the returned function is called.
-
-        Messages that were removed are passed over.
-        """
+        """Call with each message that exists from a sequence on, in order, until the returned function is called."""
 
     def purge(shard: int, first: int) -> "Deferred[None]":
         """Remove all messages before this sequence."""
@@ -127,10 +121,7 @@ class ICluster(Interface):
         """Write a node's key."""
 
     def claim(shard: int, owner: ShardOwner) -> "Deferred[None]":
-        """Write the record of a shard's owner if ``owner.revision`` is that of the present record, 0 for none.
-
-        Fails with :class:`Refused` if it is another one.
-        """
+        """Write a shard's owner; fail with :class:`Refused` if ``owner.revision`` is not the present one (0: none)."""
 
     def ask(node: str, question: Mapping[str, Any]) -> "Deferred[Mapping[str, Any]]":
         """Ask a node something, and return its answer; both are JSON objects. The question may arrive late."""
@@ -151,10 +142,7 @@ class IMeshLink(Interface):
     maxPayload = Attribute("""The largest number of bytes of a message.""")
 
     def start(received: Callable[[bytes], None], connected: Callable[[], None]) -> None:
-        """Connect for as long as it takes, also after a loss.
-
-        ``connected`` is called after each connection; messages between two of them were lost.
-        """
+        """Connect for as long as it takes, also after a loss; ``connected`` is called each time."""
 
     def send(node: str, data: bytes) -> None:
         """Send to a node, "" for all others; the message is lost while there is no connection."""

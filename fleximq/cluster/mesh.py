@@ -1,9 +1,8 @@
 """The packets between the nodes of a mesh: their interest, and volatile runs (/explanation/cluster, The mesh).
 
-Each node tells all others the patterns of its clients, in numbered steps; one that misses a step asks for the whole
-table. They confirm each step, so that a client can wait until all nodes know its subscription. Runs are sent to
-nodes with interest only, at most once. Each packet of runs says how many messages were sent to that node before, so the
-receiver knows how many it lost.
+Each node tells all others the patterns of its clients in numbered steps, which they confirm; one that misses a step
+asks for the whole table. Runs are sent to interested nodes, at most once, with the number of messages sent there
+before, so that the receiver knows how many it lost.
 """
 
 from collections import Counter
@@ -34,7 +33,7 @@ _MARGIN = 1024
 class Interest(NamedTuple):
     """A pattern of a node's clients; ``durable``: the name of a topic that has a durable queue there.
 
-    With ``client``, the id of one that accepts direct messages, and ``pattern`` is the name that it joined with.
+    With ``client``, the id of one that accepts direct messages, ``pattern`` is the name that it joined with.
     """
 
     pattern: str
@@ -50,10 +49,10 @@ class Kind(IntEnum):
     """The first value of a packet; the sender's name and session follow.
 
     INTEREST: a step of the sender's table (version, is it whole, added, removed; None for both is a sign of life);
-    CONFIRMED: the session and version
-    of the receiver that the sender has; WHOLE: a request for the receiver's table; RUNS: messages sent before, their
-    number, the runs; PIECE: a part of a large packet (number, how many, bytes); LEAVING: the node stops; QUESTION: its
-    number, and the question; ANSWER: session and number of the question, and the answer.
+    CONFIRMED: the session and version of the receiver that the sender has; WHOLE: a request for the receiver's table;
+    RUNS: messages sent before, their number, the runs; PIECE: a part of a large packet (number, how many, bytes);
+    LEAVING: the node stops; QUESTION: its number, and the question; ANSWER: session and number of the question, and the
+    answer.
     """
 
     INTEREST = 0
@@ -86,8 +85,8 @@ class Peer:
     """Another node.
 
     ``interest`` and ``version`` are its table and the last step of it, ``confirmed`` the last step of this node's table
-    that it has confirmed. A node that ``isLate`` is not waited for until it confirms again. ``sent`` counts the
-    messages to it since this node started, ``expected`` is the number of the next one from it, as counted there.
+    that it has confirmed; if it ``isLate``, it is not waited for until it confirms again. ``sent`` counts the messages
+    to it since this node started, ``expected`` is the number of the next one from it, as counted there.
     """
 
     def __init__(self, name: str, session: str, now: float) -> None:
@@ -106,9 +105,8 @@ class Peer:
 
 
 class Mesh:
-    """One node of a mesh.
+    """One node of a mesh; its ``session`` differs in each life of the node.
 
-    :param session: differs in each life of the node.
     :param atTurnEnd: calls a function when all that was read in this turn is processed.
     """
 
@@ -315,9 +313,7 @@ class Mesh:
     # -- questions ---------------------------------------------------------------------------------
 
     def ask(self, question: Any, found: Callable[[str, Any], None]) -> int:
-        """Ask all other nodes, and call with name and answer of each, until :meth:`endAsking` is called with the
-        returned number.
-        """
+        """Ask all other nodes; call with name and answer of each, until :meth:`endAsking` gets the returned number."""
         self._questions += 1
         self._asking[self._questions] = found
         self._send("", Kind.QUESTION, self._questions, question)

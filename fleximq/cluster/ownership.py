@@ -1,14 +1,13 @@
 """Decides which node owns a shard, and for how long it may serve (/explanation/cluster, Ownership).
 
-The stream is protected by the expected sequence of each append, not here. A wrong decision costs time, or a repeated
-delivery of a message of a queue. Nodes write a key each second; one whose key has not changed, and of which no
-frame has arrived, for :data:`SILENCE` seconds and :data:`BEATS` confirmed beats of the watching node is replaced. So
-neither an unavailable store nor a pause of the watcher deposes an owner. No clocks are compared.
+The stream is protected by the expected sequence of each append, not here: a wrong decision costs time, or a repeated
+delivery. Nodes write a key each second. One whose key has not changed, and of which no frame has arrived, for
+:data:`SILENCE` seconds and :data:`BEATS` confirmed beats of the watching node is replaced; so neither an unavailable
+store nor a pause of the watcher deposes an owner. No clocks are compared.
 
-An owner serves for :data:`DEADLINE` seconds from the moment at which it sent its last confirmed append. A confirmed
-beat extends this only if it is confirmed in time: later, another node may have taken over between the two, and only an
-append can tell. A node whose claim was carried out late, when the former owner had come back, waits so long before it
-serves.
+An owner serves for :data:`DEADLINE` seconds from the sending of its last confirmed append. A confirmed beat extends
+this only if it is confirmed in time: later, another node may have taken over in between, and only an append can tell. A
+node whose claim was carried out late, when the former owner had come back, waits so long before it serves.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -83,7 +82,7 @@ class _Sighting:
 class Ownership:
     """One node's part in the ownership of one shard.
 
-    ``owner`` is the last known record, ``state`` this node's own part. ``observers`` are called after each change of a
+    ``owner`` is the last known record, ``state`` this node's own part; ``observers`` are called after each change of a
     key.
 
     :param clock: its seconds must not be those of a clock that can be set.
@@ -91,7 +90,7 @@ class Ownership:
         says that its copy has more than the stream, an older stream was put in place, and no node claims the shard.
     :param about: returns what else this node's key has, see :class:`NodeRecord`.
     :param takeOver: fences the stream for this term and opens the broker; the shard is served when it returns.
-    :param lose: called once for each :meth:`takeOver` that began and is over, with the reason: from then on no client
+    :param lose: called with the reason once for each :meth:`takeOver` that began and is over: from then on no client
         may be answered; the copy is to be followed again.
     :param probe: makes an empty commit.
     """

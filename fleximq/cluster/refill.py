@@ -1,6 +1,4 @@
-"""Appends the frames of a folder to a stream that has less of them, as they are: position, check sum and offsets stay
-(/explanation/cluster, Refilling).
-"""
+"""Appends the frames of a folder to a stream that has less of them, unchanged (/explanation/cluster, Refilling)."""
 
 from fleximq.cluster.copy import Copy, endOf, nextOf
 from fleximq.cluster.interfaces import HEADROOM, ClusterError, ICluster

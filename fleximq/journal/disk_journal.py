@@ -88,7 +88,7 @@ class DiskJournal:
     :param maxBytes: the approximate maximum size of the segments; 0: the capacity of the disk.
     :param maxTopics: the maximum number of topics with records, except those of dead letters; 0: unlimited.
     :param rules: which records may be removed; None: none.
-    :param makeWorker: makes the worker that writes, by default a thread; tests use one that works at once.
+    :param makeWorker: makes the worker that writes, by default a thread.
     :param onEvent: called with countable events and their number.
     :param log: called with sentences for the operator.
     :param onError: called with exceptions of commit callbacks.
@@ -154,10 +154,7 @@ class DiskJournal:
     # -- opening and closing -----------------------------------------------------------------------
 
     def open(self) -> RecoveredJournal:
-        """Lock and check the folder, cut off a torn tail, and return the content. Blocks.
-
-        :raises JournalError: the folder cannot be used.
-        """
+        """Lock and check the folder, cut off a torn tail, and return the content; blocks. Raises JournalError."""
         checkFolder(self._files, self._folder)
         self._lock = Lock(self._files, self._folder)
         try:
@@ -247,10 +244,7 @@ class DiskJournal:
         self._say(sentence)
 
     def begin(self) -> None:
-        """Begin a segment and accept runs, after ``keeper`` was set and restored. Blocks.
-
-        :raises JournalError: the folder cannot be written.
-        """
+        """Begin a segment and accept runs, after ``keeper`` was set and restored; blocks. Raises JournalError."""
         log = CommitWriter(self._files, self._folder, self._fsync, self._found.end, partial(secrets.randbits, 64))
         commit = self._firstCommit()
         log.carryOut(commit)
@@ -382,10 +376,7 @@ class DiskJournal:
         return self._runs and self._room.clean(done)
 
     def look(self) -> None:
-        """Check that the journal's files exist; if not, later runs are refused.
-
-        Each commit checks this itself, so this is for times without commits.
-        """
+        """Check that the journal's files exist, in times without commits; if not, later runs are refused."""
         if self._runs and self._group.readOnly is None:
             reasons: list[str | None] = []
             self._worker.hand(lambda: reasons.append(self._log.checkFile()), lambda: self._looked(reasons[0]))

@@ -1,7 +1,4 @@
-"""The volatile journal: every publication is committed at once and stored only by queues in memory.
-
-It has the interface of the journal on disk, so that the broker treats durable publications alike.
-"""
+"""The volatile journal: every publication is committed at once and stored only by queues in memory."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -88,10 +85,7 @@ class MemoryJournal:
         found(None, _NONE)
 
     def commitStaged(self, query: str, batch: int, tokens: Sequence[str], committed: OnCommitted) -> None:
-        """Refuse.
-
-        :raises NotKept: always.
-        """
+        """Refuse. Raises NotKept always."""
         raise NotKept(_NONE)
 
     def abortStaged(self, query: str, batch: int) -> None:

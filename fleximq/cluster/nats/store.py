@@ -67,7 +67,6 @@ T = TypeVar("T")
 class NatsCluster:
     """The connection of one node. It connects again for as long as it takes.
 
-    :param urls: the servers.
     :param name: the name of the cluster: letters, digits and hyphens.
     :param callFromThread: runs a function on the reactor's thread.
     :param room: the largest number of bytes in each stream; a full disk would end JetStream on that server.

@@ -1,9 +1,7 @@
-"""All file operations of the journal, one method each in one class.
+"""All file operations of the journal, one method each in one class; it accesses files in no other way.
 
-Tests replace :class:`Files` by a subclass that fails (a full or broken disk), or that records writes and syncs to
-reproduce the possible states after a power loss. The journal accesses files only through this class.
-
-All errors are :exc:`OSError` of the system. Paths are text; descriptors are those of :mod:`os`.
+Tests replace :class:`Files` by a subclass that fails, or that records writes and syncs to reproduce the possible states
+after a power loss. All errors are :exc:`OSError` of the system. Paths are text; descriptors are those of :mod:`os`.
 """
 
 import ctypes
@@ -37,12 +35,7 @@ class Files:
     # -- descriptors -------------------------------------------------------------------------------
 
     def create(self, path: str) -> int:
-        """Make a new, empty file and return a descriptor for reading and writing.
-
-        It survives a power loss only after a sync of its folder.
-
-        :raises FileExistsError: the name exists.
-        """
+        """Make a new, empty file that survives a power loss after a sync of its folder. Raises FileExistsError."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
 
     def open(self, path: str, write: bool = False) -> int:
@@ -66,10 +59,7 @@ class Files:
             self.close(descriptor)
 
     def write(self, descriptor: int, buffers: Sequence[bytes | bytearray | memoryview], position: int) -> int:
-        """Write consecutive buffers from a position, and return the number of written bytes, perhaps fewer than given.
-
-        At most :attr:`mostBuffers` buffers.
-        """
+        """Write at most :attr:`mostBuffers` buffers from a position; return the number of written bytes, perhaps fewer."""
         return os.pwritev(descriptor, buffers, position)
 
     def read(self, descriptor: int, size: int, position: int) -> bytes:
@@ -81,7 +71,7 @@ class Files:
         os.fdatasync(descriptor)
 
     def beginSync(self, descriptor: int, start: int, size: int) -> None:
-        """Let the system begin to write these bytes of a file to the disk, if it can, so that a sync waits for less.
+        """Let the system begin to write these bytes to the disk, if it can, so that a sync waits for less.
 
         A fault of the disk is raised: the sync might not find it again.
         """
@@ -91,10 +81,7 @@ class Files:
                 raise OSError(code, os.strerror(code))
 
     def forget(self, descriptor: int, start: int, size: int) -> None:
-        """Release the system's cache of these bytes of a file; only bytes on disk are released.
-
-        :param size: 0: up to the end of the file.
-        """
+        """Release the system's cache of these bytes, if they are on disk; size 0: up to the end of the file."""
         if hasattr(os, "posix_fadvise"):
             with suppress(OSError):  # only an optimization
                 os.posix_fadvise(descriptor, start, size, os.POSIX_FADV_DONTNEED)
@@ -112,10 +99,7 @@ class Files:
         return os.fstat(descriptor).st_nlink == 0
 
     def lock(self, descriptor: int) -> bool:
-        """Lock a file for this process, or return False at once if another process has locked it.
-
-        The lock ends when the descriptor is closed or the process ends, even by a crash.
-        """
+        """Lock a file until it is closed or the process ends; False at once if another process has locked it."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -168,10 +152,7 @@ def errorText(error: OSError) -> str:
 
 
 def readFile(files: Files, path: str) -> bytes:
-    """Return the bytes of a file.
-
-    :raises OSError: it is missing, or cannot be read.
-    """
+    """Return the bytes of a file. Raises OSError if it is missing, or cannot be read."""
     with files.closing(files.open(path)) as descriptor:
         return readUpTo(files, descriptor, files.size(descriptor), 0)
 

@@ -1,15 +1,14 @@
 """The small files of a journal folder: its identity, its lock and its durable end (docs/reference/journal-format.rst).
 
-DIR/identity marks a folder as a journal. It is one line of text: ``fleximq-journal``, the version of the format, 32
-hexadecimal digits that no other journal has, and the CRC-32 of all before it as 8 more.
-
-DIR/lock is locked by the one broker that writes the journal.
+DIR/identity marks a folder as a journal: one line with ``fleximq-journal``, the version of the format, 32 hexadecimal
+digits that no other journal has, and the CRC-32 of all before it as 8 more. DIR/lock is locked by the one broker that
+writes the journal.
 
 DIR/end gives the end of the journal to other processes that read while the broker writes. It has 64 bytes, mapped into
 memory, little-endian: magic ``FXJE0001`` 8s, turn u64, position u64, offset u64, time i64 (microseconds since 1970), 16
 zero bytes, turn u64. A reader takes all 64 bytes at once, and again while the two turns differ or are odd. Position and
-offset are the first after the last committed record. After a crash of the broker the file may be too old, so a journal
-without a broker is read up to its last complete frame.
+offset are the first after the last committed record. After a crash the file may be too old, so a journal without a
+broker is read up to its last complete frame.
 """
 
 import re
@@ -31,10 +30,7 @@ _VALUES_AT, _FIRST_TURN_AT, _LAST_TURN_AT = 16, 8, 56
 
 
 class DurableEnd:
-    """The writing side, only for the broker that holds the lock.
-
-    :raises OSError: the file cannot be made.
-    """
+    """The writing side, only for the broker that holds the lock. Raises OSError if the file cannot be made."""
 
     def __init__(self, files: Files, folder: str) -> None:
         with files.closing(files.openLock(f"{folder}/{END}")) as descriptor:
@@ -74,7 +70,7 @@ LOCK = "lock"
 
 
 class Lock:
-    """The lock on a folder, from construction until :meth:`release` or the end of the process.
+    """The lock on a folder, until :meth:`release` or the end of the process.
 
     :raises JournalError: another broker holds it, or the folder cannot be written.
     """
@@ -114,10 +110,7 @@ _BEGINNINGS = {LOCK, IDENTITY, f"{IDENTITY}.new", "lost+found"}
 
 
 def checkFolder(files: Files, folder: str) -> None:
-    """Check that a folder is a journal or empty; create it if it is missing.
-
-    :raises JournalError: it cannot be a journal; the text gives the reason in one sentence.
-    """
+    """Check that a folder is a journal or empty; create it if it is missing. Raises JournalError with the reason."""
     try:
         if not files.exists(folder):
             files.makeFolder(folder)
@@ -140,10 +133,7 @@ def _checkNames(folder: str, names: list[str]) -> None:
 
 
 def identify(files: Files, folder: str, newId: Callable[[], str]) -> str:
-    """Return a journal's id, 32 hexadecimal digits; a new folder receives one.
-
-    :raises JournalError: the identity is damaged, of a newer version, or cannot be read or written.
-    """
+    """Return a journal's id, 32 hexadecimal digits; a new folder receives one. Raises JournalError."""
     try:
         if files.exists(f"{folder}/{IDENTITY}"):
             return readIdentity(files, folder)
@@ -156,10 +146,9 @@ def identify(files: Files, folder: str, newId: Callable[[], str]) -> str:
 
 
 def readIdentity(files: Files, folder: str) -> str:
-    """Return the id of an existing journal, without any change.
+    """Return the id of an existing journal. Raises OSError if it cannot be read, and
 
     :raises JournalError: the file is foreign, damaged, or of a newer version.
-    :raises OSError: it cannot be read.
     """
     text = readFile(files, f"{folder}/{IDENTITY}").decode("ascii", "replace")
     if not text.startswith(f"{_MAGIC} "):

@@ -1,7 +1,6 @@
-"""Scans all files of a journal's folder, read-only.
+"""Scans all files of a journal's folder, read-only, from outside.
 
-Made for a look from outside, even while a broker runs: files may grow, be replaced or vanish meanwhile. Recovery at the
-start of a broker is in :mod:`fleximq.journal.recovery.recovery`.
+A broker may run: files may grow, be replaced or vanish meanwhile.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,10 +53,7 @@ class FileSummary(NamedTuple):
 
 
 class FolderSurvey:
-    """The state of a folder at the time of construction.
-
-    :raises OSError: the folder cannot be read.
-    """
+    """The state of a folder at the time of construction. Raises OSError if the folder cannot be read."""
 
     def __init__(self, files: Files, folder: str) -> None:
         self._files = files

@@ -20,11 +20,10 @@ SMALL = 128 << 10
 
 
 class Window:
-    """One open file, up to ``end``.
+    """One open file, up to ``end``; ``base`` is the position of its first byte, ``size`` the minimum number of bytes of
+    one read.
 
-    :param base: the position of the file's first byte.
-    :param end: the position of the first byte that must not be read.
-    :param size: the minimum number of bytes of one read.
+    Reading raises OSError if the file cannot be read; so do all functions here.
     """
 
     __slots__ = ("_descriptor", "_files", "_from", "_held", "_size", "base", "end")
@@ -39,12 +38,7 @@ class Window:
         self.end = end
 
     def at(self, position: int, length: int) -> memoryview:
-        """Return bytes from a position, fewer than ``length`` at the end of the file or of the window.
-
-        The result stays valid after later calls.
-
-        :raises OSError: the file cannot be read.
-        """
+        """Return bytes from a position, fewer at the end of the file or the window; they stay valid after later calls."""
         length = min(length, self.end - position)
         if length <= 0:
             return memoryview(b"")
@@ -57,10 +51,7 @@ class Window:
         return memoryview(self._held)[start : start + length]
 
     def find(self, bytes: bytes, start: int) -> int | None:
-        """Return the first position of these bytes from ``start`` on, None if they do not occur.
-
-        :raises OSError: the file cannot be read.
-        """
+        """Return the first position of these bytes from ``start`` on, None if they do not occur."""
         while start < self.end:
             self.at(start, min(len(bytes), self.end - start))
             found = self._held.find(bytes, start - self._from)
@@ -74,11 +65,9 @@ class Window:
 
 
 def frameAt(window: Window, position: int, segment: int | None) -> tuple[FrameHeader, memoryview]:
-    """Return the checked frame at this position: its header, and all its bytes.
+    """Return the checked frame at this position: its header, and all its bytes; ``segment`` None: of any segment.
 
-    :param segment: the required id of the segment; None: any.
     :raises FrameError: there is no valid frame; the text gives the reason.
-    :raises OSError: the file cannot be read.
     """
     header = readHeader(window.at(position, HEADER_BYTES))
     if header.position != position:
@@ -93,11 +82,7 @@ def frameAt(window: Window, position: int, segment: int | None) -> tuple[FrameHe
 
 
 def nextFrame(window: Window, position: int, segment: int | None) -> int | None:
-    """Return the position of the first valid frame after damage; None if there is none.
-
-    :param position: the position of the damage, where a frame was expected.
-    :raises OSError: the file cannot be read.
-    """
+    """Return the position of the first valid frame after damage at ``position``, None if there is none."""
     chained = _chained(window, position, segment)
     if chained is not None:
         return chained
@@ -151,11 +136,9 @@ def framesOf(
 ) -> Iterator[CompleteFrame | DamagedRange]:
     """Yield frames and damaged ranges from ``start``, the position of a frame, to the end of the window.
 
-    Each frame must be chained to a valid frame directly before it.
+    Each frame must be chained to a valid frame directly before it; with ``atHead``, the first one to none.
 
     :param segment: the id of the segment; None: the id in the first valid frame.
-    :param atHead: ``start`` is the segment's first frame, which is chained to none.
-    :raises OSError: the file cannot be read.
     """
     position = start
     previous: int | None = 0 if atHead else None
@@ -178,10 +161,7 @@ def framesOf(
 
 
 def _end(header: FrameHeader, frame: memoryview, end: int) -> int:
-    """Return the position of the next frame: after this one, or after the range that a REMOVED frame replaces.
-
-    If the window ends earlier, the next file begins there.
-    """
+    """Return the position after this frame, or after the range that a REMOVED frame replaces, in this window."""
     if header.kind != FrameKind.REMOVED:
         return header.position + header.length
     until = decodeRemoved(header, frame)

@@ -41,10 +41,7 @@ class DistanceCounter:
         self._size = size
 
     def offsetsOf(self, header: FrameHeader, sparse: Callable[[], Sequence[int]]) -> Sequence[int]:
-        """Return the offsets of a frame's records that may count.
-
-        :param sparse: returns all offsets of a SPARSE_RECORDS frame.
-        """
+        """Return the offsets that may count; ``sparse`` returns all those of a SPARSE_RECORDS frame."""
         start, end = self.reached.offset, self._end
         if header.kind == FrameKind.SPARSE_RECORDS:
             return [offset for offset in sparse() if start <= offset < end]
@@ -53,9 +50,8 @@ class DistanceCounter:
         return ()
 
     def take(self, offsets: Sequence[int], count: int, length: int) -> bool:
-        """Count the records of one more frame; True if a limit is reached.
+        """Count the records at these offsets of a frame with ``count`` records; True if a limit is reached.
 
-        :param count: the number of records in the frame.
         :param length: the bytes that have to be read for all of them.
         """
         offset, records, size = self.reached
@@ -91,9 +87,7 @@ def advance(
 ) -> Distance:
     """Return the end of a range of at most so many records and bytes, or an earlier one if it has many small frames.
 
-    Headers are not verified: the reader of the range checks the frames.
-
-    :raises OSError: a file cannot be read.
+    Headers are not verified: the reader of the range checks the frames. Raises OSError if a file cannot be read.
     """
     counter = DistanceCounter(start, end, records, size)
     looked = 0

@@ -1,8 +1,7 @@
 """The index file of a sealed segment, DIR/<base>.idx, read or rebuilt (docs/reference/journal-format.rst).
 
-It saves a scan of the segment when the journal is opened, and contains only data of the segment: a missing or damaged
-index is rebuilt. So it is written without waiting for the disk. The scan that rebuilds it also distinguishes an
-unfinished end from damage.
+It saves a scan of the segment when the journal is opened, and has only data of the segment: a missing or damaged index
+is rebuilt, so it is written without waiting for the disk. The scan also distinguishes an unfinished end from damage.
 """
 
 import sys
@@ -36,9 +35,8 @@ class SegmentScan(NamedTuple):
     """The content of a segment's file.
 
     ``segment`` does not count the records that its transactions publish. ``damaged`` are the damaged ranges, each up to
-    the next valid frame. ``unfinished`` is the position after which no frame confirms a sync: the first damage after
-    the last such frame, None if there is none. ``start`` is the content of its first frame, None if that is damaged.
-    ``clean``: its last frame is a clean end.
+    the next valid frame. ``unfinished`` is the first damage after which no frame confirms a sync, or None. ``start`` is
+    the content of its first frame, None if that is damaged. ``clean``: its last frame is a clean end.
     """
 
     segment: Segment
@@ -49,11 +47,7 @@ class SegmentScan(NamedTuple):
 
 
 def scanSegment(window: Window, id: int | None = None) -> SegmentScan:
-    """Scan a segment from its first byte to the end of the window.
-
-    :param id: the id of the segment, if known.
-    :raises OSError: it cannot be read.
-    """
+    """Scan a segment, with this ``id`` if known, from its first byte to the end of the window. Raises OSError."""
     segment = Segment(window.base, id or 0)
     damaged: list[DamagedRange] = []
     unfinished: int | None = None
@@ -99,9 +93,9 @@ def _lost(damage: DamagedRange, expected: int, next: int) -> LostRange:
 
 
 def addWholeFrame(segment: Segment, whole: CompleteFrame, end: int) -> Mapping[str, TopicBounds]:
-    """Add a frame that was read at the end of a segment, and return its topic counts, see :func:`addFrame`.
+    """Add a frame that was read at the end of a segment known up to ``end``; return its topic counts, see
+    :func:`addFrame`.
 
-    :param end: the position up to which the segment is known.
     :raises FrameError: its body is damaged.
     """
     header, frame = whole
@@ -147,10 +141,7 @@ def encodeIndex(segment: Segment) -> bytes:
 
 
 def decodeIndex(content: bytes) -> Segment:
-    """Return the segment of an index.
-
-    :raises FrameError: the bytes are damaged, or not an index.
-    """
+    """Return the segment of an index. Raises FrameError if the bytes are damaged, or not an index."""
     try:
         magic, length, crc, zero = _head.unpack_from(content)
     except error:
@@ -198,18 +189,12 @@ def _littleEndian(column: "array[int]") -> "array[int]":
 
 
 def writeIndex(files: Files, folder: str, segment: Segment) -> None:
-    """Write the index of a sealed segment; an older one is replaced.
-
-    :raises OSError: it cannot be written.
-    """
+    """Write the index of a sealed segment; an older one is replaced. Raises OSError if it cannot be written."""
     replaceFile(files, folder, indexName(segment.base), encodeIndex(segment), lasting=False)
 
 
 def readIndex(files: Files, folder: str, base: int) -> Segment | None:
-    """Return the indexed segment at this position; None without a valid index.
-
-    :raises OSError: an index exists, and cannot be read.
-    """
+    """Return the indexed segment at this position; None without a valid index. Raises OSError if it cannot be read."""
     path = f"{folder}/{indexName(base)}"
     if not files.exists(path):
         return None

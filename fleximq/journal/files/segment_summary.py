@@ -44,10 +44,9 @@ class Segment:
     """One segment: the file ``<base>.fxj``.
 
     ``base`` and ``end`` are the positions of its first frame and after its last one; ``first`` and ``next`` the offsets
-    of its first possible record, and of the first record after it. ``highest`` is the latest time of its records.
-    ``offsets``, ``times`` and ``positions`` are the index: from this position there are records from this offset, and
-    all earlier records in the segment have this time or an earlier one. ``counts`` are the topic counts, ``lost`` the
-    damaged ranges. ``checkpoints`` are positions; ``clientIds`` is the largest number of reserved client ids;
+    of its first possible record, and after its last one. ``highest`` is the latest time of its records. ``offsets``,
+    ``times`` and ``positions`` are the index: from this position there are records from this offset, and no earlier
+    record has a later time. ``checkpoints`` are positions; ``clientIds`` is the largest number of reserved client ids;
     ``removed`` counts removed bytes.
     """
 
@@ -148,9 +147,7 @@ def addFrame(
     topicCounts: Mapping[str, TopicBounds],
     whole: _Whole,
 ) -> None:
-    """Add a frame at the end of a segment.
-
-    Records published by a TRANSACTION are counted by :func:`countTransaction`.
+    """Add a frame at the end of a segment; :func:`countTransaction` counts the records that a TRANSACTION publishes.
 
     :param topicCounts: its topic counts, with offsets relative to the frame's base offset.
     :param whole: returns the frame for decoding; called only for kinds whose bodies are needed here.
@@ -185,9 +182,8 @@ def countTransaction(
     staged: Mapping[int, StagedBlock],
     count: int | None = None,
 ) -> tuple[int, int] | None:
-    """Count the records that a transaction publishes.
-
-    Returns the offsets, from one to another (exclusive), whose staged blocks are unknown; None if all are known.
+    """Count the records of a transaction; return the offsets, from one to another (exclusive), with unknown staged
+    blocks.
 
     :param count: the number of records; None: the number in the known blocks.
     """

@@ -117,10 +117,7 @@ class SegmentTable:
             self._added(segment, frame.kind, frame.topicCounts)
 
     def received(self, whole: CompleteFrame) -> None:
-        """Add a frame that another broker has written, the last one; a SEGMENT frame begins a segment.
-
-        :raises FrameError: its body is damaged.
-        """
+        """Add the last frame, which another broker has written; a SEGMENT frame begins a segment. Raises FrameError."""
         header = whole.header
         if header.kind == FrameKind.SEGMENT:
             self.begin(header.position, header.segment)
@@ -281,10 +278,7 @@ def _extended(before: TopicBounds | None, count: Count) -> TopicBounds:
 
 
 class BacklogTotals:
-    """Adds up records and bytes of segments; sealed segments are counted once.
-
-    A query costs some microseconds for a hundred segments, and grows with their number.
-    """
+    """Adds up segments; sealed ones once. A query costs some microseconds for a hundred segments, and grows with them."""
 
     def __init__(self, segments: SegmentTable) -> None:
         self._segments = segments

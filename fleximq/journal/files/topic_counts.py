@@ -40,11 +40,9 @@ def topicCountsOf(batch: StoredBatch) -> dict[str, TopicBounds]:
 
 
 def topicCountsOfFrame(header: FrameHeader, frame: memoryview) -> dict[str, TopicBounds]:
-    """Return the topic counts of a checked RECORDS frame, with offsets relative to its base offset.
+    """Return the topic counts of a checked RECORDS frame, with offsets relative to its base offset. Raises FrameError.
 
     For one topic, the usual case in small frames, the columns are skipped: 2 us instead of 12.
-
-    :raises FrameError: the frame contradicts itself.
     """
     count = header.count
     topics, topicBytes, _, _, headerBytes, payloadBytes = _shape.unpack_from(frame, HEADER_BYTES)

@@ -79,9 +79,7 @@ def encodeRecords(appended: Sequence[AppendedRun], offset: int) -> list[Frame]:
 
 
 def recordFrames(appended: Sequence[AppendedRun], offset: int) -> Iterable[Frame]:
-    """Return the frames of these runs, in order, each encoded when it is asked for.
-
-    A run may continue in the next frame.
+    """Return the frames of these runs, in order, each encoded when it is asked for; a run may continue in the next.
 
     :param offset: the offset of the first record; the others follow without gaps.
     """
@@ -134,9 +132,8 @@ def encodeSparse(batch: StoredBatch) -> Frame:
 
 
 def decodeRecords(header: FrameHeader, frame: bytes | memoryview) -> StoredBatch:
-    """Return the records of a checked frame.
+    """Return the records of a checked frame; the batch references its bytes.
 
-    :param frame: all its bytes, which the batch references.
     :raises FrameError: the frame is of another kind, or contradicts itself.
     """
     if header.kind == FrameKind.RECORDS:
@@ -151,11 +148,7 @@ def decodeRecords(header: FrameHeader, frame: bytes | memoryview) -> StoredBatch
 
 
 def decodeStaged(header: FrameHeader, frame: bytes | memoryview) -> tuple[dict[str, Any], StoredBatch]:
-    """Return the map and the records of a checked STAGED frame; the offsets are indexes from 0.
-
-    :param frame: all its bytes, which the batch references.
-    :raises FrameError: the frame is of another kind, or contradicts itself.
-    """
+    """Return the map and the records of a STAGED frame as :func:`decodeRecords` does; offsets are indexes from 0."""
     if header.kind != FrameKind.STAGED:
         raise FrameError(f"a frame of kind {header.kind} has nothing staged")
     if header.length < HEADER_BYTES + _metaLength.size:

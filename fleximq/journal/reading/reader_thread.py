@@ -54,9 +54,9 @@ class _FrameRecords(NamedTuple):
 class ReaderThread:
     """Answers requests by ``callFromThread(found, ...)``. All methods are called on the reactor's thread.
 
-    :param callFromThread: runs a function on the reactor's thread.
-    :param lost: called on the reactor's thread with new damage, and with its reason as a clause.
-    :param log: called on the reactor's thread with a sentence about a failed request.
+    :param callFromThread: runs a function on the reactor's thread, as ``lost`` and ``log``.
+    :param lost: called with new damage, and with its reason as a clause.
+    :param log: called with a sentence about a failed request.
     """
 
     def __init__(
@@ -107,9 +107,9 @@ class ReaderThread:
     def _ask(
         self, job: Callable[[], Sequence[Any]], found: Callable[..., None], otherwise: Sequence[Any] | None = None
     ) -> None:
-        """Run a job, and call ``found`` with its result, or with ``otherwise``, if given, after a failure.
+        """Run a job, again after a temporary shortage such as of memory, and call ``found`` with its result.
 
-        After a temporary shortage, such as of memory, the job is repeated until it succeeds.
+        After a failure ``found`` is called with ``otherwise``, if given.
         """
         end = self._segments.end
 
@@ -141,10 +141,10 @@ class ReaderThread:
     # -- requests ----------------------------------------------------------------------------------
 
     def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
-        """Return the messages with these offsets, in this order, up to about ``most`` bytes.
+        """Return the messages with these offsets, in this order, up to about ``most`` bytes, at least one.
 
-        At least one; damaged and removed ones are omitted. After an unexpected failure ``found`` is not called, since
-        an omission would mean that the message is lost.
+        Damaged and removed ones are omitted. After an unexpected failure ``found`` is not called, since an omission
+        would mean that the message is lost.
         """
         selected = tuple(offsets)
         end = self._segments.nextOffset
@@ -156,9 +156,7 @@ class ReaderThread:
         """Return records from an offset on, about ``most`` bytes, and the offset for the next call.
 
         The result may be empty before the end, after a long range without selected topics. The same offset again means
-        that the journal could not be read.
-
-        :param selected: selects topics; called on the reading thread.
+        that the journal could not be read. ``selected`` selects topics on the reading thread.
         """
         end = self._segments.nextOffset
         self._ask(lambda: self._read(offset, selected, most, end), found, ([], offset))
@@ -171,19 +169,18 @@ class ReaderThread:
     def advance(
         self, start: int, end: int, records: int | None, size: int | None, found: Callable[[int, int, int], None]
     ) -> None:
-        """Return the offset after so many records and bytes, see :func:`fleximq.journal.files.record_distance.advance`.
+        """Return an offset, and the records and bytes up to it, see
+        :func:`fleximq.journal.files.record_distance.advance`.
 
-        ``found`` receives this offset, the number of records and the number of bytes. The same offset again, before
-        ``end``, means that the journal could not be read.
+        The same offset again, before ``end``, means that the journal could not be read.
         """
         self._ask(lambda: advance(self._segments, self._opened, start, end, records, size), found, (start, 0, 0))
 
     def readBytes(self, position: int, most: int, found: Callable[[int, bytes | memoryview, int], None]) -> None:
         """Return the position of the first valid frame from a position on, complete frames, and the durable end.
 
-        The frames have at most ``most`` bytes in all, or there is only one. They are consecutive: a result ends at
-        damage, at a removed range and at the end of a segment. If a frame begins at the position, they are a view
-        without a copy.
+        They have at most ``most`` bytes, or there is only one; they end at damage, at a removed range and at the end of
+        a segment. If a frame begins at the position, they are a view without a copy.
         """
         end = self._segments.end
         self._ask(lambda: self._readBytes(position, most, end), found, (end, b"", end))
@@ -193,9 +190,7 @@ class ReaderThread:
         self.call(lambda: self._seal(base))
 
     def call(self, job: Callable[[], None], done: Callable[[], None] = lambda: None) -> None:
-        """Run a job between others on the reading thread, for instance the replacement of a segment by its rewritten
-        form.
-        """
+        """Run a job between others on the reading thread, such as the replacement of a segment."""
 
         def work() -> Sequence[Any]:
             job()
@@ -338,10 +333,7 @@ class ReaderThread:
     def _from(
         self, offset: int, selected: Callable[[str], bool] | None = None, size: int = SMALL
     ) -> Iterator[_FrameRecords]:
-        """Yield the records of all frames from the one with this offset, or its successor.
-
-        Segments without a selected topic are skipped.
-        """
+        """Yield the records of all frames from the one with this offset, or its successor, if a topic is selected."""
         all = self._segments.all
         index = self._segments.ofOffset(offset) if all else 0
         resumed = self._resumed.pop(offset, None)
@@ -357,10 +349,7 @@ class ReaderThread:
                     yield found
 
     def _walk(self, segment: Segment, start: int, size: int = SMALL, offset: int = 0) -> Iterator[_FrameRecords]:
-        """Yield the records of a segment's frames from this position.
-
-        :param offset: earlier records of a transaction are skipped.
-        """
+        """Yield the records of a segment's frames from this position, of transactions only those from ``offset`` on."""
         for each in self._frames(segment, start, size):
             if isinstance(each, DamagedRange):
                 continue

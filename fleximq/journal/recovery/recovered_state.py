@@ -20,10 +20,7 @@ class IQueueStateOwner(Protocol):
     """The broker's side of checkpoints and retention, by default without queues."""
 
     def snapshot(self) -> Any:
-        """Return the complete state for a restart, as values of MessagePack that are never changed.
-
-        It covers every commit that was reported so far.
-        """
+        """Return the state for a restart after the commits so far, as values of MessagePack that never change."""
         return None
 
     def needed(self) -> Mapping[str, int]:
@@ -44,8 +41,8 @@ class RecoveredJournal:
 
     ``segments`` are all segments; the last one is not extended any more. ``end`` is the position of the next segment,
     ``nextOffset`` its first offset; ``lastOffset`` is the next offset before a possible gap, smaller after a stop that
-    was not ``clean``. ``snapshot`` is the broker's state, or None; ``nextClientId`` is the first client id that was
-    never assigned, 0 if none was. ``transactions`` are the last batch of each query, with base offset and count;
+    was not ``clean``. ``snapshot`` is the broker's state, or None; ``nextClientId`` the first client id that was never
+    assigned, 0 if none was. ``transactions`` are the last batch of each query, with base offset and count;
     ``stagedOpen`` the records neither committed nor aborted: position, time and count, by query and batch. ``torn`` and
     ``lost`` are sentences.
     """
@@ -71,10 +68,7 @@ class RecoveredJournal:
         return self.segments.records
 
     def readCheckpoint(self) -> None:
-        """Fill in what the last valid checkpoint and the frames after it say; an unclean stop is not considered.
-
-        :raises OSError: a file cannot be read.
-        """
+        """Fill in what the last valid checkpoint and the frames after it say, as after a clean stop. Raises OSError."""
         index, checkpoint = self._checkpoint()
         for number, segment in enumerate(self.segments.all):
             if number == index and checkpoint is not None:
@@ -105,10 +99,7 @@ class RecoveredJournal:
         return closing(OpenSegments(self._files, self._folder, self.segments, self.end))
 
     def replay(self, batches: Callable[[StoredBatch], None], notes: Callable[[StateRecord], None]) -> None:
-        """Call back with all records and state records since the checkpoint, in order; damage is skipped.
-
-        :raises JournalError: a file cannot be read.
-        """
+        """Call back with all valid records and state records since the checkpoint, in order. Raises JournalError."""
         try:
             with self._opened() as opened:
                 for segment in self.segments.all:

@@ -9,10 +9,7 @@ _INDEX = ".idx"
 
 
 class DryRunFiles(Files):
-    """Reads the real files, writes none, and collects the other operations in ``steps``, as clauses.
-
-    Indexes are omitted, since they are derived from the other files.
-    """
+    """Reads the real files, writes none, and collects the other operations as clauses, except those on indexes."""
 
     def __init__(self) -> None:
         self.steps: list[str] = []

@@ -26,10 +26,7 @@ class TopicLimit:
         self.pending: set[str] = set()
 
     def check(self, topics: Iterable[str], count: int) -> set[str]:
-        """Return the new topics among these, to be added when their records are appended.
-
-        :raises NotKept: they are too many; ``count`` are the refused messages.
-        """
+        """Return the new topics among these. Raises NotKept for ``count`` messages if they are too many."""
         new = {each for each in topics if each not in self.known and each not in self.pending}
         most = self._most
         if new and most and len(self.known) + len(self.pending) + len(new) > most:
@@ -76,10 +73,7 @@ class Capacity:
         self.bytes = self.segments.bytes if commit.begun is not None else self.bytes + commit.end - before
 
     def check(self, count: int, waiting: int) -> None:
-        """Check that there is space for another run; ``waiting`` bytes are not written yet.
-
-        :raises NotKept: the journal is full; an attempt to free space begins.
-        """
+        """Check the space for a run, beside ``waiting`` bytes. Begins to free space and raises NotKept if it is full."""
         if self.most and self.bytes + waiting >= self.most:
             self.make()
             raise NotKept(f"the journal is full: it may have {self.most} bytes", range(count))

@@ -19,15 +19,13 @@ STOP_TIMEOUT = 10.0
 
 @dataclass(eq=False)
 class CleanerThread:
-    """Runs one pass at a time. All methods are called on the reactor's thread.
+    """Runs one pass at a time. All methods, ``log`` and ``unread`` are called on the reactor's thread.
 
     :param needed: returns, by topic, the lowest offset that a queue needs.
     :param now: microseconds since 1970.
-    :param callFromThread: runs a function on the reactor's thread.
-    :param log: called with a sentence, on the reactor's thread, about a failure.
+    :param log: called with a sentence about a failure.
     :param reading: returns the next offset of each consumer group.
-    :param unread: called on the reactor's thread before the removal of records that a group has not read: a sentence,
-        and the approximate number of records.
+    :param unread: see :class:`SegmentRemoval`.
     """
 
     files: Files

@@ -125,9 +125,8 @@ class ExpiryDecision:
         return self._excess.get((segment.base, topic), 0)
 
     def verdict(self, topic: str, bounds: TopicBounds, excess: int, before: int = 0) -> Verdict:
-        """Return whether records of a topic remain.
+        """Return whether records of a topic remain; ``excess`` is that of their segment.
 
-        :param excess: the result of :meth:`excess` for their segment.
         :param before: the bytes of earlier records of this topic in the segment.
         """
         need, time, last = self.limit(topic, bounds.first)
@@ -148,10 +147,7 @@ class ExpiryDecision:
         }
 
     def share(self, segment: Segment, staged: frozenset[int]) -> float:
-        """Return the approximate expired share of a segment, from 0 to 1.
-
-        :param staged: the positions of the remaining STAGED frames.
-        """
+        """Return the approximate expired share of a segment, from 0 to 1; ``staged`` are the remaining STAGED frames."""
         expired = total = 0.0
         for topic, (first, last, firstTime, lastTime, count, size) in segment.counts.items():
             bounds = TopicBounds(first, last, firstTime, lastTime, count, size)
@@ -165,10 +161,7 @@ class ExpiryDecision:
         return expired / total if total else 1.0
 
     def gone(self, segment: Segment, offset: int) -> tuple[int, int, int]:
-        """Return the approximate expired records from an offset: first offset, end (exclusive) and number.
-
-        The records of a topic count as evenly distributed.
-        """
+        """Return first offset, end and number of the expired records from an offset, as if evenly distributed."""
         first, next, number = _NEVER, 0, 0
         for topic, (low, last, firstTime, lastTime, count, size) in tuple(segment.counts.items()):
             bounds = TopicBounds(low, last, firstTime, lastTime, count, size)

@@ -38,10 +38,7 @@ class UnreadReports:
     def of(
         self, going: Sequence[Segment], reading: Mapping[str, int], expiry: ExpiryDecision
     ) -> Iterator[tuple[str, int]]:
-        """Yield a sentence and the approximate number of records for each run of the segments in ``going``.
-
-        :param reading: the next offset of each group.
-        """
+        """Yield a sentence, and the approximate number of records, for each run of segments; ``reading`` as below."""
         bases = {segment.base for segment in going}
         self._said = {key: None for key in self._said if key[0] in bases and key[1] in reading}
         for group, offset in reading.items():
@@ -95,7 +92,7 @@ class SegmentRemoval:
 
     :param exclusively: runs work between two reads of the journal, returns after it, and raises its exception.
     :param log: called with a sentence about a failure.
-    :param unread: called with a sentence, and the approximate number of records, before the removal of records that a
+    :param unread: called with a sentence, and the approximate number of records, before records are removed that a
         consumer group has not read.
     """
 
@@ -217,8 +214,8 @@ class SegmentRemoval:
 class _Pass:
     """The state at the beginning of a pass.
 
-    ``touchable`` are the segments that may be changed, ``staged`` the remaining STAGED frames, ``existing`` all STAGED
-    frames.
+    ``touchable`` are the segments that may be changed, ``staged`` the remaining STAGED frames, ``existing`` all of
+    them.
     """
 
     def __init__(

@@ -60,8 +60,7 @@ def _newFile(files: Files, path: str) -> Iterator[int]:
 class SegmentRewrite:
     """The new file of one segment, from its first frame to its last.
 
-    :param staged: the remaining STAGED frames.
-    :param existing: all STAGED frames of all segments.
+    :param staged: the remaining STAGED frames, ``existing`` all of them in all segments.
     :param stopping: polled; True stops the rewrite.
     """
 
@@ -81,9 +80,7 @@ class SegmentRewrite:
     def write(self) -> Segment | None:
         """Write and sync the file, and return its content; None, and no file, if it is hardly smaller.
 
-        :raises Damaged: the segment is damaged.
-        :raises Stopped: ``stopping`` returned True.
-        :raises OSError: the file cannot be written.
+        :raises Damaged: the segment is damaged. Stopped and OSError are raised as well.
         """
         path = f"{self.folder}/{replacementName(self.segment.base)}"
         self._from = self._to = self.segment.base
@@ -247,10 +244,7 @@ def emptyRuns(segments: Iterable[Segment], span: int = MAX_MERGED_BYTES) -> Iter
 
 
 def writeMerged(files: Files, folder: str, run: Sequence[Segment], opened: OpenSegments) -> Segment | None:
-    """Write and sync the file that will replace these, and return its content; None if one is damaged.
-
-    :raises OSError: it cannot be written.
-    """
+    """Write and sync the file that will replace these; return its content, None if one is damaged. Raises OSError."""
     frames = [list(framesOf(opened.window(each), each.id, each.base, atHead=True)) for each in run]
     kinds = [[found.header.kind if isinstance(found, CompleteFrame) else None for found in each] for each in frames]
     if any(each != [FrameKind.SEGMENT, FrameKind.REMOVED] for each in kinds):

@@ -23,13 +23,10 @@ _WRITTEN_BYTES = 1 << 19
 
 
 class ActiveSegment:
-    """A new file DIR/<position>.fxj; it survives a power loss after a sync of file and folder.
+    """A new file DIR/<position>.fxj, with the random number ``id`` in all its frames. All methods raise OSError.
 
     ``base`` is the position of its first byte, ``end`` that after its last; ``unsynced``: bytes were written since the
-    last sync.
-
-    :param id: the random number in all its frames.
-    :raises OSError: the file cannot be made.
+    last sync. The file survives a power loss after a sync of it and of its folder.
     """
 
     def __init__(self, files: Files, folder: str, position: int, id: int) -> None:
@@ -48,7 +45,6 @@ class ActiveSegment:
         Each portion is written before the next frame is encoded, so that its memory is reused.
 
         :param hurry: a sync follows, so the disk may begin with the first portions.
-        :raises OSError: some bytes could not be written.
         """
         written: list[tuple[int, Frame]] = []
         buffers: list[bytes | memoryview] = []
@@ -73,10 +69,7 @@ class ActiveSegment:
         return written
 
     def sync(self) -> None:
-        """Return when all written bytes survive a power loss.
-
-        :raises OSError: some may not; do not call this again.
-        """
+        """Return when all written bytes survive a power loss; after an error some may not: do not call this again."""
         self._files.sync(self._descriptor)
         self.unsynced = False
         self._synced = True
@@ -86,18 +79,12 @@ class ActiveSegment:
             self._forgotten = until
 
     def checkThere(self) -> None:
-        """Check that the file was not deleted: writes to a deleted file are lost at the end of the process.
-
-        :raises FileNotFoundError: it was deleted.
-        """
+        """Raise FileNotFoundError if the file was deleted: writes to it would be lost at the end of the process."""
         if self._files.isGone(self._descriptor):
             raise FileNotFoundError(ENOENT, "the journal's files were deleted")
 
     def cut(self, end: int) -> None:
-        """Remove the bytes of a failed group from this position on.
-
-        :raises OSError: they remain in the file.
-        """
+        """Remove the bytes of a failed group from this position on. Raises OSError if they remain in the file."""
         self._files.truncate(self._descriptor, end - self.base)
 
     def close(self) -> None:

@@ -29,8 +29,8 @@ from fleximq.values.state_records import (
 class MergedStateRecords:
     """The state records of one commit, in order; deliveries and acknowledgements of a queue are merged.
 
-    Only the opening and closing of a queue separate earlier from later records of that queue. For a consumer group only
-    the last record counts.
+    Only the opening and closing of a queue separate its earlier from later records. Of a consumer group only the last
+    counts.
     """
 
     __slots__ = ("_acknowledged", "_handedOut", "_stateRecords", "_groupRecords")
@@ -160,10 +160,7 @@ class Snapshot:
     time: int
 
     def frames(self, replay: int, clean: bool) -> Iterator[Frame]:
-        """Encode the checkpoint, preceded by the reserved client ids.
-
-        :param replay: the position of the first frame that the snapshot does not cover.
-        """
+        """Encode the checkpoint, preceded by the reserved client ids; the snapshot covers the frames before ``replay``."""
         if self.clientIds:
             yield encodeStateRecords([ClientIdsReserved(self.clientIds)], self.offset, self.time)
         yield control_frames.encodeCheckpoint(
@@ -173,10 +170,7 @@ class Snapshot:
 
 @dataclass(slots=True)
 class SegmentOpening:
-    """The beginning of a new segment; ``first`` is the next offset before a possible gap.
-
-    ``owner`` are keys for its SEGMENT frame.
-    """
+    """The beginning of a new segment: the next offset before a possible gap, and keys for its SEGMENT frame."""
 
     journal: str
     snapshot: Snapshot
@@ -213,12 +207,11 @@ Call = tuple[Callable[..., None], int, int]
 class Commit:
     """Runs and state records that are written and synced together, and the result of that.
 
-    ``last`` is the number of its last run, ``next`` the offset after its last message, ``size`` its bytes.
-
-    ``calls`` is empty if it contains only state records, which nothing waits for. ``opening``: it begins a new segment.
-    ``closing``: it is the last of the journal. The writer fills in ``written``, every frame with its position; ``end``,
-    the position after them; ``length`` of the segment; ``seconds`` of duration; and ``begun``, position and id of a new
-    segment. Or ``reason``: the commit failed, and none of it is valid.
+    ``last`` is the number of its last run, ``next`` the offset after its last message, ``size`` its bytes. ``calls`` is
+    empty if it contains only state records, which nothing waits for. ``opening``: it begins a new segment. ``closing``:
+    it is the last of the journal. The writer fills in ``written``, every frame with its position; ``end``, the position
+    after them; ``length`` of the segment; ``seconds`` of duration; and ``begun``, position and id of a new segment. Or
+    ``reason``: the commit failed, and none of it is valid.
     """
 
     last: int

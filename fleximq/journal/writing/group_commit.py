@@ -33,9 +33,9 @@ _RECORD_BYTES = 28
 class GroupCommit:
     """Collects runs, starts commits, and reports the result of each run in order.
 
-    ``end`` is the offset after the last reported message, ``next`` that of the next appended one. Runs are
-    numbered: ``appended`` is the number of the last one, ``decided`` that of the last one that was reported.
-    ``readOnly`` is the reason why appends are refused, None in normal operation.
+    ``end`` is the offset after the last reported message, ``next`` that of the next appended one. ``appended`` is the
+    number of the last run, ``decided`` that of the last reported one. ``readOnly`` is the reason why appends are
+    refused, or None.
 
     :param now: microseconds since 1970.
     :param overloadedAt: ``overloaded`` is True while more bytes than this wait.
@@ -102,10 +102,7 @@ class GroupCommit:
         return self._took(committed, offset, count, sizeOf(run))
 
     def add(self, part: CommitPart, offset: int, count: int, size: int, committed: OnCommitted) -> int:
-        """Append a part other than a run, with ``count`` messages from this offset.
-
-        :raises NotKept: the journal accepts nothing at present.
-        """
+        """Append a part other than a run, with ``count`` messages from this offset. Raises NotKept."""
         if self.readOnly is not None:
             raise NotKept(self.readOnly, range(count))
         self._pending.parts.append(part)
@@ -126,9 +123,7 @@ class GroupCommit:
         return self.appended
 
     def appendState(self, event: StateRecord) -> None:
-        """See :class:`fleximq.interfaces.IJournal`; after a fault the record is ignored, since the next checkpoint
-        covers it.
-        """
+        """See :class:`fleximq.interfaces.IJournal`; ignored after a fault, since the next checkpoint covers it."""
         if self.readOnly is None:
             pending = self._pending
             if pending.stateRecords is None:
@@ -180,10 +175,7 @@ class GroupCommit:
     # -- handing over ------------------------------------------------------------------------------
 
     def handOver(self, stateRecords: bool = False) -> None:
-        """Start the pending commit, unless one is being written.
-
-        :param stateRecords: start it even if it has state records only.
-        """
+        """Start the pending commit, even of state records only if so asked, unless one is being written."""
         pending = self._pending
         if self._writing is not None or self.readOnly is not None or self._worker is None or self._opening:
             return
@@ -324,10 +316,7 @@ class GroupCommit:
 
 
 def appendedOf(topic: str, publisher: int, name: str, dialect: str, run: Run, now: int) -> AppendedRun:
-    """Return a run in the form for encoding.
-
-    :raises NotKept: a name cannot be encoded as UTF-8.
-    """
+    """Return a run in the form for encoding. Raises NotKept if a name cannot be encoded as UTF-8."""
     if not (topic.isascii() and name.isascii()):
         try:
             topic.encode(), name.encode()

@@ -137,11 +137,11 @@ class CommitWriter:
         return self._broken
 
     def reopen(self, verify: Callable[[int], int]) -> str | None:
-        """Close the failed file, verify the data on disk, and accept a commit that opens a segment.
+        """Close the failed file, verify the data on disk, and accept a commit that opens a segment; return why it
+        failed, or None.
 
         :param verify: cuts the journal at the given position, or at the last valid frame before it, and returns that
-            position; raises if it fails.
-        :returns: the reason of a failure, None after success.
+            position.
         """
         self.close()
         try:
@@ -192,11 +192,7 @@ class Worker(Protocol):
 
 
 class WriterThread:
-    """A thread that runs the given work, and the log's syncs in between.
-
-    :param callFromThread: runs a function on the reactor's thread.
-    :param failed: called there with the reason of a failed sync between commits.
-    """
+    """A thread that runs the given work, and the log's syncs in between; ``failed`` gets the reason of a failed one."""
 
     def __init__(self, log: CommitWriter, callFromThread: Callable[..., object], failed: Callable[[str], None]) -> None:
         self._log = log
