@@ -69,8 +69,6 @@ class Copy:
         self._broken = self._mayLeap = False
         self._durableEnd: DurableEnd | None = None
 
-    # -- opening and closing -----------------------------------------------------------------------
-
     def open(self) -> None:
         """Lock and check the folder, and cut its end at the first damage; blocks. Raises JournalError."""
         files, folder = self._files, self._folder
@@ -167,8 +165,6 @@ class Copy:
         except OSError as error:
             raise CopyError(f"{path} cannot be read: {errorText(error)}") from error
 
-    # -- joining a stream --------------------------------------------------------------------------
-
     def join(self, bounds: StreamBounds, end: int = 0) -> int:
         """Return the sequence to read the stream from.
 
@@ -238,8 +234,6 @@ class Copy:
         self._bases.clear()
         if self.segments is not None:
             self.segments = SegmentTable()
-
-    # -- writing -----------------------------------------------------------------------------------
 
     def write(self, sequence: int, data: bytes, end: int, next: int) -> Sequence[CompleteFrame]:
         """Write the frames of the commit that ends with this sequence, and return those that were missing.
@@ -352,8 +346,6 @@ class Copy:
         if shard != self._shard:
             raise JournalError(f"{self._folder} is a copy of shard {shard}, not {self._shard}")
         return created, sequence, position
-
-    # -- trimming ----------------------------------------------------------------------------------
 
     def trim(self, position: int) -> None:
         """Remove the segments before this position, where the stream begins now. Raises OSError."""

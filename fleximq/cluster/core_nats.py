@@ -59,7 +59,6 @@ class CoreNats(Protocol):
         self._timer: IDelayedCall | None = None
 
     def connectionMade(self) -> None:
-        """Wait for the server's INFO."""
         self.transport.setTcpNoDelay(True)
         self.transport.bufferSize = READ_BYTES
         self.transport.registerProducer(self, True)
@@ -181,7 +180,6 @@ class CoreNats(Protocol):
         self._waiting = 0
 
     def resumeProducing(self) -> None:
-        """Learn that all bytes were written."""
         self._waiting = None
 
     def stopProducing(self) -> None:
@@ -197,7 +195,6 @@ class CoreNats(Protocol):
             self._write(b"PING\r\n")
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Let the link connect again."""
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         self._link.lost()
@@ -252,7 +249,6 @@ class CoreLink(ClientFactory):
         self._connector = self.reactor.connectTCP(place.hostname, place.port or PORT, self, CONNECT)
 
     def buildProtocol(self, addr: Any) -> CoreNats:
-        """Return a protocol with the subscriptions of this node."""
         host = self._places[-1].hostname or ""  # that of the last attempt
         return CoreNats(self, host, self._options, [self._subject(""), self._subject(self._node)])
 
@@ -263,11 +259,9 @@ class CoreLink(ClientFactory):
         self._connected()
 
     def lost(self) -> None:
-        """Connect again."""
         self.protocol = None
         if not self._isStopped:
             self._again = self.reactor.callLater(RETRY, self._connect)
 
     def clientConnectionFailed(self, connector: Any, reason: Failure) -> None:
-        """See :class:`ClientFactory`."""
         self.lost()

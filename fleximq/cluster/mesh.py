@@ -392,9 +392,6 @@ class Mesh:
             peer.isLate = peer.isLate and peer.confirmed < self._version
             self._checkBarriers()
 
-    def _asked(self, peer: Peer) -> None:
-        self._tellWhole(peer.name)
-
     def _delivered(self, peer: Peer, first: int, count: int, runs: Sequence[Any]) -> None:
         if 0 <= peer.expected < first:
             lost = first - peer.expected
@@ -416,7 +413,7 @@ class Mesh:
 _RECEIVERS: dict[int, Callable[..., None]] = {
     Kind.INTEREST: Mesh._learn,
     Kind.CONFIRMED: Mesh._confirmed,
-    Kind.WHOLE: Mesh._asked,
+    Kind.WHOLE: lambda mesh, peer: mesh._tellWhole(peer.name),
     Kind.RUNS: Mesh._delivered,
     Kind.PIECE: Mesh._joined,
     Kind.QUESTION: Mesh._answer,

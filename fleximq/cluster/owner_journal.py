@@ -82,7 +82,6 @@ class OwnerJournal(DiskJournal):
         return found
 
     def append(self, topic: str, publisher: int, name: str, dialect: str, run: Run, committed: OnCommitted) -> int:
-        """See :class:`IJournal`; so with the next."""
         if not self._runs:
             raise NotKept(self.refusal())
         self._checkRoom([run], len(run.payloads))
@@ -104,7 +103,6 @@ class OwnerJournal(DiskJournal):
 
     @property
     def end(self) -> int:
-        """See :class:`IJournal`; so with the next. A follower's is that of its copy."""
         return super().end if self._isTaken else self._copy.next
 
     def health(self) -> Mapping[str, Any]:
@@ -150,7 +148,6 @@ class OwnerJournal(DiskJournal):
         self._trimmed(self._segments.all[0].base)
 
     def clean(self, done: Callable[[FreedSpace], None] = lambda freed: None) -> bool:
-        """See :class:`DiskJournal`."""
 
         def cleaned(freed: FreedSpace) -> None:
             self._trimmed(self._segments.all[0].base)

@@ -213,13 +213,11 @@ class Ownership:
     # -- watching ----------------------------------------------------------------------------------
 
     def nodeChanged(self, node: str, record: NodeRecord) -> None:
-        """See :class:`IWatcher`."""
         self._sight(node)
         self._nodes[node].record = record
         self._tell()
 
     def ownerChanged(self, shard: int, owner: ShardOwner) -> None:
-        """See :class:`IWatcher`."""
         if shard != self._shard or owner.revision <= self.owner.revision or self.state is State.STOPPED:
             return
         former = self.owner.node

@@ -24,16 +24,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 
 from fleximq.cluster.copy import Copy, CopyError
-from fleximq.cluster.interfaces import (
-    HEADROOM,
-    MOST_PIECES,
-    ClusterError,
-    Deposed,
-    ICluster,
-    Piece,
-    Refused,
-    Unknown,
-)
+from fleximq.cluster.interfaces import HEADROOM, MOST_PIECES, ClusterError, Deposed, ICluster, Piece, Refused, Unknown
 from fleximq.journal.format.control_frames import SegmentStart, encodeSegment, encodeStateRecords
 from fleximq.journal.format.frame import Frame, FrameKind, seal
 from fleximq.journal.writing.commit import Commit
@@ -233,7 +224,7 @@ class StreamLog:
         return [Piece(part, end, next, len(parts) - number) for number, part in enumerate(parts, 1)]
 
     async def put(self, expected: int, data: bytes, end: int, next: int) -> int:
-        """Append frames that were sealed before, not to the copy; return the last sequence. Raises Deposed and Refused."""
+        """Append sealed frames, not to the copy; return the last sequence. Raises Deposed and Refused."""
         pieces = self._pieces(data, end, next)
         if await self._settle(expected, pieces) is not None:
             raise Deposed(f"message {expected + 1} of the stream is of another node")

@@ -145,7 +145,7 @@ class DiskJournal:
             overloadedAt=self._overloadedAt,
             settled=self._settled,
             failed=self._failed,
-            rollDue=self._rollDue,
+            rollDue=lambda: self._length >= self._rollAt or self._frames >= SEGMENT_FRAMES,
             open=self._openingHere,
             onError=self._onError,
         )
@@ -259,7 +259,6 @@ class DiskJournal:
         return Commit(last=0, next=self._group.next, time=self._now(), opening=opening)
 
     def _begin(self, log: CommitLog, worker: Worker, commit: Commit) -> None:
-        """Accept runs, after the first commit."""
         self._settled(commit)
         self._worker = worker
         worker.start()
@@ -316,9 +315,6 @@ class DiskJournal:
 
     def _snapshot(self) -> Snapshot:
         return Snapshot(self.keeper.snapshot(), self._staging.committed, self._clientIds, self._group.next, self._now())
-
-    def _rollDue(self) -> bool:
-        return self._length >= self._rollAt or self._frames >= SEGMENT_FRAMES
 
     def _openingHere(self) -> SegmentOpening | None:
         """Return the beginning of a new segment, or None if the keeper fails; then the present one continues."""
@@ -391,7 +387,7 @@ class DiskJournal:
             self._worker.hand(lambda: None, answered)
 
     def _failed(self, commit: Commit) -> None:
-        self._topicLimit.failed()
+        self._topicLimit.pending.clear()
         self._count("read-only")
         self._say(f"nothing is kept any more, since writing failed: {commit.reason}")
         if commit.error is not None and not isinstance(commit.error, OSError):
@@ -423,7 +419,7 @@ class DiskJournal:
             return self._group.append(topic, publisher, name, dialect, run, committed)
         new = self._topicLimit.check((topic,), len(run.payloads))
         number = self._group.append(topic, publisher, name, dialect, run, committed)
-        self._topicLimit.add(new)
+        self._topicLimit.pending |= new
         return number
 
     def appendState(self, event: StateRecord) -> None:
@@ -443,7 +439,7 @@ class DiskJournal:
     def commitStaged(self, query: str, batch: int, tokens: Sequence[str], committed: OnCommitted) -> None:
         new = self._topicLimit.check(self._staging.topics(query, batch), 1)
         self._staging.commit(query, batch, tokens, committed)
-        self._topicLimit.add(new)
+        self._topicLimit.pending |= new
 
     # The other methods of the interface are those of the parts that do the work.
 

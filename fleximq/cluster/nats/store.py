@@ -43,12 +43,7 @@ TIMEOUT = 2.0
 #: An append has time for so many bytes a second besides: a batch that is never stored within it would never be.
 _SLOWEST = 2_000_000
 #: A server that was cut off is left after 2 to 3 seconds; nats-py would wait for 4 minutes.
-_RECONNECTING = {
-    "max_reconnect_attempts": -1,
-    "reconnect_time_wait": 1,
-    "ping_interval": 1,
-    "max_outstanding_pings": 2,
-}
+_RECONNECTING = {"max_reconnect_attempts": -1, "reconnect_time_wait": 1, "ping_interval": 1, "max_outstanding_pings": 2}
 #: The error of a stream without room.
 _FULL = 10077
 #: The errors of a server, and of a cluster of servers, that have no room for a new stream.
@@ -174,7 +169,6 @@ class NatsCluster:
         _log.warn("the connection to the cluster's servers: {error}", error=self.reason)
 
     def stop(self) -> "Deferred[None]":
-        """Disconnect, and end the thread."""
         return self._loop.ask(_answered(self._client.close(), TIMEOUT)).addBoth(lambda _: self._loop.stop())
 
     def _stream(self, shard: int) -> str:
@@ -188,7 +182,6 @@ class NatsCluster:
 
     @property
     def reconnects(self) -> int:
-        """See :class:`ICluster`."""
         return self._client.stats["reconnects"]
 
     # -- streams -----------------------------------------------------------------------------------

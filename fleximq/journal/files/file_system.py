@@ -32,8 +32,6 @@ class Files:
     #: The maximum number of buffers of one :meth:`write`.
     mostBuffers = min(os.sysconf("SC_IOV_MAX"), 1024)
 
-    # -- descriptors -------------------------------------------------------------------------------
-
     def create(self, path: str) -> int:
         """Make a new, empty file that survives a power loss after a sync of its folder. Raises FileExistsError."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
@@ -59,7 +57,7 @@ class Files:
             self.close(descriptor)
 
     def write(self, descriptor: int, buffers: Sequence[bytes | bytearray | memoryview], position: int) -> int:
-        """Write at most :attr:`mostBuffers` buffers from a position; return the number of written bytes, perhaps fewer."""
+        """Write at most :attr:`mostBuffers` buffers from a position; return the number of written bytes."""
         return os.pwritev(descriptor, buffers, position)
 
     def read(self, descriptor: int, size: int, position: int) -> bytes:
@@ -109,8 +107,6 @@ class Files:
     def map(self, descriptor: int, size: int) -> mmap.mmap:
         """Return a file's first bytes as memory that is shared with other processes."""
         return mmap.mmap(descriptor, size)
-
-    # -- names -------------------------------------------------------------------------------------
 
     def exists(self, path: str) -> bool:
         """Tell whether a path exists."""
@@ -200,7 +196,6 @@ def writeAll(files: Files, descriptor: int, buffers: Sequence[bytes | bytearray 
 
 
 def _behind(buffers: Sequence[bytes | bytearray | memoryview], taken: int) -> Sequence[bytes | bytearray | memoryview]:
-    """Return the remaining buffers after the first ``taken`` bytes."""
     for index, buffer in enumerate(buffers):
         if taken < len(buffer):
             return [memoryview(buffer)[taken:], *buffers[index + 1 :]]

@@ -11,6 +11,7 @@ offset are the first after the last committed record. After a crash the file may
 broker is read up to its last complete frame.
 """
 
+import os
 import re
 from collections.abc import Callable
 from struct import Struct
@@ -114,7 +115,7 @@ def checkFolder(files: Files, folder: str) -> None:
     try:
         if not files.exists(folder):
             files.makeFolder(folder)
-            files.syncFolder(parentOf(folder))
+            files.syncFolder(os.path.dirname(folder.rstrip("/")) or ".")
         if not files.isFolder(folder):
             raise JournalError(f"{folder} is not a folder, so it cannot hold a journal")
         _checkNames(folder, files.names(folder))
@@ -159,9 +160,3 @@ def readIdentity(files: Files, folder: str) -> str:
     if int(found[2]) > VERSION:
         raise JournalError(f"the journal in {folder} has version {found[2]}, but this broker reads {VERSION} at most")
     return found[3]
-
-
-def parentOf(folder: str) -> str:
-    """Return the parent of a folder."""
-    head, _, _ = folder.rstrip("/").rpartition("/")
-    return head or ("/" if folder.startswith("/") else ".")

@@ -138,7 +138,6 @@ class FolderSurvey:
             yield from self._missing(0)
 
     def _missing(self, end: int) -> Iterator[Finding]:
-        """Report the committed range after the last valid frame."""
         if self._committed > end:
             words = (
                 f"positions {end} to {self._committed - 1}: they were committed, as the file {END!r} says, and are gone"
@@ -146,7 +145,6 @@ class FolderSurvey:
             yield Finding(True, words)
 
     def _durableEnd(self) -> int:
-        """Return the position of the durable end; 0 if unknown."""
         try:
             found = readEnd(readFile(self._files, f"{self._folder}/{END}"))
         except FileNotFoundError:
@@ -182,7 +180,6 @@ class FolderSurvey:
                 yield batch
 
     def _staged(self, positions: Sequence[int]) -> Iterator[StoredBatch]:
-        """Yield the valid records that were staged at these positions."""
         for position in positions:
             for file in self.files:
                 if file.base <= position < file.end:

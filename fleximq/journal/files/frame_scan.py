@@ -38,7 +38,7 @@ class Window:
         self.end = end
 
     def at(self, position: int, length: int) -> memoryview:
-        """Return bytes from a position, fewer at the end of the file or the window; they stay valid after later calls."""
+        """Return bytes from a position, fewer at the end of the file or the window; they stay valid."""
         length = min(length, self.end - position)
         if length <= 0:
             return memoryview(b"")

@@ -4,8 +4,6 @@ It saves a scan of the segment when the journal is opened, and has only data of 
 is rebuilt, so it is written without waiting for the disk. The scan also distinguishes an unfinished end from damage.
 """
 
-import sys
-from array import array
 from collections.abc import Mapping
 from struct import Struct, error
 from typing import Any, NamedTuple
@@ -18,6 +16,7 @@ from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, Window
 from fleximq.journal.files.segment_summary import Segment, StagedBlock, addFrame
 from fleximq.journal.files.topic_counts import shifted, topicCountsOf, topicCountsOfFrame
 from fleximq.journal.format.body import unpackFirst
+from fleximq.journal.format.column_builder import fromLittleEndian, littleEndian
 from fleximq.journal.format.control_frames import (
     LostRange,
     SegmentStart,
@@ -117,7 +116,6 @@ _MAGIC = b"FXI1"
 _head = Struct("<4sIII")
 _NUMBERS = ("base", "end", "id", "first", "next", "highest", "clientIds", "removed")
 _COLUMNS = ("offsets", "times", "positions")
-_BIG_ENDIAN = sys.byteorder == "big"
 
 
 def indexName(base: int) -> str:
@@ -128,7 +126,7 @@ def indexName(base: int) -> str:
 def encodeIndex(segment: Segment) -> bytes:
     """Return the bytes of an index."""
     fields: dict[str, Any] = {name: getattr(segment, name) for name in _NUMBERS}
-    fields |= {name: _littleEndian(getattr(segment, name)).tobytes() for name in _COLUMNS}
+    fields |= {name: littleEndian(getattr(segment, name)) for name in _COLUMNS}
     fields |= {
         "topics": segment.counts,
         "lost": [list(lost) for lost in segment.lost],
@@ -161,10 +159,7 @@ def _segment(fields: dict[str, Any]) -> Segment:
     for name in _NUMBERS:
         setattr(segment, name, fields[name])
     for name in _COLUMNS:
-        column: array[int] = getattr(segment, name)
-        column.frombytes(fields[name])
-        if _BIG_ENDIAN:
-            column.byteswap()
+        setattr(segment, name, fromLittleEndian(getattr(segment, name).typecode, fields[name]))
     segment.counts = fields["topics"]
     segment.lost = [LostRange(*lost) for lost in fields["lost"]]
     segment.staged = [
@@ -179,13 +174,6 @@ def _segment(fields: dict[str, Any]) -> Segment:
     ]
     segment.checkpoints = fields["checkpoints"]
     return segment
-
-
-def _littleEndian(column: "array[int]") -> "array[int]":
-    if _BIG_ENDIAN:
-        column = column[:]
-        column.byteswap()
-    return column
 
 
 def writeIndex(files: Files, folder: str, segment: Segment) -> None:

@@ -7,6 +7,7 @@ searched data only grows.
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ class StagedBlock(NamedTuple):
     topicCounts: Mapping[str, TopicBounds]
 
 
+@dataclass(slots=True, eq=False)
 class Segment:
     """One segment: the file ``<base>.fxj``.
 
@@ -50,40 +52,25 @@ class Segment:
     ``removed`` counts removed bytes.
     """
 
-    __slots__ = (
-        "base",
-        "checkpoints",
-        "clientIds",
-        "counts",
-        "end",
-        "first",
-        "highest",
-        "id",
-        "lost",
-        "next",
-        "offsets",
-        "positions",
-        "removed",
-        "staged",
-        "times",
-        "transactions",
-    )
+    base: int
+    id: int
+    end: int = field(init=False)
+    first: int = 0
+    next: int = 0
+    highest: int = NEVER
+    offsets: "array[int]" = field(default_factory=lambda: array("Q"))
+    times: "array[int]" = field(default_factory=lambda: array("q"))
+    positions: "array[int]" = field(default_factory=lambda: array("Q"))
+    counts: dict[str, Count] = field(default_factory=dict)
+    lost: list[LostRange] = field(default_factory=list)
+    staged: list[StagedBlock] = field(default_factory=list)
+    transactions: list[tuple[Transaction, int, int]] = field(default_factory=list)
+    checkpoints: list[int] = field(default_factory=list)
+    clientIds: int = 0
+    removed: int = 0
 
-    def __init__(self, base: int, id: int) -> None:
-        self.base = self.end = base
-        self.id = id
-        self.first = self.next = 0
-        self.highest = NEVER
-        self.offsets = array("Q")
-        self.times = array("q")
-        self.positions = array("Q")
-        self.counts: dict[str, Count] = {}
-        self.lost: list[LostRange] = []
-        self.staged: list[StagedBlock] = []
-        self.transactions: list[tuple[Transaction, int, int]] = []
-        self.checkpoints: list[int] = []
-        self.clientIds = 0
-        self.removed = 0
+    def __post_init__(self) -> None:
+        self.end = self.base
 
     @property
     def bytes(self) -> int:
@@ -141,11 +128,7 @@ _Whole = Callable[[], tuple[FrameHeader, Any]]
 
 
 def addFrame(
-    segment: Segment,
-    position: int,
-    frame: Frame | FrameHeader,
-    topicCounts: Mapping[str, TopicBounds],
-    whole: _Whole,
+    segment: Segment, position: int, frame: Frame | FrameHeader, topicCounts: Mapping[str, TopicBounds], whole: _Whole
 ) -> None:
     """Add a frame at the end of a segment; :func:`countTransaction` counts the records that a TRANSACTION publishes.
 
@@ -176,11 +159,7 @@ def addFrame(
 
 
 def countTransaction(
-    segment: Segment,
-    transaction: Transaction,
-    base: int,
-    staged: Mapping[int, StagedBlock],
-    count: int | None = None,
+    segment: Segment, transaction: Transaction, base: int, staged: Mapping[int, StagedBlock], count: int | None = None
 ) -> tuple[int, int] | None:
     """Count the records of a transaction; return the offsets, from one to another (exclusive), with unknown staged
     blocks.
@@ -231,7 +210,6 @@ def assignOffsets(
 
 
 def _forWhom(frame: Any) -> tuple[str, int]:
-    """Return query and batch of a STAGED frame."""
     start = HEADER_BYTES + _metaLength.size
     (length,) = _metaLength.unpack_from(frame, HEADER_BYTES)
     meta, _ = unpackFirst(frame[start : start + length])

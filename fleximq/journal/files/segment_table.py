@@ -5,7 +5,8 @@ is replaced, never changed.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from itertools import accumulate
 from threading import Lock
 
 from fleximq.journal.files.frame_scan import CompleteFrame
@@ -75,11 +76,6 @@ class SegmentTable:
         return sum(segment.records for segment in self.all)
 
     @property
-    def sealed(self) -> Sequence[Segment]:
-        """All segments except the last one."""
-        return self.all[:-1]
-
-    @property
     def lost(self) -> list[LostRange]:
         """All damage."""
         return [lost for segment in self.all for lost in segment.lost]
@@ -88,11 +84,12 @@ class SegmentTable:
         """Return the staged blocks that were neither committed nor aborted, in order."""
         return [self._staged[position] for position in sorted(self._staged)]
 
-    # -- changes -----------------------------------------------------------------------------------
-
     def add(self, segment: Segment) -> None:
         """Add a complete segment at the end."""
-        self._resolve(segment)
+        for staged in segment.staged:
+            self._staged[staged.position] = staged
+        for transaction, _, _ in segment.transactions:
+            self.forget(transaction.staged)
         with self._changing:
             self.all = (*self.all, segment)
             self._boundsBefore = {}
@@ -198,13 +195,6 @@ class SegmentTable:
             # Hot: most topics of a commit are new in the segment, or in no earlier one.
             bounds[topic] = _new(TopicBounds, counts[topic]) if known is None else _extended(known, counts[topic])
 
-    def _resolve(self, segment: Segment) -> None:
-        """Apply the staged blocks and transactions of a complete segment, in order."""
-        for staged in segment.staged:
-            self._staged[staged.position] = staged
-        for transaction, _, _ in segment.transactions:
-            self.forget(transaction.staged)
-
     def _follow(self, segment: Segment, kind: FrameKind) -> None:
         """Apply the staged block or the transaction that was just added to a segment."""
         if kind == FrameKind.STAGED:
@@ -217,8 +207,6 @@ class SegmentTable:
             for block in (self._staged[each] for each in transaction.staged if each in self._staged):
                 self._extend(block.topicCounts.keys() & segment.counts.keys())
         self.forget(transaction.staged)
-
-    # -- searching ---------------------------------------------------------------------------------
 
     def bounds(self) -> Mapping[str, TopicBounds]:
         """Return the bounds of each topic: always the same mapping, for look-ups; :meth:`topics` lists its keys."""
@@ -259,7 +247,6 @@ def _written(frame: Frame, position: int) -> tuple[FrameHeader, bytes]:
 
 
 def _together(segments: Iterable[Segment], topics: set[str]) -> dict[str, TopicBounds]:
-    """Return the bounds of these topics in all of these segments."""
     found: dict[str, TopicBounds] = {}
     for segment in segments:
         for topic in topics & segment.counts.keys():
@@ -268,7 +255,6 @@ def _together(segments: Iterable[Segment], topics: set[str]) -> dict[str, TopicB
 
 
 def _extended(before: TopicBounds | None, count: Count) -> TopicBounds:
-    """Return bounds extended by the count of a later segment."""
     first, last, firstTime, lastTime, number, size = count
     if before is not None:
         first, _, firstTime, _, more, bytes = before
@@ -278,13 +264,14 @@ def _extended(before: TopicBounds | None, count: Count) -> TopicBounds:
 
 
 class BacklogTotals:
-    """Adds up segments; sealed ones once. A query costs some microseconds for a hundred segments, and grows with them."""
+    """Adds up segments; sealed ones once. A query costs some microseconds for a hundred segments, and more for more."""
 
     def __init__(self, segments: SegmentTable) -> None:
         self._segments = segments
-        self._sealed: dict[int, tuple[Segment, BacklogSize]] = {}
         self._of: tuple[Segment, ...] = ()
-        self._behind: list[BacklogSize] = []
+        self._sealed: dict[Segment, BacklogSize] = {}
+        #: The totals of the sealed segments from each segment on.
+        self._totals: list[BacklogSize] = []
 
     def backlogFrom(self, offset: int) -> BacklogSize:
         """Return the approximate number of records and bytes from an offset on.
@@ -297,28 +284,19 @@ class BacklogTotals:
         if not all:
             return BacklogSize(0, 0)
         index = max(bisect_right(all, offset, key=lambda segment: segment.first) - 1, 0)
-        part = _part(all[index], offset, self._weightOf(all, index))
+        last = _weight(all[-1])
         if index == len(all) - 1:
-            return part
-        return _sum(_sum(part, self._behind[index]), self._weightOf(all, len(all) - 1))
+            return _part(all[index], offset, last)
+        part = _part(all[index], offset, self._sealed[all[index]])
+        return _sum(_sum(part, self._totals[index + 1]), last)
 
     def _add(self, all: tuple[Segment, ...]) -> None:
-        """Add up the sealed segments after each segment; the last segment still grows."""
-        known, self._sealed = self._sealed, {}
-        for segment in all[:-1]:
-            before = known.get(segment.base)
-            weight = before[1] if before is not None and before[0] is segment else _weight(segment)
-            self._sealed[segment.base] = segment, weight
-        total = BacklogSize(0, 0)
-        self._behind = []
-        for segment in reversed(all[:-1]):
-            self._behind.append(total)
-            total = _sum(total, self._sealed[segment.base][1])
-        self._behind.reverse()
+        """Add up the sealed segments; the last segment still grows."""
+        known = self._sealed
+        self._sealed = {segment: known[segment] if segment in known else _weight(segment) for segment in all[:-1]}
+        sealed = reversed(self._sealed.values())
+        self._totals = list(accumulate(sealed, _sum, initial=BacklogSize(0, 0)))[::-1]
         self._of = all
-
-    def _weightOf(self, all: tuple[Segment, ...], index: int) -> BacklogSize:
-        return _weight(all[-1]) if index == len(all) - 1 else self._sealed[all[index].base][1]
 
 
 def _weight(segment: Segment) -> BacklogSize:

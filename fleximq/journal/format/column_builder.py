@@ -158,7 +158,6 @@ class ColumnBuilder:
         return new
 
     def _sizeFrom(self, first: int, count: int) -> int:
-        """Return the bytes of ``count`` records from index ``first``."""
         payloads, headers = self.payloadEnds, self.headerEnds
         return payloads[first + count] - payloads[first] + headers[first + count] - headers[first] + _FIXED * count
 
@@ -271,3 +270,11 @@ def littleEndian(column: "array[int]") -> bytes:
         column = column[:]
         column.byteswap()
     return column.tobytes()
+
+
+def fromLittleEndian(type: str, column: bytes) -> "array[int]":
+    """Return the numbers of a column in the order of the format."""
+    numbers = array(type, column)
+    if _BIG_ENDIAN:
+        numbers.byteswap()
+    return numbers

@@ -4,14 +4,13 @@ Pure.
 A NOTES frame holds state records of queues and clients: an array of arrays, each with its code and its values.
 """
 
-import sys
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from typing import Any, NamedTuple
 
 from fleximq.journal.format.body import FrameFields, frameOf, isInteger, isNumber, readBody
-from fleximq.journal.format.column_builder import littleEndian
+from fleximq.journal.format.column_builder import fromLittleEndian, littleEndian
 from fleximq.journal.format.frame import HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind
 from fleximq.values.state_records import (
     ClientIdsReserved,
@@ -23,8 +22,6 @@ from fleximq.values.state_records import (
     QueueOpened,
     StateRecord,
 )
-
-_BIG_ENDIAN = sys.byteorder == "big"
 
 
 def encodeStateRecords(notes: Sequence[StateRecord], offset: int, time: int) -> Frame:
@@ -52,20 +49,13 @@ def _note(fields: Any) -> StateRecord:
     for name, value, check in zip(make._fields, values, checks, strict=True):
         if not check(value):
             raise FrameError(f"{name!r} of a note {kind} is wrong")
-    note: StateRecord = make(*(_offsets(value) if isinstance(value, bytes) else value for value in values))
+    note: StateRecord = make(*(fromLittleEndian("Q", value) if isinstance(value, bytes) else value for value in values))
     return note
 
 
 def _packed(value: Any) -> Any:
     """Return a value for MessagePack: offsets as bytes, eight for each."""
     return value if isinstance(value, (str, int)) or value is None else littleEndian(array("Q", value))
-
-
-def _offsets(packed: bytes) -> "array[int]":
-    offsets = array("Q", packed)
-    if _BIG_ENDIAN:
-        offsets.byteswap()
-    return offsets
 
 
 def _isText(value: Any) -> bool:

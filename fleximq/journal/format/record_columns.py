@@ -16,7 +16,7 @@ from typing import Any
 import msgpack
 
 from fleximq.journal.format.body import unpackMap
-from fleximq.journal.format.column_builder import SHAPE, AppendedRun, ColumnBuilder, littleEndian
+from fleximq.journal.format.column_builder import SHAPE, AppendedRun, ColumnBuilder, fromLittleEndian, littleEndian
 from fleximq.journal.format.frame import HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind, padding
 from fleximq.values.records import CONTENTS, Blobs, StoredBatch, TopicBounds
 
@@ -187,11 +187,9 @@ class _Body:
         size = count * _SIZES[type]
         start = self._take(size, what)
         view = self._view[start : start + size]
-        if not _BIG_ENDIAN:
-            return view.cast(type)  # type: ignore[call-overload, no-any-return]  # one of four known formats
-        numbers = array(type, view.tobytes())
-        numbers.byteswap()
-        return numbers
+        if _BIG_ENDIAN:
+            return fromLittleEndian(type, view.tobytes())
+        return view.cast(type)  # type: ignore[call-overload, no-any-return]  # one of four known formats
 
     def _places(self, type: str, known: Container[int], what: str) -> Sequence[int]:
         """Return the next column, after a check that all its values are known."""

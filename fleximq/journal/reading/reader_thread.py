@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from fleximq.journal.files.file_system import Files, errorText
 from fleximq.journal.files.frame_scan import SMALL, CompleteFrame, DamagedRange, framesOf
-from fleximq.journal.files.open_segments import CommittedBlock, OpenSegments
+from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.record_distance import advance
 from fleximq.journal.files.segment_index import writeIndex
 from fleximq.journal.files.segment_summary import Segment
@@ -187,7 +187,13 @@ class ReaderThread:
 
     def seal(self, base: int) -> None:
         """Write the index of the sealed segment with this base."""
-        self.call(lambda: self._seal(base))
+
+        def write() -> None:
+            for segment in self._segments.all:
+                if segment.base == base:
+                    writeIndex(self._files, self._folder, segment)
+
+        self.call(write)
 
     def call(self, job: Callable[[], None], done: Callable[[], None] = lambda: None) -> None:
         """Run a job between others on the reading thread, such as the replacement of a segment."""
@@ -209,11 +215,6 @@ class ReaderThread:
         self._opened.close()
         self._decoded.clear()
         self._resumed.clear()
-
-    def _seal(self, base: int) -> None:
-        for segment in self._segments.all:
-            if segment.base == base:
-                writeIndex(self._files, self._folder, segment)
 
     def _messages(self, offsets: Sequence[int], most: int, end: int) -> list[Message]:
         messages: list[Message] = []
@@ -382,7 +383,7 @@ class ReaderThread:
         lost = partial(self._reportPart, segment, header)
         try:
             portions = self._opened.portions(*each, lost)
-            for portion in portions[bisect_right(portions, offset, key=_nextOf) :]:
+            for portion in portions[bisect_right(portions, offset, key=lambda portion: portion.next) :]:
                 batches = self._decoded.pop(portion.position, None)
                 if batches is None:
                     batch = self._opened.staged(portion, lost)
@@ -461,12 +462,7 @@ def _raisePassing(error: Exception) -> None:
 
 
 def _behindOf(header: FrameHeader) -> int:
-    """Return the offset after a frame's records."""
     return header.baseOffset + header.count
-
-
-def _nextOf(portion: CommittedBlock) -> int:
-    return portion.next
 
 
 def _records(header: FrameHeader) -> int:

@@ -110,8 +110,6 @@ class _Recovery:
         if (used or any(name.endswith(TORN) for name in names)) and not self._clean:
             found.nextOffset = (found.lastOffset // SKIP + 1) * SKIP
 
-    # -- segments ----------------------------------------------------------------------------------
-
     def _last(self, bases: list[int]) -> SegmentScan | None:
         """Return the last segment, without an unfinished end; files without any finished frame are removed from
         ``bases``.
@@ -206,8 +204,6 @@ class _Recovery:
             # No segment is left to record it.
             found.lost.append(sentenceOf(ending))
 
-    # -- files -------------------------------------------------------------------------------------
-
     def _path(self, base: int) -> str:
         return f"{self._folder}/{segmentName(base)}"
 
@@ -237,7 +233,6 @@ class _Recovery:
         self.found.torn.append(f"{name} was never finished, all of its {end - base} bytes are kept as {kept}")
 
     def _freeName(self, position: int) -> str:
-        """Return an unused name for the bytes cut at a position."""
         number, name = 1, f"{position:020d}{TORN}"
         while self._files.exists(f"{self._folder}/{name}"):
             number += 1

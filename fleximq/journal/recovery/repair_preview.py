@@ -16,7 +16,6 @@ class DryRunFiles(Files):
         self._paths: dict[int, str] = {}
 
     def create(self, path: str) -> int:
-        """Return a new file in memory."""
         name = os.path.basename(path)
         if name.endswith((TORN, DAMAGED)):
             self.steps.append(f"make {name}, a copy of what stands there")
@@ -29,17 +28,14 @@ class DryRunFiles(Files):
         return descriptor
 
     def truncate(self, descriptor: int, size: int) -> None:
-        """Record that a file would be cut."""
         path = self._paths[descriptor]
         self.steps.append(f"cut {os.path.basename(path)} from {self.size(descriptor)} bytes to {size}")
 
     def rename(self, old: str, new: str) -> None:
-        """Record that a file would be renamed."""
         if not new.endswith(_INDEX):
             self.steps.append(f"rename {os.path.basename(old)} to {os.path.basename(new)}")
 
     def remove(self, path: str) -> None:
-        """Record that a file would be removed."""
         self.steps.append(f"remove {os.path.basename(path)}")
 
     def sync(self, descriptor: int) -> None:

@@ -34,17 +34,9 @@ class TopicLimit:
                 raise NotKept(f"the journal may have at most {most} topics", range(count))
         return new
 
-    def add(self, new: set[str]) -> None:
-        """Count topics whose first records await their commit."""
-        self.pending |= new
-
     def settled(self) -> None:
         """Count the topics of a commit as known."""
         self.pending.difference_update([each for each in self.pending if each in self.known])
-
-    def failed(self) -> None:
-        """Forget the topics of commits that failed."""
-        self.pending.clear()
 
 
 @dataclass(eq=False)
@@ -73,7 +65,7 @@ class Capacity:
         self.bytes = self.segments.bytes if commit.begun is not None else self.bytes + commit.end - before
 
     def check(self, count: int, waiting: int) -> None:
-        """Check the space for a run, beside ``waiting`` bytes. Begins to free space and raises NotKept if it is full."""
+        """Check the space beside ``waiting`` bytes; if there is none, begins to free some and raises NotKept."""
         if self.most and self.bytes + waiting >= self.most:
             self.make()
             raise NotKept(f"the journal is full: it may have {self.most} bytes", range(count))

@@ -147,11 +147,11 @@ class ExpiryDecision:
         }
 
     def share(self, segment: Segment, staged: frozenset[int]) -> float:
-        """Return the approximate expired share of a segment, from 0 to 1; ``staged`` are the remaining STAGED frames."""
+        """Return the approximate expired share of a segment, from 0 to 1; ``staged`` frames remain."""
         expired = total = 0.0
-        for topic, (first, last, firstTime, lastTime, count, size) in segment.counts.items():
-            bounds = TopicBounds(first, last, firstTime, lastTime, count, size)
-            weight = count * _RECORD_BYTES + size
+        for topic, count in segment.counts.items():
+            bounds = TopicBounds(*count)
+            weight = bounds.count * _RECORD_BYTES + bounds.bytes
             total += weight
             expired += weight * (1 - self._part(topic, bounds, self.excess(segment, topic)))
         for each in segment.staged:

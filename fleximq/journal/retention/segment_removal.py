@@ -165,7 +165,6 @@ class SegmentRemoval:
         return FreedSpace(removed, rewritten + 1, bytes + segment.bytes - found.bytes)
 
     def _join(self, run: list[Segment], opened: OpenSegments, freed: FreedSpace) -> FreedSpace:
-        """Replace neighbouring empty segments by one file."""
         removed, rewritten, bytes = freed
         new = None if self._stopped else writeMerged(self.files, self.folder, run, opened)
         if new is None:

@@ -147,8 +147,6 @@ class SegmentRewrite:
             raise Damaged(str(error)) from error
         return any(staying)
 
-    # -- writing -----------------------------------------------------------------------------------
-
     def _keep(self, header: FrameHeader, frame: memoryview, next: int) -> None:
         self._endRemoved(header.position)
         self._next = next
@@ -193,7 +191,6 @@ class SegmentRewrite:
             self._buffers = []
 
     def _verified(self) -> Segment:
-        """Read the written file, and return its content."""
         segment = self.segment
         scanned = scanSegment(Window(self.files, self._descriptor, segment.base, segment.end), segment.id)
         if scanned.damaged:

@@ -89,13 +89,6 @@ def _together(first: QueueDelivered, then: QueueDelivered) -> QueueDelivered:
     return then._replace(count=max(first.count, then.count), again=again, time=max(first.time, then.time))
 
 
-class CommitPart(Protocol):
-    """A part of a commit with its own frames."""
-
-    def frames(self) -> Iterable[Frame]:
-        """Return the frames, in order; called once, on the writer's thread."""
-
-
 @dataclass(slots=True)
 class RecordsPart:
     """Neighbouring runs; ``offset`` is that of their first message."""
@@ -145,6 +138,10 @@ class TransactionPart:
         return [control_frames.encodeTransaction(self.transaction, self.offset, self.count, self.time)]
 
 
+#: A part of a commit with its own frames: these are encoded in order, once, on the writer's thread.
+CommitPart = RecordsPart | StagedPart | TransactionPart
+
+
 @dataclass(slots=True)
 class Snapshot:
     """The state for a restart; ``snapshot`` does not change any more.
@@ -160,7 +157,7 @@ class Snapshot:
     time: int
 
     def frames(self, replay: int, clean: bool) -> Iterator[Frame]:
-        """Encode the checkpoint, preceded by the reserved client ids; the snapshot covers the frames before ``replay``."""
+        """Encode the reserved client ids and the checkpoint, which covers the frames before ``replay``."""
         if self.clientIds:
             yield encodeStateRecords([ClientIdsReserved(self.clientIds)], self.offset, self.time)
         yield control_frames.encodeCheckpoint(

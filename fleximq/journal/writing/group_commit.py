@@ -134,7 +134,7 @@ class GroupCommit:
 
     def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
         """See :class:`fleximq.interfaces.IJournal`."""
-        commit = self._latestNonEmpty() if number is None else self._commitOf(number)
+        commit = self._commitOf(number)
         if commit is None:
             call()
             return
@@ -142,17 +142,15 @@ class GroupCommit:
         if self._writing is None:
             self.handOver()
 
-    def _latestNonEmpty(self) -> Commit | None:
+    def _commitOf(self, number: int | None) -> Commit | None:
+        """Return the unreported commit of a run, or the last one with anything in it."""
         pending = self._pending
-        return pending if pending.calls or pending.stateRecords else self._writing or self._telling
-
-    def _commitOf(self, number: int) -> Commit | None:
+        if number is None:
+            return pending if pending.calls or pending.stateRecords else self._writing or self._telling
         if number <= self.decided:
             return None
-        for commit in (self._telling, self._writing):
-            if commit is not None and number <= commit.last:
-                return commit
-        return self._pending if number <= self._pending.last else None
+        commits = (self._telling, self._writing, pending)
+        return next((commit for commit in commits if commit is not None and number <= commit.last), None)
 
     def whenRelieved(self, call: Callable[[], None]) -> None:
         """See :class:`fleximq.interfaces.IJournal`."""

@@ -47,8 +47,6 @@ class CommitWriter:
         self._due: float | None = None
         self._broken: str | None = None
 
-    # -- commits -----------------------------------------------------------------------------------
-
     def carryOut(self, commit: Commit) -> None:
         """Write a commit and fill in its result. Never raises."""
         if self._broken is not None:
@@ -75,7 +73,6 @@ class CommitWriter:
         commit.length = segment.end - segment.base
 
     def _roll(self, commit: Commit) -> None:
-        """Begin a new segment after a sync of the present one."""
         if self._segment is not None and self._segment.unsynced:
             self._segment.sync()
         segment = ActiveSegment(self._files, self._folder, self._end, self._randomId())
@@ -103,8 +100,6 @@ class CommitWriter:
                 return self._break(error)
         return None
 
-    # -- time --------------------------------------------------------------------------------------
-
     @property
     def wait(self) -> float | None:
         """The seconds until :meth:`syncDue` should be called; None: not needed."""
@@ -120,8 +115,6 @@ class CommitWriter:
         except OSError as error:
             return self._break(error)
         return None
-
-    # -- faults ------------------------------------------------------------------------------------
 
     def _break(self, error: Exception) -> str:
         """Refuse later writes and syncs; remove the unreported bytes, if the disk allows it."""
@@ -191,7 +184,7 @@ class Worker(Protocol):
         """End after all work; False if it takes longer than ``seconds``."""
 
 
-class WriterThread:
+class WriterThread(Worker):
     """A thread that runs the given work, and the log's syncs in between; ``failed`` gets the reason of a failed one."""
 
     def __init__(self, log: CommitWriter, callFromThread: Callable[..., object], failed: Callable[[str], None]) -> None:
@@ -205,11 +198,9 @@ class WriterThread:
         self._thread = Thread(target=self._run, name="journal writer", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def hand(self, work: Callable[[], object], done: Callable[[], None]) -> None:
-        """See :class:`Worker`."""
         self._work.put((work, done))
 
     def remind(self, seconds: float, call: Callable[[], None]) -> None:
@@ -218,7 +209,6 @@ class WriterThread:
         self._work.put(seconds)
 
     def drain(self, seconds: float = 0.0) -> bool:
-        """See :class:`Worker`."""
         try:
             done = self._done.get(timeout=seconds) if seconds > 0 else self._done.get_nowait()
         except Empty:
@@ -231,7 +221,6 @@ class WriterThread:
                 return True
 
     def stop(self, seconds: float) -> bool:
-        """See :class:`Worker`."""
         self._work.put(None)
         self._thread.join(seconds)
         return not self._thread.is_alive()
@@ -255,11 +244,8 @@ class WriterThread:
             self._inBetween()
 
     def _timeout(self) -> float | None:
-        waits = [wait for wait in (self._log.wait, self._untilAlarm()) if wait is not None]
-        return min(waits) if waits else None
-
-    def _untilAlarm(self) -> float | None:
-        return None if self._alarm is None else max(0.0, self._alarm - time.monotonic())
+        alarm = None if self._alarm is None else max(0.0, self._alarm - time.monotonic())
+        return min((wait for wait in (self._log.wait, alarm) if wait is not None), default=None)
 
     def _inBetween(self) -> None:
         reason = self._log.syncDue()
