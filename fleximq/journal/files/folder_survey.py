@@ -4,12 +4,12 @@ A broker may run: files may grow, be replaced or vanish meanwhile.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from fleximq.journal.files.file_system import Files, fileSize, readFile
 from fleximq.journal.files.folder_files import END, readEnd
-from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, Window, framesOf
+from fleximq.journal.files.frame_scan import LARGE, CompleteFrame, DamagedRange, Window, framesOf
 from fleximq.journal.files.segment_table import segmentBases, segmentName
 from fleximq.journal.format.control_frames import (
     decodeCheckpoint,
@@ -73,12 +73,14 @@ class FolderSurvey:
 
     def frames(self, file: SegmentFile) -> Iterator[CompleteFrame | DamagedRange]:
         """Yield the frames and damaged ranges of a file that still exists."""
-        with suppress(FileNotFoundError), self._open(file) as descriptor:
-            yield from framesOf(Window(self._files, descriptor, file.base, file.end), None, file.base, atHead=True)
+        with suppress(FileNotFoundError), self._window(file) as window:
+            yield from framesOf(window, None, file.base, atHead=True)
 
-    def _open(self, file: SegmentFile) -> AbstractContextManager[int]:
-        """Open a file for a block. :raises FileNotFoundError: it does not exist any more."""
-        return self._files.closing(self._files.open(f"{self._folder}/{file.name}"))
+    @contextmanager
+    def _window(self, file: SegmentFile, size: int = LARGE) -> Iterator[Window]:
+        """Open a file for a block. Raises FileNotFoundError if it does not exist any more."""
+        with self._files.closing(self._files.open(f"{self._folder}/{file.name}")) as descriptor:
+            yield Window(self._files, descriptor, file.base, file.end, size)
 
     def batches(self, first: int = 0) -> Iterator[StoredBatch]:
         """Yield all valid records, in order; files that end before the offset ``first`` may be skipped."""
@@ -133,7 +135,7 @@ class FolderSurvey:
                     yield course.damage(found, file)
             if file is self.files[-1]:
                 yield from self._missing(file.end if unfinished is None else unfinished)
-            yield course.summary(file)
+            yield FileSummary(file, course.frames, course.records, course.first, course.next)
         if not self.files:
             yield from self._missing(0)
 
@@ -163,8 +165,7 @@ class FolderSurvey:
 
     def _begins(self, file: SegmentFile) -> int:
         """Return the first offset of a file; 0 if it is unreadable."""
-        with suppress(FileNotFoundError, FrameError), self._open(file) as descriptor:
-            window = Window(self._files, descriptor, file.base, file.end, HEADER_BYTES)
+        with suppress(FileNotFoundError, FrameError), self._window(file, HEADER_BYTES) as window:
             return readHeader(window.at(file.base, HEADER_BYTES)).baseOffset
         return 0
 
@@ -184,14 +185,12 @@ class FolderSurvey:
             for file in self.files:
                 if file.base <= position < file.end:
                     found = self._at(file, position)
-                    if found is not None:
+                    if isinstance(found, CompleteFrame) and found.header.kind == FrameKind.STAGED:
                         yield decodeStaged(found.header, bytes(found.frame))[1]
 
-    def _at(self, file: SegmentFile, position: int) -> CompleteFrame | None:
-        with suppress(FileNotFoundError), self._open(file) as descriptor:
-            found = next(framesOf(Window(self._files, descriptor, file.base, file.end), None, position), None)
-            if isinstance(found, CompleteFrame) and found.header.kind == FrameKind.STAGED:
-                return found
+    def _at(self, file: SegmentFile, position: int) -> CompleteFrame | DamagedRange | None:
+        with suppress(FileNotFoundError), self._window(file) as window:
+            return next(framesOf(window, None, position), None)
         return None
 
 
@@ -200,7 +199,7 @@ class _SurveyState:
 
     def __init__(self) -> None:
         self._end: int | None = None
-        self._next = 0
+        self.next = 0
         self._loose = True
         self._removed = False
         self._clear(0)
@@ -213,7 +212,7 @@ class _SurveyState:
             yield Finding(True, f"positions {low} to {high - 1}: {words}")
             self._loose = True
         self._end = file.end
-        self._clear(self._next)
+        self._clear(self.next)
 
     def damage(self, damage: DamagedRange, file: SegmentFile) -> Finding:
         self._loose = True
@@ -227,15 +226,15 @@ class _SurveyState:
         header, frame = found
         yield from self._offset(header)
         self._removed = header.kind == FrameKind.REMOVED
-        self._frames += 1
-        self._next = header.baseOffset
+        self.frames += 1
+        self.next = header.baseOffset
         if header.kind in (FrameKind.RECORDS, FrameKind.TRANSACTION, FrameKind.SPARSE_RECORDS):
-            self._records += header.count
-            self._next += header.count
+            self.records += header.count
+            self.next += header.count
             self._loose = header.kind == FrameKind.SPARSE_RECORDS
         elif header.kind == FrameKind.GAP:
             gap = decodeGap(header, frame)
-            self._next = gap.next
+            self.next = gap.next
             yield Finding(
                 False, f"offsets {gap.first} to {gap.next - 1} were never given, after a stop that was not clean"
             )
@@ -246,20 +245,17 @@ class _SurveyState:
         elif header.kind == FrameKind.REMOVED:
             self._loose = True
 
-    def summary(self, file: SegmentFile) -> FileSummary:
-        return FileSummary(file, self._frames, self._records, self._first, self._next)
-
     def _offset(self, header: FrameHeader) -> Iterator[Finding]:
-        if header.baseOffset < self._next:
-            yield Finding(True, f"offset {header.baseOffset} comes again at {header.position}, behind {self._next - 1}")
-        elif header.baseOffset > self._next and not self._loose and header.kind != FrameKind.SPARSE_RECORDS:
-            yield Finding(True, f"offsets {self._next} to {header.baseOffset - 1} are missing before {header.position}")
-        if not self._frames:
-            self._first = header.baseOffset
+        if header.baseOffset < self.next:
+            yield Finding(True, f"offset {header.baseOffset} comes again at {header.position}, behind {self.next - 1}")
+        elif header.baseOffset > self.next and not self._loose and header.kind != FrameKind.SPARSE_RECORDS:
+            yield Finding(True, f"offsets {self.next} to {header.baseOffset - 1} are missing before {header.position}")
+        if not self.frames:
+            self.first = header.baseOffset
 
     def _clear(self, first: int) -> None:
-        self._frames = self._records = 0
-        self._first = first
+        self.frames = self.records = 0
+        self.first = first
 
 
 def _where(file: SegmentFile, position: int, until: int) -> str:

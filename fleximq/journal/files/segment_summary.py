@@ -8,6 +8,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -186,27 +187,15 @@ def assignOffsets(
         one can be assigned.
     :param base: the first of ``count`` offsets.
     """
-    offsets: list[int | None] = [None] * len(counts)
-    first, last = base, base + count
-    index = 0
-    for index, number in enumerate(counts):
-        if number is None:
-            break
-        if first + number > last:
-            return [None] * len(counts), (base, base + count)
-        offsets[index] = first
-        first += number
-    else:
-        return (offsets, None) if first == last else ([None] * len(counts), (base, last))
-    for behind in range(len(counts) - 1, index, -1):
-        number = counts[behind]
-        if number is None:
-            break
-        if last - number < first:
-            return [None] * len(counts), (base, base + count)
-        last -= number
-        offsets[behind] = last
-    return offsets, (first, last)
+    unknown = [index for index, number in enumerate(counts) if number is None]
+    low, high = (unknown[0], unknown[-1] + 1) if unknown else (len(counts), len(counts))
+    numbers = [number or 0 for number in counts]
+    before = list(accumulate(numbers[:low], initial=base))
+    after = list(accumulate(numbers[high:], initial=base + count - sum(numbers[high:])))
+    first, last = before[-1], after[0]
+    if first > last or (not unknown and first < last):
+        return [None] * len(counts), (base, base + count)
+    return [*before[:-1], *[None] * (high - low), *after[:-1]], (first, last) if unknown else None
 
 
 def _forWhom(frame: Any) -> tuple[str, int]:

@@ -111,17 +111,12 @@ def encodeStaged(meta: Mapping[str, Any], appended: Sequence[AppendedRun]) -> li
     """Return the frames of these runs without offsets, each with the same MessagePack map ``meta``."""
     packed = msgpack.packb(meta)
     before = _metaLength.pack(len(packed), 0) + packed + padding(len(packed))
-    return [
-        Frame(
-            FrameKind.STAGED,
-            [before, *frame.pieces],
-            count=frame.count,
-            firstTime=frame.firstTime,
-            lastTime=frame.lastTime,
-            topicCounts=frame.topicCounts,
-        )
-        for frame in encodeRecords(appended, 0)
-    ]
+    frames = encodeRecords(appended, 0)
+    for frame in frames:
+        frame.kind = FrameKind.STAGED
+        frame.pieces = [before, *frame.pieces]
+        frame.length += len(before)
+    return frames
 
 
 def encodeSparse(batch: StoredBatch) -> Frame:

@@ -33,57 +33,46 @@ class MergedStateRecords:
     counts.
     """
 
-    __slots__ = ("_acknowledged", "_handedOut", "_stateRecords", "_groupRecords")
+    __slots__ = ("_acknowledged", "_delivered", "_groups", "_records")
 
     def __init__(self) -> None:
-        self._stateRecords: list[StateRecord | None] = []
-        self._handedOut: dict[str, tuple[int, QueueDelivered]] = {}
-        self._acknowledged: dict[str, tuple[int, array[int]]] = {}
-        self._groupRecords: dict[str, int] = {}
+        self._records: list[StateRecord | None] = []
+        self._acknowledged: dict[str, array[int]] = {}
+        #: The index of the last record of each queue, and of each consumer group.
+        self._delivered: dict[str, int] = {}
+        self._groups: dict[str, int] = {}
 
     def add(self, note: StateRecord) -> None:
         """Add a state record; its array may be changed by the caller afterwards."""
         if type(note) is QueueAcknowledged:
             gathered = self._acknowledged.get(note.key)
             if gathered is None:
-                gathered = self._acknowledged[note.key] = len(self._stateRecords), array("Q")
-                self._stateRecords.append(None)
-            gathered[1].extend(note.offsets)
+                gathered = self._acknowledged[note.key] = array("Q")
+                self._records.append(QueueAcknowledged(note.key, gathered))
+            gathered.extend(note.offsets)
         elif type(note) is QueueDelivered:
-            known = self._handedOut.get(note.key)
-            if known is None:
-                self._handedOut[note.key] = len(self._stateRecords), note._replace(again=array("Q", note.again))
-                self._stateRecords.append(None)
+            index = self._delivered.setdefault(note.key, len(self._records))
+            if index == len(self._records):
+                self._records.append(note._replace(again=array("Q", note.again)))
             else:
-                self._handedOut[note.key] = known[0], _together(known[1], note)
-        elif isinstance(note, GroupProgress | GroupForgotten):
-            before = self._groupRecords.pop(note.group, None)
-            if before is not None:
-                self._stateRecords[before] = None
-            self._groupRecords[note.group] = len(self._stateRecords)
-            self._stateRecords.append(note)
+                self._records[index] = _together(self._records[index], note)
         else:
             if isinstance(note, QueueOpened | QueueClosed):
-                self._finishMerging(note.key)
-            self._stateRecords.append(note)
-
-    def _finishMerging(self, key: str) -> None:
-        """Complete the merged records of a queue; later ones are merged separately."""
-        handedOut = self._handedOut.pop(key, None)
-        if handedOut is not None:
-            self._stateRecords[handedOut[0]] = handedOut[1]
-        acknowledged = self._acknowledged.pop(key, None)
-        if acknowledged is not None:
-            self._stateRecords[acknowledged[0]] = QueueAcknowledged(key, acknowledged[1])
+                self._delivered.pop(note.key, None)
+                self._acknowledged.pop(note.key, None)
+            elif isinstance(note, GroupProgress | GroupForgotten):
+                before = self._groups.get(note.group)
+                if before is not None:
+                    self._records[before] = None
+                self._groups[note.group] = len(self._records)
+            self._records.append(note)
 
     def take(self) -> list[StateRecord]:
         """Return all state records; called once."""
-        for key in {*self._handedOut, *self._acknowledged}:
-            self._finishMerging(key)
-        return [note for note in self._stateRecords if note is not None]
+        return [note for note in self._records if note is not None]
 
 
-def _together(first: QueueDelivered, then: QueueDelivered) -> QueueDelivered:
+def _together(first: Any, then: QueueDelivered) -> QueueDelivered:
     again = array("Q", first.again)
     again.extend(then.again)
     return then._replace(count=max(first.count, then.count), again=again, time=max(first.time, then.time))
