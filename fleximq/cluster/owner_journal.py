@@ -169,7 +169,7 @@ class OwnerJournal(DiskJournal):
         if began:
             self._group.stop()
             self._worker.stop(0.0)
-            self._room.close()
+            self._room.stop()
         if hasattr(self, "_reader"):
             self._reader.stop()
         if hasattr(self, "_durableEnd"):

@@ -23,11 +23,11 @@ from fleximq.journal.format.control_frames import LostRange
 from fleximq.journal.reading.reader_thread import ReaderThread
 from fleximq.journal.recovery.recovered_state import IQueueStateOwner, NoQueueState, RecoveredJournal, sentenceOf
 from fleximq.journal.recovery.recovery import SKIP, recover, verifyTail
-from fleximq.journal.retention.capacity import Capacity, TopicLimit
 from fleximq.journal.retention.cleaner_thread import CleanerThread
 from fleximq.journal.retention.former_patterns import withFormer
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import FreedSpace
+from fleximq.journal.retention.topic_limit import TopicLimit
 from fleximq.journal.writing.commit import Commit, CommitLog, SegmentOpening, Snapshot
 from fleximq.journal.writing.group_commit import GroupCommit
 from fleximq.journal.writing.staging_area import StagingArea
@@ -179,8 +179,22 @@ class DiskJournal:
         self._collectFrom(found.nextOffset)
         self._staging = StagingArea(self._group, self._segments, found.transactions, self._now)
         self.abortStaged, self.stagedTopics = self._staging.abort, self._staging.topics
-        cleaner = None if self._rules is None else self._newCleaner(self._rules)
-        self._room = Capacity(self._maxBytes, self._segments, cleaner, self._rollNow, self._now, self._freed)
+        self._room = CleanerThread(
+            self._files,
+            self._folder,
+            self._segments,
+            self._rules,
+            self._reader,
+            lambda: self.keeper.needed(),
+            self._now,
+            self._callFromThread,
+            self._say,
+            lambda: self.keeper.reading(),
+            self._goesUnread,
+            self._maxBytes,
+            self._rollNow,
+            self._freed,
+        )
         self._count("torn tail", len(found.torn))
         self._count("lost range", len(found.lost))
         return found
@@ -213,21 +227,6 @@ class DiskJournal:
                     f"topics with stored messages that are not durable any more: {topics}; their messages so far are "
                     "not deleted, but expire as --retention says"
                 )
-
-    def _newCleaner(self, rules: RetentionPolicy) -> CleanerThread:
-        return CleanerThread(
-            self._files,
-            self._folder,
-            self._segments,
-            rules,
-            self._reader,
-            lambda: self.keeper.needed(),
-            self._now,
-            self._callFromThread,
-            self._say,
-            lambda: self.keeper.reading(),
-            self._goesUnread,
-        )
 
     def _count(self, name: str, number: int = 1) -> None:
         if number:
@@ -276,7 +275,7 @@ class DiskJournal:
             return
         ended = before is State.NEW or self._finish(time.monotonic() + STOP_TIMEOUT)
         if before is not State.NEW:
-            self._room.close()
+            self._room.stop()
             self._reader.stop()
         if hasattr(self, "_durableEnd"):
             self._durableEnd.close()
@@ -334,7 +333,12 @@ class DiskJournal:
         segments = self._segments
         before, first = segments.end, segments.nextOffset
         if commit.begun is not None:
-            self._beginSegment(*commit.begun)
+            sealed = segments.all[-1].base if self._state is not State.NEW and len(segments) else None
+            segments.begin(*commit.begun)
+            self._rollAt = self._segmentBytes
+            self._frames = 0
+            if sealed is not None:
+                self._reader.seal(sealed)
         for position, frame in commit.written:
             segments.committed(position, frame)
         self._staging.assignPositions(commit)
@@ -349,14 +353,6 @@ class DiskJournal:
         self._durableEnd.publish(commit.end, commit.next, commit.time)
         if commit.begun is not None:
             self.clean()  # older segments may be removed only after the new one has a checkpoint
-
-    def _beginSegment(self, base: int, id: int) -> None:
-        sealed = self._segments.all[-1].base if self._state is not State.NEW and len(self._segments) else None
-        self._segments.begin(base, id)
-        self._rollAt = self._segmentBytes
-        self._frames = 0
-        if sealed is not None:
-            self._reader.seal(sealed)
 
     def _rollNow(self) -> None:
         if self._group.readOnly is None:

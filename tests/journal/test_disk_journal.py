@@ -674,7 +674,7 @@ class CleaningTests(JournalCase):
 
     def idle(self) -> None:
         """Let a pass end that began by itself."""
-        self.pump(lambda: self.journal._room.cleaner._thread is None)  # type: ignore[union-attr]
+        self.pump(lambda: self.journal._room._thread is None)
 
     def age(self) -> None:
         """Let what was kept grow old."""
