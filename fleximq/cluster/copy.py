@@ -40,11 +40,9 @@ class StreamBehind(ClusterError):
 
 
 class Copy:
-    """The copy of one shard in one folder.
-
-    ``end`` is the position after its last frame, ``next`` the offset after its last record, ``time`` the latest time of
-    its frames. ``sequence`` is that of its last complete commit, ``received`` that of the last message, perhaps a piece
-    of an incomplete commit.
+    """The copy of one shard in one folder. ``end`` is the position after its last frame, ``next`` the offset after its
+    last record, ``time`` the latest time of its frames. ``sequence`` is that of its last complete commit, ``received``
+    that of the last message, perhaps a piece of an incomplete commit.
     """
 
     def __init__(self, files: Files, folder: str, shard: int) -> None:
@@ -118,8 +116,7 @@ class Copy:
 
     def load(self, log: Callable[[str], None]) -> None:
         """Read the segments, from their indexes if possible; blocks. ``log`` gets failures that do not prevent it.
-
-        :raises JournalError: a segment cannot be read.
+        Raises JournalError if a segment cannot be read.
         """
         self.segments = recover(self._files, self._folder, self.journal, log).segments
 
@@ -166,11 +163,9 @@ class Copy:
             raise CopyError(f"{path} cannot be read: {errorText(error)}") from error
 
     def join(self, bounds: StreamBounds, end: int = 0) -> int:
-        """Return the sequence to read the stream from.
-
-        :param end: the position at which the stream ends. If it was created again, or set back, and reaches as far as
-            this copy, all of it is read again and compared: it was filled from a copy.
-        :raises StreamBehind: the stream has less than this copy, which is not changed.
+        """Return the sequence to read the stream from. ``end``: the position at which the stream ends. If it was
+        created again, or set back, and reaches as far as this copy, all of it is read again and compared: it was filled
+        from a copy. Raises StreamBehind if the stream has less than this copy, which is not changed.
         """
         isOther = self._created not in (0, bounds.created)
         if (isOther or bounds.last < self.sequence) and end < self.end:
@@ -236,10 +231,9 @@ class Copy:
             self.segments = SegmentTable()
 
     def write(self, sequence: int, data: bytes, end: int, next: int) -> Sequence[CompleteFrame]:
-        """Write the frames of the commit that ends with this sequence, and return those that were missing.
-
-        :param end: the position after its last frame; ``next``: the offset after its last record.
-        :raises CopyError: they do not continue this copy, or cannot be written.
+        """Write the frames of the commit that ends with this sequence, and return those that were missing. ``end``: the
+        position after its last frame; ``next``: the offset after its last record. Raises CopyError if they do not
+        continue this copy, or cannot be written.
         """
         with self._reported(sequence):
             new = self._continued(data)

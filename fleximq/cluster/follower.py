@@ -17,9 +17,8 @@ RETRY = 1.0
 
 
 class Follower:
-    """Follows a stream from :meth:`start` to :meth:`stop`; ``heard`` is called with each message.
-
-    ``reason`` says why the copy is not updated, "" while it is.
+    """Follows a stream from :meth:`start` to :meth:`stop`; ``heard`` is called with each message. ``reason`` says why
+    the copy is not updated, "" while it is.
     """
 
     def __init__(

@@ -36,10 +36,8 @@ class Deposed(ClusterError):
 
 
 class Piece(NamedTuple):
-    """Some of the frames' bytes of one commit, as a message of a stream.
-
-    ``end`` is the position after the commit's last frame, ``next`` the offset after its last record, ``left`` the
-    number of its later pieces.
+    """Some of the frames' bytes of one commit, as a message of a stream. ``end`` is the position after the commit's
+    last frame, ``next`` the offset after its last record, ``left`` the number of its later pieces.
     """
 
     data: bytes
@@ -49,10 +47,9 @@ class Piece(NamedTuple):
 
 
 class StreamBounds(NamedTuple):
-    """The sequences in a stream, from ``first`` to ``last``; none if ``last`` is smaller.
-
-    ``created`` tells a stream from another one that was created in its place. ``bytes`` are those of its messages,
-    ``limit`` the most that it may have, 0 if there is no limit.
+    """The sequences in a stream, from ``first`` to ``last``; none if ``last`` is smaller. ``created`` tells a stream
+    from another one that was created in its place. ``bytes`` are those of its messages, ``limit`` the most that it may
+    have, 0 if there is no limit.
     """
 
     created: int
@@ -71,10 +68,8 @@ class ShardOwner(NamedTuple):
 
 
 class NodeRecord(NamedTuple):
-    """What a node writes into its key.
-
-    ``applied`` has, by shard, the last sequence in its copy, if usable, or AHEAD. ``about`` is a JSON object with what
-    else the others should know of it, such as the addresses of its listeners.
+    """What a node writes into its key. ``applied`` has, by shard, the last sequence in its copy, if usable, or AHEAD.
+    ``about`` is a JSON object with what else the others should know of it, such as the addresses of its listeners.
     """
 
     applied: Mapping[int, int]
@@ -100,7 +95,6 @@ class ICluster(Interface):
 
     def append(shard: int, expected: int, pieces: Sequence[Piece]) -> "Deferred[int]":
         """Append all pieces or none, if ``expected`` is the stream's last sequence; fires with the new last sequence.
-
         Fails with :class:`Refused` if the stream has no room, with :class:`Unknown` in all other cases; a wrong
         expectation is one of them, since an earlier copy of the same request may have been carried out.
         """

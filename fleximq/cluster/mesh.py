@@ -31,9 +31,8 @@ _MARGIN = 1024
 
 
 class Interest(NamedTuple):
-    """A pattern of a node's clients; ``durable``: the name of a topic that has a durable queue there.
-
-    With ``client``, the id of one that accepts direct messages, ``pattern`` is the name that it joined with.
+    """A pattern of a node's clients; ``durable``: the name of a topic that has a durable queue there. With ``client``,
+    the id of one that accepts direct messages, ``pattern`` is the name that it joined with.
     """
 
     pattern: str
@@ -46,13 +45,11 @@ ALL = tuple(Interest(pattern) for pattern in ("#", "$sys/#", "$dead/#"))
 
 
 class Kind(IntEnum):
-    """The first value of a packet; the sender's name and session follow.
-
-    INTEREST: a step of the sender's table (version, is it whole, added, removed; None for both is a sign of life);
-    CONFIRMED: the session and version of the receiver that the sender has; WHOLE: a request for the receiver's table;
-    RUNS: messages sent before, their number, the runs; PIECE: a part of a large packet (number, how many, bytes);
-    LEAVING: the node stops; QUESTION: its number, and the question; ANSWER: session and number of the question, and the
-    answer.
+    """The first value of a packet; the sender's name and session follow. INTEREST: a step of the sender's table
+    (version, is it whole, added, removed; None for both is a sign of life); CONFIRMED: the session and version of the
+    receiver that the sender has; WHOLE: a request for the receiver's table; RUNS: messages sent before, their number,
+    the runs; PIECE: a part of a large packet (number, how many, bytes); LEAVING: the node stops; QUESTION: its number,
+    and the question; ANSWER: session and number of the question, and the answer.
     """
 
     INTEREST = 0
@@ -82,11 +79,10 @@ class MeshUser(Protocol):
 
 
 class Peer:
-    """Another node.
-
-    ``interest`` and ``version`` are its table and the last step of it, ``confirmed`` the last step of this node's table
-    that it has confirmed; if it ``isLate``, it is not waited for until it confirms again. ``sent`` counts the messages
-    to it since this node started, ``expected`` is the number of the next one from it, as counted there.
+    """Another node. ``interest`` and ``version`` are its table and the last step of it, ``confirmed`` the last step of
+    this node's table that it has confirmed; if it ``isLate``, it is not waited for until it confirms again. ``sent``
+    counts the messages to it since this node started, ``expected`` is the number of the next one from it, as counted
+    there.
     """
 
     def __init__(self, name: str, session: str, now: float) -> None:

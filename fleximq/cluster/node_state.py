@@ -13,10 +13,8 @@ CLOSE = 2.0
 
 
 class NodeState(NamedTuple):
-    """Keys of ``NodeRecord.about``.
-
-    ``at`` are seconds of the node's own clock, ``end`` and ``time`` are those of its copy; ``settings`` has by name a
-    check sum of each setting that a takeover must not change.
+    """Keys of ``NodeRecord.about``. ``at`` are seconds of the node's own clock, ``end`` and ``time`` are those of its
+    copy; ``settings`` has by name a check sum of each setting that a takeover must not change.
     """
 
     version: str

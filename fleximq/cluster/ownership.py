@@ -149,9 +149,8 @@ class Ownership:
 
     @property
     def serving(self) -> bool:
-        """Whether this node may hand out messages and answer clients; to be asked before each time.
-
-        It beats if that is due: a reactor turn in which thousands of clients leave has no time for timers.
+        """Whether this node may hand out messages and answer clients; to be asked before each time. It beats if that is
+        due: a reactor turn in which thousands of clients leave has no time for timers.
         """
         if self.state is not State.OWNING:
             return False
@@ -170,8 +169,7 @@ class Ownership:
 
     async def move(self, node: str) -> None:
         """Hand the shard to another node, "" for any; to be drained before. A node that cannot take it gives it back.
-
-        :raises ClusterError: the record could not be changed, or perhaps could not; this node may claim it again.
+        Raises ClusterError if the record could not be changed, or perhaps could not; this node may claim it again.
         """
         self._lose("it is handed on")
         await self._cluster.claim(self._shard, ShardOwner(node, self.owner.term + 1, self.owner.revision))

@@ -117,10 +117,8 @@ class StreamLog:
         return self._left if self._limit else None
 
     def hasRoom(self, size: int) -> bool:
-        """Whether publications of so many bytes leave the reserve in the stream.
-
-        Without it, a full stream could get no first frame of another owner, no checkpoint, and no state records, which
-        let messages expire.
+        """Whether publications of so many bytes leave the reserve in the stream. Without it, a full stream could get no
+        first frame of another owner, no checkpoint, and no state records, which let messages expire.
         """
         reserve = max(min(_RESERVE, self._limit // 8), 3 * self._opened)
         return not self._limit or self._left - size > reserve
@@ -162,10 +160,8 @@ class StreamLog:
     # -- commits -----------------------------------------------------------------------------------
 
     async def carryOut(self, commit: Commit) -> None:
-        """Append a commit and fill in its result.
-
-        :raises Deposed: another owner has the shard; the outcome must not be reported.
-        :raises CopyError: the commit is stored, but not in the copy; as with :class:`Deposed`.
+        """Append a commit and fill in its result. Raises Deposed if another owner has the shard; the outcome must not
+        be reported, and CopyError if the commit is stored, but not in the copy; as with :class:`Deposed`.
         """
         began = self._clock.seconds()
         copy = self._copy
@@ -192,9 +188,8 @@ class StreamLog:
         commit.seconds = self._clock.seconds() - began
 
     def _sealed(self, commit: Commit) -> tuple[_Sealing, bytes]:
-        """Return the frames of a commit, an empty NOTES frame if it has none, and the segment as they leave it.
-
-        So each commit is an append, which shows whether this node still owns the shard.
+        """Return the frames of a commit, an empty NOTES frame if it has none, and the segment as they leave it. So each
+        commit is an append, which shows whether this node still owns the shard.
         """
         segment = replace(self._segment)
         if commit.opening is not None:

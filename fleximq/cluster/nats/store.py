@@ -113,9 +113,8 @@ class NatsCluster:
                 await asyncio.sleep(1)
 
     def reach(self, create: bool = False) -> "Deferred[None]":
-        """Connect to a cluster that exists, or create one of one shard; without further attempts.
-
-        Fails with :class:`ClusterError` if the servers do not answer, or have no such cluster; ``reason`` says why.
+        """Connect to a cluster that exists, or create one of one shard; without further attempts. Fails with
+        :class:`ClusterError` if the servers do not answer, or have no such cluster; ``reason`` says why.
         """
         self._loop.start()
         self._options |= {"allow_reconnect": False, "max_reconnect_attempts": 1}

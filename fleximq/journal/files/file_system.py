@@ -69,9 +69,8 @@ class Files:
         os.fdatasync(descriptor)
 
     def beginSync(self, descriptor: int, start: int, size: int) -> None:
-        """Let the system begin to write these bytes to the disk, if it can, so that a sync waits for less.
-
-        A fault of the disk is raised: the sync might not find it again.
+        """Let the system begin to write these bytes to the disk, if it can, so that a sync waits for less. A fault of
+        the disk is raised: the sync might not find it again.
         """
         if _syncRange is not None and _syncRange(descriptor, start, size, _WRITE):
             code = ctypes.get_errno()
@@ -176,9 +175,8 @@ def readUpTo(files: Files, descriptor: int, size: int, position: int) -> bytes:
 
 
 def writeAll(files: Files, descriptor: int, buffers: Sequence[bytes | bytearray | memoryview], position: int) -> int:
-    """Write buffers from a position, in several steps if the system demands it, and return their end.
-
-    :raises OSError: some bytes could not be written; the content of this range is unknown.
+    """Write buffers from a position, in several steps if the system demands it, and return their end. Raises OSError if
+    some bytes could not be written; the content of this range is unknown.
     """
     most = files.mostBuffers
     for start in range(0, len(buffers), most):
@@ -211,9 +209,8 @@ def createAnew(files: Files, path: str) -> int:
 
 
 def replaceFile(files: Files, folder: str, name: str, content: bytes, lasting: bool = True) -> None:
-    """Make or replace a small file.
-
-    :param lasting: after a power loss either the old or the new file exists; False: this does not wait for the disk.
+    """Make or replace a small file. ``lasting``: after a power loss either the old or the new file exists; False: this
+    does not wait for the disk.
     """
     path = f"{folder}/{name}"
     temporary = f"{path}.new"

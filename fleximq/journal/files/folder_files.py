@@ -147,9 +147,8 @@ def identify(files: Files, folder: str, newId: Callable[[], str]) -> str:
 
 
 def readIdentity(files: Files, folder: str) -> str:
-    """Return the id of an existing journal. Raises OSError if it cannot be read, and
-
-    :raises JournalError: the file is foreign, damaged, or of a newer version.
+    """Return the id of an existing journal. Raises OSError if it cannot be read, and JournalError if the file is
+    foreign, damaged, or of a newer version.
     """
     text = readFile(files, f"{folder}/{IDENTITY}").decode("ascii", "replace")
     if not text.startswith(f"{_MAGIC} "):

@@ -33,9 +33,8 @@ class SegmentFile(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A deviation from an intact journal.
-
-    ``damaged``: committed records are lost; False for the traces of a crash, of retention or of a running broker.
+    """A deviation from an intact journal. ``damaged``: committed records are lost; False for the traces of a crash, of
+    retention or of a running broker.
     """
 
     damaged: bool

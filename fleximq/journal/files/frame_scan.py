@@ -21,9 +21,7 @@ SMALL = 128 << 10
 
 class Window:
     """One open file, up to ``end``; ``base`` is the position of its first byte, ``size`` the minimum number of bytes of
-    one read.
-
-    Reading raises OSError if the file cannot be read; so do all functions here.
+    one read. Reading raises OSError if the file cannot be read; so do all functions here.
     """
 
     __slots__ = ("_descriptor", "_files", "_from", "_held", "_size", "base", "end")
@@ -66,8 +64,7 @@ class Window:
 
 def frameAt(window: Window, position: int, segment: int | None) -> tuple[FrameHeader, memoryview]:
     """Return the checked frame at this position: its header, and all its bytes; ``segment`` None: of any segment.
-
-    :raises FrameError: there is no valid frame; the text gives the reason.
+    Raises FrameError if there is no valid frame; the text gives the reason.
     """
     header = readHeader(window.at(position, HEADER_BYTES))
     if header.position != position:
@@ -102,9 +99,8 @@ def nextFrame(window: Window, position: int, segment: int | None) -> int | None:
 
 
 def _chained(window: Window, position: int, segment: int | None) -> int | None:
-    """Return the end of the damaged frame, if its header is readable and a frame chained to it follows.
-
-    If the header names another position, its length may be wrong as well.
+    """Return the end of the damaged frame, if its header is readable and a frame chained to it follows. If the header
+    names another position, its length may be wrong as well.
     """
     try:
         damaged = readHeader(window.at(position, HEADER_BYTES))
@@ -134,11 +130,9 @@ class DamagedRange(NamedTuple):
 def framesOf(
     window: Window, segment: int | None, start: int, atHead: bool = False
 ) -> Iterator[CompleteFrame | DamagedRange]:
-    """Yield frames and damaged ranges from ``start``, the position of a frame, to the end of the window.
-
-    Each frame must be chained to a valid frame directly before it; with ``atHead``, the first one to none.
-
-    :param segment: the id of the segment; None: the id in the first valid frame.
+    """Yield frames and damaged ranges from ``start``, the position of a frame, to the end of the window. Each frame
+    must be chained to a valid frame directly before it; with ``atHead``, the first one to none. ``segment``: the id of
+    the segment; None: the id in the first valid frame.
     """
     position = start
     previous: int | None = 0 if atHead else None

@@ -42,10 +42,9 @@ class _CommittedBlocks(NamedTuple):
 
 
 class OpenSegments:
-    """Reads frames and their records, on one thread.
-
-    Bytes from ``end`` on are not read: set it to the durable end before each use. All methods that read raise OSError
-    if a file cannot be read, and FrameError if a frame contradicts itself or, without ``lost``, records are lost.
+    """Reads frames and their records, on one thread. Bytes from ``end`` on are not read: set it to the durable end
+    before each use. All methods that read raise OSError if a file cannot be read, and FrameError if a frame contradicts
+    itself or, without ``lost``, records are lost.
     """
 
     def __init__(self, files: Files, folder: str, segments: SegmentTable, end: int = 0) -> None:
@@ -81,9 +80,8 @@ class OpenSegments:
             self._files.close(descriptor)
 
     def records(self, header: FrameHeader, frame: memoryview, lost: _Lost | None = None) -> Iterator[StoredBatch]:
-        """Yield the records that a valid frame publishes: its own, or those of staged frames.
-
-        The records of a transaction may exceed the memory, so its staged frames are read one by one.
+        """Yield the records that a valid frame publishes: its own, or those of staged frames. The records of a
+        transaction may exceed the memory, so its staged frames are read one by one.
         """
         if header.kind in _WITH_RECORDS:
             yield decodeRecords(header, frame)

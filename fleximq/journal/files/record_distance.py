@@ -50,9 +50,8 @@ class DistanceCounter:
         return ()
 
     def take(self, offsets: Sequence[int], count: int, length: int) -> bool:
-        """Count the records at these offsets of a frame with ``count`` records; True if a limit is reached.
-
-        :param length: the bytes that have to be read for all of them.
+        """Count the records at these offsets of a frame with ``count`` records; True if a limit is reached. ``length``:
+        the bytes that have to be read for all of them.
         """
         offset, records, size = self.reached
         taken = len(offsets)
@@ -68,9 +67,8 @@ class DistanceCounter:
         return False
 
     def takeAll(self, segment: Segment) -> bool:
-        """Count a sealed segment as a unit; False, and nothing is counted, if that is impossible.
-
-        Bytes need every frame, since records staged here may be committed elsewhere.
+        """Count a sealed segment as a unit; False, and nothing is counted, if that is impossible. Bytes need every
+        frame, since records staged here may be committed elsewhere.
         """
         records = segment.records
         if records and (self._size is not None or segment.first < self.reached.offset or segment.next > self._end):
@@ -86,7 +84,6 @@ def advance(
     segments: SegmentTable, opened: OpenSegments, start: int, end: int, records: int | None, size: int | None
 ) -> Distance:
     """Return the end of a range of at most so many records and bytes, or an earlier one if it has many small frames.
-
     Headers are not verified: the reader of the range checks the frames. Raises OSError if a file cannot be read.
     """
     counter = DistanceCounter(start, end, records, size)

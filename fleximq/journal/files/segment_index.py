@@ -31,11 +31,10 @@ from fleximq.values.records import TopicBounds
 
 
 class SegmentScan(NamedTuple):
-    """The content of a segment's file.
-
-    ``segment`` does not count the records that its transactions publish. ``damaged`` are the damaged ranges, each up to
-    the next valid frame. ``unfinished`` is the first damage after which no frame confirms a sync, or None. ``start`` is
-    the content of its first frame, None if that is damaged. ``clean``: its last frame is a clean end.
+    """The content of a segment's file. ``segment`` does not count the records that its transactions publish.
+    ``damaged`` are the damaged ranges, each up to the next valid frame. ``unfinished`` is the first damage after which
+    no frame confirms a sync, or None. ``start`` is the content of its first frame, None if that is damaged. ``clean``:
+    its last frame is a clean end.
     """
 
     segment: Segment
@@ -93,9 +92,7 @@ def _lost(damage: DamagedRange, expected: int, next: int) -> LostRange:
 
 def addWholeFrame(segment: Segment, whole: CompleteFrame, end: int) -> Mapping[str, TopicBounds]:
     """Add a frame that was read at the end of a segment known up to ``end``; return its topic counts, see
-    :func:`addFrame`.
-
-    :raises FrameError: its body is damaged.
+    :func:`addFrame`. Raises FrameError if its body is damaged.
     """
     header, frame = whole
     topicCounts: Mapping[str, TopicBounds] = {}

@@ -44,13 +44,11 @@ class StagedBlock(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """One segment: the file ``<base>.fxj``.
-
-    ``base`` and ``end`` are the positions of its first frame and after its last one; ``first`` and ``next`` the offsets
-    of its first possible record, and after its last one. ``highest`` is the latest time of its records. ``offsets``,
-    ``times`` and ``positions`` are the index: from this position there are records from this offset, and no earlier
-    record has a later time. ``checkpoints`` are positions; ``clientIds`` is the largest number of reserved client ids;
-    ``removed`` counts removed bytes.
+    """One segment: the file ``<base>.fxj``. ``base`` and ``end`` are the positions of its first frame and after its
+    last one; ``first`` and ``next`` the offsets of its first possible record, and after its last one. ``highest`` is
+    the latest time of its records. ``offsets``, ``times`` and ``positions`` are the index: from this position there are
+    records from this offset, and no earlier record has a later time. ``checkpoints`` are positions; ``clientIds`` is
+    the largest number of reserved client ids; ``removed`` counts removed bytes.
     """
 
     base: int
@@ -163,9 +161,7 @@ def countTransaction(
     segment: Segment, transaction: Transaction, base: int, staged: Mapping[int, StagedBlock], count: int | None = None
 ) -> tuple[int, int] | None:
     """Count the records of a transaction; return the offsets, from one to another (exclusive), with unknown staged
-    blocks.
-
-    :param count: the number of records; None: the number in the known blocks.
+    blocks. ``count``: the number of records; None: the number in the known blocks.
     """
     if transaction.aborted:
         return None

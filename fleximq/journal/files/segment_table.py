@@ -39,10 +39,9 @@ def segmentBases(names: Iterable[str]) -> list[int]:
 
 
 class SegmentTable:
-    """All segments of a journal, in order; the last one is being written.
-
-    ``end`` is the position after the last commit, ``nextOffset`` the offset of the next record. The bounds of each
-    topic are changed by each commit and removal, never computed for all topics at once; 1 us for a topic.
+    """All segments of a journal, in order; the last one is being written. ``end`` is the position after the last
+    commit, ``nextOffset`` the offset of the next record. The bounds of each topic are changed by each commit and
+    removal, never computed for all topics at once; 1 us for a topic.
     """
 
     def __init__(self, found: Iterable[Segment] = (), nextOffset: int = 1) -> None:
@@ -274,9 +273,8 @@ class BacklogTotals:
         self._totals: list[BacklogSize] = []
 
     def backlogFrom(self, offset: int) -> BacklogSize:
-        """Return the approximate number of records and bytes from an offset on.
-
-        Within the segment of that offset, records count as equally large, and removed ones may be counted.
+        """Return the approximate number of records and bytes from an offset on. Within the segment of that offset,
+        records count as equally large, and removed ones may be counted.
         """
         all = self._segments.all
         if all is not self._of:

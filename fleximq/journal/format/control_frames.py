@@ -127,10 +127,8 @@ class CommittedBatch(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """The state of the broker: a start reads only the frames from position ``replay``.
-
-    ``snapshot`` is any MessagePack value of the broker. ``clean``: the broker ended in order, and this is the last
-    frame.
+    """The state of the broker: a start reads only the frames from position ``replay``. ``snapshot`` is any MessagePack
+    value of the broker. ``clean``: the broker ended in order, and this is the last frame.
     """
 
     replay: int
@@ -149,9 +147,8 @@ class LostRange(NamedTuple):
 
 
 def encodeSegment(start: SegmentStart, offset: int, owner: Mapping[str, Any] | None = None) -> Frame:
-    """Return a SEGMENT frame; ``owner`` has further keys, which name the owner in a cluster.
-
-    Here and below, ``offset`` is the offset of the next record.
+    """Return a SEGMENT frame; ``owner`` has further keys, which name the owner in a cluster. Here and below, ``offset``
+    is the offset of the next record.
     """
     return frameOf(FrameKind.SEGMENT, start._asdict() | dict(owner or {}), offset, start.created)
 
@@ -224,9 +221,8 @@ def decodeLost(header: FrameHeader, frame: Any) -> LostRange:
 
 
 def encodeRemoved(until: int, offset: int, count: int, firstTime: int, lastTime: int) -> Frame:
-    """Return a REMOVED frame; ``until`` is the position of the next frame, or of the end of the segment.
-
-    :param offset: that of the first of ``count`` removed records; the times are those of the first and the last one.
+    """Return a REMOVED frame; ``until`` is the position of the next frame, or of the end of the segment. ``offset``:
+    that of the first of ``count`` removed records; the times are those of the first and the last one.
     """
     body = _until.pack(until)
     return Frame(FrameKind.REMOVED, [body], count=count, baseOffset=offset, firstTime=firstTime, lastTime=lastTime)

@@ -53,11 +53,10 @@ class FrameKind(IntEnum):
 
 
 class FrameHeader(NamedTuple):
-    """The first 64 bytes of a frame.
-
-    ``flags`` are 0 or :data:`SYNCED`. ``length`` is in bytes, with the header; ``crc`` covers all but itself;
-    ``previous`` is the crc of the frame before it in its segment, 0 in the first. ``count`` and ``baseOffset`` give the
-    offsets of its records; a frame without records has the offset of the next one. Times are microseconds since 1970.
+    """The first 64 bytes of a frame. ``flags`` are 0 or :data:`SYNCED`. ``length`` is in bytes, with the header;
+    ``crc`` covers all but itself; ``previous`` is the crc of the frame before it in its segment, 0 in the first.
+    ``count`` and ``baseOffset`` give the offsets of its records; a frame without records has the offset of the next
+    one. Times are microseconds since 1970.
     """
 
     version: int
@@ -75,10 +74,8 @@ class FrameHeader(NamedTuple):
 
 
 class Frame:
-    """A frame before its position is known.
-
-    ``pieces`` are the buffers of its body, ``length - 64`` bytes, a multiple of 8. ``topicCounts`` are those of its
-    records, with offsets relative to ``baseOffset``.
+    """A frame before its position is known. ``pieces`` are the buffers of its body, ``length - 64`` bytes, a multiple
+    of 8. ``topicCounts`` are those of its records, with offsets relative to ``baseOffset``.
     """
 
     __slots__ = ("baseOffset", "count", "firstTime", "kind", "lastTime", "length", "pieces", "topicCounts")
@@ -131,9 +128,8 @@ def reseal(frame: bytes, previous: int) -> tuple[bytes, int]:
 
 
 def readHeader(buffer: Any, at: int = 0) -> FrameHeader:
-    """Return the header at index ``at`` of a buffer; only :func:`checkFrame` verifies the frame.
-
-    :raises FrameError: there are fewer than 64 bytes; magic, version, flags or length are impossible.
+    """Return the header at index ``at`` of a buffer; only :func:`checkFrame` verifies the frame. Raises FrameError if
+    there are fewer than 64 bytes; magic, version, flags or length are impossible.
     """
     try:
         magic, *fields = _header.unpack_from(buffer, at)

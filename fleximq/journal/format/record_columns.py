@@ -80,8 +80,7 @@ def encodeRecords(appended: Sequence[AppendedRun], offset: int) -> list[Frame]:
 
 def recordFrames(appended: Sequence[AppendedRun], offset: int) -> Iterable[Frame]:
     """Return the frames of these runs, in order, each encoded when it is asked for; a run may continue in the next.
-
-    :param offset: the offset of the first record; the others follow without gaps.
+    ``offset``: the offset of the first record; the others follow without gaps.
     """
     if len(appended) == 1 and len(appended[0].run.payloads) == 1:
         single = encodeSingle(appended[0], offset)
@@ -127,9 +126,8 @@ def encodeSparse(batch: StoredBatch) -> Frame:
 
 
 def decodeRecords(header: FrameHeader, frame: bytes | memoryview) -> StoredBatch:
-    """Return the records of a checked frame; the batch references its bytes.
-
-    :raises FrameError: the frame is of another kind, or contradicts itself.
+    """Return the records of a checked frame; the batch references its bytes. Raises FrameError if the frame is of
+    another kind, or contradicts itself.
     """
     if header.kind == FrameKind.RECORDS:
         return _Body(header, frame, HEADER_BYTES).batch(range(header.baseOffset, header.baseOffset + header.count))

@@ -107,9 +107,8 @@ class ReaderThread:
     def _ask(
         self, job: Callable[[], Sequence[Any]], found: Callable[..., None], otherwise: Sequence[Any] | None = None
     ) -> None:
-        """Run a job, again after a temporary shortage such as of memory, and call ``found`` with its result.
-
-        After a failure ``found`` is called with ``otherwise``, if given.
+        """Run a job, again after a temporary shortage such as of memory, and call ``found`` with its result. After a
+        failure ``found`` is called with ``otherwise``, if given.
         """
         end = self._segments.end
 
@@ -141,10 +140,9 @@ class ReaderThread:
     # -- requests ----------------------------------------------------------------------------------
 
     def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
-        """Return the messages with these offsets, in this order, up to about ``most`` bytes, at least one.
-
-        Damaged and removed ones are omitted. After an unexpected failure ``found`` is not called, since an omission
-        would mean that the message is lost.
+        """Return the messages with these offsets, in this order, up to about ``most`` bytes, at least one. Damaged and
+        removed ones are omitted. After an unexpected failure ``found`` is not called, since an omission would mean that
+        the message is lost.
         """
         selected = tuple(offsets)
         end = self._segments.nextOffset
@@ -153,10 +151,9 @@ class ReaderThread:
     def read(
         self, offset: int, selected: Callable[[str], bool], most: int, found: Callable[[list[StoredBatch], int], None]
     ) -> None:
-        """Return records from an offset on, about ``most`` bytes, and the offset for the next call.
-
-        The result may be empty before the end, after a long range without selected topics. The same offset again means
-        that the journal could not be read. ``selected`` selects topics on the reading thread.
+        """Return records from an offset on, about ``most`` bytes, and the offset for the next call. The result may be
+        empty before the end, after a long range without selected topics. The same offset again means that the journal
+        could not be read. ``selected`` selects topics on the reading thread.
         """
         end = self._segments.nextOffset
         self._ask(lambda: self._read(offset, selected, most, end), found, ([], offset))
@@ -170,17 +167,15 @@ class ReaderThread:
         self, start: int, end: int, records: int | None, size: int | None, found: Callable[[int, int, int], None]
     ) -> None:
         """Return an offset, and the records and bytes up to it, see
-        :func:`fleximq.journal.files.record_distance.advance`.
-
-        The same offset again, before ``end``, means that the journal could not be read.
+        :func:`fleximq.journal.files.record_distance.advance`. The same offset again, before ``end``, means that the
+        journal could not be read.
         """
         self._ask(lambda: advance(self._segments, self._opened, start, end, records, size), found, (start, 0, 0))
 
     def readBytes(self, position: int, most: int, found: Callable[[int, bytes | memoryview, int], None]) -> None:
-        """Return the position of the first valid frame from a position on, complete frames, and the durable end.
-
-        They have at most ``most`` bytes, or there is only one; they end at damage, at a removed range and at the end of
-        a segment. If a frame begins at the position, they are a view without a copy.
+        """Return the position of the first valid frame from a position on, complete frames, and the durable end. They
+        have at most ``most`` bytes, or there is only one; they end at damage, at a removed range and at the end of a
+        segment. If a frame begins at the position, they are a view without a copy.
         """
         end = self._segments.end
         self._ask(lambda: self._readBytes(position, most, end), found, (end, b"", end))

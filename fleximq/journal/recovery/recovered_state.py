@@ -37,14 +37,12 @@ class NoQueueState(IQueueStateOwner):
 
 
 class RecoveredJournal:
-    """The content of a journal.
-
-    ``segments`` are all segments; the last one is not extended any more. ``end`` is the position of the next segment,
-    ``nextOffset`` its first offset; ``lastOffset`` is the next offset before a possible gap, smaller after a stop that
-    was not ``clean``. ``snapshot`` is the broker's state, or None; ``nextClientId`` the first client id that was never
-    assigned, 0 if none was. ``transactions`` are the last batch of each query, with base offset and count;
-    ``stagedOpen`` the records neither committed nor aborted: position, time and count, by query and batch. ``torn`` and
-    ``lost`` are sentences.
+    """The content of a journal. ``segments`` are all segments; the last one is not extended any more. ``end`` is the
+    position of the next segment, ``nextOffset`` its first offset; ``lastOffset`` is the next offset before a possible
+    gap, smaller after a stop that was not ``clean``. ``snapshot`` is the broker's state, or None; ``nextClientId`` the
+    first client id that was never assigned, 0 if none was. ``transactions`` are the last batch of each query, with base
+    offset and count; ``stagedOpen`` the records neither committed nor aborted: position, time and count, by query and
+    batch. ``torn`` and ``lost`` are sentences.
     """
 
     def __init__(self, files: Files, folder: str, segments: SegmentTable | None = None) -> None:

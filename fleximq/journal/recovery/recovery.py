@@ -53,13 +53,10 @@ def recover(
 
 
 def verifyTail(files: Files, folder: str, segments: SegmentTable, end: int) -> int:
-    """Cut the last segment at this position, verify it and write it to disk again, and return the position.
-
-    After a failed sync the state on disk is unknown, and another sync may succeed without writing. So all bytes are
-    written once more before the sync.
-
-    :raises JournalError: the segment is damaged.
-    :raises OSError: the file cannot be read, written or cut.
+    """Cut the last segment at this position, verify it and write it to disk again, and return the position. After a
+    failed sync the state on disk is unknown, and another sync may succeed without writing. So all bytes are written
+    once more before the sync. Raises JournalError if the segment is damaged, and OSError if the file cannot be read,
+    written or cut.
     """
     segment = segments.all[-1]
     with files.closing(files.open(f"{folder}/{segmentName(segment.base)}", write=True)) as descriptor:
@@ -240,10 +237,8 @@ class _Recovery:
         return name
 
     def _copy(self, base: int, start: int, end: int, name: str, lasting: bool = False) -> None:
-        """Copy bytes of a segment into a new file.
-
-        :param lasting: the copy survives a power loss when this returns.
-        :raises FileExistsError: the name exists.
+        """Copy bytes of a segment into a new file. ``lasting``: the copy survives a power loss when this returns.
+        Raises FileExistsError if the name exists.
         """
         files = self._files
         with (

@@ -211,10 +211,8 @@ class SegmentRemoval:
 
 
 class _Pass:
-    """The state at the beginning of a pass.
-
-    ``touchable`` are the segments that may be changed, ``staged`` the remaining STAGED frames, ``existing`` all of
-    them.
+    """The state at the beginning of a pass. ``touchable`` are the segments that may be changed, ``staged`` the
+    remaining STAGED frames, ``existing`` all of them.
     """
 
     def __init__(

@@ -131,9 +131,8 @@ class SegmentRewrite:
         self._keep(header, frame, next)
 
     def _isKept(self, header: FrameHeader, frame: memoryview) -> bool:
-        """Tell whether a transaction remains: as long as one of its records does, all do.
-
-        An aborted one remains until its staged frames are removed; otherwise they could be committed again.
+        """Tell whether a transaction remains: as long as one of its records does, all do. An aborted one remains until
+        its staged frames are removed; otherwise they could be committed again.
         """
         transaction = decodeTransaction(header, frame)
         if transaction.aborted:

@@ -24,7 +24,6 @@ _WRITTEN_BYTES = 1 << 19
 
 class ActiveSegment:
     """A new file DIR/<position>.fxj, with the random number ``id`` in all its frames. All methods raise OSError.
-
     ``base`` is the position of its first byte, ``end`` that after its last; ``unsynced``: bytes were written since the
     last sync. The file survives a power loss after a sync of it and of its folder.
     """
@@ -40,11 +39,9 @@ class ActiveSegment:
         self.unsynced = False
 
     def write(self, frames: Iterable[Frame], hurry: bool) -> list[tuple[int, Frame]]:
-        """Append frames, and return them with their positions; those of records lose their bodies.
-
-        Each portion is written before the next frame is encoded, so that its memory is reused.
-
-        :param hurry: a sync follows, so the disk may begin with the first portions.
+        """Append frames, and return them with their positions; those of records lose their bodies. Each portion is
+        written before the next frame is encoded, so that its memory is reused. ``hurry``: a sync follows, so the disk
+        may begin with the first portions.
         """
         written: list[tuple[int, Frame]] = []
         buffers: list[bytes | memoryview] = []

@@ -27,10 +27,8 @@ from fleximq.values.state_records import (
 
 
 class MergedStateRecords:
-    """The state records of one commit, in order; deliveries and acknowledgements of a queue are merged.
-
-    Only the opening and closing of a queue separate its earlier from later records. Of a consumer group only the last
-    counts.
+    """The state records of one commit, in order; deliveries and acknowledgements of a queue are merged. Only the
+    opening and closing of a queue separate its earlier from later records. Of a consumer group only the last counts.
     """
 
     __slots__ = ("_acknowledged", "_delivered", "_groups", "_records")
@@ -92,9 +90,8 @@ class RecordsPart:
 
 @dataclass(slots=True)
 class StagedPart:
-    """Staged messages; ``offset`` is that of the next message.
-
-    ``made`` are their frames after encoding, ``positions`` those of the committed frames.
+    """Staged messages; ``offset`` is that of the next message. ``made`` are their frames after encoding, ``positions``
+    those of the committed frames.
     """
 
     query: str
@@ -133,10 +130,8 @@ CommitPart = RecordsPart | StagedPart | TransactionPart
 
 @dataclass(slots=True)
 class Snapshot:
-    """The state for a restart; ``snapshot`` does not change any more.
-
-    ``committed`` has the last batch of each query, ``clientIds`` is the first client id that was never assigned (0:
-    none was), ``offset`` that of the next message.
+    """The state for a restart; ``snapshot`` does not change any more. ``committed`` has the last batch of each query,
+    ``clientIds`` is the first client id that was never assigned (0: none was), ``offset`` that of the next message.
     """
 
     snapshot: Any
@@ -191,13 +186,12 @@ Call = tuple[Callable[..., None], int, int]
 
 @dataclass(slots=True, eq=False)
 class Commit:
-    """Runs and state records that are written and synced together, and the result of that.
-
-    ``last`` is the number of its last run, ``next`` the offset after its last message, ``size`` its bytes. ``calls`` is
-    empty if it contains only state records, which nothing waits for. ``opening``: it begins a new segment. ``closing``:
-    it is the last of the journal. The writer fills in ``written``, every frame with its position; ``end``, the position
-    after them; ``length`` of the segment; ``seconds`` of duration; and ``begun``, position and id of a new segment. Or
-    ``reason``: the commit failed, and none of it is valid.
+    """Runs and state records that are written and synced together, and the result of that. ``last`` is the number of
+    its last run, ``next`` the offset after its last message, ``size`` its bytes. ``calls`` is empty if it contains only
+    state records, which nothing waits for. ``opening``: it begins a new segment. ``closing``: it is the last of the
+    journal. The writer fills in ``written``, every frame with its position; ``end``, the position after them;
+    ``length`` of the segment; ``seconds`` of duration; and ``begun``, position and id of a new segment. Or ``reason``:
+    the commit failed, and none of it is valid.
     """
 
     last: int

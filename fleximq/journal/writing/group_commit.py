@@ -211,9 +211,8 @@ class GroupCommit:
         self.handOver()
 
     def openSegment(self, opening: SegmentOpening, told: Callable[[str | None], None]) -> None:
-        """Accept runs again after a fault; the next commit begins a new segment.
-
-        ``told`` is called with None once the segment is open, or with the reason why it cannot be opened.
+        """Accept runs again after a fault; the next commit begins a new segment. ``told`` is called with None once the
+        segment is open, or with the reason why it cannot be opened.
         """
         self.readOnly = None
         self._faulty = False
@@ -262,9 +261,8 @@ class GroupCommit:
 
     def refuse(self, reason: str, commit: Commit | None = None) -> None:
         """Refuse later runs, and report the reason for all pending ones: those of the failed commit, then the later
-        ones.
-
-        ``commit`` is None if the sync between two commits failed; the commit that is being written then fails as well.
+        ones. ``commit`` is None if the sync between two commits failed; the commit that is being written then fails as
+        well.
         """
         if self.readOnly is None:
             self.readOnly = reason

@@ -131,10 +131,8 @@ class CommitWriter:
 
     def reopen(self, verify: Callable[[int], int]) -> str | None:
         """Close the failed file, verify the data on disk, and accept a commit that opens a segment; return why it
-        failed, or None.
-
-        :param verify: cuts the journal at the given position, or at the last valid frame before it, and returns that
-            position.
+        failed, or None. ``verify`` cuts the journal at the given position, or at the last valid frame before it, and
+        returns that position.
         """
         self.close()
         try:
