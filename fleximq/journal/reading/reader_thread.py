@@ -278,24 +278,10 @@ class ReaderThread:
             portion = self._portion(segment, begin, most)
             if portion:
                 return begin, portion, end
-            pieces: list[memoryview] = []
-            first, size = end, 0
-            for each in self._frames(segment, segment.beforePosition(max(position, segment.base)), MEBIBYTE):
-                if isinstance(each, DamagedRange):
-                    if pieces:
-                        break
-                    continue
-                if each.header.position < position:
-                    continue
-                if pieces and size + len(each.frame) > most:
-                    break
-                first = first if pieces else each.header.position
-                pieces.append(each.frame)
-                size += len(each.frame)
-                if each.header.kind == FrameKind.REMOVED:
-                    break
-            if pieces:
-                return first, b"".join(pieces), end
+            for each in self._frames(segment, segment.beforePosition(begin), MEBIBYTE):
+                if isinstance(each, CompleteFrame) and each.header.position >= position:
+                    begin = each.header.position
+                    return begin, self._portion(segment, begin, most) or each.frame, end
         return end, b"", end
 
     def _portion(self, segment: Segment, start: int, most: int) -> memoryview:
