@@ -44,12 +44,12 @@ class SegmentTable:
     removal, never computed for all topics at once; 1 us for a topic.
     """
 
-    def __init__(self, found: Iterable[Segment] = (), nextOffset: int = 1) -> None:
+    def __init__(self, found: Iterable[Segment] = ()) -> None:
         self.all: tuple[Segment, ...] = ()
         # Retention removes segments on another thread than the one that adds them.
         self._changing = Lock()
         self.end = 0
-        self.nextOffset = nextOffset
+        self.nextOffset = 1
         self._staged: dict[int, StagedBlock] = {}
         self._bounds: dict[str, TopicBounds] = {}
         #: Of each topic in the last segment, its bounds before that segment.

@@ -1,12 +1,12 @@
 """Opens a journal after a stop or a crash: finds the end of the valid frames, and handles damage.
 
-- An unfinished end, without any later frame that was written after a sync: the trace of a crash during the last commit.
-  It is cut off and saved as ``<position>.torn``. None of it was reported as committed.
-- Damage followed by synced frames: it was committed once. It is left in place, a copy is saved as
-  ``<position>.damaged``, and its offsets are reported as lost. All other records are served.
-- A segment whose file is missing, or shorter than before, with later segments: treated as damage. So is a last segment
-  that ends before the position in the file ``end``; that position is right even if nothing was synced, and new records
-  begin after it.
+- An unfinished end, without any later frame that was written after a sync, is the trace of a crash during the last
+  commit, none of which was reported as committed. It is cut off and saved as ``<position>.torn``.
+- Damage followed by synced frames was committed once. It is left in place, a copy is saved as ``<position>.damaged``,
+  and its offsets are reported as lost. All other records are served.
+- A segment whose file is missing, or shorter than before, with later segments, is treated as damage. So is a last
+  segment that ends before the position in the file ``end``; that position is right even if nothing was synced, and new
+  records begin after it.
 - An unreadable file is an error, not an end: nothing is changed.
 
 Each step may be interrupted, and the next start repeats it: copies are on disk before their originals are cut. If the

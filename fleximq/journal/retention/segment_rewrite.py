@@ -3,9 +3,9 @@
 The others are replaced by REMOVED frames, each followed by a hole that takes no disk space
 (docs/reference/journal-format.rst, "Removed records"). The new file exists next to the old one until it is renamed.
 
-Files of empty segments exist because positions must be continuous while an earlier record is needed. A merged file
-begins at the first of them, and its REMOVED frame ends where the last one ends. While the others still exist, also
-after a crash, each is used itself, and that frame ends where the next file begins.
+Files of empty segments exist because positions must be continuous while an earlier record is needed. A merged file has
+one REMOVED frame from the first to the end of the last. While the others still exist, also after a crash, each is used
+itself, and that frame ends where the next file begins.
 """
 
 from collections import deque

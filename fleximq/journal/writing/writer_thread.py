@@ -1,11 +1,11 @@
 """Writes one commit after the other, on its own thread.
 
 A commit is one group of frames, written at once and synced once, according to ``fsync``. After the first error nothing
-is written or synced until :meth:`CommitWriter.reopen`: it is unknown which part of the failed group is on disk, and a
-second sync could succeed without it. Every later commit is refused for the same reason.
+is written or synced until :meth:`CommitWriter.reopen`, and every later commit is refused for the same reason: it is
+unknown which part of the failed group is on disk, and a second sync could succeed without it.
 
-Old bytes are dropped from the system's cache. On a virtual machine, which receives its pages on first use, a MiB costs
-0.3 ms of system time in reused pages and 2 ms in new ones. And the cached data of other programs stays cached.
+Old bytes are dropped from the system's cache: on a virtual machine, which receives its pages on first use, a MiB costs
+0.3 ms of system time in reused pages and 2 ms in new ones; and the cached data of other programs stays cached.
 """
 
 import time
