@@ -118,12 +118,9 @@ def checkFolder(files: Files, folder: str) -> None:
             files.syncFolder(os.path.dirname(folder.rstrip("/")) or ".")
         if not files.isFolder(folder):
             raise JournalError(f"{folder} is not a folder, so it cannot hold a journal")
-        _checkNames(folder, files.names(folder))
+        names = files.names(folder)
     except OSError as error:
         raise JournalError(f"the journal in {folder} cannot be opened: {errorText(error)}") from error
-
-
-def _checkNames(folder: str, names: list[str]) -> None:
     if IDENTITY in names:
         return
     if any(name.endswith(".fxj") for name in names):

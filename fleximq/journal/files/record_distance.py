@@ -67,7 +67,7 @@ class DistanceCounter:
         return False
 
     def takeAll(self, segment: Segment) -> bool:
-        """Count a sealed segment as a unit; False, and nothing is counted, if that is impossible. Bytes need every
+        """Count a sealed segment as a unit; False, without counting it, if that is impossible. Bytes need every
         frame, since records staged here may be committed elsewhere.
         """
         records = segment.records

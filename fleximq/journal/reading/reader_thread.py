@@ -30,11 +30,11 @@ from fleximq.limits import MEBIBYTE
 from fleximq.values.message import Message
 from fleximq.values.records import StoredBatch
 
-#: The number of frames whose records are cached.
+#: The number of frames with cached records.
 _DECODED = 8
 #: The number of cached positions: the end of one read is the usual start of the next.
 _RESUMED = 256
-#: Bytes of a record besides header and payload: without them, a read of empty records would have no end.
+#: Bytes of a record without header and payload: without them, a read of empty records would have no end.
 _RECORD_BYTES = 64
 #: If few records are selected, a read ends after this multiple of the requested bytes.
 _THROUGH = 16

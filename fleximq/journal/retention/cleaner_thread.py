@@ -26,7 +26,7 @@ class CleanerThread:
     """Runs one pass at a time; ``bytes`` is the size of all segments. All methods, ``log`` and ``unread`` are called on
     the reactor's thread.
 
-    :param rules: None: nothing is removed.
+    :param rules: None: no records are removed.
     :param needed: returns, by topic, the lowest offset that a queue needs.
     :param now: microseconds since 1970.
     :param log: called with a sentence about a failure.

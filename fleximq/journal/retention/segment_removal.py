@@ -33,20 +33,22 @@ class UnreadReports:
     """Reports each group and segment once; neighbouring segments share a sentence."""
 
     def __init__(self) -> None:
-        self._said: dict[tuple[int, str], None] = {}
+        self._said: set[tuple[int, str]] = set()
 
     def of(
         self, going: Sequence[Segment], reading: Mapping[str, int], expiry: ExpiryDecision
     ) -> Iterator[tuple[str, int]]:
         """Yield a sentence, and the approximate number of records, for each run of segments; ``reading`` as below."""
         bases = {segment.base for segment in going}
-        self._said = {key: None for key in self._said if key[0] in bases and key[1] in reading}
+        self._said = {key for key in self._said if key[0] in bases and key[1] in reading}
         for group, offset in reading.items():
             first = next = records = end = 0
             for segment in going:
-                gone = self._gone(segment, group, offset, expiry)
-                if gone is None:
+                key = segment.base, group
+                gone = (0, 0, 0) if segment.next <= offset or key in self._said else expiry.gone(segment, offset)
+                if not gone[2]:
                     continue
+                self._said.add(key)
                 if records and segment.base != end:
                     yield _sentence(group, first, next), records
                     records = 0
@@ -54,17 +56,6 @@ class UnreadReports:
                 end = segment.end
             if records:
                 yield _sentence(group, first, next), records
-
-    def _gone(self, segment: Segment, group: str, offset: int, expiry: ExpiryDecision) -> tuple[int, int, int] | None:
-        """Return the range of a segment that is removed unread; None if there is none, or it was reported."""
-        key = segment.base, group
-        if segment.next <= offset or key in self._said:
-            return None
-        gone = expiry.gone(segment, offset)
-        if not gone[2]:
-            return None
-        self._said[key] = None
-        return gone
 
 
 def _sentence(group: str, first: int, next: int) -> str:

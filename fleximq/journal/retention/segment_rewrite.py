@@ -40,7 +40,7 @@ class Damaged(Exception):
 
 
 def replacementName(base: int) -> str:
-    """Return the name of the new file of a segment; the start of a broker removes such files."""
+    """Return the name of the new file of a segment; the start of a broker removes these files."""
     return f"{segmentName(base)}.new"
 
 

@@ -8,7 +8,7 @@ from fleximq.limits import DEAD
 
 class TopicLimit:
     """Limits the topics of the journal; a restart, and dead letters, may add more. ``known`` are the topics with
-    committed records, ``pending`` those whose first records await their commit.
+    committed records, ``pending`` those with uncommitted first records.
     """
 
     def __init__(self, most: int, known: Collection[str]) -> None:

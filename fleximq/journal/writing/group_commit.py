@@ -40,7 +40,7 @@ class GroupCommit:
     :param overloadedAt: ``overloaded`` is True while more bytes than this wait.
     :param settled: called with each successful commit, before its callbacks.
     :param failed: called with the first failed commit.
-    :param rollDue: tells whether the next commit should begin a new segment.
+    :param rollDue: returns whether the next commit should begin a new segment.
     :param open: returns the beginning of that segment, or None if it cannot be made now.
     :param onError: called with the exceptions of callbacks.
     """
