@@ -22,7 +22,7 @@ from fleximq.journal.files.segment_table import BacklogTotals, SegmentTable
 from fleximq.journal.format.control_frames import LostRange
 from fleximq.journal.reading.reader_thread import ReaderThread
 from fleximq.journal.recovery.recovered_state import IQueueStateOwner, NoQueueState, RecoveredJournal, sentenceOf
-from fleximq.journal.recovery.recovery import SKIP, recover, verifyTail
+from fleximq.journal.recovery.recovery import offsetAfterGap, recover, verifyTail
 from fleximq.journal.retention.cleaner_thread import CleanerThread
 from fleximq.journal.retention.former_patterns import withFormer
 from fleximq.journal.retention.retention_rules import RetentionPolicy
@@ -489,8 +489,3 @@ class DiskJournal:
             "bytes": self._segments.bytes,
             "segments": len(self._segments),
         }
-
-
-def offsetAfterGap(offset: int) -> int:
-    """Return the next offset when it is unknown whether this one was assigned."""
-    return (offset // SKIP + 1) * SKIP

@@ -13,6 +13,7 @@ Each step may be interrupted, and the next start repeats it: copies are on disk 
 cut bytes reappear after a power loss, they are ignored, because the next segment starts where they begin.
 """
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
@@ -70,6 +71,48 @@ def verifyTail(files: Files, folder: str, segments: SegmentTable, end: int) -> i
     return end
 
 
+def offsetAfterGap(offset: int) -> int:
+    """Return the next offset when it is unknown whether this one was assigned."""
+    return (offset // SKIP + 1) * SKIP
+
+
+class DryRunFiles(Files):
+    """Reads the real files, writes none, and collects the other operations as clauses, except those on indexes."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self._paths: dict[int, str] = {}
+
+    def create(self, path: str) -> int:
+        name = os.path.basename(path)
+        if name.endswith((TORN, DAMAGED)):
+            self.steps.append(f"make {name}, a copy of what stands there")
+        return os.memfd_create(name)
+
+    def open(self, path: str, write: bool = False) -> int:
+        """Open a file for reading, even if writing is requested."""
+        descriptor = super().open(path)
+        self._paths[descriptor] = path
+        return descriptor
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        path = self._paths[descriptor]
+        self.steps.append(f"cut {os.path.basename(path)} from {self.size(descriptor)} bytes to {size}")
+
+    def rename(self, old: str, new: str) -> None:
+        if not new.endswith(".idx"):
+            self.steps.append(f"rename {os.path.basename(old)} to {os.path.basename(new)}")
+
+    def remove(self, path: str) -> None:
+        self.steps.append(f"remove {os.path.basename(path)}")
+
+    def sync(self, descriptor: int) -> None:
+        """Do nothing."""
+
+    def syncFolder(self, path: str) -> None:
+        """Do nothing."""
+
+
 class _Recovery:
     """One opening of a journal, complete after construction."""
 
@@ -105,7 +148,7 @@ class _Recovery:
         found.readCheckpoint()
         found.clean = self._clean
         if (used or any(name.endswith(TORN) for name in names)) and not self._clean:
-            found.nextOffset = (found.lastOffset // SKIP + 1) * SKIP
+            found.nextOffset = offsetAfterGap(found.lastOffset)
 
     def _last(self, bases: list[int]) -> SegmentScan | None:
         """Return the last segment, without an unfinished end; files without any finished frame are removed from
