@@ -6,6 +6,7 @@ slower than on the writer's; starting a commit at the end of a reactor turn made
 """
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
 from fleximq.errors import NotKept
@@ -29,6 +30,7 @@ STATE_RECORDS_WAIT = 0.005
 _RECORD_BYTES = 28
 
 
+@dataclass(eq=False)
 class GroupCommit:
     """Collects runs, starts commits, and reports the result of each run in order.
 
@@ -45,35 +47,27 @@ class GroupCommit:
     :param onError: called with the exceptions of callbacks.
     """
 
-    def __init__(
-        self,
-        *,
-        now: Callable[[], int],
-        next: int,
-        overloadedAt: int,
-        settled: Callable[[Commit], None],
-        failed: Callable[[Commit], None],
-        rollDue: Callable[[], bool],
-        open: Callable[[], SegmentOpening | None],
-        onError: Callable[[Exception], None],
-    ) -> None:
-        self.next = self.end = next
+    _: KW_ONLY
+    now: Callable[[], int]
+    next: int
+    overloadedAt: int
+    settled: Callable[[Commit], None]
+    failed: Callable[[Commit], None]
+    rollDue: Callable[[], bool]
+    open: Callable[[], SegmentOpening | None]
+    onError: Callable[[Exception], None]
+
+    def __post_init__(self) -> None:
+        self.end = self.next
         self.appended = self.decided = 0
         self.overloaded = False
         self.readOnly: str | None = "the journal is not open"
-        self._now = now
-        self._overloadedAt = overloadedAt
-        self._onSuccess = settled
-        self._onFailure = failed
-        self._rollDue = rollDue
-        self._open = open
-        self._onError = onError
         self._commitLog: CommitLog | None = None
         self._worker: Worker | None = None
         self._bytes = 0
         self._room: list[Callable[[], None]] = []
         self._reminded = self._opening = self._faulty = False
-        self._pending = Commit(last=0, next=next)
+        self._pending = Commit(last=0, next=self.next)
         self._writing: Commit | None = None
         self._telling: Commit | None = None
 
@@ -89,7 +83,7 @@ class GroupCommit:
         count = len(run.payloads)
         if self.readOnly is not None:
             raise NotKept(self.readOnly, range(count))
-        each = appendedOf(topic, publisher, name, dialect, run, self._now())
+        each = appendedOf(topic, publisher, name, dialect, run, self.now())
         pending = self._pending
         parts = pending.parts
         if parts and type(parts[-1]) is RecordsPart:
@@ -115,7 +109,7 @@ class GroupCommit:
         pending.next = self.next
         pending.size += size
         self._bytes += size
-        if self._bytes > self._overloadedAt:
+        if self._bytes > self.overloadedAt:
             self.overloaded = True
         if self._writing is None:
             self.handOver()
@@ -183,7 +177,7 @@ class GroupCommit:
             return
         if not (pending.calls or pending.stateRecords):
             return
-        if self._rollDue():
+        if self.rollDue():
             if self._telling is not None:
                 # A snapshot contains exactly the reported commits, so it must not be made while one is being reported.
                 return
@@ -191,10 +185,10 @@ class GroupCommit:
                 # Making the snapshot may append state records, which must not start another commit.
                 self._opening = True
                 try:
-                    pending.opening = self._open()
+                    pending.opening = self.open()
                 finally:
                     self._opening = False
-        pending.time = self._now()
+        pending.time = self.now()
         self._pending = Commit(last=pending.last, next=pending.next)
         self._writing = pending
         assert self._commitLog is not None
@@ -242,7 +236,7 @@ class GroupCommit:
             self.refuse(commit.reason, commit)
             return
         try:
-            self._onSuccess(commit)
+            self.settled(commit)
         except Exception as error:
             # It is on disk, but reads would not find it.
             commit.error, commit.reason = error, reasonOf(error)
@@ -272,7 +266,7 @@ class GroupCommit:
         self._bytes -= commit.size + behind.size
         if not self._faulty:
             self._faulty = True
-            self._onFailure(commit)
+            self.failed(commit)
         self._tell(commit, reason)
         self._tell(behind, reason)
         self._makeRoom()
@@ -292,11 +286,11 @@ class GroupCommit:
                     self.end = offset + count
                 call(offset, None)
             except Exception as error:
-                self._onError(error)
+                self.onError(error)
         self._telling = None
 
     def _makeRoom(self) -> None:
-        if not self.overloaded or self._bytes > self._overloadedAt:
+        if not self.overloaded or self._bytes > self.overloadedAt:
             return
         self.overloaded = False
         waiting, self._room = self._room, []
@@ -307,7 +301,7 @@ class GroupCommit:
             try:
                 call()
             except Exception as error:
-                self._onError(error)
+                self.onError(error)
 
 
 def appendedOf(topic: str, publisher: int, name: str, dialect: str, run: Run, now: int) -> AppendedRun:
