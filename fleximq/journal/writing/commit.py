@@ -7,7 +7,7 @@ reads that. State records are merged, so that a thousand acknowledgements become
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from fleximq.journal.format import control_frames
 from fleximq.journal.format.column_builder import AppendedRun
@@ -53,7 +53,7 @@ class MergedStateRecords:
             if index == len(self._records):
                 self._records.append(note._replace(again=array("Q", note.again)))
             else:
-                self._records[index] = _together(self._records[index], note)
+                self._records[index] = _together(cast(QueueDelivered, self._records[index]), note)
         else:
             if isinstance(note, QueueOpened | QueueClosed):
                 self._delivered.pop(note.key, None)
@@ -70,7 +70,7 @@ class MergedStateRecords:
         return [note for note in self._records if note is not None]
 
 
-def _together(first: Any, then: QueueDelivered) -> QueueDelivered:
+def _together(first: QueueDelivered, then: QueueDelivered) -> QueueDelivered:
     again = array("Q", first.again)
     again.extend(then.again)
     return then._replace(count=max(first.count, then.count), again=again, time=max(first.time, then.time))
