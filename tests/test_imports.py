@@ -191,7 +191,7 @@ class LadderRuleTests(SynchronousTestCase):
 
     def test_partsOfARoom(self) -> None:
         """Where the table allows a part of a room, its other parts are refused."""
-        self.assertEqual(breachesOfLadder("fleximq.pipeline.x", "import fleximq.journal.files.window"), [])
+        self.assertEqual(breachesOfLadder("fleximq.pipeline.x", "import fleximq.journal.files.frame_scan"), [])
         self.assertEqual(len(breachesOfLadder("fleximq.pipeline.x", "import fleximq.journal.writing.commit")), 1)
 
     def test_hiddenImports(self) -> None:

@@ -17,8 +17,7 @@ from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.folder_files import Lock, readIdentity
 from fleximq.journal.files.folder_survey import Finding, FolderSurvey
 from fleximq.journal.files.topic_counts import topicCountsOf
-from fleximq.journal.recovery.recovery import recover
-from fleximq.journal.recovery.repair_preview import DryRunFiles
+from fleximq.journal.recovery.recovery import DryRunFiles, recover
 from fleximq.values.message import Content
 from fleximq.values.patterns import anyOf
 from fleximq.values.printable import jsonLine

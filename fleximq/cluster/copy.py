@@ -2,12 +2,11 @@
 
 The owner writes its copy after the stream has stored a commit, a follower when it receives it; so no copy has a frame
 that the stream lacks. Bytes are synced only when a segment is sealed: after a loss of power the missing ones are read
-from the stream again. Opening a copy is therefore not the recovery of :mod:`fleximq.journal.recovery.recovery`: its
-end is cut at the first damage and no loss is reported.
+from the stream again. So opening a copy cuts its end at the first damage, and reports no loss.
 
-DIR/stream is one line of text: ``fleximq-stream``, the version 1, the shard, the stream's creation time, a sequence and
-a position, and the CRC-32 of all before it as 8 hexadecimal digits; separated by blanks. All messages up to this
-sequence are on disk, and end at this position. Reading continues after it, and passes over frames that the copy has.
+DIR/stream is one line: ``fleximq-stream``, the version 1, the shard, the stream's creation time, a sequence and a
+position, and the CRC-32 of all before it as 8 hexadecimal digits; separated by blanks. All messages up to this sequence
+are on disk, and end at this position. Reading continues after it, and passes over frames that the copy has.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,10 +18,9 @@ from fleximq.cluster.interfaces import ClusterError, Piece, StreamBounds
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files, errorText, readFile, replaceFile, writeAll
 from fleximq.journal.files.folder_files import IDENTITY, STREAM, DurableEnd, Lock, checkFolder, identify, readIdentity
-from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, framesOf
+from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, Window, framesOf
 from fleximq.journal.files.segment_index import indexName, writeIndex
-from fleximq.journal.files.segment_table import SegmentTable, segmentName
-from fleximq.journal.files.window import Window
+from fleximq.journal.files.segment_table import SegmentTable, segmentBases, segmentName
 from fleximq.journal.format.control_frames import decodeGap, decodeRemoved, decodeSegment
 from fleximq.journal.format.frame import HEADER_BYTES, MAGIC, FrameError, FrameKind, completeFrame, readHeader
 from fleximq.journal.recovery.recovery import recover
@@ -31,7 +29,6 @@ from fleximq.journal.recovery.recovery import recover
 ASIDE = ".aside"
 
 _MAGIC = "fleximq-stream 1"
-_SUFFIX = ".fxj"
 
 
 class CopyError(ClusterError):
@@ -43,11 +40,9 @@ class StreamBehind(ClusterError):
 
 
 class Copy:
-    """The copy of one shard in one folder.
-
-    ``end`` is the position after its last frame, ``next`` the offset after its last record, ``time`` the latest time of
-    its frames. ``sequence`` is that of the last complete commit that it has, ``received`` that of the last message,
-    which may be a piece of an incomplete commit.
+    """The copy of one shard in one folder. ``end`` is the position after its last frame, ``next`` the offset after its
+    last record, ``time`` the latest time of its frames. ``sequence`` is that of its last complete commit, ``received``
+    that of the last message, perhaps a piece of an incomplete commit.
     """
 
     def __init__(self, files: Files, folder: str, shard: int) -> None:
@@ -72,21 +67,15 @@ class Copy:
         self._broken = self._mayLeap = False
         self._durableEnd: DurableEnd | None = None
 
-    # -- opening and closing -----------------------------------------------------------------------
-
     def open(self) -> None:
-        """Lock and check the folder, and cut its end at the first damage. Blocks.
-
-        :raises JournalError: the folder cannot be used.
-        """
+        """Lock and check the folder, and cut its end at the first damage; blocks. Raises JournalError."""
         files, folder = self._files, self._folder
         checkFolder(files, folder)
         self._lock = Lock(files, folder)
         try:
             if files.exists(f"{folder}/{IDENTITY}"):
                 self.journal = readIdentity(files, folder)
-            stems = [name.removesuffix(_SUFFIX) for name in files.names(folder) if name.endswith(_SUFFIX)]
-            self._bases = [int(stem) for stem in stems if len(stem) == 20 and stem.isdigit()]
+            self._bases = segmentBases(files.names(folder))
             while self._bases and not self._openLast(self._bases[-1]):
                 self._bases.pop()
             self._created, sequence, position = self._readStream()
@@ -126,10 +115,8 @@ class Copy:
         return True
 
     def load(self, log: Callable[[str], None]) -> None:
-        """Read what is in the segments, from their indexes if they have any. Blocks.
-
-        :param log: called with failures that do not prevent it.
-        :raises JournalError: a segment cannot be read.
+        """Read the segments, from their indexes if possible; blocks. ``log`` gets failures that do not prevent it.
+        Raises JournalError if a segment cannot be read.
         """
         self.segments = recover(self._files, self._folder, self.journal, log).segments
 
@@ -159,10 +146,7 @@ class Copy:
         return {"bytes": self.end - self._bases[0] if self._bases else 0, "segments": len(self._bases)}
 
     def framesFrom(self, position: int) -> Iterator[CompleteFrame]:
-        """Yield the frames from a position on.
-
-        :raises CopyError: a part is damaged, or cannot be read.
-        """
+        """Yield the frames from a position on. Raises CopyError if a part is damaged, or cannot be read."""
         for base, until in pairwise([*self._bases, self.end]):
             if until > position:
                 yield from (each for each in self._framesOf(base, until) if each.header.position >= position)
@@ -170,25 +154,18 @@ class Copy:
     def _framesOf(self, base: int, until: int) -> Iterator[CompleteFrame]:
         path = f"{self._folder}/{segmentName(base)}"
         try:
-            descriptor = self._files.open(path)
-            try:
+            with self._files.closing(self._files.open(path)) as descriptor:
                 for each in framesOf(Window(self._files, descriptor, base, until), None, base, atHead=True):
                     if isinstance(each, DamagedRange):
                         raise CopyError(f"{path} is damaged at position {each.position}: {each.reason}")
                     yield each
-            finally:
-                self._files.close(descriptor)
         except OSError as error:
             raise CopyError(f"{path} cannot be read: {errorText(error)}") from error
 
-    # -- joining a stream --------------------------------------------------------------------------
-
     def join(self, bounds: StreamBounds, end: int = 0) -> int:
-        """Return the sequence to read the stream from.
-
-        :param end: the position at which the stream ends. If it was created again, or set back, and reaches as far as
-            this copy, all of it is read again and compared: it was filled from a copy.
-        :raises StreamBehind: the stream has less than this copy, which is not changed.
+        """Return the sequence to read the stream from. ``end``: the position at which the stream ends. If it was
+        created again, or set back, and reaches as far as this copy, all of it is read again and compared: it was filled
+        from a copy. Raises StreamBehind if the stream has less than this copy, which is not changed.
         """
         isOther = self._created not in (0, bounds.created)
         if (isOther or bounds.last < self.sequence) and end < self.end:
@@ -215,10 +192,7 @@ class Copy:
         return not self._broken and self._reached < self._known
 
     def receive(self, sequence: int, piece: Piece) -> Sequence[CompleteFrame]:
-        """Take a message of the stream, the one after ``received``; return the frames that became complete by it.
-
-        :raises CopyError: it does not continue this copy, or cannot be written.
-        """
+        """Take the message after ``received``; return the frames that became complete by it. Raises CopyError."""
         with self._reported(sequence):
             begins = piece.data[:4] == MAGIC and piece.data[6] == FrameKind.SEGMENT
             if sequence != self.received + 1:
@@ -243,10 +217,7 @@ class Copy:
         return bool(self._pieces)
 
     def _moveAside(self) -> None:
-        """Rename all segments: the stream begins at a later position, with a checkpoint that covers them.
-
-        :raises FrameError: clients read them.
-        """
+        """Rename all segments: the stream begins later, with a checkpoint. Raises FrameError if clients read them."""
         if self.added is not None:
             raise FrameError("the stream has no more what would continue this copy")
         if self._descriptor is not None:
@@ -259,14 +230,10 @@ class Copy:
         if self.segments is not None:
             self.segments = SegmentTable()
 
-    # -- writing -----------------------------------------------------------------------------------
-
     def write(self, sequence: int, data: bytes, end: int, next: int) -> Sequence[CompleteFrame]:
-        """Write the frames of the commit that ends with this sequence, and return those that were missing.
-
-        :param end: the position after its last frame.
-        :param next: the offset after its last record.
-        :raises CopyError: they do not continue this copy, or cannot be written.
+        """Write the frames of the commit that ends with this sequence, and return those that were missing. ``end``: the
+        position after its last frame; ``next``: the offset after its last record. Raises CopyError if they do not
+        continue this copy, or cannot be written.
         """
         with self._reported(sequence):
             new = self._continued(data)
@@ -305,10 +272,7 @@ class Copy:
             raise CopyError(f"the copy in {self._folder} cannot be written: {errorText(error)}") from error
 
     def _continued(self, data: bytes) -> list[CompleteFrame]:
-        """Return the frames of a commit that this copy does not have yet, all checked.
-
-        :raises FrameError: they do not continue it.
-        """
+        """Return the checked frames of a commit that this copy lacks. Raises FrameError if they do not continue it."""
         end, previous, segment, at = self.end, self._previous, self._segment, 0
         new: list[CompleteFrame] = []
         while at < len(data):
@@ -340,7 +304,7 @@ class Copy:
     def _begin(self, each: CompleteFrame) -> None:
         """Seal the last segment and begin a new one, for this SEGMENT frame."""
         header, start = each.header, decodeSegment(*each)
-        self.journal = identify(self._files, self._folder, lambda digits: start.journal)
+        self.journal = identify(self._files, self._folder, lambda: start.journal)
         if self.journal != start.journal:
             raise FrameError(f"it is of the journal {start.journal}, not {self.journal}")
         self._seal()
@@ -377,13 +341,8 @@ class Copy:
             raise JournalError(f"{self._folder} is a copy of shard {shard}, not {self._shard}")
         return created, sequence, position
 
-    # -- trimming ----------------------------------------------------------------------------------
-
     def trim(self, position: int) -> None:
-        """Remove the segments that end at or before this position, where the stream begins now.
-
-        :raises OSError: one cannot be removed.
-        """
+        """Remove the segments before this position, where the stream begins now. Raises OSError."""
         for base, until in list(pairwise(self._bases)):
             if until > position:
                 break

@@ -1,6 +1,6 @@
 """The few words of core NATS that nodes need to exchange volatile messages, spoken on the reactor's thread.
 
-It is a second connection of a node; nats-py has the first. If a server ends it because a node reads too slowly, the
+It is a second connection of a node, beside that of nats-py: if a server ends it because a node reads too slowly, the
 node keeps its journal and its ownership. Messages are delivered at most once.
 """
 
@@ -39,7 +39,6 @@ class CoreNats(Protocol):
     :param link: gets the messages, and learns of the beginning and the end.
     :param host: the name that the server's certificate must have.
     :param options: credentials and TLS context, named as the arguments of ``nats.connect``.
-    :param subjects: the subscriptions.
     """
 
     transport: Any
@@ -60,7 +59,6 @@ class CoreNats(Protocol):
         self._timer: IDelayedCall | None = None
 
     def connectionMade(self) -> None:
-        """Wait for the server's INFO."""
         self.transport.setTcpNoDelay(True)
         self.transport.bufferSize = READ_BYTES
         self.transport.registerProducer(self, True)
@@ -182,7 +180,6 @@ class CoreNats(Protocol):
         self._waiting = 0
 
     def resumeProducing(self) -> None:
-        """Learn that all bytes were written."""
         self._waiting = None
 
     def stopProducing(self) -> None:
@@ -198,7 +195,6 @@ class CoreNats(Protocol):
             self._write(b"PING\r\n")
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Let the link connect again."""
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         self._link.lost()
@@ -209,8 +205,7 @@ class CoreLink(ClientFactory):
     """A connection to one of several servers; connects again, to the next one, for as long as it takes.
 
     :param urls: the servers; one without a port has 4222.
-    :param name: the name of the cluster.
-    :param node: the name of this node.
+    :param name: the name of the cluster, ``node`` that of this node.
     :param options: see :class:`CoreNats`.
     """
 
@@ -254,7 +249,6 @@ class CoreLink(ClientFactory):
         self._connector = self.reactor.connectTCP(place.hostname, place.port or PORT, self, CONNECT)
 
     def buildProtocol(self, addr: Any) -> CoreNats:
-        """Return a protocol with the subscriptions of this node."""
         host = self._places[-1].hostname or ""  # that of the last attempt
         return CoreNats(self, host, self._options, [self._subject(""), self._subject(self._node)])
 
@@ -265,11 +259,9 @@ class CoreLink(ClientFactory):
         self._connected()
 
     def lost(self) -> None:
-        """Connect again."""
         self.protocol = None
         if not self._isStopped:
             self._again = self.reactor.callLater(RETRY, self._connect)
 
     def clientConnectionFailed(self, connector: Any, reason: Failure) -> None:
-        """See :class:`ClientFactory`."""
         self.lost()

@@ -1,6 +1,7 @@
 """Updates the copy of a node that does not own the shard from the stream (/explanation/cluster, Copies)."""
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
@@ -16,29 +17,21 @@ _log = Logger()
 RETRY = 1.0
 
 
+@dataclass(eq=False)
 class Follower:
-    """Follows a stream from :meth:`start` to :meth:`stop`.
-
-    ``reason`` says why the copy is not updated, "" while it is.
-
-    :param heard: called with each message.
+    """Follows a stream from :meth:`start` to :meth:`stop`; ``heard`` is called with each message. ``reason`` says why
+    the copy is not updated, "" while it is.
     """
 
-    def __init__(
-        self,
-        cluster: ICluster,
-        shard: int,
-        copy: Copy,
-        clock: IReactorTime,
-        *,
-        heard: Callable[[], None] = lambda: None,
-    ) -> None:
+    cluster: ICluster
+    shard: int
+    copy: Copy
+    clock: IReactorTime
+    _: KW_ONLY
+    heard: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
         self.reason = "it has not joined the stream"
-        self._cluster = cluster
-        self._shard = shard
-        self._copy = copy
-        self._clock = clock
-        self._heard = heard
         self._stop: Callable[[], None] | None = None
         self._isBehind = False
         self._last = 0
@@ -47,7 +40,7 @@ class Follower:
     @property
     def applied(self) -> int | None:
         """The last sequence in the copy, for the node's key; None if it is unusable, AHEAD if the stream has less."""
-        copy = self._copy
+        copy = self.copy
         if self._isBehind or (not self.reason and copy.ahead and copy.sequence >= self._last):
             return AHEAD
         return copy.sequence if not self.reason and copy.usable else None
@@ -55,7 +48,7 @@ class Follower:
     @property
     def isCurrent(self) -> bool:
         """Whether the copy has all that the stream had when it was joined."""
-        return not self.reason and self._copy.usable and self._copy.sequence >= self._last
+        return not self.reason and self.copy.usable and self.copy.sequence >= self._last
 
     def start(self) -> None:
         """Begin to follow, after the last commit in the copy."""
@@ -74,24 +67,24 @@ class Follower:
     async def _join(self, run: int) -> None:
         while run == self._run:
             try:
-                bounds = await self._cluster.bounds(self._shard)
-                last = await self._cluster.slot(self._shard, bounds.last) if bounds.last >= bounds.first else None
+                bounds = await self.cluster.bounds(self.shard)
+                last = await self.cluster.slot(self.shard, bounds.last) if bounds.last >= bounds.first else None
                 if run == self._run:
-                    first = self._copy.join(bounds, last.end if last is not None else 0)
+                    first = self.copy.join(bounds, last.end if last is not None else 0)
                     self.reason, self._isBehind, self._last = "", False, bounds.last
-                    self._stop = self._cluster.follow(self._shard, first, self._received)
+                    self._stop = self.cluster.follow(self.shard, first, self._received)
                 return
             except StreamBehind as error:
                 self.reason, self._isBehind = str(error), True
             except ClusterError:
                 pass  # the store does not answer at present
-            await deferLater(self._clock, RETRY)
+            await deferLater(self.clock, RETRY)
 
     def _received(self, sequence: int, piece: Piece) -> None:
-        self._heard()
+        self.heard()
         try:
-            self._copy.receive(sequence, piece)
+            self.copy.receive(sequence, piece)
         except CopyError as error:
             self.reason = str(error)
-            _log.error("the copy of shard {shard} is not continued: {reason}", shard=self._shard, reason=self.reason)
+            _log.error("the copy of shard {shard} is not continued: {reason}", shard=self.shard, reason=self.reason)
             self.stop()

@@ -36,10 +36,8 @@ class Deposed(ClusterError):
 
 
 class Piece(NamedTuple):
-    """A message of a stream: some of the frames' bytes of one commit.
-
-    ``end`` is the position after the commit's last frame, ``next`` the offset after its last record, ``left`` the
-    number of pieces of the same commit after this one.
+    """Some of the frames' bytes of one commit, as a message of a stream. ``end`` is the position after the commit's
+    last frame, ``next`` the offset after its last record, ``left`` the number of its later pieces.
     """
 
     data: bytes
@@ -49,10 +47,9 @@ class Piece(NamedTuple):
 
 
 class StreamBounds(NamedTuple):
-    """The sequences in a stream, from ``first`` to ``last``; none if ``last`` is smaller.
-
-    ``created`` tells a stream from another one that was created in its place. ``bytes`` are those of its messages,
-    ``limit`` the most that it may have, 0 if there is no limit.
+    """The sequences in a stream, from ``first`` to ``last``; none if ``last`` is smaller. ``created`` tells a stream
+    from another one that was created in its place. ``bytes`` are those of its messages, ``limit`` the most that it may
+    have, 0 if there is no limit.
     """
 
     created: int
@@ -63,10 +60,7 @@ class StreamBounds(NamedTuple):
 
 
 class ShardOwner(NamedTuple):
-    """The record of a shard's owner; ``node`` is "" for no owner.
-
-    ``term`` grows with every owner, ``revision`` with every change of the record.
-    """
+    """A shard's owner, "" for none; each has a larger ``term``, each change of the record a larger ``revision``."""
 
     node: str = ""
     term: int = 0
@@ -74,10 +68,8 @@ class ShardOwner(NamedTuple):
 
 
 class NodeRecord(NamedTuple):
-    """What a node writes into its key.
-
-    ``applied`` has, by shard, the last sequence in its copy, if usable, or AHEAD. ``about`` is a JSON object with what
-    else the others should know of it, such as the addresses of its listeners.
+    """What a node writes into its key. ``applied`` has, by shard, the last sequence in its copy, if usable, or AHEAD.
+    ``about`` is a JSON object with what else the others should know of it, such as the addresses of its listeners.
     """
 
     applied: Mapping[int, int]
@@ -103,7 +95,6 @@ class ICluster(Interface):
 
     def append(shard: int, expected: int, pieces: Sequence[Piece]) -> "Deferred[int]":
         """Append all pieces or none, if ``expected`` is the stream's last sequence; fires with the new last sequence.
-
         Fails with :class:`Refused` if the stream has no room, with :class:`Unknown` in all other cases; a wrong
         expectation is one of them, since an earlier copy of the same request may have been carried out.
         """
@@ -115,10 +106,7 @@ class ICluster(Interface):
         """Return the sequences in the stream; the answer may be old."""
 
     def follow(shard: int, sequence: int, received: Callable[[int, Piece], None]) -> Callable[[], None]:
-        """Call back with each message from a sequence on, in order, until the returned function is called.
-
-        Messages that were removed are passed over.
-        """
+        """Call with each message that exists from a sequence on, in order, until the returned function is called."""
 
     def purge(shard: int, first: int) -> "Deferred[None]":
         """Remove all messages before this sequence."""
@@ -127,10 +115,7 @@ class ICluster(Interface):
         """Write a node's key."""
 
     def claim(shard: int, owner: ShardOwner) -> "Deferred[None]":
-        """Write the record of a shard's owner if ``owner.revision`` is that of the present record, 0 for none.
-
-        Fails with :class:`Refused` if it is another one.
-        """
+        """Write a shard's owner; fail with :class:`Refused` if ``owner.revision`` is not the present one (0: none)."""
 
     def ask(node: str, question: Mapping[str, Any]) -> "Deferred[Mapping[str, Any]]":
         """Ask a node something, and return its answer; both are JSON objects. The question may arrive late."""
@@ -151,10 +136,7 @@ class IMeshLink(Interface):
     maxPayload = Attribute("""The largest number of bytes of a message.""")
 
     def start(received: Callable[[bytes], None], connected: Callable[[], None]) -> None:
-        """Connect for as long as it takes, also after a loss.
-
-        ``connected`` is called after each connection; messages between two of them were lost.
-        """
+        """Connect for as long as it takes, also after a loss; ``connected`` is called each time."""
 
     def send(node: str, data: bytes) -> None:
         """Send to a node, "" for all others; the message is lost while there is no connection."""

@@ -1,13 +1,13 @@
 """The packets between the nodes of a mesh: their interest, and volatile runs (/explanation/cluster, The mesh).
 
-Each node tells all others the patterns of its clients, in numbered steps; one that misses a step asks for the whole
-table. They confirm each step, so that a client can wait until all nodes know its subscription. Runs are sent to
-nodes with interest only, at most once. Each packet of runs says how many messages were sent to that node before, so the
-receiver knows how many it lost.
+Each node tells all others the patterns of its clients in numbered steps, which they confirm; one that misses a step
+asks for the whole table. Runs are sent to interested nodes, at most once, with the number of messages sent there
+before, so that the receiver knows how many it lost.
 """
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
 
@@ -32,9 +32,8 @@ _MARGIN = 1024
 
 
 class Interest(NamedTuple):
-    """A pattern of a node's clients; ``durable``: the name of a topic that has a durable queue there.
-
-    With ``client``, the id of one that accepts direct messages, and ``pattern`` is the name that it joined with.
+    """A pattern of a node's clients; ``durable``: the name of a topic that has a durable queue there. With ``client``,
+    the id of one that accepts direct messages, ``pattern`` is the name that it joined with.
     """
 
     pattern: str
@@ -47,13 +46,11 @@ ALL = tuple(Interest(pattern) for pattern in ("#", "$sys/#", "$dead/#"))
 
 
 class Kind(IntEnum):
-    """The first value of a packet; the sender's name and session follow.
-
-    INTEREST: a step of the sender's table (version, is it whole, added, removed; None for both is a sign of life);
-    CONFIRMED: the session and version
-    of the receiver that the sender has; WHOLE: a request for the receiver's table; RUNS: messages sent before, their
-    number, the runs; PIECE: a part of a large packet (number, how many, bytes); LEAVING: the node stops; QUESTION: its
-    number, and the question; ANSWER: session and number of the question, and the answer.
+    """The first value of a packet; the sender's name and session follow. INTEREST: a step of the sender's table
+    (version, is it whole, added, removed; None for both is a sign of life); CONFIRMED: the session and version of the
+    receiver that the sender has; WHOLE: a request for the receiver's table; RUNS: messages sent before, their number,
+    the runs; PIECE: a part of a large packet (number, how many, bytes); LEAVING: the node stops; QUESTION: its number,
+    and the question; ANSWER: session and number of the question, and the answer.
     """
 
     INTEREST = 0
@@ -83,11 +80,10 @@ class MeshUser(Protocol):
 
 
 class Peer:
-    """Another node.
-
-    ``interest`` and ``version`` are its table and the last step of it, ``confirmed`` the last step of this node's table
-    that it has confirmed. A node that ``isLate`` is not waited for until it confirms again. ``sent`` counts the
-    messages to it since this node started, ``expected`` is the number of the next one from it, as counted there.
+    """Another node. ``interest`` and ``version`` are its table and the last step of it, ``confirmed`` the last step of
+    this node's table that it has confirmed; if it ``isLate``, it is not waited for until it confirms again. ``sent``
+    counts the messages to it since this node started, ``expected`` is the number of the next one from it, as counted
+    there.
     """
 
     def __init__(self, name: str, session: str, now: float) -> None:
@@ -105,29 +101,22 @@ class Peer:
         self.pieces: list[bytes] = []
 
 
+@dataclass(eq=False)
 class Mesh:
-    """One node of a mesh.
+    """One node of a mesh; its ``session`` differs in each life of the node.
 
-    :param session: differs in each life of the node.
     :param atTurnEnd: calls a function when all that was read in this turn is processed.
     """
 
-    def __init__(
-        self,
-        link: IMeshLink,
-        node: str,
-        session: str,
-        clock: IReactorTime,
-        user: MeshUser,
-        atTurnEnd: Callable[[Callable[[], None]], object],
-    ) -> None:
+    link: IMeshLink
+    node: str
+    session: str
+    clock: IReactorTime
+    user: MeshUser
+    atTurnEnd: Callable[[Callable[[], None]], object]
+
+    def __post_init__(self) -> None:
         self.peers: dict[str, Peer] = {}
-        self._link = link
-        self._node = node
-        self._session = session
-        self._clock = clock
-        self._user = user
-        self._atTurnEnd = atTurnEnd
         self._counts: Counter[Interest] = Counter()
         self._changed: dict[Interest, bool] = {}
         self._clients = 0
@@ -144,9 +133,9 @@ class Mesh:
 
     def start(self) -> None:
         """Connect, and exchange tables with the others."""
-        self._ticked = self._clock.seconds()
-        self._link.start(self.received, self._connected)
-        self._timer = self._clock.callLater(INTERVAL, self._tick)
+        self._ticked = self.clock.seconds()
+        self.link.start(self.received, self._connected)
+        self._timer = self.clock.callLater(INTERVAL, self._tick)
 
     def stop(self) -> None:
         """Leave the others, and disconnect."""
@@ -154,7 +143,7 @@ class Mesh:
         if self._timer is not None:
             self._timer.cancel()
         self._send("", Kind.LEAVING)
-        self._link.stop()
+        self.link.stop()
 
     def _connected(self) -> None:
         self._send("", Kind.WHOLE)
@@ -162,8 +151,8 @@ class Mesh:
 
     def _tick(self) -> None:
         """Give a sign of life, and forget silent nodes, unless this one was paused."""
-        self._timer = self._clock.callLater(INTERVAL, self._tick)
-        now = self._clock.seconds()
+        self._timer = self.clock.callLater(INTERVAL, self._tick)
+        now = self.clock.seconds()
         if now - self._ticked > 2 * INTERVAL:
             for peer in self.peers.values():
                 peer.seen = now
@@ -200,7 +189,7 @@ class Mesh:
     def _later(self) -> None:
         if not self._isWaiting:
             self._isWaiting = True
-            self._atTurnEnd(self._endTurn)
+            self.atTurnEnd(self._endTurn)
 
     def _endTurn(self) -> None:
         self._isWaiting = False
@@ -245,14 +234,14 @@ class Mesh:
         if self.isConfirmed:
             call()
         else:
-            self._barriers.append((self._version, self._clock.seconds() + BARRIER, call))
-            self._clock.callLater(BARRIER, self._checkBarriers)
+            self._barriers.append((self._version, self.clock.seconds() + BARRIER, call))
+            self.clock.callLater(BARRIER, self._checkBarriers)
 
     def _hasAll(self, version: int) -> bool:
         return all(peer.confirmed >= version or peer.isLate for peer in self.peers.values())
 
     def _checkBarriers(self) -> None:
-        now = self._clock.seconds()
+        now = self.clock.seconds()
         while self._barriers:
             version, until, call = self._barriers[0]
             if not self._hasAll(version):
@@ -266,7 +255,7 @@ class Mesh:
                     names=", ".join(peer.name for peer in late),
                     seconds=BARRIER,
                 )
-                self._user.counted("unconfirmed", 1)
+                self.user.counted("unconfirmed", 1)
             del self._barriers[0]
             call()
 
@@ -302,22 +291,20 @@ class Mesh:
 
     def _send(self, node: str, kind: Kind, *values: Any) -> None:
         """Send a packet, in pieces if it is large."""
-        data = msgpack.packb((kind, self._node, self._session, *values))
-        most = self._link.maxPayload - _MARGIN
+        data = msgpack.packb((kind, self.node, self.session, *values))
+        most = self.link.maxPayload - _MARGIN
         if len(data) <= most:
-            self._link.send(node, data)
+            self.link.send(node, data)
             return
         number = -(-len(data) // most)
         for index in range(number):
             piece = data[index * most : (index + 1) * most]
-            self._link.send(node, msgpack.packb((Kind.PIECE, self._node, self._session, index, number, piece)))
+            self.link.send(node, msgpack.packb((Kind.PIECE, self.node, self.session, index, number, piece)))
 
     # -- questions ---------------------------------------------------------------------------------
 
     def ask(self, question: Any, found: Callable[[str, Any], None]) -> int:
-        """Ask all other nodes, and call with name and answer of each, until :meth:`endAsking` is called with the
-        returned number.
-        """
+        """Ask all other nodes; call with name and answer of each, until :meth:`endAsking` gets the returned number."""
         self._questions += 1
         self._asking[self._questions] = found
         self._send("", Kind.QUESTION, self._questions, question)
@@ -329,10 +316,10 @@ class Mesh:
 
     def _answer(self, peer: Peer, number: int, question: Any) -> None:
         session = peer.session
-        self._user.asked(question, lambda value: self._send(peer.name, Kind.ANSWER, session, number, value))
+        self.user.asked(question, lambda value: self._send(peer.name, Kind.ANSWER, session, number, value))
 
     def _answered(self, peer: Peer, session: str, number: int, value: Any) -> None:
-        if session == self._session and number in self._asking:
+        if session == self.session and number in self._asking:
             self._asking[number](peer.name, value)
 
     # -- receiving ---------------------------------------------------------------------------------
@@ -347,7 +334,7 @@ class Mesh:
         peer = self.peers.get(name)
         if peer is None or peer.session != session:
             peer = self._meet(name, session)
-        peer.seen = self._clock.seconds()
+        peer.seen = self.clock.seconds()
         _RECEIVERS[kind](self, peer, *values)
 
     def _meet(self, name: str, session: str) -> Peer:
@@ -355,7 +342,7 @@ class Mesh:
         if former is not None:
             self._forget(former, "has started again")
         _log.info("node {name} is in the mesh", name=name)
-        peer = self.peers[name] = Peer(name, session, self._clock.seconds())
+        peer = self.peers[name] = Peer(name, session, self.clock.seconds())
         peer.sent = self._sent.get(name, 0)
         self._tellWhole(name)
         return peer
@@ -366,7 +353,7 @@ class Mesh:
         self._sent[peer.name] = peer.sent
         if peer in self._toFlush:
             self._toFlush.remove(peer)
-        self._user.interestChanged(peer.name, [], list(peer.interest))
+        self.user.interestChanged(peer.name, [], list(peer.interest))
         self._checkBarriers()
 
     def _learn(self, peer: Peer, version: int, isWhole: bool, added: Any, removed: Any) -> None:
@@ -387,25 +374,22 @@ class Mesh:
         peer.interest -= gone
         peer.version = version
         if new or gone:
-            self._user.interestChanged(peer.name, list(new), list(gone))
+            self.user.interestChanged(peer.name, list(new), list(gone))
         self._send(peer.name, Kind.CONFIRMED, peer.session, version)
 
     def _confirmed(self, peer: Peer, session: str, version: int) -> None:
-        if session == self._session:
+        if session == self.session:
             peer.confirmed = max(peer.confirmed, version)
             peer.isLate = peer.isLate and peer.confirmed < self._version
             self._checkBarriers()
-
-    def _asked(self, peer: Peer) -> None:
-        self._tellWhole(peer.name)
 
     def _delivered(self, peer: Peer, first: int, count: int, runs: Sequence[Any]) -> None:
         if 0 <= peer.expected < first:
             lost = first - peer.expected
             _log.warn("{number} messages from node {name} were lost", number=lost, name=peer.name)
-            self._user.counted("lost", lost)
+            self.user.counted("lost", lost)
         peer.expected = first + count
-        self._user.received(runs)
+        self.user.received(runs)
 
     def _joined(self, peer: Peer, index: int, number: int, piece: bytes) -> None:
         if index == 0:
@@ -420,7 +404,7 @@ class Mesh:
 _RECEIVERS: dict[int, Callable[..., None]] = {
     Kind.INTEREST: Mesh._learn,
     Kind.CONFIRMED: Mesh._confirmed,
-    Kind.WHOLE: Mesh._asked,
+    Kind.WHOLE: lambda mesh, peer: mesh._tellWhole(peer.name),
     Kind.RUNS: Mesh._delivered,
     Kind.PIECE: Mesh._joined,
     Kind.QUESTION: Mesh._answer,

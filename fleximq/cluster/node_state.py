@@ -13,10 +13,8 @@ CLOSE = 2.0
 
 
 class NodeState(NamedTuple):
-    """Keys of ``NodeRecord.about``.
-
-    ``at`` are seconds of the node's own clock, ``end`` and ``time`` are those of its copy; ``settings`` has by name a
-    check sum of each setting that a takeover must not change.
+    """Keys of ``NodeRecord.about``. ``at`` are seconds of the node's own clock, ``end`` and ``time`` are those of its
+    copy; ``settings`` has by name a check sum of each setting that a takeover must not change.
     """
 
     version: str
@@ -61,10 +59,7 @@ def messagesBehind(shard: int, node: NodeRecord, owner: NodeRecord) -> int | Non
 
 
 def whyNotTo(shard: int, target: str, owner: ShardOwner, living: Mapping[str, NodeRecord]) -> str:
-    """Return why a node cannot take the shard from its owner, "" if it can.
-
-    :param living: the keys of the nodes that are not silent.
-    """
+    """Return why a node cannot take the shard from its owner, "" if it can; ``living`` nodes are not silent."""
     if target == owner.node:
         return f"{target} owns shard {shard} already"
     if target not in living:

@@ -1,9 +1,8 @@
-"""The journal of a node: the owner's commits go to the stream, and from there to the copy in its folder
-(/explanation/cluster).
+"""The journal of a node: the owner's commits go to the stream, and from there to its copy (/explanation/cluster).
 
-It has the content, the reader and the retention of a journal of a single node. The lock of the folder and its active
-segment belong to the :class:`fleximq.cluster.copy.Copy`, which writes each commit that the stream has stored. While
-another node owns the shard, records can be read, but not appended.
+It has the content, the reader and the retention of a journal of a single node. The folder's lock and active segment
+belong to the :class:`fleximq.cluster.copy.Copy`, which writes each commit that the stream has stored. While another
+node owns the shard, records can only be read.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +31,6 @@ class OwnerJournal(DiskJournal):
     """Order of use: perhaps :meth:`follow`; :meth:`take` the shard, and :meth:`hand` it on, or end the process.
 
     :param trimmed: called with the position of the first segment when earlier ones were removed, to trim the stream.
-    :param options: those of :class:`DiskJournal`.
     """
 
     def __init__(self, copy: Copy, directory: str, *, trimmed: Callable[[int], None], **options: Any) -> None:
@@ -84,7 +82,6 @@ class OwnerJournal(DiskJournal):
         return found
 
     def append(self, topic: str, publisher: int, name: str, dialect: str, run: Run, committed: OnCommitted) -> int:
-        """See :class:`IJournal`; so with the next."""
         if not self._runs:
             raise NotKept(self.refusal())
         self._checkRoom([run], len(run.payloads))
@@ -106,7 +103,6 @@ class OwnerJournal(DiskJournal):
 
     @property
     def end(self) -> int:
-        """See :class:`IJournal`; so with the next. A follower's is that of its copy."""
         return super().end if self._isTaken else self._copy.next
 
     def health(self) -> Mapping[str, Any]:
@@ -124,9 +120,7 @@ class OwnerJournal(DiskJournal):
             self._group.roll()
 
     async def hand(self, clock: IReactorTime) -> None:
-        """Write all pending runs and a last checkpoint, and refuse further ones; never ends if the store does not
-        answer. Then :meth:`close` it.
-        """
+        """Write all runs and a last checkpoint, refuse further ones; waits for the store. Then :meth:`close` it."""
         await self._stored(clock)
         if self._group.readOnly is None:
             self._group.closeWith(self._snapshot())
@@ -154,7 +148,6 @@ class OwnerJournal(DiskJournal):
         self._trimmed(self._segments.all[0].base)
 
     def clean(self, done: Callable[[FreedSpace], None] = lambda freed: None) -> bool:
-        """See :class:`DiskJournal`."""
 
         def cleaned(freed: FreedSpace) -> None:
             self._trimmed(self._segments.all[0].base)
@@ -176,7 +169,7 @@ class OwnerJournal(DiskJournal):
         if began:
             self._group.stop()
             self._worker.stop(0.0)
-            self._room.close()
+            self._room.stop()
         if hasattr(self, "_reader"):
             self._reader.stop()
         if hasattr(self, "_durableEnd"):

@@ -1,18 +1,17 @@
 """Decides which node owns a shard, and for how long it may serve (/explanation/cluster, Ownership).
 
-The stream is protected by the expected sequence of each append, not here. A wrong decision costs time, or a repeated
-delivery of a message of a queue. Nodes write a key each second; one whose key has not changed, and of which no
-frame has arrived, for :data:`SILENCE` seconds and :data:`BEATS` confirmed beats of the watching node is replaced. So
-neither an unavailable store nor a pause of the watcher deposes an owner. No clocks are compared.
+The stream is protected by the expected sequence of each append, not here: a wrong decision costs time, or a repeated
+delivery. Nodes write a key each second. One whose key has not changed, and of which no frame has arrived, for
+:data:`SILENCE` seconds and :data:`BEATS` confirmed beats of the watching node is replaced; so neither an unavailable
+store nor a pause of the watcher deposes an owner. No clocks are compared.
 
-An owner serves for :data:`DEADLINE` seconds from the moment at which it sent its last confirmed append. A confirmed
-beat extends this only if it is confirmed in time: later, another node may have taken over between the two, and only an
-append can tell. A node whose claim was carried out late, when the former owner had come back, waits so long before it
-serves.
+An owner serves for :data:`DEADLINE` seconds from the sending of its last confirmed append. A confirmed beat extends
+this only if it is confirmed in time: later, another node may have taken over in between, and only an append can tell. A
+node whose claim was carried out late, when the former owner had come back, waits so long before it serves.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import Enum, auto
 from typing import Any
 
@@ -80,10 +79,11 @@ class _Sighting:
 
 
 @implementer(IWatcher)
+@dataclass(eq=False)
 class Ownership:
     """One node's part in the ownership of one shard.
 
-    ``owner`` is the last known record, ``state`` this node's own part. ``observers`` are called after each change of a
+    ``owner`` is the last known record, ``state`` this node's own part; ``observers`` are called after each change of a
     key.
 
     :param clock: its seconds must not be those of a clock that can be set.
@@ -91,39 +91,29 @@ class Ownership:
         says that its copy has more than the stream, an older stream was put in place, and no node claims the shard.
     :param about: returns what else this node's key has, see :class:`NodeRecord`.
     :param takeOver: fences the stream for this term and opens the broker; the shard is served when it returns.
-    :param lose: called once for each :meth:`takeOver` that began and is over, with the reason: from then on no client
+    :param lose: called with the reason once for each :meth:`takeOver` that began and is over: from then on no client
         may be answered; the copy is to be followed again.
     :param probe: makes an empty commit.
     """
 
-    def __init__(
-        self,
-        cluster: ICluster,
-        node: str,
-        shard: int,
-        clock: IReactorTime,
-        *,
-        applied: Callable[[], int | None],
-        takeOver: Callable[[int], Awaitable[None]],
-        lose: Callable[[str], None],
-        probe: Callable[[], None] = lambda: None,
-        about: Callable[[], Mapping[str, Any]] = dict,
-    ) -> None:
+    cluster: ICluster
+    node: str
+    shard: int
+    clock: IReactorTime
+    _: KW_ONLY
+    applied: Callable[[], int | None]
+    takeOver: Callable[[int], Awaitable[None]]
+    lose: Callable[[str], None]
+    probe: Callable[[], None] = lambda: None
+    about: Callable[[], Mapping[str, Any]] = dict
+
+    def __post_init__(self) -> None:
         self.owner = ShardOwner()
         self.state = State.FOLLOWING
         self.observers: list[Callable[[], None]] = []
-        self._cluster = cluster
-        self._node = node
-        self._shard = shard
-        self._clock = clock
-        self._applied = applied
-        self._takeOver = takeOver
-        self._onLost = lose
-        self._probe = probe
-        self._about = about
         self._nodes: dict[str, _Sighting] = {}
         self._beats = 0
-        self._lastBeat = self._since = self._until = clock.seconds()
+        self._lastBeat = self._since = self._until = self.clock.seconds()
         self._begun = self._claimed = 0
         #: The owner before this node's claim; "" if that handed the shard on.
         self._former = ""
@@ -134,7 +124,7 @@ class Ownership:
 
     def start(self) -> None:
         """Beat, watch the others, and claim the shard when it has no owner."""
-        self._unwatch = self._cluster.watch(self)
+        self._unwatch = self.cluster.watch(self)
         self._beat()
 
     def stop(self) -> None:
@@ -150,13 +140,12 @@ class Ownership:
 
     @property
     def serving(self) -> bool:
-        """Whether this node may hand out messages and answer clients; to be asked before each time.
-
-        It beats if that is due: a reactor turn in which thousands of clients leave has no time for timers.
+        """Whether this node may hand out messages and answer clients; to be asked before each time. It beats if that is
+        due: a reactor turn in which thousands of clients leave has no time for timers.
         """
         if self.state is not State.OWNING:
             return False
-        now = self._clock.seconds()
+        now = self.clock.seconds()
         if now >= self._due:
             self._beat()
         return self._since <= now < self._until
@@ -171,15 +160,14 @@ class Ownership:
 
     async def move(self, node: str) -> None:
         """Hand the shard to another node, "" for any; to be drained before. A node that cannot take it gives it back.
-
-        :raises ClusterError: the record could not be changed, or perhaps could not; this node may claim it again.
+        Raises ClusterError if the record could not be changed, or perhaps could not; this node may claim it again.
         """
         self._lose("it is handed on")
-        await self._cluster.claim(self._shard, ShardOwner(node, self.owner.term + 1, self.owner.revision))
+        await self.cluster.claim(self.shard, ShardOwner(node, self.owner.term + 1, self.owner.revision))
 
     def deposed(self, reason: str) -> None:
         """Learn that the stream, or this node's own disk, prevents this node from going on."""
-        if self._lose(reason) and self.owner.node == self._node:
+        if self._lose(reason) and self.owner.node == self.node:
             _unlessRefused(self.move(""))
 
     # -- beats -------------------------------------------------------------------------------------
@@ -187,20 +175,20 @@ class Ownership:
     def _beat(self) -> None:
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
-        self._timer = self._clock.callLater(INTERVAL, self._beat)
-        sent, applied = self._clock.seconds(), self._applied()
+        self._timer = self.clock.callLater(INTERVAL, self._beat)
+        sent, applied = self.clock.seconds(), self.applied()
         self._due = sent + INTERVAL
-        record = NodeRecord({} if applied is None else {self._shard: applied}, self._about())
-        beaten = self._cluster.beat(self._node, record)
+        record = NodeRecord({} if applied is None else {self.shard: applied}, self.about())
+        beaten = self.cluster.beat(self.node, record)
         beaten.addCallback(lambda _: self._beaten(sent))
         beaten.addErrback(lambda failure: failure.trap(ClusterError))
         if self.state is State.OWNING and self._until - sent < DEADLINE - _PROBE:
-            self._probe()
+            self.probe()
             if sent - self._until > PATIENCE:
                 self._lose(f"the servers of the cluster have confirmed nothing for {DEADLINE + PATIENCE:.0f} seconds")
 
     def _beaten(self, sent: float) -> None:
-        now = self._clock.seconds()
+        now = self.clock.seconds()
         if now < self._until:
             self.confirmed(sent)
         if now - self._lastBeat > DEADLINE:
@@ -214,24 +202,22 @@ class Ownership:
     # -- watching ----------------------------------------------------------------------------------
 
     def nodeChanged(self, node: str, record: NodeRecord) -> None:
-        """See :class:`IWatcher`."""
         self._sight(node)
         self._nodes[node].record = record
         self._tell()
 
     def ownerChanged(self, shard: int, owner: ShardOwner) -> None:
-        """See :class:`IWatcher`."""
-        if shard != self._shard or owner.revision <= self.owner.revision or self.state is State.STOPPED:
+        if shard != self.shard or owner.revision <= self.owner.revision or self.state is State.STOPPED:
             return
         former = self.owner.node
         isOld = self.owner.revision == 0 and owner.term != self._claimed
         self.owner = owner
         self._sight(owner.node)
-        if owner.term != self._begun or owner.node != self._node:
+        if owner.term != self._begun or owner.node != self.node:
             self._lose(f"{owner.node or 'no node'} owns the shard now")
         # A record that is older than this process needs a new claim, so that each term has one owner.
-        if owner.node == self._node and owner.term > self._begun and not isOld:
-            self._former = former if owner.term == self._claimed and former != self._node else ""
+        if owner.node == self.node and owner.term > self._begun and not isOld:
+            self._former = former if owner.term == self._claimed and former != self.node else ""
             self._begin(owner.term)
         self._tell()
 
@@ -245,13 +231,13 @@ class Ownership:
 
     def _sight(self, node: str) -> None:
         known = self._nodes.get(node)
-        self._nodes[node] = _Sighting(self._clock.seconds(), self._beats, known.record if known else NodeRecord({}))
+        self._nodes[node] = _Sighting(self.clock.seconds(), self._beats, known.record if known else NodeRecord({}))
 
     def _isSilent(self, node: str) -> bool:
         seen = self._nodes.get(node)
         if seen is None:
             return self._beats >= BEATS
-        return self._clock.seconds() - seen.at >= SILENCE and self._beats - seen.beats >= BEATS
+        return self.clock.seconds() - seen.at >= SILENCE and self._beats - seen.beats >= BEATS
 
     # -- claims ------------------------------------------------------------------------------------
 
@@ -260,33 +246,33 @@ class Ownership:
         if self.state is not State.FOLLOWING or own is None or not self._isFree():
             return
         if self._claiming is None or not self._claiming.active():
-            self._claiming = self._clock.callLater(self._rank(own) * _RANK, self._claim, self.owner)
+            self._claiming = self.clock.callLater(self._rank(own) * _RANK, self._claim, self.owner)
 
     def _usable(self) -> int | None:
         """Return the last sequence in this node's copy, None if it cannot be used."""
-        applied = self._applied()
+        applied = self.applied()
         return None if applied == AHEAD else applied
 
     def _isFree(self) -> bool:
         """Whether the shard's owner is silent, there is none, or it is this node in an earlier life."""
         if any(self._appliedBy(seen) == AHEAD and not self._isSilent(node) for node, seen in self._nodes.items()):
             return False
-        return self.owner.node in ("", self._node) or self._isSilent(self.owner.node)
+        return self.owner.node in ("", self.node) or self._isSilent(self.owner.node)
 
     def _rank(self, own: int) -> int:
         """Return how many living nodes have more of the stream, or as much and a smaller name."""
-        others = [node for node in self.living() if node not in (self._node, self.owner.node)]
+        others = [node for node in self.living() if node not in (self.node, self.owner.node)]
         copies = [(self._appliedBy(self._nodes[node]), node) for node in others]
-        return sum(applied is not None and (-applied, node) < (-own, self._node) for applied, node in copies)
+        return sum(applied is not None and (-applied, node) < (-own, self.node) for applied, node in copies)
 
     def _appliedBy(self, seen: _Sighting) -> int | None:
-        return seen.record.applied.get(self._shard)
+        return seen.record.applied.get(self.shard)
 
     def _claim(self, free: ShardOwner) -> None:
         if self.state is State.FOLLOWING and free == self.owner and self._isFree() and self._usable() is not None:
             self._claimed = free.term + 1
             # Only the record shows the outcome: a claim without an answer may succeed later.
-            _unlessRefused(self.move(self._node))
+            _unlessRefused(self.move(self.node))
 
     def _begin(self, term: int) -> None:
         self._begun = term
@@ -300,7 +286,7 @@ class Ownership:
 
     async def _open(self, term: int) -> None:
         try:
-            await self._takeOver(term)
+            await self.takeOver(term)
         except Exception as error:
             if self._begun == term and self.state is State.FENCING:
                 self.deposed(str(error))
@@ -311,14 +297,14 @@ class Ownership:
             self.state = _TRANSITIONS[self.state, Event.FENCED]
             if self._former:
                 self._since = self._nodes[self._former].at + DEADLINE
-            _log.info("this node owns shard {shard} in term {term}", shard=self._shard, term=term)
+            _log.info("this node owns shard {shard} in term {term}", shard=self.shard, term=term)
 
     def _lose(self, reason: str) -> bool:
         if self.state not in (State.FENCING, State.OWNING):
             return False
         self.state = _TRANSITIONS[self.state, Event.LOST]
-        _log.info("this node does not own shard {shard} any more: {reason}", shard=self._shard, reason=reason)
-        self._onLost(reason)
+        _log.info("this node does not own shard {shard} any more: {reason}", shard=self.shard, reason=reason)
+        self.lose(reason)
         return True
 
 

@@ -1,6 +1,4 @@
-"""Appends the frames of a folder to a stream that has less of them, as they are: position, check sum and offsets stay
-(/explanation/cluster, Refilling).
-"""
+"""Appends the frames of a folder to a stream that has less of them, unchanged (/explanation/cluster, Refilling)."""
 
 from fleximq.cluster.copy import Copy, endOf, nextOf
 from fleximq.cluster.interfaces import HEADROOM, ClusterError, ICluster
@@ -12,10 +10,9 @@ _MORE = 1.1
 
 
 async def refill(cluster: ICluster, shard: int, copy: Copy, log: StreamLog) -> int:
-    """Append what the stream lacks; return the number of bytes. Nobody may own the shard meanwhile.
-
-    :raises ClusterError: the stream does not continue in this copy, has no room, or does not answer; or the copy is
-        damaged, which is found out before the first append.
+    """Append what the stream lacks; return the number of bytes. Nobody may own the shard meanwhile. Raises ClusterError
+    if the stream does not continue in this copy, has no room, or does not answer; or the copy is damaged, which is
+    found out before the first append.
     """
     bounds = await cluster.bounds(shard)
     position, next, previous = copy.start, 1, 0

@@ -27,7 +27,6 @@ class SteadyClock:
         return time.clock_gettime(_CLOCK)
 
     def callLater(self, delay: float, callable: Callable[..., Any], *args: object, **kwargs: object) -> IDelayedCall:
-        """See :class:`IReactorTime`; so with the next."""
         return self._reactor.callLater(delay, callable, *args, **kwargs)
 
     def getDelayedCalls(self) -> Sequence[IDelayedCall]:

@@ -1,9 +1,8 @@
 """Appends the commits of a shard's owner to its stream, in place of the journal's own file (/explanation/cluster).
 
-Below :class:`fleximq.journal.writing.group_commit.GroupCommit`, :class:`StreamLog` replaces the
-:class:`fleximq.journal.writing.writer_thread.CommitWriter` of a single node. One commit is under way. Its frames are
-sealed once; every repetition appends the same bytes with the same expected sequence, so they can reach one slot of the
-stream only, however late a copy of a request arrives. The slot alone decides the outcome of a request:
+One commit is under way. Its frames are sealed once; every repetition appends the same bytes with the same expected
+sequence, so they can reach one slot of the stream only, however late a copy of a request arrives. The slot alone
+decides the outcome of a request:
 
 - the answer names the expected sequences, or the slot has these bytes: it is committed;
 - the slot has other bytes: another owner has the shard, and this one stops and answers no client;
@@ -25,16 +24,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 
 from fleximq.cluster.copy import Copy, CopyError
-from fleximq.cluster.interfaces import (
-    HEADROOM,
-    MOST_PIECES,
-    ClusterError,
-    Deposed,
-    ICluster,
-    Piece,
-    Refused,
-    Unknown,
-)
+from fleximq.cluster.interfaces import HEADROOM, MOST_PIECES, ClusterError, Deposed, ICluster, Piece, Refused, Unknown
 from fleximq.journal.format.control_frames import SegmentStart, encodeSegment, encodeStateRecords
 from fleximq.journal.format.frame import Frame, FrameKind, seal
 from fleximq.journal.writing.commit import Commit
@@ -127,10 +117,8 @@ class StreamLog:
         return self._left if self._limit else None
 
     def hasRoom(self, size: int) -> bool:
-        """Whether publications of so many bytes leave the reserve in the stream.
-
-        The reserve is for the first frames of later owners, for checkpoints, and for state records, such as
-        acknowledgements, which let messages expire. Without it, a full stream could not get another owner.
+        """Whether publications of so many bytes leave the reserve in the stream. Without it, a full stream could get no
+        first frame of another owner, no checkpoint, and no state records, which let messages expire.
         """
         reserve = max(min(_RESERVE, self._limit // 8), 3 * self._opened)
         return not self._limit or self._left - size > reserve
@@ -140,7 +128,7 @@ class StreamLog:
     async def fence(self) -> None:
         """Read the stream to its end, and append the first frame of this term there.
 
-        When this returns, no request of an earlier owner can be accepted any more, and the copy has all commits.
+        Then no request of an earlier owner can be accepted any more, and the copy has all commits.
 
         :raises Deposed: :meth:`stop` was called; or the stream was trimmed beyond the end of the copy.
         :raises Refused: the stream has no room.
@@ -172,10 +160,8 @@ class StreamLog:
     # -- commits -----------------------------------------------------------------------------------
 
     async def carryOut(self, commit: Commit) -> None:
-        """Append a commit and fill in its result.
-
-        :raises Deposed: another owner has the shard; the outcome must not be reported.
-        :raises CopyError: the commit is stored, but not in the copy; as with :class:`Deposed`.
+        """Append a commit and fill in its result. Raises Deposed if another owner has the shard; the outcome must not
+        be reported, and CopyError if the commit is stored, but not in the copy; as with :class:`Deposed`.
         """
         began = self._clock.seconds()
         copy = self._copy
@@ -202,9 +188,8 @@ class StreamLog:
         commit.seconds = self._clock.seconds() - began
 
     def _sealed(self, commit: Commit) -> tuple[_Sealing, bytes]:
-        """Return the frames of a commit, and the segment as they leave it; one without any gets an empty NOTES frame.
-
-        So each commit is an append, and an empty one shows whether this node still owns the shard.
+        """Return the frames of a commit, an empty NOTES frame if it has none, and the segment as they leave it. So each
+        commit is an append, which shows whether this node still owns the shard.
         """
         segment = replace(self._segment)
         if commit.opening is not None:
@@ -226,10 +211,7 @@ class StreamLog:
         return segment, b"".join(buffers)
 
     def _pieces(self, data: bytes, end: int, next: int) -> Sequence[Piece]:
-        """Return a commit as messages of the stream.
-
-        :raises ValueError: it is too large for the store.
-        """
+        """Return a commit as messages of the stream. Raises ValueError if it is too large for the store."""
         most = self._cluster.maxPayload - HEADROOM
         parts = [data[at : at + most] for at in range(0, len(data), most)]
         if len(parts) > MOST_PIECES:
@@ -237,11 +219,7 @@ class StreamLog:
         return [Piece(part, end, next, len(parts) - number) for number, part in enumerate(parts, 1)]
 
     async def put(self, expected: int, data: bytes, end: int, next: int) -> int:
-        """Append frames that were sealed before; return the last sequence. They are not written to the copy.
-
-        :raises Deposed: the stream has other messages there.
-        :raises Refused: the stream has no room.
-        """
+        """Append sealed frames, not to the copy; return the last sequence. Raises Deposed and Refused."""
         pieces = self._pieces(data, end, next)
         if await self._settle(expected, pieces) is not None:
             raise Deposed(f"message {expected + 1} of the stream is of another node")
@@ -279,10 +257,7 @@ class StreamLog:
             await self._sleep()
 
     async def _slot(self, sequence: int) -> Piece | None:
-        """Return a message; None if it is not known whether there is one.
-
-        :raises Deposed: there was one, and it was removed since; or :meth:`stop` was called.
-        """
+        """Return a message, None if unknown. Raises Deposed if it was removed since, or :meth:`stop` was called."""
         self._checkStopped()
         held, first = None, 0
         with suppress(Unknown, Refused):
@@ -304,9 +279,7 @@ class StreamLog:
 
 
 class StreamWorker:
-    """Carries out the work of a :class:`StreamLog` in order, on the reactor's thread.
-
-    It is the :class:`fleximq.journal.writing.writer_thread.Worker` of an owner.
+    """Does the work of an owner's :class:`StreamLog` in order, on the reactor's thread, as a ``Worker``.
 
     :param ended: called once, with the error that ends the work for good: from then on no result is reported.
     """

@@ -1,7 +1,7 @@
 """Removes expired segments from a stream, and afterwards from copies (/explanation/cluster, Trimming).
 
-A stream is shortened at the beginning of a segment only, so that a new copy begins with a SEGMENT frame and a
-checkpoint. A late request of a deposed owner removes only expired segments.
+A stream begins with a segment, so that a new copy begins with a SEGMENT frame and a checkpoint. A late request of a
+deposed owner removes only expired segments. Without an answer of the store, ClusterError is raised.
 """
 
 from fleximq.cluster.copy import Copy
@@ -10,10 +10,7 @@ from fleximq.journal.format.frame import FrameError, FrameKind, readHeader
 
 
 async def trimStream(cluster: ICluster, shard: int, position: int) -> bool:
-    """Remove all messages before the segment that begins at this position; False if it is not found there.
-
-    :raises ClusterError: the store does not answer.
-    """
+    """Remove all messages before the segment that begins at this position; False if it is not found there."""
     bounds = await cluster.bounds(shard)
     low, high = bounds.first, bounds.last
     while low < high:
@@ -32,11 +29,7 @@ async def trimStream(cluster: ICluster, shard: int, position: int) -> bool:
 
 
 async def trimCopy(cluster: ICluster, shard: int, copy: Copy) -> None:
-    """Remove the segments that the stream does not have any more.
-
-    :raises ClusterError: the store does not answer.
-    :raises OSError: a segment cannot be removed.
-    """
+    """Remove the segments that the stream does not have any more. Raises OSError if one cannot be removed."""
     bounds = await cluster.bounds(shard)
     position = await _segmentAt(cluster, shard, bounds.first)
     if position is not None:

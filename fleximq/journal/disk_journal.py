@@ -1,15 +1,14 @@
 """The journal on disk, on the reactor's thread: the facade of this package.
 
-It connects :mod:`fleximq.journal.writing.group_commit`, which collects runs,
-:mod:`fleximq.journal.writing.writer_thread`, which writes them, :mod:`fleximq.journal.files.segment_table`, which
-    locates them, and :mod:`fleximq.journal.reading.reader_thread`, which reads them.
+:mod:`fleximq.journal.writing.group_commit` collects runs, :mod:`fleximq.journal.writing.writer_thread` writes them,
+:mod:`fleximq.journal.files.segment_table` locates them, and :mod:`fleximq.journal.reading.reader_thread` reads them.
 """
 
-import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
+from functools import partial
 from typing import Any
 
 from zope.interface import implementer
@@ -23,12 +22,12 @@ from fleximq.journal.files.segment_table import BacklogTotals, SegmentTable
 from fleximq.journal.format.control_frames import LostRange
 from fleximq.journal.reading.reader_thread import ReaderThread
 from fleximq.journal.recovery.recovered_state import IQueueStateOwner, NoQueueState, RecoveredJournal, sentenceOf
-from fleximq.journal.recovery.recovery import SKIP, recover, verifyTail
-from fleximq.journal.retention.capacity import Capacity, TopicLimit
+from fleximq.journal.recovery.recovery import offsetAfterGap, recover, verifyTail
 from fleximq.journal.retention.cleaner_thread import CleanerThread
 from fleximq.journal.retention.former_patterns import withFormer
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import FreedSpace
+from fleximq.journal.retention.topic_limit import TopicLimit
 from fleximq.journal.writing.commit import Commit, CommitLog, SegmentOpening, Snapshot
 from fleximq.journal.writing.group_commit import GroupCommit
 from fleximq.journal.writing.staging_area import StagingArea
@@ -36,8 +35,7 @@ from fleximq.journal.writing.writer_thread import CommitWriter, Worker, WriterTh
 from fleximq.limits import MEBIBYTE
 from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.histogram import Commits
-from fleximq.values.message import Message
-from fleximq.values.records import BacklogSize, OnCommitted, OnStaged, PublishedRun, Run, TopicBounds
+from fleximq.values.records import OnCommitted, OnStaged, PublishedRun, Run
 from fleximq.values.state_records import ClientIdsReserved, StateRecord
 from fleximq.values.transitions import Transitions
 
@@ -90,7 +88,7 @@ class DiskJournal:
     :param maxBytes: the approximate maximum size of the segments; 0: the capacity of the disk.
     :param maxTopics: the maximum number of topics with records, except those of dead letters; 0: unlimited.
     :param rules: which records may be removed; None: none.
-    :param makeWorker: makes the worker that writes, by default a thread; tests use one that works at once.
+    :param makeWorker: makes the worker that writes, by default a thread.
     :param onEvent: called with countable events and their number.
     :param log: called with sentences for the operator.
     :param onError: called with exceptions of commit callbacks.
@@ -133,35 +131,34 @@ class DiskJournal:
         self._onEvent = onEvent
         self._say = log
         self._onError = onError or (lambda error: log(f"what was told of a commit failed: {error!r}"))
-        self._group = self._newGroup(1)
+        self._collectFrom(1)
         self._clientIds = 0
         self._length = self._frames = 0
         self._unsaid: list[str] = []
         self._state = State.NEW
 
-    def _newGroup(self, next: int) -> GroupCommit:
-        return GroupCommit(
+    def _collectFrom(self, next: int) -> None:
+        """Give the next run this offset, once the writing begins."""
+        self._group = GroupCommit(
             now=self._now,
             next=next,
             overloadedAt=self._overloadedAt,
             settled=self._settled,
             failed=self._failed,
-            rollDue=self._rollDue,
+            rollDue=lambda: self._length >= self._rollAt or self._frames >= SEGMENT_FRAMES,
             open=self._openingHere,
             onError=self._onError,
         )
+        self.whenCommitted, self.whenRelieved = self._group.whenCommitted, self._group.whenRelieved
 
     # -- opening and closing -----------------------------------------------------------------------
 
     def open(self) -> RecoveredJournal:
-        """Lock and check the folder, cut off a torn tail, and return the content. Blocks.
-
-        :raises JournalError: the folder cannot be used.
-        """
+        """Lock and check the folder, cut off a torn tail, and return the content; blocks. Raises JournalError."""
         checkFolder(self._files, self._folder)
         self._lock = Lock(self._files, self._folder)
         try:
-            self.id = identify(self._files, self._folder, _randomHex)
+            self.id = identify(self._files, self._folder, lambda: secrets.token_hex(16))
             return self._recover()
         except OSError as error:
             self._lock.release()
@@ -179,30 +176,45 @@ class DiskJournal:
         self._readFrom(found.segments)
         self._topicLimit = TopicLimit(self._maxTopics, self._segments.bounds())
         self._clientIds = found.nextClientId
-        self._group = self._newGroup(found.nextOffset)
+        self._collectFrom(found.nextOffset)
         self._staging = StagingArea(self._group, self._segments, found.transactions, self._now)
-        self._room = Capacity(
-            self._maxBytes,
+        self.abortStaged, self.stagedTopics = self._staging.abort, self._staging.topics
+        self._room = CleanerThread(
+            self._files,
+            self._folder,
             self._segments,
-            self._newCleaner(),
-            self._rollNow,
+            self._rules,
+            self._reader,
+            lambda: self.keeper.needed(),
             self._now,
+            self._callFromThread,
+            self._say,
+            lambda: self.keeper.reading(),
+            self._goesUnread,
+            self._maxBytes,
+            self._rollNow,
             self._freed,
         )
-        self._count(CountedEvent(EventFamily.JOURNAL, "torn tail"), len(found.torn))
-        self._count(CountedEvent(EventFamily.JOURNAL, "lost range"), len(found.lost))
+        self._count("torn tail", len(found.torn))
+        self._count("lost range", len(found.lost))
         return found
 
     def _readFrom(self, segments: SegmentTable) -> None:
         """Let :meth:`read` and the like find the records of these segments, once the reader begins."""
         self._segments = segments
-        self._weights = BacklogTotals(segments)
-        self._reader = ReaderThread(
-            self._files, self._folder, segments, self._callFromThread, lost=self._foundLost, log=self._say
+        self.bounds, self.topics, self.removedSince = segments.bounds, segments.topics, segments.removedSince
+        self.backlogFrom = BacklogTotals(segments).backlogFrom
+        self._readBy(
+            ReaderThread(self._files, self._folder, segments, self._callFromThread, self._foundLost, self._say)
         )
 
+    def _readBy(self, reader: ReaderThread) -> None:
+        self._reader = reader
+        self.fetch, self.read, self.readBytes = reader.fetch, reader.read, reader.readBytes
+        self.offsetAt, self.advance = reader.offsetAt, reader.advance
+
     def _freed(self, number: int) -> None:
-        self._onEvent(CountedEvent(EventFamily.JOURNAL, "bytes freed"), number)
+        self._count("bytes freed", number)
 
     def _content(self) -> RecoveredJournal:
         return recover(self._files, self._folder, self.id, self._unsaid.append)
@@ -216,43 +228,23 @@ class DiskJournal:
                     "not deleted, but expire as --retention says"
                 )
 
-    def _newCleaner(self) -> CleanerThread | None:
-        if self._rules is None:
-            return None
-        return CleanerThread(
-            self._files,
-            self._folder,
-            self._segments,
-            self._rules,
-            self._reader,
-            lambda: self.keeper.needed(),
-            self._now,
-            self._callFromThread,
-            self._say,
-            lambda: self.keeper.reading(),
-            self._goesUnread,
-        )
-
-    def _count(self, event: str, number: int) -> None:
+    def _count(self, name: str, number: int = 1) -> None:
         if number:
-            self._onEvent(event, number)
+            self._onEvent(CountedEvent(EventFamily.JOURNAL, name), number)
 
     def _goesUnread(self, sentence: str, records: int) -> None:
-        self._count(CountedEvent(EventFamily.JOURNAL, "expired unread"), records)
+        self._count("expired unread", records)
         self._say(sentence)
 
     def _foundLost(self, lost: LostRange, why: str) -> None:
         sentence = sentenceOf(lost, f"damaged ({why})")
         self._found.lost.append(sentence)
-        self._count(CountedEvent(EventFamily.JOURNAL, "lost range"), 1)
+        self._count("lost range")
         self._say(sentence)
 
     def begin(self) -> None:
-        """Begin a segment and accept runs, after ``keeper`` was set and restored. Blocks.
-
-        :raises JournalError: the folder cannot be written.
-        """
-        log = CommitWriter(self._files, self._folder, self._fsync, self._found.end, _randomId)
+        """Begin a segment and accept runs, after ``keeper`` was set and restored; blocks. Raises JournalError."""
+        log = CommitWriter(self._files, self._folder, self._fsync, self._found.end, partial(secrets.randbits, 64))
         commit = self._firstCommit()
         log.carryOut(commit)
         if commit.reason is not None:
@@ -266,7 +258,6 @@ class DiskJournal:
         return Commit(last=0, next=self._group.next, time=self._now(), opening=opening)
 
     def _begin(self, log: CommitLog, worker: Worker, commit: Commit) -> None:
-        """Accept runs, after the first commit."""
         self._settled(commit)
         self._worker = worker
         worker.start()
@@ -284,7 +275,7 @@ class DiskJournal:
             return
         ended = before is State.NEW or self._finish(time.monotonic() + STOP_TIMEOUT)
         if before is not State.NEW:
-            self._room.close()
+            self._room.stop()
             self._reader.stop()
         if hasattr(self, "_durableEnd"):
             self._durableEnd.close()
@@ -324,9 +315,6 @@ class DiskJournal:
     def _snapshot(self) -> Snapshot:
         return Snapshot(self.keeper.snapshot(), self._staging.committed, self._clientIds, self._group.next, self._now())
 
-    def _rollDue(self) -> bool:
-        return self._length >= self._rollAt or self._frames >= SEGMENT_FRAMES
-
     def _openingHere(self) -> SegmentOpening | None:
         """Return the beginning of a new segment, or None if the keeper fails; then the present one continues."""
         self._staging.expire()
@@ -345,7 +333,12 @@ class DiskJournal:
         segments = self._segments
         before, first = segments.end, segments.nextOffset
         if commit.begun is not None:
-            self._beginSegment(*commit.begun)
+            sealed = segments.all[-1].base if self._state is not State.NEW and len(segments) else None
+            segments.begin(*commit.begun)
+            self._rollAt = self._segmentBytes
+            self._frames = 0
+            if sealed is not None:
+                self._reader.seal(sealed)
         for position, frame in commit.written:
             segments.committed(position, frame)
         self._staging.assignPositions(commit)
@@ -361,14 +354,6 @@ class DiskJournal:
         if commit.begun is not None:
             self.clean()  # older segments may be removed only after the new one has a checkpoint
 
-    def _beginSegment(self, base: int, id: int) -> None:
-        sealed = self._segments.all[-1].base if self._state is not State.NEW and len(self._segments) else None
-        self._segments.begin(base, id)
-        self._rollAt = self._segmentBytes
-        self._frames = 0
-        if sealed is not None:
-            self._reader.seal(sealed)
-
     def _rollNow(self) -> None:
         if self._group.readOnly is None:
             self._rollAt = 0
@@ -383,10 +368,7 @@ class DiskJournal:
         return self._runs and self._room.clean(done)
 
     def look(self) -> None:
-        """Check that the journal's files exist; if not, later runs are refused.
-
-        Each commit checks this itself, so this is for times without commits.
-        """
+        """Check that the journal's files exist, in times without commits; if not, later runs are refused."""
         if self._runs and self._group.readOnly is None:
             reasons: list[str | None] = []
             self._worker.hand(lambda: reasons.append(self._log.checkFile()), lambda: self._looked(reasons[0]))
@@ -398,11 +380,11 @@ class DiskJournal:
     def beat(self, answered: Callable[[], None]) -> None:
         """Call back when the writing thread has finished its present work; never, if it hangs or is missing."""
         if self._runs:
-            self._worker.hand(_nothing, answered)
+            self._worker.hand(lambda: None, answered)
 
     def _failed(self, commit: Commit) -> None:
-        self._topicLimit.failed()
-        self._onEvent(CountedEvent(EventFamily.JOURNAL, "read-only"), 1)
+        self._topicLimit.pending.clear()
+        self._count("read-only")
         self._say(f"nothing is kept any more, since writing failed: {commit.reason}")
         if commit.error is not None and not isinstance(commit.error, OSError):
             self._onError(commit.error)
@@ -433,14 +415,8 @@ class DiskJournal:
             return self._group.append(topic, publisher, name, dialect, run, committed)
         new = self._topicLimit.check((topic,), len(run.payloads))
         number = self._group.append(topic, publisher, name, dialect, run, committed)
-        self._topicLimit.add(new)
+        self._topicLimit.pending |= new
         return number
-
-    def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
-        self._group.whenCommitted(call, number)
-
-    def whenRelieved(self, call: Callable[[], None]) -> None:
-        self._group.whenRelieved(call)
 
     def appendState(self, event: StateRecord) -> None:
         if isinstance(event, ClientIdsReserved):
@@ -459,50 +435,13 @@ class DiskJournal:
     def commitStaged(self, query: str, batch: int, tokens: Sequence[str], committed: OnCommitted) -> None:
         new = self._topicLimit.check(self._staging.topics(query, batch), 1)
         self._staging.commit(query, batch, tokens, committed)
-        self._topicLimit.add(new)
+        self._topicLimit.pending |= new
 
-    def abortStaged(self, query: str, batch: int) -> None:
-        self._staging.abort(query, batch)
-
-    def stagedTopics(self, query: str, batch: int) -> set[str]:
-        return self._staging.topics(query, batch)
-
-    # -- reading -----------------------------------------------------------------------------------
-
-    def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
-        self._reader.fetch(offsets, most, found)
-
-    def read(
-        self, offset: int, selected: Callable[[str], bool], most: int, found: Callable[[Sequence[Any], int], None]
-    ) -> None:
-        self._reader.read(offset, selected, most, found)
-
-    def bounds(self) -> Mapping[str, TopicBounds]:
-        return self._segments.bounds()
-
-    def topics(self, limit: int, start: str = "", before: str = "") -> list[str]:
-        return self._segments.topics(limit, start, before)
+    # The other methods of the interface are those of the parts that do the work.
 
     @property
     def removals(self) -> int:
         return self._segments.removals
-
-    def removedSince(self, number: int, limit: int) -> tuple[int, Sequence[tuple[str, int]]]:
-        return self._segments.removedSince(number, limit)
-
-    def backlogFrom(self, offset: int) -> BacklogSize:
-        return self._weights.backlogFrom(offset)
-
-    def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
-        self._reader.offsetAt(time, found)
-
-    def advance(
-        self, start: int, end: int, records: int | None, size: int | None, found: Callable[[int, int, int], None]
-    ) -> None:
-        self._reader.advance(start, end, records, size, found)
-
-    def readBytes(self, position: int, most: int, found: Callable[[int, bytes | memoryview, int], None]) -> None:
-        self._reader.readBytes(position, most, found)
 
     # -- faults ------------------------------------------------------------------------------------
 
@@ -550,20 +489,3 @@ class DiskJournal:
             "bytes": self._segments.bytes,
             "segments": len(self._segments),
         }
-
-
-def offsetAfterGap(offset: int) -> int:
-    """Return the next offset when it is unknown whether this one was assigned."""
-    return (offset // SKIP + 1) * SKIP
-
-
-def _nothing() -> None:
-    """Do nothing; the call itself shows that the thread works."""
-
-
-def _randomHex(digits: int) -> str:
-    return secrets.token_hex(digits // 2)
-
-
-def _randomId() -> int:
-    return int.from_bytes(os.urandom(8), "little")

@@ -1,7 +1,4 @@
-"""The volatile journal: every publication is committed at once and stored only by queues in memory.
-
-It has the interface of the journal on disk, so that the broker treats durable publications alike.
-"""
+"""The volatile journal: every publication is committed at once and stored only by queues in memory."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -28,83 +25,63 @@ class MemoryJournal:
     removals = 0
 
     def append(self, topic: str, publisher: int, name: str, dialect: str, run: Run, committed: OnCommitted) -> int:
-        """Call ``committed(0, None)`` before returning."""
         committed(0, None)
         return 0
 
     def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
-        """Call before returning."""
         call()
 
     def whenRelieved(self, call: Callable[[], None]) -> None:
-        """Call before returning."""
         call()
 
     def appendState(self, event: Any) -> None:
         """Do nothing: no state survives the process."""
 
     def fetch(self, offsets: Sequence[int], most: int, found: Callable[[list[Message]], None]) -> None:
-        """Return no messages."""
         found([])
 
     def read(
         self, offset: int, selected: Callable[[str], bool], most: int, found: Callable[[Sequence[Any], int], None]
     ) -> None:
-        """Return no records."""
         found([], self.end)
 
     def bounds(self) -> Mapping[str, Any]:
-        """Return an empty mapping."""
         return {}
 
     def topics(self, limit: int, start: str = "", before: str = "") -> list[str]:
-        """Return no topics."""
         return []
 
     def removedSince(self, number: int, limit: int) -> tuple[int, Sequence[tuple[str, int]]]:
-        """Return no topics."""
         return number, ()
 
     def backlogFrom(self, offset: int) -> BacklogSize:
-        """Return 0 records and bytes."""
         return BacklogSize(0, 0)
 
     def offsetAt(self, time: int, found: Callable[[int], None]) -> None:
-        """Return the end."""
         found(self.end)
 
     def advance(
         self, start: int, end: int, records: int | None, size: int | None, found: Callable[[int, int, int], None]
     ) -> None:
-        """Return the later offset, and no records."""
         found(max(start, end), 0, 0)
 
     def readBytes(self, position: int, most: int, found: Callable[[int, bytes | memoryview, int], None]) -> None:
-        """Return no bytes."""
         found(0, b"", 0)
 
     def stage(self, query: str, batch: int, part: str, runs: Sequence[PublishedRun], found: OnStaged) -> None:
-        """Refuse."""
         found(None, _NONE)
 
     def commitStaged(self, query: str, batch: int, tokens: Sequence[str], committed: OnCommitted) -> None:
-        """Refuse.
-
-        :raises NotKept: always.
-        """
         raise NotKept(_NONE)
 
     def abortStaged(self, query: str, batch: int) -> None:
         """Do nothing: there are no staged records."""
 
     def stagedTopics(self, query: str, batch: int) -> set[str]:
-        """Return an empty set."""
         return set()
 
     def reopen(self, found: Callable[[str | None], None]) -> None:
-        """Report success."""
         found(None)
 
     def health(self) -> Mapping[str, Any]:
-        """Return the state "ok"."""
         return {"state": "ok", "reason": ""}

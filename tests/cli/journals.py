@@ -38,7 +38,7 @@ class Folder:
     def __init__(self, path: Path) -> None:
         path.mkdir()
         self.path = path
-        identify(Files(), str(path), lambda digits: ID)
+        identify(Files(), str(path), lambda: ID)
         self._end = 0
 
     def file(self, frames: Iterable[Frame], offset: int = 1) -> tuple[Path, list[int]]:

@@ -102,8 +102,8 @@ class Node:
         self.ports = NodePorts(MemoryReactorClock(), name, 10)
 
         def restored(found: Any) -> None:
-            journal._reader = ReaderAtOnce(
-                disk, "/disk/journal", journal._segments, atOnce, lost=lambda *_: None, log=print
+            journal._readBy(
+                ReaderAtOnce(disk, "/disk/journal", journal._segments, atOnce, lost=lambda *_: None, log=print)
             )
             restore(self.broker, journal, found)
 

@@ -90,7 +90,7 @@ class Node:
     def restore(self, found: Any) -> None:
         """Restore the broker, with reads that are answered at once."""
         journal = self.journal
-        journal._reader = ReaderAtOnce(self.disk, FOLDER, journal._segments, atOnce, lost=lambda *_: None, log=print)
+        journal._readBy(ReaderAtOnce(self.disk, FOLDER, journal._segments, atOnce, lost=lambda *_: None, log=print))
         restore(self.broker, journal, found)
 
     def read(self) -> None:

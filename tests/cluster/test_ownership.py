@@ -173,7 +173,7 @@ class OwnershipTests(SynchronousTestCase):
         """Beats of its own that are not confirmed do not count: four must be, while the other is silent."""
         first, second = self.pair()
         first.clock.ended = True
-        cluster = second.ownership._cluster
+        cluster = second.ownership.cluster
         beat, number = cluster.beat, 0
 
         def every(node: str, record: NodeRecord) -> Deferred[None]:
@@ -285,15 +285,15 @@ class OwnershipTests(SynchronousTestCase):
             held.append(owner)
             return Deferred()
 
-        self.patch(second.ownership._cluster, "claim", hold)
+        self.patch(second.ownership.cluster, "claim", hold)
         self.until(lambda: bool(held))
         first.clock.resume(Random(1))
         self.pass_(0.1)
         first.ownership.confirmed(self.clock.seconds())
         second.ownership.heard()
         self.servers.cutIn.add("a")
-        second.ownership._cluster = MemoryCluster(self.servers, "b", second.clock)
-        second.ownership._cluster.claim(0, held[0])
+        second.ownership.cluster = MemoryCluster(self.servers, "b", second.clock)
+        second.ownership.cluster.claim(0, held[0])
         self.until(lambda: second.ownership.state is State.OWNING)
         self.assertTrue(first.ownership.serving)
         while first.ownership.serving:

@@ -117,13 +117,15 @@ class JournalAtOnce(DiskJournal):
     def open(self) -> Any:
         """Open it, with a reader that answers at once."""
         found = super().open()
-        self._reader = ReaderAtOnce(
-            self._files,
-            self._folder,
-            self._segments,
-            atOnce,
-            lost=lambda lost, why: self.lost.append(lost),
-            log=self.said.append,
+        self._readBy(
+            ReaderAtOnce(
+                self._files,
+                self._folder,
+                self._segments,
+                atOnce,
+                lost=lambda lost, why: self.lost.append(lost),
+                log=self.said.append,
+            )
         )
         return found
 

@@ -13,9 +13,9 @@ from fleximq.config.journal_options import Fsync, RetentionRule
 from fleximq.errors import JournalError, NotKept
 from fleximq.interfaces import IJournal
 from fleximq.journal import disk_journal as journalModule
-from fleximq.journal.disk_journal import offsetAfterGap
 from fleximq.journal.files.file_system import readFile
 from fleximq.journal.files.folder_files import readEnd
+from fleximq.journal.recovery.recovery import offsetAfterGap
 from fleximq.journal.retention.retention_rules import RetentionPolicy
 from fleximq.journal.retention.segment_removal import FreedSpace
 from fleximq.journal.writing.writer_thread import WriterThread
@@ -674,7 +674,7 @@ class CleaningTests(JournalCase):
 
     def idle(self) -> None:
         """Let a pass end that began by itself."""
-        self.pump(lambda: self.journal._room._cleaner._thread is None)  # type: ignore[union-attr]
+        self.pump(lambda: self.journal._room._thread is None)
 
     def age(self) -> None:
         """Let what was kept grow old."""

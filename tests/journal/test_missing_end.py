@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-from fleximq.journal.disk_journal import offsetAfterGap
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.folder_survey import Finding, FolderSurvey
 from fleximq.journal.format.control_frames import LostRange
+from fleximq.journal.recovery.recovery import offsetAfterGap
 from tests.journal.journal_case import JournalCase
 
 

@@ -13,10 +13,7 @@ T = TypeVar("T")
 
 
 class EventLoop:
-    """Runs coroutines from :meth:`start` to :meth:`stop`.
-
-    :param callFromThread: runs a function on the reactor's thread.
-    """
+    """Runs coroutines from :meth:`start` to :meth:`stop`; ``callFromThread`` calls on the reactor's thread."""
 
     def __init__(self, callFromThread: Callable[..., object]) -> None:
         self._callFromThread = callFromThread

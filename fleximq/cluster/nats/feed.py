@@ -1,7 +1,7 @@
 """Reads a stream continuously, by consumers that are replaced as soon as one may have missed a message.
 
-A consumer of JetStream lives on one server, and its messages are lost when the connection is. So one that is silent is
-asked for, and each is replaced after some time even if it seems well.
+A consumer of JetStream lives on one server, and its messages are lost when the connection is. So a silent one is asked
+for, and each is replaced after some time even if it seems well.
 """
 
 import asyncio

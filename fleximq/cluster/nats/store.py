@@ -8,7 +8,8 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import uuid4
 
 from nats.aio.msg import Msg
@@ -43,12 +44,7 @@ TIMEOUT = 2.0
 #: An append has time for so many bytes a second besides: a batch that is never stored within it would never be.
 _SLOWEST = 2_000_000
 #: A server that was cut off is left after 2 to 3 seconds; nats-py would wait for 4 minutes.
-_RECONNECTING = {
-    "max_reconnect_attempts": -1,
-    "reconnect_time_wait": 1,
-    "ping_interval": 1,
-    "max_outstanding_pings": 2,
-}
+_RECONNECTING = {"max_reconnect_attempts": -1, "reconnect_time_wait": 1, "ping_interval": 1, "max_outstanding_pings": 2}
 #: The error of a stream without room.
 _FULL = 10077
 #: The errors of a server, and of a cluster of servers, that have no room for a new stream.
@@ -61,13 +57,25 @@ _NODE, _SHARD = "node.", "shard."
 _BLOCKS = "blocks"
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def _asked(
+    request: Callable[Concatenate["NatsCluster", P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate["NatsCluster", P], "Deferred[T]"]:
+    """Let a method of the reactor's thread run on that of the store, for :data:`TIMEOUT` seconds at most."""
+
+    @wraps(request)
+    def ask(cluster: "NatsCluster", /, *arguments: P.args, **options: P.kwargs) -> "Deferred[T]":
+        return cluster._ask(request(cluster, *arguments, **options))
+
+    return ask
 
 
 @implementer(ICluster)
 class NatsCluster:
     """The connection of one node. It connects again for as long as it takes.
 
-    :param urls: the servers.
     :param name: the name of the cluster: letters, digits and hyphens.
     :param callFromThread: runs a function on the reactor's thread.
     :param room: the largest number of bytes in each stream; a full disk would end JetStream on that server.
@@ -119,9 +127,8 @@ class NatsCluster:
                 await asyncio.sleep(1)
 
     def reach(self, create: bool = False) -> "Deferred[None]":
-        """Connect to a cluster that exists, or create one of one shard; without further attempts.
-
-        Fails with :class:`ClusterError` if the servers do not answer, or have no such cluster; ``reason`` says why.
+        """Connect to a cluster that exists, or create one of one shard; without further attempts. Fails with
+        :class:`ClusterError` if the servers do not answer, or have no such cluster; ``reason`` says why.
         """
         self._loop.start()
         self._options |= {"allow_reconnect": False, "max_reconnect_attempts": 1}
@@ -175,7 +182,6 @@ class NatsCluster:
         _log.warn("the connection to the cluster's servers: {error}", error=self.reason)
 
     def stop(self) -> "Deferred[None]":
-        """Disconnect, and end the thread."""
         return self._loop.ask(_answered(self._client.close(), TIMEOUT)).addBoth(lambda _: self._loop.stop())
 
     def _stream(self, shard: int) -> str:
@@ -189,7 +195,6 @@ class NatsCluster:
 
     @property
     def reconnects(self) -> int:
-        """See :class:`ICluster`."""
         return self._client.stats["reconnects"]
 
     # -- streams -----------------------------------------------------------------------------------
@@ -214,33 +219,27 @@ class NatsCluster:
         answer = await self._context.publish(subject, pieces[-1].data, headers=headers, timeout=seconds)
         return answer.seq
 
-    def slot(self, shard: int, sequence: int) -> "Deferred[Piece | None]":
-        return self._ask(self._slot(shard, sequence))
-
-    async def _slot(self, shard: int, sequence: int) -> Piece | None:
+    @_asked
+    async def slot(self, shard: int, sequence: int) -> Piece | None:
         try:
             found = await self._context.get_msg(self._stream(shard), sequence)
         except NotFoundError:
             return None
         return _piece(found.data, found.headers)
 
-    def bounds(self, shard: int) -> "Deferred[StreamBounds]":
-        return self._ask(self._bounds(shard))
-
-    async def _bounds(self, shard: int) -> StreamBounds:
+    @_asked
+    async def bounds(self, shard: int) -> StreamBounds:
         found = await self._context.stream_info(self._stream(shard))
         created = int(found.created.timestamp() * 1_000_000) if found.created else 0
         limit = max(0, found.config.max_bytes or 0)
         return StreamBounds(created, max(1, found.state.first_seq), found.state.last_seq, found.state.bytes, limit)
 
-    def purge(self, shard: int, first: int) -> "Deferred[None]":
-        async def purge() -> None:
-            await self._context.purge_stream(self._stream(shard), seq=first)
-
-        return self._ask(purge())
+    @_asked
+    async def purge(self, shard: int, first: int) -> None:
+        await self._context.purge_stream(self._stream(shard), seq=first)
 
     def follow(self, shard: int, sequence: int, received: Callable[[int, Piece], None]) -> Callable[[], None]:
-        stream, next, stopped = self._stream(shard), sequence, False
+        stream, next = self._stream(shard), sequence
 
         async def take(messages: Sequence[Msg]) -> bool:
             nonlocal next
@@ -257,7 +256,7 @@ class NatsCluster:
 
         def hand(taken: Sequence[tuple[int, Piece]]) -> None:
             for number, piece in taken:
-                if not stopped:
+                if not run.cancelled():
                     received(number, piece)
 
         def begin() -> ConsumerConfig:
@@ -266,49 +265,40 @@ class NatsCluster:
         run = self._loop.run(feed(self._context, stream, self._subject(shard), begin, take))
 
         def stop() -> None:
-            nonlocal stopped
-            stopped = True
             run.cancel()
 
         return stop
 
     # -- keys --------------------------------------------------------------------------------------
 
-    def beat(self, node: str, record: NodeRecord) -> "Deferred[None]":
-        async def put() -> None:
-            value = {"applied": dict(record.applied), "about": dict(record.about)}
-            await self._bucket.put(_NODE + node, json.dumps(value).encode())
+    @_asked
+    async def beat(self, node: str, record: NodeRecord) -> None:
+        value = {"applied": dict(record.applied), "about": dict(record.about)}
+        await self._bucket.put(_NODE + node, json.dumps(value).encode())
 
-        return self._ask(put())
+    @_asked
+    async def claim(self, shard: int, owner: ShardOwner) -> None:
+        try:
+            record = json.dumps({"node": owner.node, "term": owner.term}).encode()
+            await self._bucket.update(f"{_SHARD}{shard}", record, last=owner.revision)
+        except KeyWrongLastSequenceError as error:
+            raise Refused("the owner has changed") from error
 
-    def claim(self, shard: int, owner: ShardOwner) -> "Deferred[None]":
-        async def update() -> None:
+    @_asked
+    async def nextBlock(self) -> int:
+        while True:
             try:
-                record = json.dumps({"node": owner.node, "term": owner.term}).encode()
-                await self._bucket.update(f"{_SHARD}{shard}", record, last=owner.revision)
-            except KeyWrongLastSequenceError as error:
-                raise Refused("the owner has changed") from error
-
-        return self._ask(update())
-
-    def nextBlock(self) -> "Deferred[int]":
-        async def count() -> int:
-            while True:
-                try:
-                    entry = await self._bucket.get(_BLOCKS)
-                    number, revision = json.loads(entry.value or b"0"), entry.revision
-                except KeyNotFoundError:
-                    number, revision = 0, 0
-                with suppress(KeyWrongLastSequenceError):  # another node counted, or the read was old
-                    await self._bucket.update(_BLOCKS, json.dumps(number + 1).encode(), last=revision)
-                    return int(number)
-
-        return self._ask(count())
+                entry = await self._bucket.get(_BLOCKS)
+                number, revision = json.loads(entry.value or b"0"), entry.revision
+            except KeyNotFoundError:
+                number, revision = 0, 0
+            with suppress(KeyWrongLastSequenceError):  # another node counted, or the read was old
+                await self._bucket.update(_BLOCKS, json.dumps(number + 1).encode(), last=revision)
+                return int(number)
 
     def watch(self, watcher: IWatcher) -> Callable[[], None]:
         prefix = f"$KV.{self._name}."
         seen: dict[str, int] = {}
-        stopped = False
 
         async def take(messages: Sequence[Msg]) -> bool:
             await self._loop.onReactor(lambda: hand(messages))
@@ -318,7 +308,7 @@ class NatsCluster:
             for message in messages:
                 key, revision = message.subject.removeprefix(prefix), message.metadata.sequence.stream
                 # A new consumer delivers all keys again, which are no signs of life.
-                if not stopped and message.data and revision > seen.get(key, 0):
+                if not run.cancelled() and message.data and revision > seen.get(key, 0):
                     seen[key] = revision
                     _tell(watcher, key, json.loads(message.data), revision)
 
@@ -328,21 +318,17 @@ class NatsCluster:
         run = self._loop.run(feed(self._context, f"KV_{self._name}", f"{prefix}>", begin, take))
 
         def stop() -> None:
-            nonlocal stopped
-            stopped = True
             run.cancel()
 
         return stop
 
     # -- questions ---------------------------------------------------------------------------------
 
-    def ask(self, node: str, question: Mapping[str, Any]) -> "Deferred[Mapping[str, Any]]":
-        async def request() -> Mapping[str, Any]:
-            answer = await self._client.request(f"{self._name}.ask.{node}", json.dumps(question).encode(), TIMEOUT)
-            found: Mapping[str, Any] = json.loads(answer.data)
-            return found
-
-        return self._ask(request())
+    @_asked
+    async def ask(self, node: str, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        answer = await self._client.request(f"{self._name}.ask.{node}", json.dumps(question).encode(), TIMEOUT)
+        found: Mapping[str, Any] = json.loads(answer.data)
+        return found
 
     def answer(self, node: str, answered: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
         async def respond(message: Msg) -> None:

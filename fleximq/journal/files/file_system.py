@@ -1,17 +1,15 @@
-"""All file operations of the journal, one method each in one class.
+"""All file operations of the journal, one method each in one class; it accesses files in no other way.
 
-Tests replace :class:`Files` by a subclass that fails (a full or broken disk), or that records writes and syncs to
-reproduce the possible states after a power loss. The journal accesses files only through this class.
-
-All errors are :exc:`OSError` of the system. Paths are text; descriptors are those of :mod:`os`.
+Tests replace :class:`Files` by a subclass that fails, or that records writes and syncs to reproduce the possible states
+after a power loss. All errors are :exc:`OSError` of the system. Paths are text; descriptors are those of :mod:`os`.
 """
 
 import ctypes
 import fcntl
 import mmap
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from errno import EINVAL, ENOSYS, EOPNOTSUPP, EPERM, ESPIPE
 
 #: The owner of a journal writes its files, the group reads them.
@@ -34,15 +32,8 @@ class Files:
     #: The maximum number of buffers of one :meth:`write`.
     mostBuffers = min(os.sysconf("SC_IOV_MAX"), 1024)
 
-    # -- descriptors -------------------------------------------------------------------------------
-
     def create(self, path: str) -> int:
-        """Make a new, empty file and return a descriptor for reading and writing.
-
-        It survives a power loss only after a sync of its folder.
-
-        :raises FileExistsError: the name exists.
-        """
+        """Make a new, empty file that survives a power loss after a sync of its folder. Raises FileExistsError."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
 
     def open(self, path: str, write: bool = False) -> int:
@@ -57,11 +48,16 @@ class Files:
         """Close a file."""
         os.close(descriptor)
 
-    def write(self, descriptor: int, buffers: Sequence[bytes | bytearray | memoryview], position: int) -> int:
-        """Write consecutive buffers from a position, and return the number of written bytes, perhaps fewer than given.
+    @contextmanager
+    def closing(self, descriptor: int) -> Iterator[int]:
+        """Close a file at the end of a block."""
+        try:
+            yield descriptor
+        finally:
+            self.close(descriptor)
 
-        At most :attr:`mostBuffers` buffers.
-        """
+    def write(self, descriptor: int, buffers: Sequence[bytes | bytearray | memoryview], position: int) -> int:
+        """Write at most :attr:`mostBuffers` buffers from a position; return the number of written bytes."""
         return os.pwritev(descriptor, buffers, position)
 
     def read(self, descriptor: int, size: int, position: int) -> bytes:
@@ -73,9 +69,8 @@ class Files:
         os.fdatasync(descriptor)
 
     def beginSync(self, descriptor: int, start: int, size: int) -> None:
-        """Let the system begin to write these bytes of a file to the disk, if it can, so that a sync waits for less.
-
-        A fault of the disk is raised: the sync might not find it again.
+        """Let the system begin to write these bytes to the disk, if it can, so that a sync waits for less. A fault of
+        the disk is raised: the sync might not find it again.
         """
         if _syncRange is not None and _syncRange(descriptor, start, size, _WRITE):
             code = ctypes.get_errno()
@@ -83,10 +78,7 @@ class Files:
                 raise OSError(code, os.strerror(code))
 
     def forget(self, descriptor: int, start: int, size: int) -> None:
-        """Release the system's cache of these bytes of a file; only bytes on disk are released.
-
-        :param size: 0: up to the end of the file.
-        """
+        """Release the system's cache of these bytes, if they are on disk; size 0: up to the end of the file."""
         if hasattr(os, "posix_fadvise"):
             with suppress(OSError):  # only an optimization
                 os.posix_fadvise(descriptor, start, size, os.POSIX_FADV_DONTNEED)
@@ -104,10 +96,7 @@ class Files:
         return os.fstat(descriptor).st_nlink == 0
 
     def lock(self, descriptor: int) -> bool:
-        """Lock a file for this process, or return False at once if another process has locked it.
-
-        The lock ends when the descriptor is closed or the process ends, even by a crash.
-        """
+        """Lock a file until it is closed or the process ends; False at once if another process has locked it."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -117,8 +106,6 @@ class Files:
     def map(self, descriptor: int, size: int) -> mmap.mmap:
         """Return a file's first bytes as memory that is shared with other processes."""
         return mmap.mmap(descriptor, size)
-
-    # -- names -------------------------------------------------------------------------------------
 
     def exists(self, path: str) -> bool:
         """Tell whether a path exists."""
@@ -160,15 +147,15 @@ def errorText(error: OSError) -> str:
 
 
 def readFile(files: Files, path: str) -> bytes:
-    """Return the bytes of a file.
-
-    :raises OSError: it is missing, or cannot be read.
-    """
-    descriptor = files.open(path)
-    try:
+    """Return the bytes of a file. Raises OSError if it is missing, or cannot be read."""
+    with files.closing(files.open(path)) as descriptor:
         return readUpTo(files, descriptor, files.size(descriptor), 0)
-    finally:
-        files.close(descriptor)
+
+
+def fileSize(files: Files, path: str) -> int:
+    """Return the length of a file that is not open."""
+    with files.closing(files.open(path)) as descriptor:
+        return files.size(descriptor)
 
 
 def readUpTo(files: Files, descriptor: int, size: int, position: int) -> bytes:
@@ -188,9 +175,8 @@ def readUpTo(files: Files, descriptor: int, size: int, position: int) -> bytes:
 
 
 def writeAll(files: Files, descriptor: int, buffers: Sequence[bytes | bytearray | memoryview], position: int) -> int:
-    """Write buffers from a position, in several steps if the system demands it, and return their end.
-
-    :raises OSError: some bytes could not be written; the content of this range is unknown.
+    """Write buffers from a position, in several steps if the system demands it, and return their end. Raises OSError if
+    some bytes could not be written; the content of this range is unknown.
     """
     most = files.mostBuffers
     for start in range(0, len(buffers), most):
@@ -208,7 +194,6 @@ def writeAll(files: Files, descriptor: int, buffers: Sequence[bytes | bytearray 
 
 
 def _behind(buffers: Sequence[bytes | bytearray | memoryview], taken: int) -> Sequence[bytes | bytearray | memoryview]:
-    """Return the remaining buffers after the first ``taken`` bytes."""
     for index, buffer in enumerate(buffers):
         if taken < len(buffer):
             return [memoryview(buffer)[taken:], *buffers[index + 1 :]]
@@ -216,17 +201,23 @@ def _behind(buffers: Sequence[bytes | bytearray | memoryview], taken: int) -> Se
     return []
 
 
-def replaceFile(files: Files, folder: str, name: str, content: bytes) -> None:
-    """Make or replace a small file so that after a power loss either the old or the new file exists."""
+def createAnew(files: Files, path: str) -> int:
+    """Make an empty file, as :meth:`Files.create` does; another file of this name is removed first."""
+    if files.exists(path):
+        files.remove(path)
+    return files.create(path)
+
+
+def replaceFile(files: Files, folder: str, name: str, content: bytes, lasting: bool = True) -> None:
+    """Make or replace a small file. ``lasting``: after a power loss either the old or the new file exists; False: this
+    does not wait for the disk.
+    """
     path = f"{folder}/{name}"
     temporary = f"{path}.new"
-    if files.exists(temporary):
-        files.remove(temporary)
-    descriptor = files.create(temporary)
-    try:
+    with files.closing(createAnew(files, temporary)) as descriptor:
         writeAll(files, descriptor, [content], 0)
-        files.sync(descriptor)
-    finally:
-        files.close(descriptor)
+        if lasting:
+            files.sync(descriptor)
     files.rename(temporary, path)
-    files.syncFolder(folder)
+    if lasting:
+        files.syncFolder(folder)

@@ -1,17 +1,17 @@
 """The small files of a journal folder: its identity, its lock and its durable end (docs/reference/journal-format.rst).
 
-DIR/identity marks a folder as a journal. It is one line of text: ``fleximq-journal``, the version of the format, 32
-hexadecimal digits that no other journal has, and the CRC-32 of all before it as 8 more.
-
-DIR/lock is locked by the one broker that writes the journal.
+DIR/identity marks a folder as a journal: one line with ``fleximq-journal``, the version of the format, 32 hexadecimal
+digits that no other journal has, and the CRC-32 of all before it as 8 more. DIR/lock is locked by the one broker that
+writes the journal.
 
 DIR/end gives the end of the journal to other processes that read while the broker writes. It has 64 bytes, mapped into
 memory, little-endian: magic ``FXJE0001`` 8s, turn u64, position u64, offset u64, time i64 (microseconds since 1970), 16
 zero bytes, turn u64. A reader takes all 64 bytes at once, and again while the two turns differ or are odd. Position and
-offset are the first after the last committed record. After a crash of the broker the file may be too old, so a journal
-without a broker is read up to its last complete frame.
+offset are the first after the last committed record. After a crash the file may be too old, so a journal without a
+broker is read up to its last complete frame.
 """
 
+import os
 import re
 from collections.abc import Callable
 from struct import Struct
@@ -31,20 +31,13 @@ _VALUES_AT, _FIRST_TURN_AT, _LAST_TURN_AT = 16, 8, 56
 
 
 class DurableEnd:
-    """The writing side, only for the broker that holds the lock.
-
-    :raises OSError: the file cannot be made.
-    """
+    """The writing side, only for the broker that holds the lock. Raises OSError if the file cannot be made."""
 
     def __init__(self, files: Files, folder: str) -> None:
-        self._files = files
-        descriptor = files.openLock(f"{folder}/{END}")
-        try:
+        with files.closing(files.openLock(f"{folder}/{END}")) as descriptor:
             if files.size(descriptor) != BYTES:
                 files.truncate(descriptor, BYTES)
             self._memory = files.map(descriptor, BYTES)
-        finally:
-            files.close(descriptor)
         self._turn = 0
 
     def publish(self, position: int, offset: int, time: int) -> None:
@@ -78,7 +71,7 @@ LOCK = "lock"
 
 
 class Lock:
-    """The lock on a folder, from construction until :meth:`release` or the end of the process.
+    """The lock on a folder, until :meth:`release` or the end of the process.
 
     :raises JournalError: another broker holds it, or the folder cannot be written.
     """
@@ -89,16 +82,16 @@ class Lock:
             self._descriptor = files.openLock(f"{folder}/{LOCK}")
         except OSError as error:
             raise JournalError(f"the journal in {folder} cannot be written: {errorText(error)}") from error
-        if not self._taken(folder):
-            files.close(self._descriptor)
-            raise JournalError(f"the journal in {folder} is in use by another broker")
-
-    def _taken(self, folder: str) -> bool:
+        taken = False
         try:
-            return self._files.lock(self._descriptor)
+            taken = files.lock(self._descriptor)
+            if not taken:
+                raise JournalError(f"the journal in {folder} is in use by another broker")
         except OSError as error:
-            self._files.close(self._descriptor)
             raise JournalError(f"the journal in {folder} cannot be locked: {errorText(error)}") from error
+        finally:
+            if not taken:
+                self.release()
 
     def release(self) -> None:
         """Release the lock."""
@@ -118,22 +111,16 @@ _BEGINNINGS = {LOCK, IDENTITY, f"{IDENTITY}.new", "lost+found"}
 
 
 def checkFolder(files: Files, folder: str) -> None:
-    """Check that a folder is a journal or empty; create it if it is missing.
-
-    :raises JournalError: it cannot be a journal; the text gives the reason in one sentence.
-    """
+    """Check that a folder is a journal or empty; create it if it is missing. Raises JournalError with the reason."""
     try:
         if not files.exists(folder):
             files.makeFolder(folder)
-            files.syncFolder(parentOf(folder))
+            files.syncFolder(os.path.dirname(folder.rstrip("/")) or ".")
         if not files.isFolder(folder):
             raise JournalError(f"{folder} is not a folder, so it cannot hold a journal")
-        _checkNames(folder, files.names(folder))
+        names = files.names(folder)
     except OSError as error:
         raise JournalError(f"the journal in {folder} cannot be opened: {errorText(error)}") from error
-
-
-def _checkNames(folder: str, names: list[str]) -> None:
     if IDENTITY in names:
         return
     if any(name.endswith(".fxj") for name in names):
@@ -143,15 +130,12 @@ def _checkNames(folder: str, names: list[str]) -> None:
         raise JournalError(f"{folder} holds other files, such as {foreign[0]}, and no journal")
 
 
-def identify(files: Files, folder: str, randomHex: Callable[[int], str]) -> str:
-    """Return a journal's id, 32 hexadecimal digits; a new folder receives one.
-
-    :raises JournalError: the identity is damaged, of a newer version, or cannot be read or written.
-    """
+def identify(files: Files, folder: str, newId: Callable[[], str]) -> str:
+    """Return a journal's id, 32 hexadecimal digits; a new folder receives one. Raises JournalError."""
     try:
         if files.exists(f"{folder}/{IDENTITY}"):
             return readIdentity(files, folder)
-        journal = randomHex(32)
+        journal = newId()
         line = f"{_MAGIC} {VERSION} {journal} "
         replaceFile(files, folder, IDENTITY, f"{line}{crc32(line.encode()):08x}\n".encode())
     except OSError as error:
@@ -160,10 +144,8 @@ def identify(files: Files, folder: str, randomHex: Callable[[int], str]) -> str:
 
 
 def readIdentity(files: Files, folder: str) -> str:
-    """Return the id of an existing journal, without any change.
-
-    :raises JournalError: the file is foreign, damaged, or of a newer version.
-    :raises OSError: it cannot be read.
+    """Return the id of an existing journal. Raises OSError if it cannot be read, and JournalError if the file is
+    foreign, damaged, or of a newer version.
     """
     text = readFile(files, f"{folder}/{IDENTITY}").decode("ascii", "replace")
     if not text.startswith(f"{_MAGIC} "):
@@ -174,9 +156,3 @@ def readIdentity(files: Files, folder: str) -> str:
     if int(found[2]) > VERSION:
         raise JournalError(f"the journal in {folder} has version {found[2]}, but this broker reads {VERSION} at most")
     return found[3]
-
-
-def parentOf(folder: str) -> str:
-    """Return the parent of a folder."""
-    head, _, _ = folder.rstrip("/").rpartition("/")
-    return head or ("/" if folder.startswith("/") else ".")

@@ -1,17 +1,16 @@
-"""Scans all files of a journal's folder, read-only.
+"""Scans all files of a journal's folder, read-only, from outside.
 
-Made for a look from outside, even while a broker runs: files may grow, be replaced or vanish meanwhile. Recovery at the
-start of a broker is in :mod:`fleximq.journal.recovery.recovery`.
+A broker may run: files may grow, be replaced or vanish meanwhile.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from fleximq.journal.files.file_system import Files, readFile
+from fleximq.journal.files.file_system import Files, fileSize, readFile
 from fleximq.journal.files.folder_files import END, readEnd
-from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, framesOf
-from fleximq.journal.files.window import Window
+from fleximq.journal.files.frame_scan import LARGE, CompleteFrame, DamagedRange, Window, framesOf
+from fleximq.journal.files.segment_table import segmentBases, segmentName
 from fleximq.journal.format.control_frames import (
     decodeCheckpoint,
     decodeGap,
@@ -24,8 +23,6 @@ from fleximq.journal.format.record_columns import decodeRecords, decodeStaged
 from fleximq.values.records import StoredBatch
 from fleximq.values.state_records import GroupProgress, StateRecord, follow, groupsIn
 
-SUFFIX = ".fxj"
-
 
 class SegmentFile(NamedTuple):
     """One file of the journal; ``base`` is the position of its first byte, ``end`` that after its last."""
@@ -36,9 +33,8 @@ class SegmentFile(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A deviation from an intact journal.
-
-    ``damaged``: committed records are lost; False for the traces of a crash, of retention or of a running broker.
+    """A deviation from an intact journal. ``damaged``: committed records are lost; False for the traces of a crash, of
+    retention or of a running broker.
     """
 
     damaged: bool
@@ -56,10 +52,7 @@ class FileSummary(NamedTuple):
 
 
 class FolderSurvey:
-    """The state of a folder at the time of construction.
-
-    :raises OSError: the folder cannot be read.
-    """
+    """The state of a folder at the time of construction. Raises OSError if the folder cannot be read."""
 
     def __init__(self, files: Files, folder: str) -> None:
         self._files = files
@@ -67,12 +60,10 @@ class FolderSurvey:
         self.files: list[SegmentFile] = []
         # Read before the sizes: both only grow while a broker writes.
         self._committed = self._durableEnd()
-        for name in files.names(folder):
-            stem = name.removesuffix(SUFFIX)
-            if name.endswith(SUFFIX) and len(stem) == 20 and stem.isascii() and stem.isdigit():
-                size = self._size(name)
-                if size is not None:
-                    self.files.append(SegmentFile(name, int(stem), int(stem) + size))
+        for base in segmentBases(files.names(folder)):
+            with suppress(FileNotFoundError):
+                name = segmentName(base)
+                self.files.append(SegmentFile(name, base, base + fileSize(files, f"{folder}/{name}")))
 
     @property
     def bytes(self) -> int:
@@ -81,14 +72,14 @@ class FolderSurvey:
 
     def frames(self, file: SegmentFile) -> Iterator[CompleteFrame | DamagedRange]:
         """Yield the frames and damaged ranges of a file that still exists."""
-        try:
-            descriptor = self._files.open(f"{self._folder}/{file.name}")
-        except FileNotFoundError:
-            return
-        try:
-            yield from framesOf(Window(self._files, descriptor, file.base, file.end), None, file.base, atHead=True)
-        finally:
-            self._files.close(descriptor)
+        with suppress(FileNotFoundError), self._window(file) as window:
+            yield from framesOf(window, None, file.base, atHead=True)
+
+    @contextmanager
+    def _window(self, file: SegmentFile, size: int = LARGE) -> Iterator[Window]:
+        """Open a file for a block. Raises FileNotFoundError if it does not exist any more."""
+        with self._files.closing(self._files.open(f"{self._folder}/{file.name}")) as descriptor:
+            yield Window(self._files, descriptor, file.base, file.end, size)
 
     def batches(self, first: int = 0) -> Iterator[StoredBatch]:
         """Yield all valid records, in order; files that end before the offset ``first`` may be skipped."""
@@ -143,12 +134,11 @@ class FolderSurvey:
                     yield course.damage(found, file)
             if file is self.files[-1]:
                 yield from self._missing(file.end if unfinished is None else unfinished)
-            yield course.summary(file)
+            yield FileSummary(file, course.frames, course.records, course.first, course.next)
         if not self.files:
             yield from self._missing(0)
 
     def _missing(self, end: int) -> Iterator[Finding]:
-        """Report the committed range after the last valid frame."""
         if self._committed > end:
             words = (
                 f"positions {end} to {self._committed - 1}: they were committed, as the file {END!r} says, and are gone"
@@ -156,22 +146,11 @@ class FolderSurvey:
             yield Finding(True, words)
 
     def _durableEnd(self) -> int:
-        """Return the position of the durable end; 0 if unknown."""
         try:
             found = readEnd(readFile(self._files, f"{self._folder}/{END}"))
         except FileNotFoundError:
             return 0
         return 0 if found is None else found[0]
-
-    def _size(self, name: str) -> int | None:
-        try:
-            descriptor = self._files.open(f"{self._folder}/{name}")
-        except FileNotFoundError:
-            return None
-        try:
-            return self._files.size(descriptor)
-        finally:
-            self._files.close(descriptor)
 
     def _unfinished(self, file: SegmentFile) -> int | None:
         """Return where an unfinished end of the last file begins, not confirmed by a later synced frame; else None."""
@@ -185,18 +164,9 @@ class FolderSurvey:
 
     def _begins(self, file: SegmentFile) -> int:
         """Return the first offset of a file; 0 if it is unreadable."""
-        try:
-            descriptor = self._files.open(f"{self._folder}/{file.name}")
-        except FileNotFoundError:
-            return 0
-        try:
-            return readHeader(
-                Window(self._files, descriptor, file.base, file.end, HEADER_BYTES).at(file.base, 64)
-            ).baseOffset
-        except FrameError:
-            return 0
-        finally:
-            self._files.close(descriptor)
+        with suppress(FileNotFoundError, FrameError), self._window(file, HEADER_BYTES) as window:
+            return readHeader(window.at(file.base, HEADER_BYTES)).baseOffset
+        return 0
 
     def _batchesOf(self, found: CompleteFrame) -> Iterator[StoredBatch]:
         header, frame = found
@@ -210,24 +180,17 @@ class FolderSurvey:
                 yield batch
 
     def _staged(self, positions: Sequence[int]) -> Iterator[StoredBatch]:
-        """Yield the valid records that were staged at these positions."""
         for position in positions:
             for file in self.files:
                 if file.base <= position < file.end:
                     found = self._at(file, position)
-                    if found is not None:
+                    if isinstance(found, CompleteFrame) and found.header.kind == FrameKind.STAGED:
                         yield decodeStaged(found.header, bytes(found.frame))[1]
 
-    def _at(self, file: SegmentFile, position: int) -> CompleteFrame | None:
-        try:
-            descriptor = self._files.open(f"{self._folder}/{file.name}")
-        except FileNotFoundError:
-            return None
-        try:
-            found = next(framesOf(Window(self._files, descriptor, file.base, file.end), None, position), None)
-        finally:
-            self._files.close(descriptor)
-        return found if isinstance(found, CompleteFrame) and found.header.kind == FrameKind.STAGED else None
+    def _at(self, file: SegmentFile, position: int) -> CompleteFrame | DamagedRange | None:
+        with suppress(FileNotFoundError), self._window(file) as window:
+            return next(framesOf(window, None, position), None)
+        return None
 
 
 class _SurveyState:
@@ -235,7 +198,7 @@ class _SurveyState:
 
     def __init__(self) -> None:
         self._end: int | None = None
-        self._next = 0
+        self.next = 0
         self._loose = True
         self._removed = False
         self._clear(0)
@@ -248,7 +211,7 @@ class _SurveyState:
             yield Finding(True, f"positions {low} to {high - 1}: {words}")
             self._loose = True
         self._end = file.end
-        self._clear(self._next)
+        self._clear(self.next)
 
     def damage(self, damage: DamagedRange, file: SegmentFile) -> Finding:
         self._loose = True
@@ -262,15 +225,15 @@ class _SurveyState:
         header, frame = found
         yield from self._offset(header)
         self._removed = header.kind == FrameKind.REMOVED
-        self._frames += 1
-        self._next = header.baseOffset
+        self.frames += 1
+        self.next = header.baseOffset
         if header.kind in (FrameKind.RECORDS, FrameKind.TRANSACTION, FrameKind.SPARSE_RECORDS):
-            self._records += header.count
-            self._next += header.count
+            self.records += header.count
+            self.next += header.count
             self._loose = header.kind == FrameKind.SPARSE_RECORDS
         elif header.kind == FrameKind.GAP:
             gap = decodeGap(header, frame)
-            self._next = gap.next
+            self.next = gap.next
             yield Finding(
                 False, f"offsets {gap.first} to {gap.next - 1} were never given, after a stop that was not clean"
             )
@@ -281,20 +244,17 @@ class _SurveyState:
         elif header.kind == FrameKind.REMOVED:
             self._loose = True
 
-    def summary(self, file: SegmentFile) -> FileSummary:
-        return FileSummary(file, self._frames, self._records, self._first, self._next)
-
     def _offset(self, header: FrameHeader) -> Iterator[Finding]:
-        if header.baseOffset < self._next:
-            yield Finding(True, f"offset {header.baseOffset} comes again at {header.position}, behind {self._next - 1}")
-        elif header.baseOffset > self._next and not self._loose and header.kind != FrameKind.SPARSE_RECORDS:
-            yield Finding(True, f"offsets {self._next} to {header.baseOffset - 1} are missing before {header.position}")
-        if not self._frames:
-            self._first = header.baseOffset
+        if header.baseOffset < self.next:
+            yield Finding(True, f"offset {header.baseOffset} comes again at {header.position}, behind {self.next - 1}")
+        elif header.baseOffset > self.next and not self._loose and header.kind != FrameKind.SPARSE_RECORDS:
+            yield Finding(True, f"offsets {self.next} to {header.baseOffset - 1} are missing before {header.position}")
+        if not self.frames:
+            self.first = header.baseOffset
 
     def _clear(self, first: int) -> None:
-        self._frames = self._records = 0
-        self._first = first
+        self.frames = self.records = 0
+        self.first = first
 
 
 def _where(file: SegmentFile, position: int, until: int) -> str:

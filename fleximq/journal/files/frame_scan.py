@@ -9,17 +9,62 @@ length leads to a frame that is chained to it, that frame is next, and the bytes
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fleximq.journal.files.window import Window
+from fleximq.journal.files.file_system import Files, readUpTo
 from fleximq.journal.format.control_frames import decodeRemoved
 from fleximq.journal.format.frame import HEADER_BYTES, MAGIC, FrameError, FrameHeader, FrameKind, checkFrame, readHeader
 
+#: Bytes of one read for sequential scans.
+LARGE = 4 << 20
+#: Bytes of one read for single frames.
+SMALL = 128 << 10
+
+
+class Window:
+    """One open file, up to ``end``; ``base`` is the position of its first byte, ``size`` the minimum number of bytes of
+    one read. Reading raises OSError if the file cannot be read; so do all functions here.
+    """
+
+    __slots__ = ("_descriptor", "_files", "_from", "_held", "_size", "base", "end")
+
+    def __init__(self, files: Files, descriptor: int, base: int, end: int, size: int = LARGE) -> None:
+        self._files = files
+        self._descriptor = descriptor
+        self._size = size
+        self._from = base
+        self._held = b""
+        self.base = base
+        self.end = end
+
+    def at(self, position: int, length: int) -> memoryview:
+        """Return bytes from a position, fewer at the end of the file or the window; they stay valid."""
+        length = min(length, self.end - position)
+        if length <= 0:
+            return memoryview(b"")
+        start = position - self._from
+        if start < 0 or start + length > len(self._held):
+            selected = min(max(length, self._size), self.end - position)
+            self._held = readUpTo(self._files, self._descriptor, selected, position - self.base)
+            self._from = position
+            start = 0
+        return memoryview(self._held)[start : start + length]
+
+    def find(self, bytes: bytes, start: int) -> int | None:
+        """Return the first position of these bytes from ``start`` on, None if they do not occur."""
+        while start < self.end:
+            self.at(start, min(len(bytes), self.end - start))
+            found = self._held.find(bytes, start - self._from)
+            if found >= 0:
+                return self._from + found if self._from + found + len(bytes) <= self.end else None
+            behind = self._from + len(self._held) - len(bytes) + 1
+            if behind <= start:
+                return None
+            start = behind
+        return None
+
 
 def frameAt(window: Window, position: int, segment: int | None) -> tuple[FrameHeader, memoryview]:
-    """Return the checked frame at this position: its header, and all its bytes.
-
-    :param segment: the required id of the segment; None: any.
-    :raises FrameError: there is no valid frame; the text gives the reason.
-    :raises OSError: the file cannot be read.
+    """Return the checked frame at this position: its header, and all its bytes; ``segment`` None: of any segment.
+    Raises FrameError if there is no valid frame; the text gives the reason.
     """
     header = readHeader(window.at(position, HEADER_BYTES))
     if header.position != position:
@@ -34,11 +79,7 @@ def frameAt(window: Window, position: int, segment: int | None) -> tuple[FrameHe
 
 
 def nextFrame(window: Window, position: int, segment: int | None) -> int | None:
-    """Return the position of the first valid frame after damage; None if there is none.
-
-    :param position: the position of the damage, where a frame was expected.
-    :raises OSError: the file cannot be read.
-    """
+    """Return the position of the first valid frame after damage at ``position``, None if there is none."""
     chained = _chained(window, position, segment)
     if chained is not None:
         return chained
@@ -58,9 +99,8 @@ def nextFrame(window: Window, position: int, segment: int | None) -> int | None:
 
 
 def _chained(window: Window, position: int, segment: int | None) -> int | None:
-    """Return the end of the damaged frame, if its header is readable and a frame chained to it follows.
-
-    If the header names another position, its length may be wrong as well.
+    """Return the end of the damaged frame, if its header is readable and a frame chained to it follows. If the header
+    names another position, its length may be wrong as well.
     """
     try:
         damaged = readHeader(window.at(position, HEADER_BYTES))
@@ -90,13 +130,9 @@ class DamagedRange(NamedTuple):
 def framesOf(
     window: Window, segment: int | None, start: int, atHead: bool = False
 ) -> Iterator[CompleteFrame | DamagedRange]:
-    """Yield frames and damaged ranges from ``start``, the position of a frame, to the end of the window.
-
-    Each frame must be chained to a valid frame directly before it.
-
-    :param segment: the id of the segment; None: the id in the first valid frame.
-    :param atHead: ``start`` is the segment's first frame, which is chained to none.
-    :raises OSError: the file cannot be read.
+    """Yield frames and damaged ranges from ``start``, the position of a frame, to the end of the window. Each frame
+    must be chained to a valid frame directly before it; with ``atHead``, the first one to none. ``segment``: the id of
+    the segment; None: the id in the first valid frame.
     """
     position = start
     previous: int | None = 0 if atHead else None
@@ -119,10 +155,7 @@ def framesOf(
 
 
 def _end(header: FrameHeader, frame: memoryview, end: int) -> int:
-    """Return the position of the next frame: after this one, or after the range that a REMOVED frame replaces.
-
-    If the window ends earlier, the next file begins there.
-    """
+    """Return the position after this frame, or after the range that a REMOVED frame replaces, in this window."""
     if header.kind != FrameKind.REMOVED:
         return header.position + header.length
     until = decodeRemoved(header, frame)

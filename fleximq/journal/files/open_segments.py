@@ -6,10 +6,9 @@ from errno import EIO
 from typing import NamedTuple
 
 from fleximq.journal.files.file_system import Files
-from fleximq.journal.files.frame_scan import frameAt
+from fleximq.journal.files.frame_scan import SMALL, Window, frameAt
 from fleximq.journal.files.segment_summary import Segment, assignOffsets
 from fleximq.journal.files.segment_table import SegmentTable, segmentName
-from fleximq.journal.files.window import SMALL, Window
 from fleximq.journal.format.control_frames import decodeTransaction
 from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, FrameKind, readHeader
 from fleximq.journal.format.record_columns import decodeRecords, decodeStaged
@@ -21,10 +20,12 @@ _WITH_RECORDS = (FrameKind.RECORDS, FrameKind.SPARSE_RECORDS)
 _GONE = "what was staged is not there"
 
 
+#: Called with offsets, from one to another (exclusive), whose staged frames are damaged or gone, and with the reason.
+_Lost = Callable[[int, int, Exception], None]
+
+
 class CommittedBlock(NamedTuple):
-    """A staged frame with the offsets that a transaction assigned to its records: from ``first`` to ``next``
-    (exclusive).
-    """
+    """A staged frame, and the offsets of its records from ``first`` to ``next`` (exclusive), given by a transaction."""
 
     position: int
     first: int
@@ -41,26 +42,22 @@ class _CommittedBlocks(NamedTuple):
 
 
 class OpenSegments:
-    """Reads frames and their records, on one thread.
-
-    Bytes from ``end`` on are not read: set it to the durable end before each use.
+    """Reads frames and their records, on one thread. Bytes from ``end`` on are not read: set it to the durable end
+    before each use. All methods that read raise OSError if a file cannot be read, and FrameError if a frame contradicts
+    itself or, without ``lost``, records are lost.
     """
 
-    def __init__(self, files: Files, folder: str, segments: SegmentTable) -> None:
+    def __init__(self, files: Files, folder: str, segments: SegmentTable, end: int = 0) -> None:
         self._files = files
         self._folder = folder
         self._segments = segments
         self._open: OrderedDict[int, tuple[Segment, int]] = OrderedDict()
         self._placed: _CommittedBlocks | None = None
-        self.end = 0
+        self.end = end
 
     def window(self, segment: Segment, size: int = SMALL) -> Window:
-        """Return a view of the committed part of a segment's file.
-
-        :raises OSError: the file is missing, or cannot be opened.
-        """
-        end = min(segment.end, self.end)
-        return Window(self._files, self._descriptor(segment), segment.base, end, size)
+        """Return a view of the committed part of a segment's file."""
+        return Window(self._files, self._descriptor(segment), segment.base, min(segment.end, self.end), size)
 
     def _descriptor(self, segment: Segment) -> int:
         known = self._open.pop(segment.base, None)
@@ -82,16 +79,9 @@ class OpenSegments:
             _, (_, descriptor) = self._open.popitem()
             self._files.close(descriptor)
 
-    def records(
-        self, header: FrameHeader, frame: memoryview, lost: Callable[[int, int, Exception], None] | None = None
-    ) -> Iterator[StoredBatch]:
-        """Yield the records that a valid frame publishes: its own, or those of staged frames.
-
-        The records of a transaction may exceed the memory, so its staged frames are read one by one.
-
-        :param lost: called with offsets, from one to another (exclusive), whose staged frames are damaged or gone.
-        :raises FrameError: the frame contradicts itself; or, without ``lost``, some of its records are lost.
-        :raises OSError: a file cannot be read.
+    def records(self, header: FrameHeader, frame: memoryview, lost: _Lost | None = None) -> Iterator[StoredBatch]:
+        """Yield the records that a valid frame publishes: its own, or those of staged frames. The records of a
+        transaction may exceed the memory, so its staged frames are read one by one.
         """
         if header.kind in _WITH_RECORDS:
             yield decodeRecords(header, frame)
@@ -101,14 +91,8 @@ class OpenSegments:
                 if batch is not None:
                     yield batch
 
-    def portions(
-        self, header: FrameHeader, frame: memoryview, lost: Callable[[int, int, Exception], None] | None = None
-    ) -> Sequence[CommittedBlock]:
-        """Return the staged frames that a transaction publishes, according to their headers.
-
-        :raises FrameError: see :meth:`records`.
-        :raises OSError: see :meth:`records`.
-        """
+    def portions(self, header: FrameHeader, frame: memoryview, lost: _Lost | None = None) -> Sequence[CommittedBlock]:
+        """Return the staged frames that a transaction publishes, according to their headers."""
         if self._placed is None or self._placed.frame != header:
             self._placed = self._place(header, frame)
         blocks = self._placed
@@ -122,9 +106,9 @@ class OpenSegments:
         transaction = decodeTransaction(header, frame)
         if transaction.aborted:
             return _CommittedBlocks(header, (), None, FrameError(_GONE))
-        counts, why = self._counts(transaction.staged, self._count)
+        counts, why = self._counts(transaction.staged, self._unchecked)
         if None in counts or sum(filter(None, counts)) != header.count:
-            counts, why = self._counts(transaction.staged, self._checkedCount)
+            counts, why = self._counts(transaction.staged, self._checked)
         offsets, gap = assignOffsets(counts, header.baseOffset, header.count)
         portions = [
             CommittedBlock(position, first, first + count)
@@ -133,14 +117,8 @@ class OpenSegments:
         ]
         return _CommittedBlocks(header, portions, gap, why)
 
-    def staged(
-        self, portion: CommittedBlock, lost: Callable[[int, int, Exception], None] | None = None
-    ) -> StoredBatch | None:
-        """Return the records of a staged frame, with the offsets from its transaction; None if it is damaged.
-
-        :raises FrameError: see :meth:`records`.
-        :raises OSError: see :meth:`records`.
-        """
+    def staged(self, portion: CommittedBlock, lost: _Lost | None = None) -> StoredBatch | None:
+        """Return the records of a staged frame, with the offsets from its transaction; None if it is damaged."""
         position, first, next = portion
         segment = self._segmentAt(position)
         try:
@@ -154,30 +132,29 @@ class OpenSegments:
         batch.offsets = range(first, next)
         return batch
 
-    def _counts(self, positions: Iterable[int], count: Callable[[int], int]) -> tuple[list[int | None], Exception]:
+    def _counts(self, staged: Iterable[int], find: Callable[[int], FrameHeader]) -> tuple[list[int | None], Exception]:
         """Return the number of records of each staged frame, None for a damaged one, and the last damage."""
         counts: list[int | None] = []
         why: Exception = FrameError(_GONE)
-        for position in positions:
+        for position in staged:
             try:
-                counts.append(count(position))
+                counts.append(find(position).count)
             except (FrameError, OSError) as error:
                 why = _damage(error)
                 counts.append(None)
         return counts, why
 
-    def _checkedCount(self, position: int) -> int:
-        """Return the number of records that were staged at a position, after verifying the frame's check sum."""
+    def _checked(self, position: int) -> FrameHeader:
+        """Return the header of the frame staged at a position, after verifying its check sum."""
         segment = self._segmentAt(position)
-        return frameAt(self.window(segment), position, segment.id)[0].count
+        return frameAt(self.window(segment), position, segment.id)[0]
 
-    def _count(self, position: int) -> int:
-        """Return the number of records that were staged at a position."""
+    def _unchecked(self, position: int) -> FrameHeader:
         segment = self._segmentAt(position)
         header = readHeader(self.window(segment, HEADER_BYTES).at(position, HEADER_BYTES))
         if (header.position, header.segment, header.kind) != (position, segment.id, FrameKind.STAGED):
             raise FrameError(_GONE)
-        return header.count
+        return header
 
     def _segmentAt(self, position: int) -> Segment:
         segments = self._segments

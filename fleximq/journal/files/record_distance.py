@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from fleximq.journal.files.frame_scan import nextFrame
+from fleximq.journal.files.frame_scan import Window, nextFrame
 from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.files.segment_table import SegmentTable
-from fleximq.journal.files.window import Window
 from fleximq.journal.format.control_frames import decodeRemoved, decodeTransaction
 from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, FrameKind, readHeader
 from fleximq.journal.format.record_columns import decodeRecords
@@ -42,10 +41,7 @@ class DistanceCounter:
         self._size = size
 
     def offsetsOf(self, header: FrameHeader, sparse: Callable[[], Sequence[int]]) -> Sequence[int]:
-        """Return the offsets of a frame's records that may count.
-
-        :param sparse: returns all offsets of a SPARSE_RECORDS frame.
-        """
+        """Return the offsets that may count; ``sparse`` returns all those of a SPARSE_RECORDS frame."""
         start, end = self.reached.offset, self._end
         if header.kind == FrameKind.SPARSE_RECORDS:
             return [offset for offset in sparse() if start <= offset < end]
@@ -54,10 +50,8 @@ class DistanceCounter:
         return ()
 
     def take(self, offsets: Sequence[int], count: int, length: int) -> bool:
-        """Count the records of one more frame; True if a limit is reached.
-
-        :param count: the number of records in the frame.
-        :param length: the bytes that have to be read for all of them.
+        """Count the records at these offsets of a frame with ``count`` records; True if a limit is reached. ``length``:
+        the bytes that have to be read for all of them.
         """
         offset, records, size = self.reached
         taken = len(offsets)
@@ -73,9 +67,8 @@ class DistanceCounter:
         return False
 
     def takeAll(self, segment: Segment) -> bool:
-        """Count a sealed segment as a unit; False, and nothing is counted, if that is impossible.
-
-        Bytes need every frame, since records staged here may be committed elsewhere.
+        """Count a sealed segment as a unit; False, without counting it, if that is impossible. Bytes need every
+        frame, since records staged here may be committed elsewhere.
         """
         records = segment.records
         if records and (self._size is not None or segment.first < self.reached.offset or segment.next > self._end):
@@ -91,10 +84,7 @@ def advance(
     segments: SegmentTable, opened: OpenSegments, start: int, end: int, records: int | None, size: int | None
 ) -> Distance:
     """Return the end of a range of at most so many records and bytes, or an earlier one if it has many small frames.
-
-    Headers are not verified: the reader of the range checks the frames.
-
-    :raises OSError: a file cannot be read.
+    Headers are not verified: the reader of the range checks the frames. Raises OSError if a file cannot be read.
     """
     counter = DistanceCounter(start, end, records, size)
     looked = 0

@@ -1,12 +1,9 @@
 """The index file of a sealed segment, DIR/<base>.idx, read or rebuilt (docs/reference/journal-format.rst).
 
-It saves a scan of the segment when the journal is opened, and contains only data of the segment: a missing or damaged
-index is rebuilt. So it is written without waiting for the disk. The scan that rebuilds it also distinguishes an
-unfinished end from damage.
+It saves a scan of the segment when the journal is opened, and has only data of the segment: a missing or damaged index
+is rebuilt, so it is written without waiting for the disk. The scan also distinguishes an unfinished end from damage.
 """
 
-import sys
-from array import array
 from collections.abc import Mapping
 from struct import Struct, error
 from typing import Any, NamedTuple
@@ -14,12 +11,12 @@ from zlib import crc32
 
 import msgpack
 
-from fleximq.journal.files.file_system import Files, readFile, writeAll
-from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, framesOf
+from fleximq.journal.files.file_system import Files, readFile, replaceFile
+from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, Window, framesOf
 from fleximq.journal.files.segment_summary import Segment, StagedBlock, addFrame
 from fleximq.journal.files.topic_counts import shifted, topicCountsOf, topicCountsOfFrame
-from fleximq.journal.files.window import Window
 from fleximq.journal.format.body import unpackFirst
+from fleximq.journal.format.column_builder import fromLittleEndian, littleEndian
 from fleximq.journal.format.control_frames import (
     LostRange,
     SegmentStart,
@@ -34,12 +31,10 @@ from fleximq.values.records import TopicBounds
 
 
 class SegmentScan(NamedTuple):
-    """The content of a segment's file.
-
-    ``segment`` does not count the records that its transactions publish. ``damaged`` are the damaged ranges, each up to
-    the next valid frame. ``unfinished`` is the position after which no frame confirms a sync: the first damage after
-    the last such frame, None if there is none. ``start`` is the content of its first frame, None if that is damaged.
-    ``clean``: its last frame is a clean end.
+    """The content of a segment's file. ``segment`` does not count the records that its transactions publish.
+    ``damaged`` are the damaged ranges, each up to the next valid frame. ``unfinished`` is the first damage after which
+    no frame confirms a sync, or None. ``start`` is the content of its first frame, None if that is damaged. ``clean``:
+    its last frame is a clean end.
     """
 
     segment: Segment
@@ -50,11 +45,7 @@ class SegmentScan(NamedTuple):
 
 
 def scanSegment(window: Window, id: int | None = None) -> SegmentScan:
-    """Scan a segment from its first byte to the end of the window.
-
-    :param id: the id of the segment, if known.
-    :raises OSError: it cannot be read.
-    """
+    """Scan a segment, with this ``id`` if known, from its first byte to the end of the window. Raises OSError."""
     segment = Segment(window.base, id or 0)
     damaged: list[DamagedRange] = []
     unfinished: int | None = None
@@ -100,10 +91,8 @@ def _lost(damage: DamagedRange, expected: int, next: int) -> LostRange:
 
 
 def addWholeFrame(segment: Segment, whole: CompleteFrame, end: int) -> Mapping[str, TopicBounds]:
-    """Add a frame that was read at the end of a segment, and return its topic counts, see :func:`addFrame`.
-
-    :param end: the position up to which the segment is known.
-    :raises FrameError: its body is damaged.
+    """Add a frame that was read at the end of a segment known up to ``end``; return its topic counts, see
+    :func:`addFrame`. Raises FrameError if its body is damaged.
     """
     header, frame = whole
     topicCounts: Mapping[str, TopicBounds] = {}
@@ -124,7 +113,6 @@ _MAGIC = b"FXI1"
 _head = Struct("<4sIII")
 _NUMBERS = ("base", "end", "id", "first", "next", "highest", "clientIds", "removed")
 _COLUMNS = ("offsets", "times", "positions")
-_BIG_ENDIAN = sys.byteorder == "big"
 
 
 def indexName(base: int) -> str:
@@ -135,7 +123,7 @@ def indexName(base: int) -> str:
 def encodeIndex(segment: Segment) -> bytes:
     """Return the bytes of an index."""
     fields: dict[str, Any] = {name: getattr(segment, name) for name in _NUMBERS}
-    fields |= {name: _littleEndian(getattr(segment, name)).tobytes() for name in _COLUMNS}
+    fields |= {name: littleEndian(getattr(segment, name)) for name in _COLUMNS}
     fields |= {
         "topics": segment.counts,
         "lost": [list(lost) for lost in segment.lost],
@@ -148,10 +136,7 @@ def encodeIndex(segment: Segment) -> bytes:
 
 
 def decodeIndex(content: bytes) -> Segment:
-    """Return the segment of an index.
-
-    :raises FrameError: the bytes are damaged, or not an index.
-    """
+    """Return the segment of an index. Raises FrameError if the bytes are damaged, or not an index."""
     try:
         magic, length, crc, zero = _head.unpack_from(content)
     except error:
@@ -171,10 +156,7 @@ def _segment(fields: dict[str, Any]) -> Segment:
     for name in _NUMBERS:
         setattr(segment, name, fields[name])
     for name in _COLUMNS:
-        column: array[int] = getattr(segment, name)
-        column.frombytes(fields[name])
-        if _BIG_ENDIAN:
-            column.byteswap()
+        setattr(segment, name, fromLittleEndian(getattr(segment, name).typecode, fields[name]))
     segment.counts = fields["topics"]
     segment.lost = [LostRange(*lost) for lost in fields["lost"]]
     segment.staged = [
@@ -191,35 +173,13 @@ def _segment(fields: dict[str, Any]) -> Segment:
     return segment
 
 
-def _littleEndian(column: "array[int]") -> "array[int]":
-    if _BIG_ENDIAN:
-        column = column[:]
-        column.byteswap()
-    return column
-
-
 def writeIndex(files: Files, folder: str, segment: Segment) -> None:
-    """Write the index of a sealed segment; an older one is replaced.
-
-    :raises OSError: it cannot be written.
-    """
-    path = f"{folder}/{indexName(segment.base)}"
-    temporary = f"{path}.new"
-    if files.exists(temporary):
-        files.remove(temporary)
-    descriptor = files.create(temporary)
-    try:
-        writeAll(files, descriptor, [encodeIndex(segment)], 0)
-    finally:
-        files.close(descriptor)
-    files.rename(temporary, path)
+    """Write the index of a sealed segment; an older one is replaced. Raises OSError if it cannot be written."""
+    replaceFile(files, folder, indexName(segment.base), encodeIndex(segment), lasting=False)
 
 
 def readIndex(files: Files, folder: str, base: int) -> Segment | None:
-    """Return the indexed segment at this position; None without a valid index.
-
-    :raises OSError: an index exists, and cannot be read.
-    """
+    """Return the indexed segment at this position; None without a valid index. Raises OSError if it cannot be read."""
     path = f"{folder}/{indexName(base)}"
     if not files.exists(path):
         return None

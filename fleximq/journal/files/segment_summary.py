@@ -7,6 +7,8 @@ searched data only grows.
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -40,51 +42,34 @@ class StagedBlock(NamedTuple):
     topicCounts: Mapping[str, TopicBounds]
 
 
+@dataclass(slots=True, eq=False)
 class Segment:
-    """One segment: the file ``<base>.fxj``.
-
-    ``base`` and ``end`` are the positions of its first frame and after its last one; ``first`` and ``next`` the offsets
-    of its first possible record, and of the first record after it. ``highest`` is the latest time of its records.
-    ``offsets``, ``times`` and ``positions`` are the index: from this position there are records from this offset, and
-    all earlier records in the segment have this time or an earlier one. ``counts`` are the topic counts, ``lost`` the
-    damaged ranges. ``checkpoints`` are positions; ``clientIds`` is the largest number of reserved client ids;
-    ``removed`` counts removed bytes.
+    """One segment: the file ``<base>.fxj``. ``base`` and ``end`` are the positions of its first frame and after its
+    last one; ``first`` and ``next`` the offsets of its first possible record, and after its last one. ``highest`` is
+    the latest time of its records. ``offsets``, ``times`` and ``positions`` are the index: from this position there are
+    records from this offset, and no earlier record has a later time. ``checkpoints`` are positions; ``clientIds`` is
+    the largest number of reserved client ids; ``removed`` counts removed bytes.
     """
 
-    __slots__ = (
-        "base",
-        "checkpoints",
-        "clientIds",
-        "counts",
-        "end",
-        "first",
-        "highest",
-        "id",
-        "lost",
-        "next",
-        "offsets",
-        "positions",
-        "removed",
-        "staged",
-        "times",
-        "transactions",
-    )
+    base: int
+    id: int
+    end: int = field(init=False)
+    first: int = 0
+    next: int = 0
+    highest: int = NEVER
+    offsets: "array[int]" = field(default_factory=lambda: array("Q"))
+    times: "array[int]" = field(default_factory=lambda: array("q"))
+    positions: "array[int]" = field(default_factory=lambda: array("Q"))
+    counts: dict[str, Count] = field(default_factory=dict)
+    lost: list[LostRange] = field(default_factory=list)
+    staged: list[StagedBlock] = field(default_factory=list)
+    transactions: list[tuple[Transaction, int, int]] = field(default_factory=list)
+    checkpoints: list[int] = field(default_factory=list)
+    clientIds: int = 0
+    removed: int = 0
 
-    def __init__(self, base: int, id: int) -> None:
-        self.base = self.end = base
-        self.id = id
-        self.first = self.next = 0
-        self.highest = NEVER
-        self.offsets = array("Q")
-        self.times = array("q")
-        self.positions = array("Q")
-        self.counts: dict[str, Count] = {}
-        self.lost: list[LostRange] = []
-        self.staged: list[StagedBlock] = []
-        self.transactions: list[tuple[Transaction, int, int]] = []
-        self.checkpoints: list[int] = []
-        self.clientIds = 0
-        self.removed = 0
+    def __post_init__(self) -> None:
+        self.end = self.base
 
     @property
     def bytes(self) -> int:
@@ -142,15 +127,9 @@ _Whole = Callable[[], tuple[FrameHeader, Any]]
 
 
 def addFrame(
-    segment: Segment,
-    position: int,
-    frame: Frame | FrameHeader,
-    topicCounts: Mapping[str, TopicBounds],
-    whole: _Whole,
+    segment: Segment, position: int, frame: Frame | FrameHeader, topicCounts: Mapping[str, TopicBounds], whole: _Whole
 ) -> None:
-    """Add a frame at the end of a segment.
-
-    Records published by a TRANSACTION are counted by :func:`countTransaction`.
+    """Add a frame at the end of a segment; :func:`countTransaction` counts the records that a TRANSACTION publishes.
 
     :param topicCounts: its topic counts, with offsets relative to the frame's base offset.
     :param whole: returns the frame for decoding; called only for kinds whose bodies are needed here.
@@ -179,17 +158,10 @@ def addFrame(
 
 
 def countTransaction(
-    segment: Segment,
-    transaction: Transaction,
-    base: int,
-    staged: Mapping[int, StagedBlock],
-    count: int | None = None,
+    segment: Segment, transaction: Transaction, base: int, staged: Mapping[int, StagedBlock], count: int | None = None
 ) -> tuple[int, int] | None:
-    """Count the records that a transaction publishes.
-
-    Returns the offsets, from one to another (exclusive), whose staged blocks are unknown; None if all are known.
-
-    :param count: the number of records; None: the number in the known blocks.
+    """Count the records of a transaction; return the offsets, from one to another (exclusive), with unknown staged
+    blocks. ``count``: the number of records; None: the number in the known blocks.
     """
     if transaction.aborted:
         return None
@@ -211,31 +183,18 @@ def assignOffsets(
         one can be assigned.
     :param base: the first of ``count`` offsets.
     """
-    offsets: list[int | None] = [None] * len(counts)
-    first, last = base, base + count
-    index = 0
-    for index, number in enumerate(counts):
-        if number is None:
-            break
-        if first + number > last:
-            return [None] * len(counts), (base, base + count)
-        offsets[index] = first
-        first += number
-    else:
-        return (offsets, None) if first == last else ([None] * len(counts), (base, last))
-    for behind in range(len(counts) - 1, index, -1):
-        number = counts[behind]
-        if number is None:
-            break
-        if last - number < first:
-            return [None] * len(counts), (base, base + count)
-        last -= number
-        offsets[behind] = last
-    return offsets, (first, last)
+    unknown = [index for index, number in enumerate(counts) if number is None]
+    low, high = (unknown[0], unknown[-1] + 1) if unknown else (len(counts), len(counts))
+    numbers = [number or 0 for number in counts]
+    before = list(accumulate(numbers[:low], initial=base))
+    after = list(accumulate(numbers[high:], initial=base + count - sum(numbers[high:])))
+    first, last = before[-1], after[0]
+    if first > last or (not unknown and first < last):
+        return [None] * len(counts), (base, base + count)
+    return [*before[:-1], *[None] * (high - low), *after[:-1]], (first, last) if unknown else None
 
 
 def _forWhom(frame: Any) -> tuple[str, int]:
-    """Return query and batch of a STAGED frame."""
     start = HEADER_BYTES + _metaLength.size
     (length,) = _metaLength.unpack_from(frame, HEADER_BYTES)
     meta, _ = unpackFirst(frame[start : start + length])

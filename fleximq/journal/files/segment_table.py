@@ -5,7 +5,8 @@ is replaced, never changed.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from itertools import accumulate
 from threading import Lock
 
 from fleximq.journal.files.frame_scan import CompleteFrame
@@ -17,6 +18,7 @@ from fleximq.journal.format.frame import Frame, FrameHeader, FrameKind, readHead
 from fleximq.values.records import BacklogSize, TopicBounds
 from fleximq.values.sorted_names import SortedNames
 
+SUFFIX = ".fxj"
 #: After a removal, the bounds of so many topics are changed at a time: about 1 ms in which commits wait.
 _BOUNDS_AT_ONCE = 1000
 #: So many removals are remembered for feeds that read slowly.
@@ -27,22 +29,27 @@ _new = tuple.__new__
 
 def segmentName(position: int) -> str:
     """Return the name of the file whose first byte has this position in the journal."""
-    return f"{position:020d}.fxj"
+    return f"{position:020d}{SUFFIX}"
+
+
+def segmentBases(names: Iterable[str]) -> list[int]:
+    """Return the positions of the segment files among these names."""
+    stems = [name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)]
+    return [int(stem) for stem in stems if len(stem) == 20 and stem.isascii() and stem.isdigit()]
 
 
 class SegmentTable:
-    """All segments of a journal, in order; the last one is being written.
-
-    ``end`` is the position after the last commit, ``nextOffset`` the offset of the next record. The bounds of each
-    topic are changed by each commit and removal, never computed for all topics at once; 1 us for a topic.
+    """All segments of a journal, in order; the last one is being written. ``end`` is the position after the last
+    commit, ``nextOffset`` the offset of the next record. The bounds of each topic are changed by each commit and
+    removal, never computed for all topics at once; 1 us for a topic.
     """
 
-    def __init__(self, found: Iterable[Segment] = (), nextOffset: int = 1) -> None:
+    def __init__(self, found: Iterable[Segment] = ()) -> None:
         self.all: tuple[Segment, ...] = ()
         # Retention removes segments on another thread than the one that adds them.
         self._changing = Lock()
         self.end = 0
-        self.nextOffset = nextOffset
+        self.nextOffset = 1
         self._staged: dict[int, StagedBlock] = {}
         self._bounds: dict[str, TopicBounds] = {}
         #: Of each topic in the last segment, its bounds before that segment.
@@ -68,11 +75,6 @@ class SegmentTable:
         return sum(segment.records for segment in self.all)
 
     @property
-    def sealed(self) -> Sequence[Segment]:
-        """All segments except the last one."""
-        return self.all[:-1]
-
-    @property
     def lost(self) -> list[LostRange]:
         """All damage."""
         return [lost for segment in self.all for lost in segment.lost]
@@ -81,11 +83,12 @@ class SegmentTable:
         """Return the staged blocks that were neither committed nor aborted, in order."""
         return [self._staged[position] for position in sorted(self._staged)]
 
-    # -- changes -----------------------------------------------------------------------------------
-
     def add(self, segment: Segment) -> None:
         """Add a complete segment at the end."""
-        self._resolve(segment)
+        for staged in segment.staged:
+            self._staged[staged.position] = staged
+        for transaction, _, _ in segment.transactions:
+            self.forget(transaction.staged)
         with self._changing:
             self.all = (*self.all, segment)
             self._boundsBefore = {}
@@ -110,10 +113,7 @@ class SegmentTable:
             self._added(segment, frame.kind, frame.topicCounts)
 
     def received(self, whole: CompleteFrame) -> None:
-        """Add a frame that another broker has written, the last one; a SEGMENT frame begins a segment.
-
-        :raises FrameError: its body is damaged.
-        """
+        """Add the last frame, which another broker has written; a SEGMENT frame begins a segment. Raises FrameError."""
         header = whole.header
         if header.kind == FrameKind.SEGMENT:
             self.begin(header.position, header.segment)
@@ -194,13 +194,6 @@ class SegmentTable:
             # Hot: most topics of a commit are new in the segment, or in no earlier one.
             bounds[topic] = _new(TopicBounds, counts[topic]) if known is None else _extended(known, counts[topic])
 
-    def _resolve(self, segment: Segment) -> None:
-        """Apply the staged blocks and transactions of a complete segment, in order."""
-        for staged in segment.staged:
-            self._staged[staged.position] = staged
-        for transaction, _, _ in segment.transactions:
-            self.forget(transaction.staged)
-
     def _follow(self, segment: Segment, kind: FrameKind) -> None:
         """Apply the staged block or the transaction that was just added to a segment."""
         if kind == FrameKind.STAGED:
@@ -214,13 +207,11 @@ class SegmentTable:
                 self._extend(block.topicCounts.keys() & segment.counts.keys())
         self.forget(transaction.staged)
 
-    # -- searching ---------------------------------------------------------------------------------
-
     def bounds(self) -> Mapping[str, TopicBounds]:
         """Return the bounds of each topic: always the same mapping, for look-ups; :meth:`topics` lists its keys."""
         return self._bounds
 
-    def topics(self, limit: int, start: str, before: str) -> list[str]:
+    def topics(self, limit: int, start: str = "", before: str = "") -> list[str]:
         """See :meth:`fleximq.interfaces.IJournalRead.topics`."""
         with self._changing:
             return self._names.page(limit, start, before)
@@ -255,7 +246,6 @@ def _written(frame: Frame, position: int) -> tuple[FrameHeader, bytes]:
 
 
 def _together(segments: Iterable[Segment], topics: set[str]) -> dict[str, TopicBounds]:
-    """Return the bounds of these topics in all of these segments."""
     found: dict[str, TopicBounds] = {}
     for segment in segments:
         for topic in topics & segment.counts.keys():
@@ -264,7 +254,6 @@ def _together(segments: Iterable[Segment], topics: set[str]) -> dict[str, TopicB
 
 
 def _extended(before: TopicBounds | None, count: Count) -> TopicBounds:
-    """Return bounds extended by the count of a later segment."""
     first, last, firstTime, lastTime, number, size = count
     if before is not None:
         first, _, firstTime, _, more, bytes = before
@@ -274,21 +263,18 @@ def _extended(before: TopicBounds | None, count: Count) -> TopicBounds:
 
 
 class BacklogTotals:
-    """Adds up records and bytes of segments; sealed segments are counted once.
-
-    A query costs some microseconds for a hundred segments, and grows with their number.
-    """
+    """Adds up segments; sealed ones once. A query costs some microseconds for a hundred segments, and more for more."""
 
     def __init__(self, segments: SegmentTable) -> None:
         self._segments = segments
-        self._sealed: dict[int, tuple[Segment, BacklogSize]] = {}
         self._of: tuple[Segment, ...] = ()
-        self._behind: list[BacklogSize] = []
+        self._sealed: dict[Segment, BacklogSize] = {}
+        #: The totals of the sealed segments from each segment on.
+        self._totals: list[BacklogSize] = []
 
     def backlogFrom(self, offset: int) -> BacklogSize:
-        """Return the approximate number of records and bytes from an offset on.
-
-        Within the segment of that offset, records count as equally large, and removed ones may be counted.
+        """Return the approximate number of records and bytes from an offset on. Within the segment of that offset,
+        records count as equally large, and removed ones may be counted.
         """
         all = self._segments.all
         if all is not self._of:
@@ -296,28 +282,19 @@ class BacklogTotals:
         if not all:
             return BacklogSize(0, 0)
         index = max(bisect_right(all, offset, key=lambda segment: segment.first) - 1, 0)
-        part = _part(all[index], offset, self._weightOf(all, index))
+        last = _weight(all[-1])
         if index == len(all) - 1:
-            return part
-        return _sum(_sum(part, self._behind[index]), self._weightOf(all, len(all) - 1))
+            return _part(all[index], offset, last)
+        part = _part(all[index], offset, self._sealed[all[index]])
+        return _sum(_sum(part, self._totals[index + 1]), last)
 
     def _add(self, all: tuple[Segment, ...]) -> None:
-        """Add up the sealed segments after each segment; the last segment still grows."""
-        known, self._sealed = self._sealed, {}
-        for segment in all[:-1]:
-            before = known.get(segment.base)
-            weight = before[1] if before is not None and before[0] is segment else _weight(segment)
-            self._sealed[segment.base] = segment, weight
-        total = BacklogSize(0, 0)
-        self._behind = []
-        for segment in reversed(all[:-1]):
-            self._behind.append(total)
-            total = _sum(total, self._sealed[segment.base][1])
-        self._behind.reverse()
+        """Add up the sealed segments; the last segment still grows."""
+        known = self._sealed
+        self._sealed = {segment: known[segment] if segment in known else _weight(segment) for segment in all[:-1]}
+        sealed = reversed(self._sealed.values())
+        self._totals = list(accumulate(sealed, _sum, initial=BacklogSize(0, 0)))[::-1]
         self._of = all
-
-    def _weightOf(self, all: tuple[Segment, ...], index: int) -> BacklogSize:
-        return _weight(all[-1]) if index == len(all) - 1 else self._sealed[all[index].base][1]
 
 
 def _weight(segment: Segment) -> BacklogSize:

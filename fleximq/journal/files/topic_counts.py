@@ -40,11 +40,8 @@ def topicCountsOf(batch: StoredBatch) -> dict[str, TopicBounds]:
 
 
 def topicCountsOfFrame(header: FrameHeader, frame: memoryview) -> dict[str, TopicBounds]:
-    """Return the topic counts of a checked RECORDS frame, with offsets relative to its base offset.
-
+    """Return the topic counts of a checked RECORDS frame, with offsets relative to its base offset. Raises FrameError.
     For one topic, the usual case in small frames, the columns are skipped: 2 us instead of 12.
-
-    :raises FrameError: the frame contradicts itself.
     """
     count = header.count
     topics, topicBytes, _, _, headerBytes, payloadBytes = _shape.unpack_from(frame, HEADER_BYTES)
@@ -75,9 +72,8 @@ def shifted(topicCounts: Mapping[str, TopicBounds], by: int) -> dict[str, TopicB
 
 
 def addCounts(counts: dict[str, Count], topicCounts: Mapping[str, TopicBounds], by: int = 0) -> int:
-    """Add topic counts, with offsets increased by ``by``; return the offset after the last, ``by`` without topics.
-
-    A transaction may be counted after the frames that follow it.
+    """Add topic counts, with offsets increased by ``by``; return the offset after the last, ``by`` without topics. A
+    transaction may be counted after the frames that follow it.
     """
     next = by
     for topic, (first, last, firstTime, lastTime, count, size) in topicCounts.items():

@@ -1,7 +1,4 @@
-"""MessagePack in the bodies of frames: one value, then zero bytes up to the next multiple of 8. Pure.
-
-Unknown keys of maps are ignored.
-"""
+"""MessagePack in the bodies of frames: one value, then zero bytes up to a multiple of 8. Pure; ignores unknown keys."""
 
 from typing import Any
 
@@ -67,10 +64,7 @@ def readBody(header: FrameHeader, frame: Any, kind: FrameKind) -> Any:
 
 
 def unpackFirst(packed: Any) -> tuple[Any, bytes]:
-    """Return the first MessagePack value in these bytes, and the bytes after it.
-
-    :raises FrameError: the bytes do not begin with a MessagePack value.
-    """
+    """Return the first MessagePack value in these bytes, and the bytes after it. Raises FrameError."""
     try:
         return msgpack.unpackb(packed, strict_map_key=False), b""
     except msgpack.ExtraData as more:
@@ -80,10 +74,7 @@ def unpackFirst(packed: Any) -> tuple[Any, bytes]:
 
 
 def unpackMap(packed: Any) -> dict[str, Any]:
-    """Return the MessagePack map that these bytes hold.
-
-    :raises FrameError: they hold another value, or more than the map.
-    """
+    """Return the MessagePack map that is all of these bytes. Raises FrameError if there is none, or more."""
     value, rest = unpackFirst(packed)
     if rest or not isinstance(value, dict):
         raise FrameError("what should be a MessagePack map is none")

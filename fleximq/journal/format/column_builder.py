@@ -111,9 +111,8 @@ class ColumnBuilder:
         return True
 
     def add(self, each: AppendedRun, start: int) -> int:
-        """Add the messages of a run from index ``start``, as many as fit, and return their number.
-
-        An empty frame accepts at least one message of any size.
+        """Add messages of a run from index ``start``, as many as fit, in an empty frame at least one; return their
+        number.
         """
         topic, publisher, name, dialect, timestamp, (headers, payloads, contents) = each
         if start:
@@ -150,9 +149,7 @@ class ColumnBuilder:
         return count
 
     def _known(self, topic: str, publisher: int, name: str) -> int:
-        """Return an upper limit for the bytes that topic and publisher add to the dictionaries; names are not encoded
-        here.
-        """
+        """Return an upper limit for the bytes that topic and publisher, not encoded here, add to the dictionaries."""
         new = 0
         if topic not in self.topics:
             new = _ENTRY + 4 * len(topic)
@@ -161,7 +158,6 @@ class ColumnBuilder:
         return new
 
     def _sizeFrom(self, first: int, count: int) -> int:
-        """Return the bytes of ``count`` records from index ``first``."""
         payloads, headers = self.payloadEnds, self.headerEnds
         return payloads[first + count] - payloads[first] + headers[first + count] - headers[first] + _FIXED * count
 
@@ -180,10 +176,7 @@ class ColumnBuilder:
             topicCounts[5] += size
 
     def frame(self, kind: FrameKind, offset: int, before: bytes = b"") -> Frame:
-        """Return the collected records as a frame.
-
-        :param before: bytes between the shape and the first column.
-        """
+        """Return the collected records as a frame; ``before``: bytes between the shape and the first column."""
         topicEnds, topicNames = _names(self.topics)
         publisherEnds, publisherNames = _names([name for _, name in self.publishers])
         shape = SHAPE.pack(
@@ -277,3 +270,11 @@ def littleEndian(column: "array[int]") -> bytes:
         column = column[:]
         column.byteswap()
     return column.tobytes()
+
+
+def fromLittleEndian(type: str, column: bytes) -> "array[int]":
+    """Return the numbers of a column in the order of the format."""
+    numbers = array(type, column)
+    if _BIG_ENDIAN:
+        numbers.byteswap()
+    return numbers

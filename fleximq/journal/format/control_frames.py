@@ -1,17 +1,16 @@
-"""Encodes and decodes the frames about the journal itself and about its queues. Pure.
+"""Encodes and decodes the frames about the journal itself and about its queues (docs/reference/journal-format.rst).
+Pure.
 
-A NOTES frame holds state records of queues and clients: an array of arrays, each with its code and its values. All
-fields are in docs/reference/journal-format.rst.
+A NOTES frame holds state records of queues and clients: an array of arrays, each with its code and its values.
 """
 
-import sys
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from typing import Any, NamedTuple
 
 from fleximq.journal.format.body import FrameFields, frameOf, isInteger, isNumber, readBody
-from fleximq.journal.format.column_builder import littleEndian
+from fleximq.journal.format.column_builder import fromLittleEndian, littleEndian
 from fleximq.journal.format.frame import HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind
 from fleximq.values.state_records import (
     ClientIdsReserved,
@@ -23,8 +22,6 @@ from fleximq.values.state_records import (
     QueueOpened,
     StateRecord,
 )
-
-_BIG_ENDIAN = sys.byteorder == "big"
 
 
 def encodeStateRecords(notes: Sequence[StateRecord], offset: int, time: int) -> Frame:
@@ -52,20 +49,13 @@ def _note(fields: Any) -> StateRecord:
     for name, value, check in zip(make._fields, values, checks, strict=True):
         if not check(value):
             raise FrameError(f"{name!r} of a note {kind} is wrong")
-    note: StateRecord = make(*(_offsets(value) if isinstance(value, bytes) else value for value in values))
+    note: StateRecord = make(*(fromLittleEndian("Q", value) if isinstance(value, bytes) else value for value in values))
     return note
 
 
 def _packed(value: Any) -> Any:
     """Return a value for MessagePack: offsets as bytes, eight for each."""
     return value if isinstance(value, (str, int)) or value is None else littleEndian(array("Q", value))
-
-
-def _offsets(packed: bytes) -> "array[int]":
-    offsets = array("Q", packed)
-    if _BIG_ENDIAN:
-        offsets.byteswap()
-    return offsets
 
 
 def _isText(value: Any) -> bool:
@@ -137,10 +127,8 @@ class CommittedBatch(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """The state of the broker: a start reads only the frames from position ``replay``.
-
-    ``snapshot`` belongs to the broker and holds any MessagePack value. ``clean``: the broker ended in order, and this
-    is the last frame.
+    """The state of the broker: a start reads only the frames from position ``replay``. ``snapshot`` is any MessagePack
+    value of the broker. ``clean``: the broker ended in order, and this is the last frame.
     """
 
     replay: int
@@ -159,18 +147,14 @@ class LostRange(NamedTuple):
 
 
 def encodeSegment(start: SegmentStart, offset: int, owner: Mapping[str, Any] | None = None) -> Frame:
-    """Return a SEGMENT frame. Here and below, ``offset`` is the offset of the next record.
-
-    :param owner: further keys of its map, which name the owner in a cluster; readers ignore them.
+    """Return a SEGMENT frame; ``owner`` has further keys, which name the owner in a cluster. Here and below, ``offset``
+    is the offset of the next record.
     """
     return frameOf(FrameKind.SEGMENT, start._asdict() | dict(owner or {}), offset, start.created)
 
 
 def decodeSegment(header: FrameHeader, frame: Any) -> SegmentStart:
-    """Return the content of a SEGMENT frame.
-
-    :raises FrameError: the frame is of another kind, or its body is wrong; also raised by all functions below.
-    """
+    """Return the content of a SEGMENT frame. As below, raises FrameError for another kind or a wrong body."""
     fields = FrameFields(header, frame, FrameKind.SEGMENT)
     journal = fields.text("journal")
     if len(journal) != 32 or not set(journal) <= set("0123456789abcdef"):
@@ -237,11 +221,8 @@ def decodeLost(header: FrameHeader, frame: Any) -> LostRange:
 
 
 def encodeRemoved(until: int, offset: int, count: int, firstTime: int, lastTime: int) -> Frame:
-    """Return a REMOVED frame.
-
-    :param until: the position of the next frame, or of the end of the segment.
-    :param offset: the offset of the first removed record; ``count`` is the number of removed records, the times are the
-        times of the first and the last one.
+    """Return a REMOVED frame; ``until`` is the position of the next frame, or of the end of the segment. ``offset``:
+    that of the first of ``count`` removed records; the times are those of the first and the last one.
     """
     body = _until.pack(until)
     return Frame(FrameKind.REMOVED, [body], count=count, baseOffset=offset, firstTime=firstTime, lastTime=lastTime)

@@ -1,7 +1,6 @@
 """The frames of the journal: a checked header and a body. Pure; docs/reference/journal-format.rst defines every byte.
 
-A frame is made in two steps: the body is encoded first; :func:`seal` adds position and check sum when the frame is
-written.
+First the body is encoded; :func:`seal` adds position and check sum when the frame is written.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,12 +53,10 @@ class FrameKind(IntEnum):
 
 
 class FrameHeader(NamedTuple):
-    """The first 64 bytes of a frame.
-
-    ``flags`` are 0 or :data:`SYNCED`. ``length`` is in bytes and includes the header; ``crc`` covers everything except
-    itself; ``previous`` is the crc of the frame before it in its segment, 0 in the first. ``count`` and ``baseOffset``
-    give the offsets of its records; a frame without records has the offset of the next record. Times are microseconds
-    since 1970.
+    """The first 64 bytes of a frame. ``flags`` are 0 or :data:`SYNCED`. ``length`` is in bytes, with the header;
+    ``crc`` covers all but itself; ``previous`` is the crc of the frame before it in its segment, 0 in the first.
+    ``count`` and ``baseOffset`` give the offsets of its records; a frame without records has the offset of the next
+    one. Times are microseconds since 1970.
     """
 
     version: int
@@ -77,10 +74,8 @@ class FrameHeader(NamedTuple):
 
 
 class Frame:
-    """A frame before its position is known.
-
-    ``pieces`` are the buffers of its body, ``length - 64`` bytes, a multiple of 8. ``topicCounts`` are the topic
-    counts of its records, with offsets relative to ``baseOffset``.
+    """A frame before its position is known. ``pieces`` are the buffers of its body, ``length - 64`` bytes, a multiple
+    of 8. ``topicCounts`` are those of its records, with offsets relative to ``baseOffset``.
     """
 
     __slots__ = ("baseOffset", "count", "firstTime", "kind", "lastTime", "length", "pieces", "topicCounts")
@@ -109,9 +104,8 @@ class Frame:
 def seal(
     frame: Frame, segment: int, position: int, previous: int, synced: bool = False
 ) -> tuple[list[bytes | memoryview], int]:
-    """Return the buffers of a frame to be written, and its crc, which the next frame needs.
-
-    The body's buffers are those of the frame itself, not copies.
+    """Return the buffers of a frame to be written, those of the body not copied, and its crc, which the next frame
+    needs.
 
     :param segment: the random id of the segment.
     :param position: the position of the frame's first byte, counted over all segments.
@@ -134,11 +128,8 @@ def reseal(frame: bytes, previous: int) -> tuple[bytes, int]:
 
 
 def readHeader(buffer: Any, at: int = 0) -> FrameHeader:
-    """Return the header at index ``at`` of a buffer, after a check that its values are possible.
-
-    Only :func:`checkFrame` verifies the frame.
-
-    :raises FrameError: there are fewer than 64 bytes; magic, version, flags or length are impossible.
+    """Return the header at index ``at`` of a buffer; only :func:`checkFrame` verifies the frame. Raises FrameError if
+    there are fewer than 64 bytes; magic, version, flags or length are impossible.
     """
     try:
         magic, *fields = _header.unpack_from(buffer, at)
@@ -157,10 +148,7 @@ def readHeader(buffer: Any, at: int = 0) -> FrameHeader:
 
 
 def checkFrame(header: FrameHeader, frame: Any) -> None:
-    """Check the bytes of a complete frame, header included, against its check sum.
-
-    :raises FrameError: bytes are missing or were changed.
-    """
+    """Check the bytes of a complete frame, header included, against its check sum. Raises FrameError."""
     view = memoryview(frame)
     if len(view) != header.length:
         raise FrameError(f"the frame has {len(view)} bytes instead of {header.length}")
@@ -169,10 +157,7 @@ def checkFrame(header: FrameHeader, frame: Any) -> None:
 
 
 def completeFrame(buffer: Any, at: int = 0) -> tuple[FrameHeader, memoryview]:
-    """Return the checked frame at index ``at`` of a buffer: its header, and a view of its bytes.
-
-    :raises FrameError: there is no valid frame.
-    """
+    """Return the checked frame at index ``at`` of a buffer: its header, and a view of its bytes. Raises FrameError."""
     header = readHeader(buffer, at)
     frame = memoryview(buffer)[at : at + header.length]
     checkFrame(header, frame)

@@ -16,7 +16,7 @@ from typing import Any
 import msgpack
 
 from fleximq.journal.format.body import unpackMap
-from fleximq.journal.format.column_builder import SHAPE, AppendedRun, ColumnBuilder, littleEndian
+from fleximq.journal.format.column_builder import SHAPE, AppendedRun, ColumnBuilder, fromLittleEndian, littleEndian
 from fleximq.journal.format.frame import HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind, padding
 from fleximq.values.records import CONTENTS, Blobs, StoredBatch, TopicBounds
 
@@ -79,11 +79,8 @@ def encodeRecords(appended: Sequence[AppendedRun], offset: int) -> list[Frame]:
 
 
 def recordFrames(appended: Sequence[AppendedRun], offset: int) -> Iterable[Frame]:
-    """Return the frames of these runs, in order, each encoded when it is asked for.
-
-    A run may continue in the next frame.
-
-    :param offset: the offset of the first record; the others follow without gaps.
+    """Return the frames of these runs, in order, each encoded when it is asked for; a run may continue in the next.
+    ``offset``: the offset of the first record; the others follow without gaps.
     """
     if len(appended) == 1 and len(appended[0].run.payloads) == 1:
         single = encodeSingle(appended[0], offset)
@@ -113,17 +110,12 @@ def encodeStaged(meta: Mapping[str, Any], appended: Sequence[AppendedRun]) -> li
     """Return the frames of these runs without offsets, each with the same MessagePack map ``meta``."""
     packed = msgpack.packb(meta)
     before = _metaLength.pack(len(packed), 0) + packed + padding(len(packed))
-    return [
-        Frame(
-            FrameKind.STAGED,
-            [before, *frame.pieces],
-            count=frame.count,
-            firstTime=frame.firstTime,
-            lastTime=frame.lastTime,
-            topicCounts=frame.topicCounts,
-        )
-        for frame in encodeRecords(appended, 0)
-    ]
+    frames = encodeRecords(appended, 0)
+    for frame in frames:
+        frame.kind = FrameKind.STAGED
+        frame.pieces = [before, *frame.pieces]
+        frame.length += len(before)
+    return frames
 
 
 def encodeSparse(batch: StoredBatch) -> Frame:
@@ -134,10 +126,8 @@ def encodeSparse(batch: StoredBatch) -> Frame:
 
 
 def decodeRecords(header: FrameHeader, frame: bytes | memoryview) -> StoredBatch:
-    """Return the records of a checked frame.
-
-    :param frame: all its bytes, which the batch references.
-    :raises FrameError: the frame is of another kind, or contradicts itself.
+    """Return the records of a checked frame; the batch references its bytes. Raises FrameError if the frame is of
+    another kind, or contradicts itself.
     """
     if header.kind == FrameKind.RECORDS:
         return _Body(header, frame, HEADER_BYTES).batch(range(header.baseOffset, header.baseOffset + header.count))
@@ -151,11 +141,7 @@ def decodeRecords(header: FrameHeader, frame: bytes | memoryview) -> StoredBatch
 
 
 def decodeStaged(header: FrameHeader, frame: bytes | memoryview) -> tuple[dict[str, Any], StoredBatch]:
-    """Return the map and the records of a checked STAGED frame; the offsets are indexes from 0.
-
-    :param frame: all its bytes, which the batch references.
-    :raises FrameError: the frame is of another kind, or contradicts itself.
-    """
+    """Return the map and the records of a STAGED frame as :func:`decodeRecords` does; offsets are indexes from 0."""
     if header.kind != FrameKind.STAGED:
         raise FrameError(f"a frame of kind {header.kind} has nothing staged")
     if header.length < HEADER_BYTES + _metaLength.size:
@@ -194,11 +180,9 @@ class _Body:
         size = count * _SIZES[type]
         start = self._take(size, what)
         view = self._view[start : start + size]
-        if not _BIG_ENDIAN:
-            return view.cast(type)  # type: ignore[call-overload, no-any-return]  # one of four known formats
-        numbers = array(type, view.tobytes())
-        numbers.byteswap()
-        return numbers
+        if _BIG_ENDIAN:
+            return fromLittleEndian(type, view.tobytes())
+        return view.cast(type)  # type: ignore[call-overload, no-any-return]  # one of four known formats
 
     def _places(self, type: str, known: Container[int], what: str) -> Sequence[int]:
         """Return the next column, after a check that all its values are known."""

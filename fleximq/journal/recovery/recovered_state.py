@@ -1,16 +1,15 @@
 """The content of a recovered journal with its replay, and the interface of the owner of queue state."""
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, Protocol
 
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files, errorText
-from fleximq.journal.files.frame_scan import DamagedRange, frameAt, framesOf
+from fleximq.journal.files.frame_scan import LARGE, DamagedRange, frameAt, framesOf
 from fleximq.journal.files.open_segments import OpenSegments
 from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.files.segment_table import SegmentTable
-from fleximq.journal.files.window import LARGE
 from fleximq.journal.format.control_frames import Checkpoint, LostRange, decodeCheckpoint, decodeStateRecords
 from fleximq.journal.format.frame import FrameError, FrameKind
 from fleximq.values.records import StoredBatch
@@ -18,46 +17,32 @@ from fleximq.values.state_records import StateRecord
 
 
 class IQueueStateOwner(Protocol):
-    """The broker's side of checkpoints and retention."""
+    """The broker's side of checkpoints and retention, by default without queues."""
 
     def snapshot(self) -> Any:
-        """Return the complete state for a restart, as values of MessagePack that are never changed.
-
-        It covers every commit that was reported so far.
-        """
-
-    def needed(self) -> Mapping[str, int]:
-        """Return, by topic, the lowest offset that a queue still needs."""
-
-    def reading(self) -> Mapping[str, int]:
-        """Return the next offset of each consumer group; these do not delay retention."""
-
-
-class NoQueueState:
-    """The owner of a journal without queues."""
-
-    def snapshot(self) -> Any:
-        """Return None."""
+        """Return the state for a restart after the commits so far, as values of MessagePack that never change."""
         return None
 
     def needed(self) -> Mapping[str, int]:
-        """Return an empty mapping."""
+        """Return, by topic, the lowest offset that a queue still needs."""
         return {}
 
     def reading(self) -> Mapping[str, int]:
-        """Return an empty mapping."""
+        """Return the next offset of each consumer group; these do not delay retention."""
         return {}
 
 
-class RecoveredJournal:
-    """The content of a journal.
+class NoQueueState(IQueueStateOwner):
+    """The owner of a journal without queues."""
 
-    ``segments`` are all segments; the last one is not extended any more. ``end`` is the position of the next segment,
-    ``nextOffset`` its first offset; ``lastOffset`` is the next offset before a possible gap, smaller after a stop that
-    was not ``clean``. ``snapshot`` is the broker's state, or None; ``nextClientId`` is the first client id that was
-    never assigned, 0 if none was. ``transactions`` are the last batch of each query, with base offset and count;
-    ``stagedOpen`` the records neither committed nor aborted: position, time and count, by query and batch. ``torn`` and
-    ``lost`` are sentences.
+
+class RecoveredJournal:
+    """The content of a journal. ``segments`` are all segments; the last one is not extended any more. ``end`` is the
+    position of the next segment, ``nextOffset`` its first offset; ``lastOffset`` is the next offset before a possible
+    gap, smaller after a stop that was not ``clean``. ``snapshot`` is the broker's state, or None; ``nextClientId`` the
+    first client id that was never assigned, 0 if none was. ``transactions`` are the last batch of each query, with base
+    offset and count; ``stagedOpen`` the records neither committed nor aborted: position, time and count, by query and
+    batch. ``torn`` and ``lost`` are sentences.
     """
 
     def __init__(self, files: Files, folder: str, segments: SegmentTable | None = None) -> None:
@@ -81,10 +66,7 @@ class RecoveredJournal:
         return self.segments.records
 
     def readCheckpoint(self) -> None:
-        """Fill in what the last valid checkpoint and the frames after it say; an unclean stop is not considered.
-
-        :raises OSError: a file cannot be read.
-        """
+        """Fill in what the last valid checkpoint and the frames after it say, as after a clean stop. Raises OSError."""
         index, checkpoint = self._checkpoint()
         for number, segment in enumerate(self.segments.all):
             if number == index and checkpoint is not None:
@@ -103,34 +85,26 @@ class RecoveredJournal:
 
     def _checkpoint(self) -> tuple[int, Checkpoint | None]:
         """Return the last valid checkpoint, and the index of its segment."""
-        opened = OpenSegments(self._files, self._folder, self.segments)
-        opened.end = self.end
-        try:
+        with self._opened() as opened:
             for index in range(len(self.segments) - 1, -1, -1):
                 segment = self.segments.all[index]
                 for position in reversed(segment.checkpoints):
                     with suppress(FrameError):
-                        header, frame = frameAt(opened.window(segment), position, segment.id)
-                        return index, decodeCheckpoint(header, frame)
-        finally:
-            opened.close()
+                        return index, decodeCheckpoint(*frameAt(opened.window(segment), position, segment.id))
         return 0, None
 
-    def replay(self, batches: Callable[[StoredBatch], None], notes: Callable[[StateRecord], None]) -> None:
-        """Call back with all records and state records since the checkpoint, in order; damage is skipped.
+    def _opened(self) -> "closing[OpenSegments]":
+        return closing(OpenSegments(self._files, self._folder, self.segments, self.end))
 
-        :raises JournalError: a file cannot be read.
-        """
-        opened = OpenSegments(self._files, self._folder, self.segments)
-        opened.end = self.end
+    def replay(self, batches: Callable[[StoredBatch], None], notes: Callable[[StateRecord], None]) -> None:
+        """Call back with all valid records and state records since the checkpoint, in order. Raises JournalError."""
         try:
-            for segment in self.segments.all:
-                if segment.end > self.replayFrom:
-                    self._replay(opened, segment, batches, notes)
+            with self._opened() as opened:
+                for segment in self.segments.all:
+                    if segment.end > self.replayFrom:
+                        self._replay(opened, segment, batches, notes)
         except OSError as error:
             raise unreadable(self._folder, error) from error
-        finally:
-            opened.close()
 
     def _replay(
         self,

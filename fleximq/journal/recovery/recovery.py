@@ -1,30 +1,30 @@
 """Opens a journal after a stop or a crash: finds the end of the valid frames, and handles damage.
 
-- An unfinished end, without any later frame that was written after a sync: the trace of a crash during the last commit.
-  It is cut off and saved as ``<position>.torn``. None of it was reported as committed.
-- Damage followed by synced frames: it was committed once. It is left in place, a copy is saved as
-  ``<position>.damaged``, and its offsets are reported as lost. All other records are served.
-- A segment whose file is missing, or shorter than before, with later segments: treated as damage. So is a last segment
-  that ends before the position in the file ``end``; that position is right even if nothing was synced, and new records
-  begin after it.
+- An unfinished end, without any later frame that was written after a sync, is the trace of a crash during the last
+  commit, none of which was reported as committed. It is cut off and saved as ``<position>.torn``.
+- Damage followed by synced frames was committed once. It is left in place, a copy is saved as ``<position>.damaged``,
+  and its offsets are reported as lost. All other records are served.
+- A segment whose file is missing, or shorter than before, with later segments, is treated as damage. So is a last
+  segment that ends before the position in the file ``end``; that position is right even if nothing was synced, and new
+  records begin after it.
 - An unreadable file is an error, not an end: nothing is changed.
 
 Each step may be interrupted, and the next start repeats it: copies are on disk before their originals are cut. If the
 cut bytes reappear after a power loss, they are ignored, because the next segment starts where they begin.
 """
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
 
 from fleximq.errors import JournalError
-from fleximq.journal.files.file_system import Files, errorText, readFile, readUpTo, writeAll
+from fleximq.journal.files.file_system import Files, errorText, fileSize, readFile, readUpTo, writeAll
 from fleximq.journal.files.folder_files import END, readEnd
-from fleximq.journal.files.frame_scan import DamagedRange, framesOf
+from fleximq.journal.files.frame_scan import LARGE, DamagedRange, Window, framesOf
 from fleximq.journal.files.segment_index import SegmentScan, readIndex, scanSegment, writeIndex
 from fleximq.journal.files.segment_summary import Segment, StagedBlock, countTransaction
-from fleximq.journal.files.segment_table import SegmentTable, segmentName
-from fleximq.journal.files.window import LARGE, Window
+from fleximq.journal.files.segment_table import SegmentTable, segmentBases, segmentName
 from fleximq.journal.format.control_frames import LostRange
 from fleximq.journal.recovery.recovered_state import RecoveredJournal, sentenceOf, unreadable
 
@@ -34,7 +34,6 @@ SKIP = 1_000_000_000
 #: Suffixes of the copies of cut ends and of damaged bytes.
 TORN, DAMAGED = ".torn", ".damaged"
 
-_SUFFIX = ".fxj"
 #: Suffixes of unfinished replacements of other files.
 _UNFINISHED = (".idx.new", ".fxj.new")
 
@@ -55,28 +54,63 @@ def recover(
 
 
 def verifyTail(files: Files, folder: str, segments: SegmentTable, end: int) -> int:
-    """Cut the last segment at this position, verify it and write it to disk again, and return the position.
-
-    After a failed sync the state on disk is unknown, and another sync may succeed without writing. So all bytes are
-    written once more before the sync.
-
-    :raises JournalError: the segment is damaged.
-    :raises OSError: the file cannot be read, written or cut.
+    """Cut the last segment at this position, verify it and write it to disk again, and return the position. After a
+    failed sync the state on disk is unknown, and another sync may succeed without writing. So all bytes are written
+    once more before the sync. Raises JournalError if the segment is damaged, and OSError if the file cannot be read,
+    written or cut.
     """
     segment = segments.all[-1]
-    descriptor = files.open(f"{folder}/{segmentName(segment.base)}", write=True)
-    try:
+    with files.closing(files.open(f"{folder}/{segmentName(segment.base)}", write=True)) as descriptor:
         if files.size(descriptor) > end - segment.base:
             files.truncate(descriptor, end - segment.base)
-        window = Window(files, descriptor, segment.base, end)
-        for each in framesOf(window, segment.id, segment.base, atHead=True):
+        for each in framesOf(Window(files, descriptor, segment.base, end), segment.id, segment.base, atHead=True):
             if isinstance(each, DamagedRange):
                 raise JournalError(f"{segmentName(segment.base)} is damaged at position {each.position}: {each.reason}")
             writeAll(files, descriptor, [each.frame], each.header.position - segment.base)
         files.sync(descriptor)
-    finally:
-        files.close(descriptor)
     return end
+
+
+def offsetAfterGap(offset: int) -> int:
+    """Return the next offset when it is unknown whether this one was assigned."""
+    return (offset // SKIP + 1) * SKIP
+
+
+class DryRunFiles(Files):
+    """Reads the real files, writes none, and collects the other operations as clauses, except those on indexes."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self._paths: dict[int, str] = {}
+
+    def create(self, path: str) -> int:
+        name = os.path.basename(path)
+        if name.endswith((TORN, DAMAGED)):
+            self.steps.append(f"make {name}, a copy of what stands there")
+        return os.memfd_create(name)
+
+    def open(self, path: str, write: bool = False) -> int:
+        """Open a file for reading, even if writing is requested."""
+        descriptor = super().open(path)
+        self._paths[descriptor] = path
+        return descriptor
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        path = self._paths[descriptor]
+        self.steps.append(f"cut {os.path.basename(path)} from {self.size(descriptor)} bytes to {size}")
+
+    def rename(self, old: str, new: str) -> None:
+        if not new.endswith(".idx"):
+            self.steps.append(f"rename {os.path.basename(old)} to {os.path.basename(new)}")
+
+    def remove(self, path: str) -> None:
+        self.steps.append(f"remove {os.path.basename(path)}")
+
+    def sync(self, descriptor: int) -> None:
+        """Do nothing."""
+
+    def syncFolder(self, path: str) -> None:
+        """Do nothing."""
 
 
 class _Recovery:
@@ -94,8 +128,8 @@ class _Recovery:
         for name in names:
             if name.endswith(_UNFINISHED):
                 files.remove(f"{folder}/{name}")
-        bases = [int(name[:20]) for name in names if _isSegment(name)]
-        self._sizes = {base: self._size(base) for base in bases}
+        bases = segmentBases(names)
+        self._sizes = {base: fileSize(files, self._path(base)) for base in bases}
         last = self._last(bases)
         segments = [self._sealed(base, until) for base, until in pairwise(bases)]
         if last is not None:
@@ -114,9 +148,7 @@ class _Recovery:
         found.readCheckpoint()
         found.clean = self._clean
         if (used or any(name.endswith(TORN) for name in names)) and not self._clean:
-            found.nextOffset = (found.lastOffset // SKIP + 1) * SKIP
-
-    # -- segments ----------------------------------------------------------------------------------
+            found.nextOffset = offsetAfterGap(found.lastOffset)
 
     def _last(self, bases: list[int]) -> SegmentScan | None:
         """Return the last segment, without an unfinished end; files without any finished frame are removed from
@@ -147,14 +179,10 @@ class _Recovery:
         return self._take(self._scan(base, min(end, until), indexed.id if indexed is not None else None))
 
     def _scan(self, base: int, end: int, id: int | None = None) -> SegmentScan:
-        name = segmentName(base)
-        descriptor = self._files.open(f"{self._folder}/{name}")
-        try:
+        with self._files.closing(self._files.open(self._path(base))) as descriptor:
             scanned = scanSegment(Window(self._files, descriptor, base, end), id)
-        finally:
-            self._files.close(descriptor)
         if scanned.start is not None and scanned.start.journal != self._journal:
-            raise JournalError(f"{self._folder}/{name} belongs to another journal")
+            raise JournalError(f"{self._path(base)} belongs to another journal")
         return scanned
 
     def _take(self, scanned: SegmentScan) -> Segment:
@@ -216,14 +244,8 @@ class _Recovery:
             # No segment is left to record it.
             found.lost.append(sentenceOf(ending))
 
-    # -- files -------------------------------------------------------------------------------------
-
-    def _size(self, base: int) -> int:
-        descriptor = self._files.open(f"{self._folder}/{segmentName(base)}")
-        try:
-            return self._files.size(descriptor)
-        finally:
-            self._files.close(descriptor)
+    def _path(self, base: int) -> str:
+        return f"{self._folder}/{segmentName(base)}"
 
     def _cut(self, base: int, position: int, reason: str) -> None:
         """Cut a segment's file at a position, after saving the bytes from there on."""
@@ -231,11 +253,8 @@ class _Recovery:
         kept = self._freeName(position)
         self._copy(base, position, end, kept, lasting=True)
         self._files.syncFolder(self._folder)
-        descriptor = self._files.open(f"{self._folder}/{segmentName(base)}", write=True)
-        try:
+        with self._files.closing(self._files.open(self._path(base), write=True)) as descriptor:
             self._files.truncate(descriptor, position - base)
-        finally:
-            self._files.close(descriptor)
         self.found.torn.append(
             f"{segmentName(base)} had an unfinished end of {end - position} bytes at position {position} ({reason}); "
             f"it was cut and is kept as {kept}"
@@ -245,16 +264,15 @@ class _Recovery:
         """Rename a file without any finished frame, so that it leaves the journal."""
         name = segmentName(base)
         if end == base:
-            self._files.remove(f"{self._folder}/{name}")
+            self._files.remove(self._path(base))
             return
         kept = self._freeName(base)
-        self._files.rename(f"{self._folder}/{name}", f"{self._folder}/{kept}")
+        self._files.rename(self._path(base), f"{self._folder}/{kept}")
         # Before a new file of this name is made.
         self._files.syncFolder(self._folder)
         self.found.torn.append(f"{name} was never finished, all of its {end - base} bytes are kept as {kept}")
 
     def _freeName(self, position: int) -> str:
-        """Return an unused name for the bytes cut at a position."""
         number, name = 1, f"{position:020d}{TORN}"
         while self._files.exists(f"{self._folder}/{name}"):
             number += 1
@@ -262,26 +280,16 @@ class _Recovery:
         return name
 
     def _copy(self, base: int, start: int, end: int, name: str, lasting: bool = False) -> None:
-        """Copy bytes of a segment into a new file.
-
-        :param lasting: the copy survives a power loss when this returns.
-        :raises FileExistsError: the name exists.
+        """Copy bytes of a segment into a new file. ``lasting``: the copy survives a power loss when this returns.
+        Raises FileExistsError if the name exists.
         """
-        source = self._files.open(f"{self._folder}/{segmentName(base)}")
-        try:
-            copy = self._files.create(f"{self._folder}/{name}")
-            try:
-                for position in range(start, end, LARGE):
-                    piece = readUpTo(self._files, source, min(LARGE, end - position), position - base)
-                    writeAll(self._files, copy, [piece], position - start)
-                if lasting:
-                    self._files.sync(copy)
-            finally:
-                self._files.close(copy)
-        finally:
-            self._files.close(source)
-
-
-def _isSegment(name: str) -> bool:
-    stem = name.removesuffix(_SUFFIX)
-    return name.endswith(_SUFFIX) and len(stem) == 20 and stem.isascii() and stem.isdigit()
+        files = self._files
+        with (
+            files.closing(files.open(self._path(base))) as source,
+            files.closing(files.create(f"{self._folder}/{name}")) as copy,
+        ):
+            for position in range(start, end, LARGE):
+                piece = readUpTo(files, source, min(LARGE, end - position), position - base)
+                writeAll(files, copy, [piece], position - start)
+            if lasting:
+                files.sync(copy)

@@ -21,8 +21,7 @@ def withFormer(
 ) -> tuple[RetentionPolicy, int]:
     """Return the rules with the former patterns, and the number of topics that depend on them; updates the file.
 
-    :raises JournalError: the file is damaged.
-    :raises OSError: it cannot be read or written.
+    :raises JournalError: the file is damaged. OSError is raised as well.
     """
     known = _read(files, folder)
     former: list[tuple[str, int]] = []

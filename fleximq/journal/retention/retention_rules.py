@@ -23,12 +23,10 @@ _RECORD_BYTES = 28
 
 
 class RetentionPolicy(NamedTuple):
-    """The operator's rules.
-
-    ``durable`` and ``retained`` tell whether a topic's messages are stored, and whether its latest one always remains.
-    Of ``retentions``, and of ``timesToLive`` (pattern and seconds), the first matching one applies; without any,
-    durable messages remain. ``patterns`` are those of ``durable``. ``former`` has patterns that were durable up to an
-    offset (exclusive): earlier records of their topics count as durable.
+    """The operator's rules. ``durable`` and ``retained`` tell whether a topic's messages are stored, and whether its
+    latest one always remains. Of ``retentions``, and of ``timesToLive`` (pattern and seconds), the first matching one
+    applies; without any, durable messages remain. ``patterns`` are those of ``durable``. ``former`` has patterns that
+    were durable up to an offset (exclusive): earlier records of their topics count as durable.
     """
 
     durable: Callable[[str], bool]
@@ -98,9 +96,8 @@ class ExpiryDecision:
         return next((each for matches, each in self._retentions if matches(topic)), RetentionRule("", 0, 0))
 
     def limit(self, topic: str, offset: int) -> _Limit:
-        """Return the remaining records of a topic near this offset, without the limit of bytes.
-
-        A start begins a segment, so no segment has records from before and after a change of options.
+        """Return the remaining records of a topic near this offset, without the limit of bytes. A start begins a
+        segment, so no segment has records from before and after a change of options.
         """
         until = self._durableUntil.get(topic)
         if until is None:
@@ -125,10 +122,8 @@ class ExpiryDecision:
         return self._excess.get((segment.base, topic), 0)
 
     def verdict(self, topic: str, bounds: TopicBounds, excess: int, before: int = 0) -> Verdict:
-        """Return whether records of a topic remain.
-
-        :param excess: the result of :meth:`excess` for their segment.
-        :param before: the bytes of earlier records of this topic in the segment.
+        """Return whether records of a topic remain; ``excess`` is that of their segment. ``before``: the bytes of
+        earlier records of this topic in the segment.
         """
         need, time, last = self.limit(topic, bounds.first)
         young = bounds.firstTime >= time and bounds.lastTime >= time
@@ -148,14 +143,11 @@ class ExpiryDecision:
         }
 
     def share(self, segment: Segment, staged: frozenset[int]) -> float:
-        """Return the approximate expired share of a segment, from 0 to 1.
-
-        :param staged: the positions of the remaining STAGED frames.
-        """
+        """Return the approximate expired share of a segment, from 0 to 1; ``staged`` frames remain."""
         expired = total = 0.0
-        for topic, (first, last, firstTime, lastTime, count, size) in segment.counts.items():
-            bounds = TopicBounds(first, last, firstTime, lastTime, count, size)
-            weight = count * _RECORD_BYTES + size
+        for topic, count in segment.counts.items():
+            bounds = TopicBounds(*count)
+            weight = bounds.count * _RECORD_BYTES + bounds.bytes
             total += weight
             expired += weight * (1 - self._part(topic, bounds, self.excess(segment, topic)))
         for each in segment.staged:
@@ -165,10 +157,7 @@ class ExpiryDecision:
         return expired / total if total else 1.0
 
     def gone(self, segment: Segment, offset: int) -> tuple[int, int, int]:
-        """Return the approximate expired records from an offset: first offset, end (exclusive) and number.
-
-        The records of a topic count as evenly distributed.
-        """
+        """Return first offset, end and number of the expired records from an offset, as if evenly distributed."""
         first, next, number = _NEVER, 0, 0
         for topic, (low, last, firstTime, lastTime, count, size) in tuple(segment.counts.items()):
             bounds = TopicBounds(low, last, firstTime, lastTime, count, size)

@@ -1,16 +1,14 @@
 """Removes expired records: whole segments at the beginning of the journal, and parts of later segments.
 
 Only segments whose content the last checkpoint covers are changed, so a restart never misses a removed record. A later
-segment of which more than half has expired is rewritten, :mod:`fleximq.journal.retention.segment_rewrite`; its file
-remains even without content, since positions must be continuous, but neighbours without content are merged,
-:mod:`fleximq.journal.retention.segment_merge`. After a crash either the old or the new file exists.
-
-Before records are removed that a consumer group has not read, a sentence reports them.
+segment of which more than half has expired is rewritten; its file remains even without content, since positions must be
+continuous, but neighbours without content are merged. After a crash either the old or the new file exists.
 """
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -20,32 +18,37 @@ from fleximq.journal.files.segment_index import indexName, writeIndex
 from fleximq.journal.files.segment_summary import Segment, StagedBlock
 from fleximq.journal.files.segment_table import SegmentTable, segmentName
 from fleximq.journal.retention.retention_rules import ExpiryDecision, RecordFilter, RetentionPolicy, Verdict
-from fleximq.journal.retention.segment_merge import emptyRuns, isEmpty, writeMerged
-from fleximq.journal.retention.segment_rewrite import Damaged, SegmentRewrite, Stopped, replacementName
+from fleximq.journal.retention.segment_rewrite import (
+    Damaged,
+    SegmentRewrite,
+    Stopped,
+    emptyRuns,
+    isEmpty,
+    replacementName,
+    writeMerged,
+)
 
 
 class UnreadReports:
     """Reports each group and segment once; neighbouring segments share a sentence."""
 
     def __init__(self) -> None:
-        self._said: dict[tuple[int, str], None] = {}
+        self._said: set[tuple[int, str]] = set()
 
     def of(
         self, going: Sequence[Segment], reading: Mapping[str, int], expiry: ExpiryDecision
     ) -> Iterator[tuple[str, int]]:
-        """Yield a sentence for each run of affected segments, and the approximate number of records.
-
-        :param going: the affected segments, in order.
-        :param reading: the next offset of each group.
-        """
+        """Yield a sentence, and the approximate number of records, for each run of segments; ``reading`` as below."""
         bases = {segment.base for segment in going}
-        self._said = {key: None for key in self._said if key[0] in bases and key[1] in reading}
+        self._said = {key for key in self._said if key[0] in bases and key[1] in reading}
         for group, offset in reading.items():
             first = next = records = end = 0
             for segment in going:
-                gone = self._gone(segment, group, offset, expiry)
-                if gone is None:
+                key = segment.base, group
+                gone = (0, 0, 0) if segment.next <= offset or key in self._said else expiry.gone(segment, offset)
+                if not gone[2]:
                     continue
+                self._said.add(key)
                 if records and segment.base != end:
                     yield _sentence(group, first, next), records
                     records = 0
@@ -53,17 +56,6 @@ class UnreadReports:
                 end = segment.end
             if records:
                 yield _sentence(group, first, next), records
-
-    def _gone(self, segment: Segment, group: str, offset: int, expiry: ExpiryDecision) -> tuple[int, int, int] | None:
-        """Return the range of a segment that is removed unread; None if there is none, or it was reported."""
-        key = segment.base, group
-        if segment.next <= offset or key in self._said:
-            return None
-        gone = expiry.gone(segment, offset)
-        if not gone[2]:
-            return None
-        self._said[key] = None
-        return gone
 
 
 def _sentence(group: str, first: int, next: int) -> str:
@@ -85,34 +77,25 @@ class FreedSpace(NamedTuple):
     bytes: int = 0
 
 
+@dataclass(eq=False)
 class SegmentRemoval:
     """Runs one pass after the other; not for concurrent use.
 
     :param exclusively: runs work between two reads of the journal, returns after it, and raises its exception.
     :param log: called with a sentence about a failure.
-    :param unread: called with a sentence, and the approximate number of records, before the removal of records that a
+    :param unread: called with a sentence, and the approximate number of records, before records are removed that a
         consumer group has not read.
     """
 
-    def __init__(
-        self,
-        files: Files,
-        folder: str,
-        segments: SegmentTable,
-        rules: RetentionPolicy,
-        exclusively: Callable[[Callable[[], None]], None] = lambda work: work(),
-        log: Callable[[str], None] = lambda sentence: None,
-        unread: Callable[[str, int], None] = lambda sentence, records: None,
-    ) -> None:
-        self._files = files
-        self._folder = folder
-        self._segments = segments
-        self._rules = rules
-        self._exclusively = exclusively
-        self._log = log
-        self._tellUnread = unread
-        self._unread = UnreadReports()
-        self._stopped = False
+    files: Files
+    folder: str
+    segments: SegmentTable
+    rules: RetentionPolicy
+    exclusively: Callable[[Callable[[], None]], None] = lambda work: work()
+    log: Callable[[str], object] = lambda sentence: None
+    unread: Callable[[str, int], object] = lambda sentence, records: None
+    _reports: UnreadReports = field(default_factory=UnreadReports, init=False)
+    _stopped: bool = field(default=False, init=False)
 
     def stop(self) -> None:
         """End a running pass soon; called from any thread."""
@@ -134,55 +117,49 @@ class SegmentRemoval:
         :param segments: all segments at the moment of the other arguments; None: now.
         :param reading: the next offset of each consumer group.
         """
-        opened = OpenSegments(self._files, self._folder, self._segments)
-        opened.end = self._segments.end
-        one = _Pass(self._rules, self._segments.all if segments is None else segments, needed, open, now)
+        one = _Pass(self.rules, self.segments.all if segments is None else segments, needed, open, now)
         freed = FreedSpace()
-        for sentence, records in self._unread.of(one.going(), reading or {}, one.expiry):
-            self._tellUnread(sentence, records)
+        for sentence, records in self._reports.of(one.going(), reading or {}, one.expiry):
+            self.unread(sentence, records)
         try:
-            for segment in one.touchable:
-                if self._stopped:
-                    break
-                freed = self._cleanOne(one, segment, opened, freed)
-            for run in emptyRuns(self._segments.all[: len(one.touchable)]):
-                freed = self._join(run, opened, freed)
+            with closing(OpenSegments(self.files, self.folder, self.segments, self.segments.end)) as opened:
+                for segment in one.touchable:
+                    if self._stopped:
+                        break
+                    freed = self._cleanOne(one, segment, opened, freed)
+                for run in emptyRuns(self.segments.all[: len(one.touchable)]):
+                    freed = self._join(run, opened, freed)
         except Stopped:
             pass
         except OSError as error:
-            self._log(f"what has expired could not be taken out of the journal: {errorText(error)}")
-        finally:
-            opened.close()
+            self.log(f"what has expired could not be taken out of the journal: {errorText(error)}")
         return freed
 
     def _cleanOne(self, one: "_Pass", segment: Segment, opened: OpenSegments, freed: FreedSpace) -> FreedSpace:
         removed, rewritten, bytes = freed
-        if segment is self._segments.all[0] and one.isExpired(segment):
-            self._exclusively(lambda: self._remove(segment))
+        if segment is self.segments.all[0] and one.isExpired(segment):
+            self.exclusively(lambda: self._remove(segment))
             return FreedSpace(removed + 1, rewritten, bytes + segment.bytes)
         if not one.isWorthRewriting(segment):
             return freed
         judge = RecordFilter(one.expiry, segment)
         try:
             found = SegmentRewrite(
-                self._files, self._folder, segment, opened, judge, one.staged, one.existing, lambda: self._stopped
+                self.files, self.folder, segment, opened, judge, one.staged, one.existing, lambda: self._stopped
             ).write()
         except Damaged as error:
-            self._log(f"{segmentName(segment.base)} is kept as it is, since it is damaged: {error}")
+            self.log(f"{segmentName(segment.base)} is kept as it is, since it is damaged: {error}")
             return freed
         if found is None:
             return freed
-        new = found
-        self._exclusively(lambda: self._replace(new))
-        return FreedSpace(removed, rewritten + 1, bytes + segment.bytes - new.bytes)
+        self.exclusively(lambda: self._replace(found))
+        return FreedSpace(removed, rewritten + 1, bytes + segment.bytes - found.bytes)
 
     def _join(self, run: list[Segment], opened: OpenSegments, freed: FreedSpace) -> FreedSpace:
-        """Replace neighbouring empty segments by one file."""
         removed, rewritten, bytes = freed
-        joined = None if self._stopped else writeMerged(self._files, self._folder, run, opened)
-        if joined is None:
+        new = None if self._stopped else writeMerged(self.files, self.folder, run, opened)
+        if new is None:
             return freed
-        new = joined
 
         def put() -> None:
             self._replace(new)
@@ -190,19 +167,19 @@ class SegmentRemoval:
             for segment in run[1:]:
                 self._remove(segment)
 
-        self._exclusively(put)
+        self.exclusively(put)
         return FreedSpace(removed + len(run) - 1, rewritten + 1, bytes + sum(each.bytes for each in run) - new.bytes)
 
     def _remove(self, segment: Segment) -> None:
         """Remove a segment; the next one may be removed when this is on disk."""
         if self._stopped:
             raise Stopped
-        self._files.remove(f"{self._folder}/{segmentName(segment.base)}")
-        self._segments.remove(segment.base)
-        path = f"{self._folder}/{indexName(segment.base)}"
-        if self._files.exists(path):
-            self._files.remove(path)
-        self._files.syncFolder(self._folder)
+        self.files.remove(f"{self.folder}/{segmentName(segment.base)}")
+        self.segments.remove(segment.base)
+        path = f"{self.folder}/{indexName(segment.base)}"
+        if self.files.exists(path):
+            self.files.remove(path)
+        self.files.syncFolder(self.folder)
 
     def _replace(self, segment: Segment) -> None:
         """Rename the new file of a segment over the old one, whose index must be removed first."""
@@ -210,25 +187,23 @@ class SegmentRemoval:
             raise Stopped
         self._removeIndex(segment.base)
         name = segmentName(segment.base)
-        self._files.rename(f"{self._folder}/{replacementName(segment.base)}", f"{self._folder}/{name}")
-        self._segments.replace(segment)
-        self._files.syncFolder(self._folder)
+        self.files.rename(f"{self.folder}/{replacementName(segment.base)}", f"{self.folder}/{name}")
+        self.segments.replace(segment)
+        self.files.syncFolder(self.folder)
         with suppress(OSError):
-            writeIndex(self._files, self._folder, segment)
+            writeIndex(self.files, self.folder, segment)
 
     def _removeIndex(self, base: int) -> None:
         """Remove an index permanently: an outdated one would point into the holes of the rewritten segment."""
-        path = f"{self._folder}/{indexName(base)}"
-        if self._files.exists(path):
-            self._files.remove(path)
-            self._files.syncFolder(self._folder)
+        path = f"{self.folder}/{indexName(base)}"
+        if self.files.exists(path):
+            self.files.remove(path)
+            self.files.syncFolder(self.folder)
 
 
 class _Pass:
-    """The state at the beginning of a pass.
-
-    ``touchable`` are the segments that may be changed, ``staged`` the remaining STAGED frames, ``existing`` all STAGED
-    frames.
+    """The state at the beginning of a pass. ``touchable`` are the segments that may be changed, ``staged`` the
+    remaining STAGED frames, ``existing`` all of them.
     """
 
     def __init__(

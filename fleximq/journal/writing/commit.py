@@ -7,7 +7,7 @@ reads that. State records are merged, so that a thousand acknowledgements become
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from fleximq.journal.format import control_frames
 from fleximq.journal.format.column_builder import AppendedRun
@@ -27,73 +27,53 @@ from fleximq.values.state_records import (
 
 
 class MergedStateRecords:
-    """The state records of one commit, in order; deliveries and acknowledgements of a queue are merged.
-
-    Only the opening and closing of a queue separate earlier from later records of that queue. For a consumer group only
-    the last record counts.
+    """The state records of one commit, in order; deliveries and acknowledgements of a queue are merged. Only the
+    opening and closing of a queue separate its earlier from later records. Of a consumer group only the last counts.
     """
 
-    __slots__ = ("_acknowledged", "_handedOut", "_stateRecords", "_groupRecords")
+    __slots__ = ("_acknowledged", "_delivered", "_groups", "_records")
 
     def __init__(self) -> None:
-        self._stateRecords: list[StateRecord | None] = []
-        self._handedOut: dict[str, tuple[int, QueueDelivered]] = {}
-        self._acknowledged: dict[str, tuple[int, array[int]]] = {}
-        self._groupRecords: dict[str, int] = {}
+        self._records: list[StateRecord | None] = []
+        self._acknowledged: dict[str, array[int]] = {}
+        #: The index of the last record of each queue, and of each consumer group.
+        self._delivered: dict[str, int] = {}
+        self._groups: dict[str, int] = {}
 
     def add(self, note: StateRecord) -> None:
         """Add a state record; its array may be changed by the caller afterwards."""
         if type(note) is QueueAcknowledged:
             gathered = self._acknowledged.get(note.key)
             if gathered is None:
-                gathered = self._acknowledged[note.key] = len(self._stateRecords), array("Q")
-                self._stateRecords.append(None)
-            gathered[1].extend(note.offsets)
+                gathered = self._acknowledged[note.key] = array("Q")
+                self._records.append(QueueAcknowledged(note.key, gathered))
+            gathered.extend(note.offsets)
         elif type(note) is QueueDelivered:
-            known = self._handedOut.get(note.key)
-            if known is None:
-                self._handedOut[note.key] = len(self._stateRecords), note._replace(again=array("Q", note.again))
-                self._stateRecords.append(None)
+            index = self._delivered.setdefault(note.key, len(self._records))
+            if index == len(self._records):
+                self._records.append(note._replace(again=array("Q", note.again)))
             else:
-                self._handedOut[note.key] = known[0], _together(known[1], note)
-        elif isinstance(note, GroupProgress | GroupForgotten):
-            before = self._groupRecords.pop(note.group, None)
-            if before is not None:
-                self._stateRecords[before] = None
-            self._groupRecords[note.group] = len(self._stateRecords)
-            self._stateRecords.append(note)
+                self._records[index] = _together(cast(QueueDelivered, self._records[index]), note)
         else:
             if isinstance(note, QueueOpened | QueueClosed):
-                self._finishMerging(note.key)
-            self._stateRecords.append(note)
-
-    def _finishMerging(self, key: str) -> None:
-        """Complete the merged records of a queue; later ones are merged separately."""
-        handedOut = self._handedOut.pop(key, None)
-        if handedOut is not None:
-            self._stateRecords[handedOut[0]] = handedOut[1]
-        acknowledged = self._acknowledged.pop(key, None)
-        if acknowledged is not None:
-            self._stateRecords[acknowledged[0]] = QueueAcknowledged(key, acknowledged[1])
+                self._delivered.pop(note.key, None)
+                self._acknowledged.pop(note.key, None)
+            elif isinstance(note, GroupProgress | GroupForgotten):
+                before = self._groups.get(note.group)
+                if before is not None:
+                    self._records[before] = None
+                self._groups[note.group] = len(self._records)
+            self._records.append(note)
 
     def take(self) -> list[StateRecord]:
         """Return all state records; called once."""
-        for key in {*self._handedOut, *self._acknowledged}:
-            self._finishMerging(key)
-        return [note for note in self._stateRecords if note is not None]
+        return [note for note in self._records if note is not None]
 
 
 def _together(first: QueueDelivered, then: QueueDelivered) -> QueueDelivered:
     again = array("Q", first.again)
     again.extend(then.again)
     return then._replace(count=max(first.count, then.count), again=again, time=max(first.time, then.time))
-
-
-class CommitPart(Protocol):
-    """A part of a commit with its own frames."""
-
-    def frames(self) -> Iterable[Frame]:
-        """Return the frames, in order; called once, on the writer's thread."""
 
 
 @dataclass(slots=True)
@@ -110,9 +90,8 @@ class RecordsPart:
 
 @dataclass(slots=True)
 class StagedPart:
-    """Staged messages; ``offset`` is that of the next message.
-
-    ``made`` are their frames after encoding, ``positions`` those of the committed frames.
+    """Staged messages; ``offset`` is that of the next message. ``made`` are their frames after encoding, ``positions``
+    those of the committed frames.
     """
 
     query: str
@@ -145,12 +124,14 @@ class TransactionPart:
         return [control_frames.encodeTransaction(self.transaction, self.offset, self.count, self.time)]
 
 
+#: A part of a commit with its own frames: these are encoded in order, once, on the writer's thread.
+CommitPart = RecordsPart | StagedPart | TransactionPart
+
+
 @dataclass(slots=True)
 class Snapshot:
-    """The state for a restart; ``snapshot`` does not change any more.
-
-    ``committed`` has the last batch of each query, ``clientIds`` is the first client id that was never assigned (0:
-    none was), ``offset`` that of the next message.
+    """The state for a restart; ``snapshot`` does not change any more. ``committed`` has the last batch of each query,
+    ``clientIds`` is the first client id that was never assigned (0: none was), ``offset`` that of the next message.
     """
 
     snapshot: Any
@@ -160,10 +141,7 @@ class Snapshot:
     time: int
 
     def frames(self, replay: int, clean: bool) -> Iterator[Frame]:
-        """Encode the checkpoint, preceded by the reserved client ids.
-
-        :param replay: the position of the first frame that the snapshot does not cover.
-        """
+        """Encode the reserved client ids and the checkpoint, which covers the frames before ``replay``."""
         if self.clientIds:
             yield encodeStateRecords([ClientIdsReserved(self.clientIds)], self.offset, self.time)
         yield control_frames.encodeCheckpoint(
@@ -173,10 +151,7 @@ class Snapshot:
 
 @dataclass(slots=True)
 class SegmentOpening:
-    """The beginning of a new segment; ``first`` is the next offset before a possible gap.
-
-    ``owner`` are keys for its SEGMENT frame.
-    """
+    """The beginning of a new segment: the next offset before a possible gap, and keys for its SEGMENT frame."""
 
     journal: str
     snapshot: Snapshot
@@ -211,14 +186,12 @@ Call = tuple[Callable[..., None], int, int]
 
 @dataclass(slots=True, eq=False)
 class Commit:
-    """Runs and state records that are written and synced together, and the result of that.
-
-    ``last`` is the number of its last run, ``next`` the offset after its last message, ``size`` its bytes.
-
-    ``calls`` is empty if it contains only state records, which nothing waits for. ``opening``: it begins a new segment.
-    ``closing``: it is the last of the journal. The writer fills in ``written``, every frame with its position; ``end``,
-    the position after them; ``length`` of the segment; ``seconds`` of duration; and ``begun``, position and id of a new
-    segment. Or ``reason``: the commit failed, and none of it is valid.
+    """Runs and state records that are written and synced together, and the result of that. ``last`` is the number of
+    its last run, ``next`` the offset after its last message, ``size`` its bytes. ``calls`` is empty if it contains only
+    state records, which nothing waits for. ``opening``: it begins a new segment. ``closing``: it is the last of the
+    journal. The writer fills in ``written``, every frame with its position; ``end``, the position after them;
+    ``length`` of the segment; ``seconds`` of duration; and ``begun``, position and id of a new segment. Or ``reason``:
+    the commit failed, and none of it is valid.
     """
 
     last: int

@@ -1,12 +1,12 @@
 """Group commit on the reactor's thread: the runs that arrive during one commit form the next.
 
-Hot: :meth:`GroupCommit.append` is called for every run and costs about 3 us. A record of 100 bytes in runs of 1,000
-costs 0.12 us on the reactor's thread and 0.08 us on the writer's (CPython 3.11, one core). In experiments, encoding on
-the reactor's thread was clearly slower than on the writer's, and starting a commit at the end of a reactor turn made no
-visible difference.
+Hot: :meth:`GroupCommit.append` costs about 3 us for each run. A record of 100 bytes in runs of 1,000 costs 0.12 us on
+the reactor's thread and 0.08 us on the writer's (CPython 3.11, one core). Encoding on the reactor's thread was clearly
+slower than on the writer's; starting a commit at the end of a reactor turn made no visible difference.
 """
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
 from fleximq.errors import NotKept
@@ -30,51 +30,44 @@ STATE_RECORDS_WAIT = 0.005
 _RECORD_BYTES = 28
 
 
+@dataclass(eq=False)
 class GroupCommit:
     """Collects runs, starts commits, and reports the result of each run in order.
 
-    ``end`` is the offset after the last reported message, ``next`` that of the next appended one. Runs are
-    numbered: ``appended`` is the number of the last one, ``decided`` that of the last one that was reported.
-    ``readOnly`` is the reason why appends are refused, None in normal operation.
+    ``end`` is the offset after the last reported message, ``next`` that of the next appended one. ``appended`` is the
+    number of the last run, ``decided`` that of the last reported one. ``readOnly`` is the reason why appends are
+    refused, or None.
 
     :param now: microseconds since 1970.
     :param overloadedAt: ``overloaded`` is True while more bytes than this wait.
     :param settled: called with each successful commit, before its callbacks.
     :param failed: called with the first failed commit.
-    :param rollDue: tells whether the next commit should begin a new segment.
+    :param rollDue: returns whether the next commit should begin a new segment.
     :param open: returns the beginning of that segment, or None if it cannot be made now.
     :param onError: called with the exceptions of callbacks.
     """
 
-    def __init__(
-        self,
-        *,
-        now: Callable[[], int],
-        next: int,
-        overloadedAt: int,
-        settled: Callable[[Commit], None],
-        failed: Callable[[Commit], None],
-        rollDue: Callable[[], bool],
-        open: Callable[[], SegmentOpening | None],
-        onError: Callable[[Exception], None],
-    ) -> None:
-        self.next = self.end = next
+    _: KW_ONLY
+    now: Callable[[], int]
+    next: int
+    overloadedAt: int
+    settled: Callable[[Commit], None]
+    failed: Callable[[Commit], None]
+    rollDue: Callable[[], bool]
+    open: Callable[[], SegmentOpening | None]
+    onError: Callable[[Exception], None]
+
+    def __post_init__(self) -> None:
+        self.end = self.next
         self.appended = self.decided = 0
         self.overloaded = False
         self.readOnly: str | None = "the journal is not open"
-        self._now = now
-        self._overloadedAt = overloadedAt
-        self._onSuccess = settled
-        self._onFailure = failed
-        self._rollDue = rollDue
-        self._open = open
-        self._onError = onError
         self._commitLog: CommitLog | None = None
         self._worker: Worker | None = None
         self._bytes = 0
         self._room: list[Callable[[], None]] = []
         self._reminded = self._opening = self._faulty = False
-        self._pending = Commit(last=0, next=next)
+        self._pending = Commit(last=0, next=self.next)
         self._writing: Commit | None = None
         self._telling: Commit | None = None
 
@@ -90,7 +83,7 @@ class GroupCommit:
         count = len(run.payloads)
         if self.readOnly is not None:
             raise NotKept(self.readOnly, range(count))
-        each = appendedOf(topic, publisher, name, dialect, run, self._now())
+        each = appendedOf(topic, publisher, name, dialect, run, self.now())
         pending = self._pending
         parts = pending.parts
         if parts and type(parts[-1]) is RecordsPart:
@@ -102,10 +95,7 @@ class GroupCommit:
         return self._took(committed, offset, count, sizeOf(run))
 
     def add(self, part: CommitPart, offset: int, count: int, size: int, committed: OnCommitted) -> int:
-        """Append a part other than a run, with ``count`` messages from this offset.
-
-        :raises NotKept: the journal accepts nothing at present.
-        """
+        """Append a part other than a run, with ``count`` messages from this offset. Raises NotKept."""
         if self.readOnly is not None:
             raise NotKept(self.readOnly, range(count))
         self._pending.parts.append(part)
@@ -119,16 +109,14 @@ class GroupCommit:
         pending.next = self.next
         pending.size += size
         self._bytes += size
-        if self._bytes > self._overloadedAt:
+        if self._bytes > self.overloadedAt:
             self.overloaded = True
         if self._writing is None:
             self.handOver()
         return self.appended
 
     def appendState(self, event: StateRecord) -> None:
-        """See :class:`fleximq.interfaces.IJournal`; after a fault the record is ignored, since the next checkpoint
-        covers it.
-        """
+        """See :class:`fleximq.interfaces.IJournal`; ignored after a fault, since the next checkpoint covers it."""
         if self.readOnly is None:
             pending = self._pending
             if pending.stateRecords is None:
@@ -139,7 +127,7 @@ class GroupCommit:
 
     def whenCommitted(self, call: Callable[[], None], number: int | None = None) -> None:
         """See :class:`fleximq.interfaces.IJournal`."""
-        commit = self._latestNonEmpty() if number is None else self._commitOf(number)
+        commit = self._commitOf(number)
         if commit is None:
             call()
             return
@@ -147,17 +135,15 @@ class GroupCommit:
         if self._writing is None:
             self.handOver()
 
-    def _latestNonEmpty(self) -> Commit | None:
+    def _commitOf(self, number: int | None) -> Commit | None:
+        """Return the unreported commit of a run, or the last one with anything in it."""
         pending = self._pending
-        return pending if pending.calls or pending.stateRecords else self._writing or self._telling
-
-    def _commitOf(self, number: int) -> Commit | None:
+        if number is None:
+            return pending if pending.calls or pending.stateRecords else self._writing or self._telling
         if number <= self.decided:
             return None
-        for commit in (self._telling, self._writing):
-            if commit is not None and number <= commit.last:
-                return commit
-        return self._pending if number <= self._pending.last else None
+        commits = (self._telling, self._writing, pending)
+        return next((commit for commit in commits if commit is not None and number <= commit.last), None)
 
     def whenRelieved(self, call: Callable[[], None]) -> None:
         """See :class:`fleximq.interfaces.IJournal`."""
@@ -180,10 +166,7 @@ class GroupCommit:
     # -- handing over ------------------------------------------------------------------------------
 
     def handOver(self, stateRecords: bool = False) -> None:
-        """Start the pending commit, unless one is being written.
-
-        :param stateRecords: start it even if it has state records only.
-        """
+        """Start the pending commit, even of state records only if so asked, unless one is being written."""
         pending = self._pending
         if self._writing is not None or self.readOnly is not None or self._worker is None or self._opening:
             return
@@ -194,7 +177,7 @@ class GroupCommit:
             return
         if not (pending.calls or pending.stateRecords):
             return
-        if self._rollDue():
+        if self.rollDue():
             if self._telling is not None:
                 # A snapshot contains exactly the reported commits, so it must not be made while one is being reported.
                 return
@@ -202,10 +185,10 @@ class GroupCommit:
                 # Making the snapshot may append state records, which must not start another commit.
                 self._opening = True
                 try:
-                    pending.opening = self._open()
+                    pending.opening = self.open()
                 finally:
                     self._opening = False
-        pending.time = self._now()
+        pending.time = self.now()
         self._pending = Commit(last=pending.last, next=pending.next)
         self._writing = pending
         assert self._commitLog is not None
@@ -221,9 +204,8 @@ class GroupCommit:
         self.handOver()
 
     def openSegment(self, opening: SegmentOpening, told: Callable[[str | None], None]) -> None:
-        """Accept runs again after a fault; the next commit begins a new segment.
-
-        ``told`` is called with None once the segment is open, or with the reason why it cannot be opened.
+        """Accept runs again after a fault; the next commit begins a new segment. ``told`` is called with None once the
+        segment is open, or with the reason why it cannot be opened.
         """
         self.readOnly = None
         self._faulty = False
@@ -254,7 +236,7 @@ class GroupCommit:
             self.refuse(commit.reason, commit)
             return
         try:
-            self._onSuccess(commit)
+            self.settled(commit)
         except Exception as error:
             # It is on disk, but reads would not find it.
             commit.error, commit.reason = error, reasonOf(error)
@@ -272,9 +254,8 @@ class GroupCommit:
 
     def refuse(self, reason: str, commit: Commit | None = None) -> None:
         """Refuse later runs, and report the reason for all pending ones: those of the failed commit, then the later
-        ones.
-
-        ``commit`` is None if the sync between two commits failed; the commit that is being written then fails as well.
+        ones. ``commit`` is None if the sync between two commits failed; the commit that is being written then fails as
+        well.
         """
         if self.readOnly is None:
             self.readOnly = reason
@@ -285,7 +266,7 @@ class GroupCommit:
         self._bytes -= commit.size + behind.size
         if not self._faulty:
             self._faulty = True
-            self._onFailure(commit)
+            self.failed(commit)
         self._tell(commit, reason)
         self._tell(behind, reason)
         self._makeRoom()
@@ -305,11 +286,11 @@ class GroupCommit:
                     self.end = offset + count
                 call(offset, None)
             except Exception as error:
-                self._onError(error)
+                self.onError(error)
         self._telling = None
 
     def _makeRoom(self) -> None:
-        if not self.overloaded or self._bytes > self._overloadedAt:
+        if not self.overloaded or self._bytes > self.overloadedAt:
             return
         self.overloaded = False
         waiting, self._room = self._room, []
@@ -320,14 +301,11 @@ class GroupCommit:
             try:
                 call()
             except Exception as error:
-                self._onError(error)
+                self.onError(error)
 
 
 def appendedOf(topic: str, publisher: int, name: str, dialect: str, run: Run, now: int) -> AppendedRun:
-    """Return a run in the form for encoding.
-
-    :raises NotKept: a name cannot be encoded as UTF-8.
-    """
+    """Return a run in the form for encoding. Raises NotKept if a name cannot be encoded as UTF-8."""
     if not (topic.isascii() and name.isascii()):
         try:
             topic.encode(), name.encode()

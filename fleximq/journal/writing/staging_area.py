@@ -69,10 +69,7 @@ class StagingArea:
             found(None, error.reason)
 
     def commit(self, query: str, batch: int, tokens: Sequence[str], committed: OnCommitted) -> None:
-        """See :class:`fleximq.interfaces.IJournal`.
-
-        :raises NotKept: the journal accepts nothing at present.
-        """
+        """See :class:`fleximq.interfaces.IJournal`. Raises NotKept if the journal accepts nothing at present."""
         if self._group.readOnly is not None:
             raise NotKept(self._group.readOnly)
         last = self._last(query)

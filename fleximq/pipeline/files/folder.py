@@ -11,15 +11,13 @@ from typing import NamedTuple
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files, errorText, readFile
 from fleximq.journal.files.folder_files import END, IDENTITY, readEnd, readIdentity
-from fleximq.journal.files.frame_scan import CompleteFrame, framesOf
-from fleximq.journal.files.segment_table import segmentName
-from fleximq.journal.files.window import LARGE, SMALL, Window
+from fleximq.journal.files.frame_scan import LARGE, SMALL, CompleteFrame, Window, framesOf
+from fleximq.journal.files.segment_table import segmentBases, segmentName
 from fleximq.journal.format.control_frames import decodeGap
 from fleximq.journal.format.frame import HEADER_BYTES, SYNCED, FrameError, FrameHeader, FrameKind, readHeader
 
 #: How often the end file is read while it is being written, and the seconds in between.
 _LOOKS, _BETWEEN = 100, 0.001
-_SUFFIX = ".fxj"
 
 
 class End(NamedTuple):
@@ -53,8 +51,7 @@ class Folder:
 
     def bases(self) -> list[int]:
         """Return the first positions of all existing segments, in order."""
-        names = self.files.names(self.path)
-        return [int(name[:20]) for name in names if name.endswith(_SUFFIX) and len(name) == 24 and name[:20].isdigit()]
+        return segmentBases(self.files.names(self.path))
 
     def extents(self, end: int) -> list[Extent]:
         """Return the segments that begin before a position, which ends the last one."""

@@ -13,9 +13,8 @@ import pyarrow as pa
 from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.files.folder_files import STREAM
-from fleximq.journal.files.frame_scan import CompleteFrame, framesOf
+from fleximq.journal.files.frame_scan import LARGE, SMALL, CompleteFrame, framesOf
 from fleximq.journal.files.record_distance import Distance, DistanceCounter
-from fleximq.journal.files.window import LARGE, SMALL
 from fleximq.journal.format.control_frames import decodeTransaction
 from fleximq.journal.format.frame import FrameKind
 from fleximq.pipeline.files.folder import End, Extent, Folder

@@ -6,10 +6,9 @@ The broker writes the index. If it cannot be read, the frames are scanned instea
 from array import array
 from bisect import bisect_left, bisect_right
 
-from fleximq.journal.files.frame_scan import CompleteFrame, framesOf
+from fleximq.journal.files.frame_scan import LARGE, CompleteFrame, framesOf
 from fleximq.journal.files.segment_index import readIndex
 from fleximq.journal.files.segment_summary import INDEX_INTERVAL, NEVER, Segment
-from fleximq.journal.files.window import LARGE
 from fleximq.journal.format.frame import FrameKind
 from fleximq.pipeline.files.folder import Extent, Folder
 

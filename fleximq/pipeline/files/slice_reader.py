@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from fleximq.journal.files.frame_scan import CompleteFrame, frameAt, framesOf, nextFrame
+from fleximq.journal.files.frame_scan import SMALL, CompleteFrame, Window, frameAt, framesOf, nextFrame
 from fleximq.journal.files.segment_summary import assignOffsets
-from fleximq.journal.files.window import SMALL, Window
 from fleximq.journal.format.control_frames import decodeGap, decodeRemoved, decodeTransaction
 from fleximq.journal.format.frame import HEADER_BYTES, FrameError, FrameHeader, FrameKind, checkFrame, readHeader
 from fleximq.pipeline.files.folder import Folder

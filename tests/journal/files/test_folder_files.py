@@ -22,7 +22,7 @@ class IdentityTests(SynchronousTestCase):
     def identify(self) -> str:
         """Check the folder and return its id."""
         checkFolder(self.files, self.folder)
-        return identify(self.files, self.folder, lambda digits: ID[:digits])
+        return identify(self.files, self.folder, lambda: ID)
 
     def put(self, name: str, content: bytes) -> None:
         """Put a file into the folder."""
@@ -43,7 +43,7 @@ class IdentityTests(SynchronousTestCase):
     def test_known(self) -> None:
         """Whoever opens it again meets the same id."""
         self.identify()
-        self.assertEqual(identify(self.files, self.folder, lambda digits: "f" * digits), ID)
+        self.assertEqual(identify(self.files, self.folder, lambda: "f" * 32), ID)
 
     def test_cutShort(self) -> None:
         """If making it was cut short at any operation, the next attempt succeeds."""
@@ -52,7 +52,7 @@ class IdentityTests(SynchronousTestCase):
             files = FaultyFiles()
             files.fail(operation)
             checkFolder(files, self.folder)
-            self.assertRaises(JournalError, identify, files, self.folder, lambda digits: ID)
+            self.assertRaises(JournalError, identify, files, self.folder, lambda: ID)
             self.assertEqual(self.identify(), ID, operation)
 
     def test_everyFlip(self) -> None:

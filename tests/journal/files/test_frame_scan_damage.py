@@ -2,8 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.files.frame_scan import frameAt, nextFrame
-from fleximq.journal.files.window import Window
+from fleximq.journal.files.frame_scan import Window, frameAt, nextFrame
 from fleximq.journal.format.column_builder import AppendedRun
 from fleximq.journal.format.frame import FrameError, seal
 from fleximq.journal.format.record_columns import encodeRecords

@@ -113,7 +113,7 @@ class GroupTests(GroupCase):
         def fail(commit: object) -> None:
             raise ValueError("odd")
 
-        self.patch(self.made.group, "_onSuccess", fail)
+        self.patch(self.made.group, "settled", fail)
         self.made.append(b"a")
         self.made.append(b"b")
         self.made.steps.all()

@@ -6,8 +6,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.journal.files import frame_scan
-from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange
-from fleximq.journal.files.window import Window
+from fleximq.journal.files.frame_scan import CompleteFrame, DamagedRange, Window
 from tests.pipeline.installed import missing as skip
 from tests.pipeline.written import Written
 

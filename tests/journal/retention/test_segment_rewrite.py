@@ -7,8 +7,8 @@ from fleximq.journal.files.segment_index import indexName
 from fleximq.journal.files.segment_summary import Segment
 from fleximq.journal.files.segment_table import segmentName
 from fleximq.journal.recovery.recovery import recover
-from fleximq.journal.retention.segment_merge import emptyRuns, isEmpty
 from fleximq.journal.retention.segment_removal import FreedSpace
+from fleximq.journal.retention.segment_rewrite import emptyRuns, isEmpty
 from tests.journal.recorder import Recorder, State
 from tests.journal.retention.test_segment_removal import FOLDER, RULES, SECOND, RetentionCase, recordsOf
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.journal.files.window import Window
+from fleximq.journal.files.frame_scan import Window
 from tests.journal.recorder import Recorder
 from tests.nightly import repetitions
 
