@@ -14,15 +14,7 @@ from fleximq import __version__
 from fleximq.cluster.copy import Copy
 from fleximq.cluster.follower import Follower
 from fleximq.cluster.interfaces import AHEAD, ShardOwner
-from fleximq.cluster.node_state import (
-    YOUNG,
-    NodeState,
-    checkSums,
-    differing,
-    messagesBehind,
-    secondsBehind,
-    whyNotTo,
-)
+from fleximq.cluster.node_state import YOUNG, NodeState, checkSums, differing, messagesBehind, secondsBehind, whyNotTo
 from fleximq.cluster.ownership import Ownership, State
 from fleximq.config.settings import Settings
 

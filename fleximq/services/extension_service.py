@@ -17,13 +17,7 @@ from zope.interface import implementer
 from fleximq.broker.broker import Broker
 from fleximq.config.settings import Settings
 from fleximq.errors import SettingError
-from fleximq.interfaces import (
-    IBrokerExtension,
-    IBrokerObserver,
-    IExtensionContext,
-    IRecordWatcher,
-    ISubscriber,
-)
+from fleximq.interfaces import IBrokerExtension, IBrokerObserver, IExtensionContext, IRecordWatcher, ISubscriber
 
 _log = Logger()
 

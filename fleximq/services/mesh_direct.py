@@ -247,12 +247,7 @@ class MeshListings:
         return lambda page: self._gather(title, client, arguments, answer, page)
 
     def _gather(
-        self,
-        title: str,
-        client: ConnectedClient,
-        arguments: Mapping[str, Any],
-        answer: Answer,
-        own: Mapping[str, Any],
+        self, title: str, client: ConnectedClient, arguments: Mapping[str, Any], answer: Answer, own: Mapping[str, Any]
     ) -> None:
         pages = {self._node: own}
         asked = sorted(self._mesh.peers)

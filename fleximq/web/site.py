@@ -20,15 +20,7 @@ from fleximq.rights import EVERYTHING
 from fleximq.security.peer_address import peerAddress
 from fleximq.security.principal import ANONYMOUS, Admitted
 from fleximq.status import Status
-from fleximq.web.request import (
-    JSON,
-    HttpRefusal,
-    HttpReply,
-    Page,
-    PageRequest,
-    jsonReply,
-    numberOf,
-)
+from fleximq.web.request import JSON, HttpRefusal, HttpReply, Page, PageRequest, jsonReply, numberOf
 from fleximq.web.welcome_page import (
     COMMON_FIELDS,
     OneRequestChannel,
@@ -84,11 +76,7 @@ class Pages(Resource):
     isLeaf = True
 
     def __init__(
-        self,
-        welcome: IResource,
-        pages: Mapping[str, Page],
-        renewed: Renewed,
-        audit: Callable[..., None],
+        self, welcome: IResource, pages: Mapping[str, Page], renewed: Renewed, audit: Callable[..., None]
     ) -> None:
         super().__init__()
         self._audit = audit

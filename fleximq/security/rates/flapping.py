@@ -24,11 +24,7 @@ class FlappingLimit:
     __slots__ = ("_kept", "_left", "_remembered", "_seconds", "most", "wait")
 
     def __init__(
-        self,
-        most: int = 0,
-        wait: float = 0.0,
-        seconds: Callable[[], float] = lambda: 0.0,
-        remembered: int = 10_000,
+        self, most: int = 0, wait: float = 0.0, seconds: Callable[[], float] = lambda: 0.0, remembered: int = 10_000
     ) -> None:
         self.most = most
         self.wait = wait
