@@ -1,12 +1,10 @@
 """Restricts access until authentication is configured: only local clients may connect, unless the operator allows all.
 
-docs/reference/dialects.rst, "One port for all". A peer that connects through a proxy is never local, even if the proxy
-is.
+docs/reference/dialects.rst, "One port for all".
 """
 
 import ipaddress
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from twisted.internet.address import UNIXAddress
@@ -16,32 +14,6 @@ from twisted.internet.stdio import PipeAddress
 REFUSAL = "this broker serves only its own machine unless it is started with --auth or --allow-anonymous"
 
 _PROXY_HEADERS = frozenset({"forwarded", "via", "x-real-ip"})
-
-
-@dataclass(frozen=True, slots=True)
-class AnonymousAccess:
-    """The rule for one listener.
-
-    ``allowAnonymous`` admits all peers. ``proxied``: all peers of the listener connect through a proxy.
-    """
-
-    allowAnonymous: bool = False
-    proxied: bool = False
-
-    def refusal(self, address: object, allowAnonymous: bool | None = None) -> str | None:
-        """Return the sentence that refuses this peer, None if it may connect.
-
-        :param address: the transport's ``getPeer()``. An address of an unknown kind counts as remote.
-        :param allowAnonymous: decides instead of the rule's own value.
-        """
-        allows = self.allowAnonymous if allowAnonymous is None else allowAnonymous
-        if allows or (isLocal(address) and not self.proxied):
-            return None
-        return REFUSAL
-
-    def behindProxy(self) -> "AnonymousAccess":
-        """Return the same rule for peers that connect through a proxy."""
-        return replace(self, proxied=True)
 
 
 def isLocal(address: object) -> bool:

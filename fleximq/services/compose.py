@@ -16,7 +16,6 @@ from fleximq.dialects.registry import Registry, installed
 from fleximq.endpoints.listen import Listen, ListenDefaults, WebListen
 from fleximq.errors import SettingError
 from fleximq.security.access_policy import AccessPolicy
-from fleximq.security.anonymous_access import AnonymousAccess
 from fleximq.services.audit_log import AuditLog
 from fleximq.services.broker_service import BrokerService, makeBroker
 from fleximq.services.extension_service import ExtensionContext, ExtensionService
@@ -143,8 +142,8 @@ def compose(
         extension = registry.extensions[chosen.name]
         ExtensionService(extension, configuration, extensionContext, abortStart).setServiceParent(brokerService)
 
-    def contextFor(protection: AnonymousAccess) -> Context:
-        admission = rateLimits.limited(security.admissionFor(protection), counted)
+    def contextFor(proxied: bool) -> Context:
+        admission = rateLimits.limited(security.admissionFor(proxied), counted)
         return Context(
             broker, settings, reactor, turn, admission, policy, rates=rateLimits.rates, flapping=rateLimits.flapping,
             logLimits=logLimits, unadmitted=unadmitted,
@@ -152,11 +151,10 @@ def compose(
 
     def listenOn(listen: Listen, parent: MultiService, speaks: bool = True) -> None:
         listen.checkPassed()
-        protection = AnonymousAccess(settings.allowAnonymous, listen.proxied)
-        context = contextFor(protection)
+        context = contextFor(listen.proxied)
         contexts.append(context)
         dialects = connections.of(dialectsOf(registry, context, listen.dialect)) if speaks else _NO_DIALECTS
-        behindProxy = rateLimits.limited(security.admissionFor(protection.behindProxy()), counted)
+        behindProxy = rateLimits.limited(security.admissionFor(proxied=True), counted)
         listenerFactory = ListenerFactory(
             reactor, context.admission, behindProxy, origins, settings.handshakeTimeout, counted, sites.site, logLimits,
             unadmitted, broker.audit,
@@ -180,7 +178,7 @@ def compose(
         # It stays open as long as the broker, so that health checks see the broker stop.
         listenOn(place, early, speaks=False)
     for line in settings.spawn:
-        child = ChildService(reactor, line, contextFor(AnonymousAccess()), environment, security.rightsOf)
+        child = ChildService(reactor, line, contextFor(proxied=False), environment, security.rightsOf)
         contexts.append(child.context)
         child.setServiceParent(owned)
     beat = journal.beat if journal.onDisk and node is None else None

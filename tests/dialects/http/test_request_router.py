@@ -16,7 +16,7 @@ from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.http.request_head import FIELDS, HEAD_BYTES
 from fleximq.dialects.http.request_router import RequestRouter, RequestRouterFactory
 from fleximq.security.access_policy import AccessPolicy
-from fleximq.security.anonymous_access import REFUSAL, AnonymousAccess
+from fleximq.security.anonymous_access import REFUSAL
 from fleximq.web.welcome_page import WelcomeEntry, WelcomeSite
 from tests.dialects.admissions import OPEN
 from tests.log_observer import observeLog
@@ -76,8 +76,8 @@ class RoutingTests(SynchronousTestCase):
         self.site = RecorderFactory()
         self.webSockets = {name: RecorderFactory() for name in self.offered}
         self.factory = RequestRouterFactory(
-            self.webSockets, self.site, self.security.admissionFor(AnonymousAccess()),
-            self.security.admissionFor(AnonymousAccess(proxied=True)), self.origins, self.clock, 10.0,
+            self.webSockets, self.site, self.security.admissionFor(),
+            self.security.admissionFor(proxied=True), self.origins, self.clock, 10.0,
             lambda event, n: self.counts.update({event: n}),
         )  # fmt: skip
 
