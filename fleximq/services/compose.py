@@ -16,6 +16,7 @@ from fleximq.dialects.registry import Registry, installed
 from fleximq.endpoints.listen import Listen, ListenDefaults, WebListen
 from fleximq.errors import SettingError
 from fleximq.security.access_policy import AccessPolicy
+from fleximq.security.rates.rate_limits import RateLimitedAdmission, RateLimits
 from fleximq.services.audit_log import AuditLog
 from fleximq.services.broker_service import BrokerService, makeBroker
 from fleximq.services.extension_service import ExtensionContext, ExtensionService
@@ -26,7 +27,6 @@ from fleximq.services.network.connections import OpenConnections
 from fleximq.services.network.listener_factory import ListenerDialects, ListenerFactory, dialectsOf
 from fleximq.services.network.listeners import ListenerService, prepareCertificates
 from fleximq.services.network.proxy_protocol import ProxiedFactory
-from fleximq.services.network.rate_limits import RateLimits
 from fleximq.services.operator import Operator
 from fleximq.services.process.busy_poll import BusyPollService, processors
 from fleximq.services.process.child_service import ChildService
@@ -113,9 +113,7 @@ def compose(
         settings.limits,
         lambda: len(broker.clients) + (0 if node is None else len(node.ports.forwarding.joined)),
         counted,
-        rateLimits.connects,
-        rateLimits.flapping,
-        rateLimits.bans,
+        rateLimits,
         broker.audit,
     )
     security = AccessPolicy.of(settings, reactor, counted)
@@ -143,7 +141,7 @@ def compose(
         ExtensionService(extension, configuration, extensionContext, abortStart).setServiceParent(brokerService)
 
     def contextFor(proxied: bool) -> Context:
-        admission = rateLimits.limited(security.admissionFor(proxied), counted)
+        admission = RateLimitedAdmission(security.admissionFor(proxied), rateLimits, counted)
         return Context(
             broker, settings, reactor, turn, admission, policy, rates=rateLimits.rates, flapping=rateLimits.flapping,
             logLimits=logLimits, unadmitted=unadmitted,
@@ -154,7 +152,7 @@ def compose(
         context = contextFor(listen.proxied)
         contexts.append(context)
         dialects = connections.of(dialectsOf(registry, context, listen.dialect)) if speaks else _NO_DIALECTS
-        behindProxy = rateLimits.limited(security.admissionFor(proxied=True), counted)
+        behindProxy = RateLimitedAdmission(security.admissionFor(proxied=True), rateLimits, counted)
         listenerFactory = ListenerFactory(
             reactor, context.admission, behindProxy, origins, settings.handshakeTimeout, counted, sites.site, logLimits,
             unadmitted, broker.audit,

@@ -20,12 +20,11 @@ from twisted.protocols.policies import WrappingFactory
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from fleximq.config.settings import Settings
 from fleximq.dialects.connection.handover import Handover
 from fleximq.limits import Limits
-from fleximq.security.bans import Bans
 from fleximq.security.peer_address import addressKey, peerAddress
-from fleximq.security.rates.flapping import FlappingLimit
-from fleximq.security.rates.token_bucket import KeyedBuckets
+from fleximq.security.rates.rate_limits import BANNED, FLAPS, RateLimits
 from fleximq.values.counted_event import CountedEvent, EventFamily
 
 _log = Logger()
@@ -34,8 +33,6 @@ _log = Logger()
 TOO_MANY_WAIT = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many connections wait to be let in")
 TOO_MANY_THERE = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many connections from one address")
 TOO_OFTEN = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many new connections a second from one address")
-FLAPS = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "came and went too often")
-BANNED = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "banned")
 #: Seconds between two log lines about refusals, so that a flood of connections does not flood the log.
 LOG_INTERVAL = 1.0
 
@@ -53,9 +50,7 @@ class ConnectionLimit:
 
     :param clients: returns the number of joined clients.
     :param counted: called with the reason and 1 for every connection closed at once.
-    :param connects: limits how often an address may connect.
-    :param flapping: knows the addresses that must wait.
-    :param bans: knows the banned addresses.
+    :param rates: limit how often an address may connect, and have those that are flapping or banned.
     :param audit: records each refusal.
     """
 
@@ -65,19 +60,15 @@ class ConnectionLimit:
         limits: Limits,
         clients: Callable[[], int],
         counted: Callable[[str, int], object],
-        connects: KeyedBuckets | None = None,
-        flapping: FlappingLimit | None = None,
-        bans: Bans | None = None,
+        rates: RateLimits | None = None,
         audit: Callable[..., None] = lambda event, **fields: None,
     ) -> None:
         self._clock = clock
         self.limits = limits
         self._clients = clients
         self._counted = counted
-        self._connects = KeyedBuckets(None) if connects is None else connects
-        self._flapping = FlappingLimit() if flapping is None else flapping
+        self._rates = rates or RateLimits.of(Settings(), clock)
         self._audit = audit
-        self._bans = Bans() if bans is None else bans
         #: Number of connections closed at once.
         self.refused = 0
         self._open = 0
@@ -117,13 +108,13 @@ class ConnectionLimit:
         key = addressKey(address)
         if key is None:
             return _nothing
-        if self._bans.waits(key):
+        if self._rates.bans.waits(key):
             self._refuse(BANNED, address)
-        elif self._flapping.waits(key):
+        elif self._rates.flapping.waits(key):
             self._refuse(FLAPS, address)
         elif self._perAddress[key] >= self.limits.clientsPerAddress:
             self._refuse(TOO_MANY_THERE, address)
-        elif not self._connects.passes(key, self._clock.seconds()):
+        elif not self._rates.connects.passes(key, self._clock.seconds()):
             self._refuse(TOO_OFTEN, address)
         else:
             self._perAddress[key] += 1
