@@ -17,6 +17,7 @@ from fleximq.security.authentication.authentication_method import Authentication
 from fleximq.security.peer_address import addressKey, peerAddress
 from fleximq.security.principal import Principal
 from fleximq.values.counted_event import CountedEvent, EventFamily
+from fleximq.values.log_limit import LogLimit
 
 _log = Logger()
 
@@ -24,10 +25,6 @@ _log = Logger()
 WRONG = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "wrong credentials")
 #: The key of all local peers; their wrong attempts count together.
 THIS_MACHINE = "this machine"
-#: Minimum interval of log lines in seconds, so that a flood of attempts does not flood the log.
-QUIET = 1.0
-
-_WORDS = "these credentials are not valid here"
 
 
 class Authenticator:
@@ -47,8 +44,7 @@ class Authenticator:
         self._attempts = attempts
         self._clock = clock
         self._counted = counted
-        self._quietUntil = 0.0
-        self._unsaid = 0
+        self._logLimit = LogLimit(1)
 
     async def identify(self, credentials: Any, address: object) -> Principal:
         """Return the principal of these credentials.
@@ -75,7 +71,7 @@ class Authenticator:
             attempt.leave()
         self._note(address)
         await deferLater(self._clock, delay)
-        raise Unauthorized(_WORDS)
+        raise Unauthorized("these credentials are not valid here")
 
     def vouch(self, principal: Principal) -> Principal | None:
         """Return an admitted principal as it would be admitted now, None if it would be refused."""
@@ -88,17 +84,10 @@ class Authenticator:
 
     def _note(self, address: object) -> None:
         self._counted(WRONG, 1)
-        now = self._clock.seconds()
-        if now < self._quietUntil:
-            self._unsaid += 1
-            return
-        self._quietUntil = now + QUIET
-        _log.info(
-            "Refusing {peer}: wrong credentials ({more} more since the last such line)",
-            peer=peerAddress(address),
-            more=self._unsaid,
-        )
-        self._unsaid = 0
+        more = self._logLimit.passes(self._clock.seconds())
+        if more is not None:
+            words = "Refusing {peer}: wrong credentials ({more} more since the last such line)"
+            _log.info(words, peer=peerAddress(address), more=more)
 
 
 async def _first(

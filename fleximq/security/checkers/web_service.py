@@ -35,6 +35,7 @@ from fleximq.security.authentication.result_cache import ResultCache
 from fleximq.security.checkers.claims import WrongClaim, grantsOf, rolesOf, textsIn
 from fleximq.security.credentials import ApiKey, IApiKey, IPassword, IToken, Password, Token
 from fleximq.security.principal import Principal, isName
+from fleximq.values.log_limit import LogLimit
 
 #: Maximum size of an answer in bytes.
 MAX_ANSWER_BYTES = 64 * KIBIBYTE
@@ -121,8 +122,6 @@ _log = Logger()
 AT_ONCE = 32
 #: Maximum lifetime of a cached refusal in seconds.
 REFUSED_FOR = 10.0
-#: Minimum interval in seconds of log lines about a service that does not answer.
-QUIET = 1.0
 
 
 class Service(NamedTuple):
@@ -161,7 +160,7 @@ class WebService:
         self._service = service
         self._agent = agent
         self._wall = wall
-        self._quietUntil = 0.0
+        self._logLimit = LogLimit(1)
 
     def useReactor(self, reactor: Any) -> None:
         """Use connections and the clock of a reactor."""
@@ -235,12 +234,9 @@ class WebService:
         self._known.put(found, *shown.values(), lasting=lasting)
 
     def _complain(self, reason: str) -> None:
-        now = self._reactor.seconds()
-        if now >= self._quietUntil:
-            self._quietUntil = now + QUIET
-            _log.error(
-                "Nobody can be let in by {url}: {reason}", url=self._service.url.partition("?")[0], reason=reason
-            )
+        if self._logLimit.passes(self._reactor.seconds()) is not None:
+            url = self._service.url.partition("?")[0]
+            _log.error("Nobody can be let in by {url}: {reason}", url=url, reason=reason)
 
 
 @implementer(IBodyProducer)
