@@ -82,8 +82,7 @@ class JsonWebTokens:
     def requestAvatarId(self, credentials: Any) -> Any:
         """Return the principal of a token, later if its key must be fetched.
 
-        It fails with UnauthorizedLogin if the token is not valid here and now, and with NoCapacity if its key cannot be
-        fetched.
+        It fails with UnauthorizedLogin if the token is not valid now, with NoCapacity if its key cannot be fetched.
         """
         if len(credentials.token) > LONGEST:
             raise UnauthorizedLogin()
@@ -100,11 +99,8 @@ class JsonWebTokens:
     def vouch(self, principal: Principal) -> Principal | None:
         """Return the principal if its token is not revoked, and the key (or its URL) and the rule are unchanged."""
         source, _, jti = principal.proof.partition(" ")
-        marks = (
-            [repr(self._keys.source)]
-            if isinstance(self._keys, RemoteKeys)
-            else [key.fingerprint for key in self._keys.keys]
-        )
+        keys = self._keys
+        marks = [repr(keys.source)] if isinstance(keys, RemoteKeys) else [key.fingerprint for key in keys.keys]
         known = any(source == self._proof(mark) for mark in marks)
         return principal if known and not self._isRevoked(jti) else None
 
@@ -112,30 +108,20 @@ class JsonWebTokens:
         key = _keyIn(self._keys.keys, header)
         if key is None or header.get("alg") != key.algorithm:
             raise UnauthorizedLogin()
+        issuer, audience, leeway, *_ = self._rule
         try:
-            return self._principalOf(self._claims(token, key), key)
+            claims = jwt.decode(
+                token, key.key, algorithms=[key.algorithm], issuer=issuer, audience=audience, leeway=leeway
+            )
+            return self._principalOf(claims, key)
         except (WrongClaim, jwt.InvalidAudienceError, jwt.InvalidIssuerError, jwt.ExpiredSignatureError,
                 jwt.ImmatureSignatureError, jwt.MissingRequiredClaimError) as error:  # fmt: skip
-            self._explain(str(error))
+            more = self._unusable.ending(time.monotonic())
+            if more is not None:
+                _log.warn("A token that is signed rightly cannot be used: {reason}{more}", reason=str(error), more=more)
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
             pass
         raise UnauthorizedLogin()
-
-    def _explain(self, reason: str) -> None:
-        more = self._unusable.ending(time.monotonic())
-        if more is not None:
-            _log.warn("A token that is signed rightly cannot be used: {reason}{more}", reason=reason, more=more)
-
-    def _claims(self, token: str, key: SigningKey) -> Mapping[str, Any]:
-        claims: Mapping[str, Any] = jwt.decode(
-            token,
-            key.key,
-            algorithms=[key.algorithm],
-            issuer=self._rule.issuer,
-            audience=self._rule.audience,
-            leeway=self._rule.leeway,
-        )
-        return claims
 
     def _principalOf(self, claims: Mapping[str, Any], key: SigningKey) -> Principal:
         """Return the principal of the claims; raises WrongClaim if they are malformed."""

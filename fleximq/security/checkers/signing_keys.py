@@ -55,10 +55,7 @@ def ofSecret(path: str) -> Keys:
 
 
 def ofPem(path: str) -> Keys:
-    """Return the public key, or that of the certificate, in a PEM file: for RS256 or ES256, by its kind.
-
-    :raises SettingError: it cannot be read or used.
-    """
+    """Return the public key, or that of the certificate, in a PEM file; raises SettingError if it cannot be used."""
     content = secret_files.read(path, public=True).content
     try:
         if b"BEGIN CERTIFICATE" in content:

@@ -35,18 +35,15 @@ def webService(argument: str) -> WebService:
     headers: tuple[tuple[str, str], ...] = ()
     if "bearer" in given:
         found = secret_files.read(given["bearer"])
-        headers = (("Authorization", f"Bearer {_line(given['bearer'], found)}"),)
+        token = secret_files.text(given["bearer"], found).strip()
+        if not re.fullmatch(r"[\x21-\x7e]+", token):
+            raise SettingError(f"{given['bearer']} must hold one token of visible ASCII characters")
+        headers = (("Authorization", f"Bearer {token}"),)
         warnings += found.warnings
-    return WebService(
-        Service(
-            url,
-            _time(given, "timeout", 5.0, 0.001, MOST_TIMEOUT),
-            _time(given, "cache", 60.0, 0.0, MOST_CACHE),
-            headers,
-            trusting(given["ca"]) if "ca" in given else None,
-            warnings,
-        )
-    )
+    timeout = _time(given, "timeout", 5.0, 0.001, MOST_TIMEOUT)
+    cache = _time(given, "cache", 60.0, 0.0, MOST_CACHE)
+    policy = trusting(given["ca"]) if "ca" in given else None
+    return WebService(Service(url, timeout, cache, headers, policy, warnings))
 
 
 def checkedUrl(url: str) -> URL:
@@ -73,13 +70,6 @@ def _time(given: dict[str, str], name: str, default: float, least: float, most: 
     if not least <= value <= most:
         raise SettingError(f"{name} is {value:g}, but must be between {least:g} and {most:g} seconds")
     return value
-
-
-def _line(path: str, found: secret_files.SecretFile) -> str:
-    token = secret_files.text(path, found).strip()
-    if not re.fullmatch(r"[\x21-\x7e]+", token):
-        raise SettingError(f"{path} must hold one token of visible ASCII characters")
-    return token
 
 
 def trusting(path: str) -> Any:
