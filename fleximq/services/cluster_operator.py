@@ -4,6 +4,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from twisted.internet.interfaces import IReactorTime
@@ -33,6 +34,7 @@ def settingsThatLast(settings: Settings) -> Mapping[str, str]:
     return checkSums(dict(zip(names, values, strict=True)))
 
 
+@dataclass(eq=False, repr=False)
 class ClusterOperator:
     """The commands and the key of one node.
 
@@ -40,28 +42,20 @@ class ClusterOperator:
     :param refill: appends what the stream lacks of this node's copy.
     """
 
-    def __init__(
-        self,
-        clock: IReactorTime,
-        node: str,
-        shard: int,
-        copy: Copy,
-        settings: Mapping[str, str],
-        move: Callable[[str], None],
-        refill: Callable[[], None],
-    ) -> None:
-        self._clock = clock
-        self._node = node
-        self._shard = shard
-        self._copy = copy
-        self._settings = settings
-        self._move = move
-        self._refill = refill
-        #: Why the last command failed after it was accepted.
-        self.failure = ""
-        self._told: dict[str, tuple[str, list[str]]] = {}
+    _clock: IReactorTime
+    _node: str
+    _shard: int
+    _copy: Copy
+    _settings: Mapping[str, str]
+    _move: Callable[[str], None]
+    _refill: Callable[[], None]
+    #: Why the last command failed after it was accepted.
+    failure = ""
+    _told: dict[str, tuple[str, list[str]]] = field(default_factory=dict, init=False)
+    _changes = 0
+
+    def __post_init__(self) -> None:
         self._owner = ShardOwner()
-        self._changes = 0
         #: When the last append was sent that the stream has accepted, by this node's clock.
         self.appended = -math.inf
 

@@ -6,6 +6,7 @@ Registrations at the broker are removed when an extension stops, even after a fa
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from twisted.application.service import Service
@@ -60,6 +61,7 @@ class ExtensionContext:
                 self._undo.pop()()
 
 
+@dataclass(eq=False, repr=False)
 class ExtensionService(Service):
     """One extension, from start to stop.
 
@@ -67,18 +69,11 @@ class ExtensionService(Service):
     :param abortStart: called with a sentence if it rejects its configuration; does not return.
     """
 
-    def __init__(
-        self,
-        extension: IBrokerExtension,
-        configuration: Any,
-        context: ExtensionContext,
-        abortStart: Callable[[str], NoReturn],
-    ) -> None:
-        self.extension = extension
-        self._configuration = configuration
-        self._context = context
-        self._abortStart = abortStart
-        self._inner: Any = None
+    extension: IBrokerExtension
+    _configuration: Any
+    _context: ExtensionContext
+    _abortStart: Callable[[str], NoReturn]
+    _inner: Any = field(default=None, init=False)
 
     def privilegedStartService(self) -> None:
         """Create its service, and run the privileged part of its start."""

@@ -1,6 +1,7 @@
 """Liveness and readiness checks, and the delay of the event loop, measured each second for metrics and readiness."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import InitVar, dataclass
 from typing import Any
 
 from twisted.application.service import Service
@@ -59,6 +60,7 @@ class LagService(Service):
 READY_LAG, LIVE_LAG = 1.0, 30.0
 
 
+@dataclass(eq=False, repr=False)
 class Health:
     """The health checks: extensions may add to the lists ``live`` and ``ready``.
 
@@ -67,18 +69,13 @@ class Health:
     :param cluster: checks the node of a cluster.
     """
 
-    def __init__(
-        self,
-        broker: Broker,
-        lag: LagService,
-        listeners: Callable[[], Iterable[Any]],
-        stopping: Callable[[], bool] = lambda: False,
-        cluster: Look | None = None,
-    ) -> None:
-        self._broker = broker
-        self._lag = lag
-        self._listeners = listeners
-        self._stopping = stopping
+    _broker: Broker
+    _lag: LagService
+    _listeners: Callable[[], Iterable[Any]]
+    _stopping: Callable[[], bool] = lambda: False
+    cluster: InitVar[Look | None] = None
+
+    def __post_init__(self, cluster: Look | None) -> None:
         self.live: list[Look] = [lambda: self._late(LIVE_LAG)]
         self.ready: list[Look] = [self._journal, self._listening, self._draining, lambda: self._late(READY_LAG)]
         self.ready += [] if cluster is None else [cluster]

@@ -7,6 +7,7 @@ docs/guides/operating.rst, "When the disk is full or fails".
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -81,6 +82,7 @@ def _rulesOf(settings: Settings) -> RetentionPolicy:
     )
 
 
+@dataclass(eq=False, repr=False)
 class JournalService(MultiService):
     """Holds the services that need the journal: they start after it is open, and it closes after they have stopped.
 
@@ -90,26 +92,19 @@ class JournalService(MultiService):
     :param onSignal: installs a signal handler (:func:`signal.signal`).
     """
 
-    def __init__(
-        self,
-        reactor: Any,
-        journal: "DiskJournal",
-        restore: Callable[["RecoveredJournal"], None],
-        abortStart: Callable[[str], NoReturn],
-        wakeup: Wakeup,
-        onSignal: Callable[[int, Any], Any] = signal.signal,
-    ) -> None:
+    _reactor: Any
+    journal: "DiskJournal"
+    _restore: Callable[["RecoveredJournal"], None]
+    _abortStart: Callable[[str], NoReturn]
+    _wakeup: Wakeup
+    _onSignal: Callable[[int, Any], Any] = signal.signal
+    _before: Any = field(default=None, init=False)
+    _open = False
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self.journal = journal
-        self._reactor = reactor
-        self._restore = restore
-        self._abortStart = abortStart
-        self._wakeup = wakeup
-        self._onSignal = onSignal
-        self._before: Any = None
-        self._open = False
         self._cleaning = LoopingCall(self._clean)
-        self._cleaning.clock = reactor
+        self._cleaning.clock = self._reactor
 
     def startService(self) -> None:
         """Open the journal, restore the broker from it, and start the inner services. Blocks meanwhile."""

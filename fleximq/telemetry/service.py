@@ -1,6 +1,7 @@
 """The service: traces while it runs, and sends the remaining spans when it stops."""
 
 from collections.abc import Callable
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 from random import random
 from typing import Any
@@ -22,6 +23,7 @@ from fleximq.telemetry.tracing import Tracing
 _OTLP = "opentelemetry.exporter.otlp.proto.http.trace_exporter.OTLPSpanExporter"
 
 
+@dataclass(eq=False, repr=False)
 class TelemetryService(Service):
     """Traces a broker's publications.
 
@@ -31,18 +33,14 @@ class TelemetryService(Service):
 
     name = "otel"
 
-    def __init__(
-        self,
-        context: IExtensionContext,
-        choices: Choices,
-        process: Callable[[Choices], SpanProcessor] | None = None,
-        inThread: Callable[..., "Deferred[Any]"] | None = None,
-    ) -> None:
-        self._context = context
-        self._choices = choices
+    _context: IExtensionContext
+    _choices: Choices
+    process: InitVar[Callable[[Choices], SpanProcessor] | None] = None
+    _inThread: Callable[..., "Deferred[Any]"] | None = None
+    _provider: TracerProvider | None = field(default=None, init=False)
+
+    def __post_init__(self, process: Callable[[Choices], SpanProcessor] | None) -> None:
         self._process = process or _sending
-        self._inThread = inThread
-        self._provider: TracerProvider | None = None
 
     def startService(self) -> None:
         """Begin to trace."""

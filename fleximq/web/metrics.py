@@ -7,6 +7,7 @@ names, and reasons and events are limited to :data:`MAX_REASONS` each.
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import InitVar, dataclass
 from types import SimpleNamespace
 from typing import Any, Protocol
 
@@ -57,6 +58,7 @@ class ReactorLag(Protocol):
         """Return the latest lag, in seconds."""
 
 
+@dataclass(eq=False, repr=False)
 class Metrics:
     """The page.
 
@@ -66,20 +68,14 @@ class Metrics:
     :param cluster: returns the metrics of a node of a cluster, by name.
     """
 
-    def __init__(
-        self,
-        broker: Broker,
-        surveyor: QueueSurveyor,
-        lag: ReactorLag,
-        waiting: Callable[[], int],
-        top: int,
-        cluster: Callable[[], Mapping[str, float]] | None = None,
-    ) -> None:
-        self._broker = broker
-        self._surveyor = surveyor
-        self._lag = lag
-        self._waiting = waiting
-        self._top = top
+    _broker: Broker
+    _surveyor: QueueSurveyor
+    _lag: ReactorLag
+    _waiting: Callable[[], int]
+    _top: int
+    cluster: InitVar[Callable[[], Mapping[str, float]] | None] = None
+
+    def __post_init__(self, cluster: Callable[[], Mapping[str, float]] | None) -> None:
         self._cluster = cluster or dict
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)

@@ -4,6 +4,7 @@ The answer and its delay are the same for an unknown name and for a wrong secret
 """
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import InitVar, dataclass
 from typing import Any
 
 from twisted.internet.defer import CancelledError
@@ -27,23 +28,20 @@ WRONG = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "wrong credentials")
 THIS_MACHINE = "this machine"
 
 
+@dataclass(eq=False, repr=False)
 class Authenticator:
     """Tries the methods in order; the first that accepts the credentials decides the principal.
 
     :param counted: called with :data:`WRONG` and 1 for each wrong attempt.
     """
 
-    def __init__(
-        self,
-        ways: Sequence[AuthenticationMethod],
-        attempts: AttemptDelays,
-        clock: IReactorTime,
-        counted: Callable[[str, int], object],
-    ) -> None:
+    ways: InitVar[Sequence[AuthenticationMethod]]
+    _attempts: AttemptDelays
+    _clock: IReactorTime
+    _counted: Callable[[str, int], object]
+
+    def __post_init__(self, ways: Sequence[AuthenticationMethod]) -> None:
         self.methods = tuple(ways)
-        self._attempts = attempts
-        self._clock = clock
-        self._counted = counted
         self._logLimit = LogLimit(1)
 
     async def identify(self, credentials: Any, address: object) -> Principal:

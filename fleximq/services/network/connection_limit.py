@@ -10,6 +10,7 @@ address is counted.
 
 from collections import Counter
 from collections.abc import Callable, Hashable
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -45,6 +46,7 @@ _OPTIONS = {
 }
 
 
+@dataclass(eq=False, repr=False)
 class ConnectionLimit:
     """Counts the connections of all listeners.
 
@@ -54,27 +56,21 @@ class ConnectionLimit:
     :param audit: records each refusal.
     """
 
-    def __init__(
-        self,
-        clock: IReactorTime,
-        limits: Limits,
-        clients: Callable[[], int],
-        counted: Callable[[str, int], object],
-        rates: RateLimits | None = None,
-        audit: Callable[..., None] = lambda event, **fields: None,
-    ) -> None:
-        self._clock = clock
-        self.limits = limits
-        self._clients = clients
-        self._counted = counted
-        self._rates = rates or RateLimits.of(Settings(), clock)
-        self._audit = audit
-        #: Number of connections closed at once.
-        self.refused = 0
-        self._open = 0
-        self._perAddress: Counter[Hashable] = Counter()
-        self._suppressed: Counter[str] = Counter()
-        self._quietUntil = 0.0
+    _clock: IReactorTime
+    limits: Limits
+    _clients: Callable[[], int]
+    _counted: Callable[[str, int], object]
+    rates: InitVar[RateLimits | None] = None
+    _audit: Callable[..., None] = lambda event, **fields: None
+    #: Number of connections closed at once.
+    refused = 0
+    _open = 0
+    _perAddress: Counter[Hashable] = field(default_factory=Counter, init=False)
+    _suppressed: Counter[str] = field(default_factory=Counter, init=False)
+    _quietUntil = 0.0
+
+    def __post_init__(self, rates: RateLimits | None) -> None:
+        self._rates = rates or RateLimits.of(Settings(), self._clock)
 
     @property
     def waiting(self) -> int:

@@ -8,6 +8,7 @@ The certificates of all listeners can be reloaded together. Each renews itself w
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from twisted.application.service import Service
@@ -31,6 +32,7 @@ ACCEPTS_PER_ROUND = 10
 REFUSAL_PAUSE = 0.005
 
 
+@dataclass(eq=False, repr=False)
 class ListenerService(Service):
     """One listener.
 
@@ -42,26 +44,17 @@ class ListenerService(Service):
     :param refused: returns the number of connections closed at once so far.
     """
 
-    def __init__(
-        self,
-        reactor: Any,
-        listen: Listen,
-        factory: IProtocolFactory,
-        abortStart: Callable[[str], NoReturn],
-        abortRun: Callable[[str, Any], None],
-        refused: Callable[[], int] = lambda: 0,
-    ) -> None:
-        self.listen = listen
-        self._reactor = reactor
-        self._factory = factory
-        self._abortStart = abortStart
-        self._abortRun = abortRun
-        self._refused = refused
-        self._opening: Deferred[Any] | None = None
-        self._waiting: list[Deferred[None]] = []
-        self.port: Any = None
-        #: The certificate, if the broker renews it.
-        self.certificate: RenewingCertificate | None = None
+    _reactor: Any
+    listen: Listen
+    _factory: IProtocolFactory
+    _abortStart: Callable[[str], NoReturn]
+    _abortRun: Callable[[str, Any], None]
+    _refused: Callable[[], int] = lambda: 0
+    _opening: Deferred[Any] | None = field(default=None, init=False)
+    _waiting: list[Deferred[None]] = field(default_factory=list, init=False)
+    port: Any = field(default=None, init=False)
+    #: The certificate, if the broker renews it.
+    certificate: RenewingCertificate | None = field(default=None, init=False)
 
     def whenOpen(self) -> "Deferred[None]":
         """Return a Deferred that fires when the port is open; at once if it is."""

@@ -59,21 +59,12 @@ class NotifySocket:
                 telling.settimeout(TIMEOUT)
                 telling.sendto(state.encode(), self._address)
         except OSError as error:
-            _log.warn(
-                "The service manager cannot be notified of {state}: {reason}",
-                state=state.partition("\n")[0],
-                reason=error,
-            )
+            words = "The service manager cannot be notified of {state}: {reason}"
+            _log.warn(words, state=state.partition("\n")[0], reason=error)
 
 
 class Readiness(Service):
-    """Reports READY after the start, and STOPPING at the end.
-
-    ``socket`` is for other reports: of a reload, or the progress of a drain.
-
-    :param reactor: ready means that it runs and answers peers.
-    :param listeners: all listeners that must be open.
-    """
+    """Reports READY once these listeners are open and the reactor runs, and STOPPING at the end."""
 
     def __init__(self, reactor: Any, socket: NotifySocket, listeners: Sequence[ListenerService]) -> None:
         self.socket = socket
@@ -90,12 +81,11 @@ class Readiness(Service):
         return f"serving on {number} listener{'' if number == 1 else 's'}"
 
     def startService(self) -> None:
-        """Report readiness once the listeners are open and the reactor runs."""
         super().startService()
-        self._reactor.callWhenRunning(self._wait)
+        opened = gatherResults([each.whenOpen() for each in self._listeners])
+        self._reactor.callWhenRunning(opened.addCallback, lambda _: self._ready())
 
     def stopService(self) -> None:
-        """Report that the broker stops."""
         super().stopService()
         self.isReady = False
         self.socket.stopping("ending connections")
@@ -109,9 +99,6 @@ class Readiness(Service):
         """Report the end of a reload, successful or not."""
         if self.isReady:
             self.socket.ready(self.words)
-
-    def _wait(self) -> None:
-        gatherResults([each.whenOpen() for each in self._listeners]).addCallback(lambda _: self._ready())
 
     def _ready(self) -> None:
         if self.running:

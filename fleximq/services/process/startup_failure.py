@@ -1,8 +1,7 @@
 """Ends a failed start: one sentence on standard error, exit code 1, no pid file.
 
-``twistd`` redirects standard error into the log before it starts services, forks to become a daemon, and removes its
-pid file only after exceptions shown with a traceback. It also cannot report that a run of the reactor failed. So all of
-this is done here.
+``twistd`` redirects standard error into the log before it starts services, forks to become a daemon, removes its pid
+file only after exceptions shown with a traceback, and cannot report that a run of the reactor failed.
 """
 
 import atexit
@@ -24,8 +23,7 @@ STATUS_BYTES = 100
 class StartupFailure:
     """Reports the sentence that it is called with, and exits.
 
-    :param configuration: the options of ``twistd``, read when called: ``pidfile`` and ``statusPipe``. Without them it
-        only reports and exits.
+    :param configuration: the options of ``twistd``, read when called: ``pidfile`` and ``statusPipe``, if any.
     :param stderr: the output; the process's own standard error if None.
     """
 
@@ -40,7 +38,11 @@ class StartupFailure:
         """
         line = self._report(sentence)
         removePidfile(self._configuration)
-        self._notifyParent(line)
+        pipe = self._configuration.get("statusPipe")
+        if isinstance(pipe, int):
+            with suppress(OSError):
+                os.write(pipe, b"1 " + line.encode("ascii", "backslashreplace")[: STATUS_BYTES - 2])
+                os.close(pipe)
         raise SystemExit(1)
 
     def duringRun(self, sentence: str, reactor: Any) -> None:
@@ -57,13 +59,6 @@ class StartupFailure:
             with suppress(OSError, ValueError):
                 print(line, file=stderr, flush=True)
         return line
-
-    def _notifyParent(self, line: str) -> None:
-        pipe = self._configuration.get("statusPipe")
-        if isinstance(pipe, int):
-            with suppress(OSError):
-                os.write(pipe, b"1 " + line.encode("ascii", "backslashreplace")[: STATUS_BYTES - 2])
-                os.close(pipe)
 
 
 def removePidfile(configuration: Mapping[str, object]) -> None:

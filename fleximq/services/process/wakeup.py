@@ -56,19 +56,16 @@ class Wakeup:
         self._reactor.callFromThread(self._callAll)
 
     def fileno(self) -> int:
-        """See IFileDescriptor; below 0 without an eventfd."""
         return self._number
 
     def doRead(self) -> None:
-        """See IReadDescriptor."""
         os.eventfd_read(self._number)
         self._callAll()
 
     def connectionLost(self, reason: Failure) -> None:
-        """See IFileDescriptor; the reactor disconnects all descriptors at its end."""
+        """Ignore that the reactor disconnects all descriptors at its end."""
 
     def logPrefix(self) -> str:
-        """See ILoggingContext."""
         return "journal"
 
     def _callAll(self) -> None:

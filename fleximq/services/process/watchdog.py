@@ -1,19 +1,18 @@
 """Feeds systemd's watchdog while the broker works.
 
-The broker works while the reactor turns and, with a journal, while the writer thread processes its queue: a beat is
-appended to that queue, and the watchdog is fed only when the thread answers it. So a thread that hangs on a disk ends
-the process, as a hanging reactor does, and the next process recovers all confirmed messages.
+With a journal, a beat is appended to the queue of the writer thread, and the watchdog is fed only when the thread
+answers it. So a thread that hangs on a disk ends the process, as a hanging reactor does, and the next process recovers
+all confirmed messages.
 """
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import InitVar, dataclass
 
 from twisted.application.service import Service
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 _log = Logger()
 
@@ -37,36 +36,32 @@ def watchdogInterval(environment: Mapping[str, str], process: int | None = None)
     return timeout / 1e6 * INTERVAL_SHARE if timeout > 0 else None
 
 
+@dataclass(eq=False, repr=False)
 class WatchdogService(Service):
     """Feeds while it runs.
 
     :param pause: seconds between two feedings.
-    :param feed: feeds the watchdog.
     :param beat: calls its argument when the monitored thread has answered; None to monitor the reactor alone.
     """
 
-    def __init__(
-        self,
-        clock: IReactorTime,
-        pause: float,
-        feed: Callable[[], object],
-        beat: Callable[[Callable[[], None]], object] | None = None,
-    ) -> None:
-        self._pause = pause
-        self._feed = feed
+    clock: InitVar[IReactorTime]
+    _pause: float
+    _feed: Callable[[], object]
+    beat: InitVar[Callable[[Callable[[], None]], object] | None] = None
+    _missed = 0
+    _awaitsAnswer = False
+
+    def __post_init__(self, clock: IReactorTime, beat: Callable[[Callable[[], None]], object] | None) -> None:
         self._beat = beat or (lambda answered: answered())
-        self._missed = 0
-        self._awaitsAnswer = False
         self._loop = LoopingCall(self._check)
         self._loop.clock = clock
 
     def startService(self) -> None:
-        """Feed at once, then regularly."""
         super().startService()
-        self._loop.start(self._pause).addErrback(_failed)
+        feeding = self._loop.start(self._pause)
+        feeding.addErrback(lambda failure: _log.failure("The watchdog is not fed any more", failure))
 
     def stopService(self) -> None:
-        """Stop feeding; a stopped service is not watched."""
         super().stopService()
         if self._loop.running:
             self._loop.stop()
@@ -78,10 +73,8 @@ class WatchdogService(Service):
             return
         self._missed += 1
         if self._missed == 1:
-            _log.error(
-                "The thread that writes the journal has not answered for {seconds} seconds: the watchdog is not fed",
-                seconds=self._pause,
-            )
+            words = "The thread that writes the journal has not answered for {seconds} seconds: the watchdog is not fed"
+            _log.error(words, seconds=self._pause)
 
     def _answered(self) -> None:
         if self._missed:
@@ -90,7 +83,3 @@ class WatchdogService(Service):
         self._missed = 0
         if self.running:
             self._feed()
-
-
-def _failed(failure: Failure) -> Any:
-    _log.failure("The watchdog is not fed any more", failure)

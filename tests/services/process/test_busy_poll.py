@@ -41,7 +41,7 @@ class BusyPollTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.reactor = Turns()
         self.turn = WriteTurn(Clock())
-        self.journal = SimpleNamespace(appended=0, decided=0)
+        self.journal: Any = SimpleNamespace(appended=0, decided=0)
         self.service = BusyPollService(self.reactor, self.turn, self.journal, SHORT)
         self.now = 0.0
         self.patch(busy_poll, "perf_counter", lambda: self.now)
