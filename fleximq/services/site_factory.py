@@ -21,8 +21,8 @@ from fleximq.web.health_pages import HealthPage
 from fleximq.web.metrics import Metrics
 from fleximq.web.queue_survey import QueueSurveyor
 from fleximq.web.request import HttpRefusal, HttpReply, Page, PageRequest
-from fleximq.web.site import WebSite
-from fleximq.web.welcome_page import RequestRules, WelcomeEntry
+from fleximq.web.site import RequestRules, WebSite
+from fleximq.web.welcome_page import WelcomeEntry
 
 if TYPE_CHECKING:
     from fleximq.services.cluster_service import ClusterNode

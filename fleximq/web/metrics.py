@@ -45,27 +45,38 @@ _FAMILIES = {
     EventFamily.REPEATED: "repeated_messages",
 }
 _SLOW_CONSUMERS = CountedEvent(EventFamily.LEFT, SLOW_CONSUMER)
+#: The metrics of the sums over each kind of queue, and of each dialect's traffic.
+_SUMS = {
+    "queues": "queues",
+    "queue_messages": "messages",
+    "queue_in_flight_messages": "inFlight",
+    "queue_bytes": "bytes",
+    "queue_oldest_seconds": "oldest",
+}
+_TRAFFIC = {
+    "received_bytes": "bytesIn",
+    "sent_bytes": "bytesOut",
+    "received_messages": "messagesIn",
+    "delivered_messages": "messagesOut",
+}
 _TABLE = {metric.name: metric for metric in METRICS}
 
 
 class ReactorLag(Protocol):
-    """The lag of the event loop."""
+    """The lag of the event loop; ``latest`` is the latest, in seconds."""
 
     histogram: Histogram
 
     @property
-    def latest(self) -> float:
-        """Return the latest lag, in seconds."""
+    def latest(self) -> float: ...
 
 
 @dataclass(eq=False, repr=False)
 class Metrics:
     """The page.
 
-    :param lag: the lag of the event loop.
-    :param waiting: returns the number of connections that have not joined yet.
-    :param top: the number of named queues and topics.
-    :param cluster: returns the metrics of a node of a cluster, by name.
+    ``waiting`` returns the number of connections that have not joined yet, ``top`` is the number of named queues and
+    topics, and ``cluster`` returns the metrics of a node of a cluster, by name.
     """
 
     _broker: Broker
@@ -91,23 +102,16 @@ class Metrics:
         """Yield every metric of the table with its current values."""
         values: dict[str, Mapping[tuple[str, ...], float]] = {name: {} for name in _TABLE}
         values |= self._values(survey)
-        histograms = {"reactor_lag_seconds": self._lag.histogram, **self._histograms()}
+        histograms = {"reactor_lag_seconds": self._lag.histogram}
+        journal: Any = self._broker.journal
+        if journal.onDisk:
+            commits = journal.commits
+            histograms |= {f"journal_commit_{of}": getattr(commits, of) for of in ("seconds", "messages", "bytes")}
         for name, metric in _TABLE.items():
             if metric.kind is MetricKind.HISTOGRAM:
                 yield _histogram(name, metric.words, histograms.get(name))
             else:
                 yield _family(metric.kind, name, metric.words, metric.labels, values[name])
-
-    def _histograms(self) -> dict[str, Histogram]:
-        journal: Any = self._broker.journal
-        if not journal.onDisk:
-            return {}
-        commits = journal.commits
-        return {
-            "journal_commit_seconds": commits.seconds,
-            "journal_commit_messages": commits.messages,
-            "journal_commit_bytes": commits.bytes,
-        }
 
     def _values(self, survey: QueueSurvey) -> dict[str, Mapping[tuple[str, ...], float]]:
         broker = self._broker
@@ -120,7 +124,10 @@ class Metrics:
             "topics": {(): len(broker.topics)},
             "published_messages": {(): survey.published},
             "reactor_lag_latest_seconds": {(): self._lag.latest},
-            **self._traffic(),
+            **{
+                name: {(dialect,): getattr(each, field) for dialect, each in broker.traffic.totals().items()}
+                for name, field in _TRAFFIC.items()
+            },
             **_events(broker.counts.events),
             **_surveyed(survey),
             **self._journal(),
@@ -130,18 +137,6 @@ class Metrics:
     def _byDialect(self, counts: Mapping[str, int]) -> dict[tuple[str, ...], float]:
         """Return counts with a sample for each dialect, also without connections."""
         return {(label,): number for label, number in {**dict.fromkeys(self._broker.dialects, 0), **counts}.items()}
-
-    def _traffic(self) -> dict[str, Mapping[tuple[str, ...], float]]:
-        totals = self._broker.traffic.totals()
-        return {
-            name: {(dialect,): getattr(each, field) for dialect, each in totals.items()}
-            for name, field in (
-                ("received_bytes", "bytesIn"),
-                ("sent_bytes", "bytesOut"),
-                ("received_messages", "messagesIn"),
-                ("delivered_messages", "messagesOut"),
-            )
-        }
 
     def _journal(self) -> dict[str, Mapping[tuple[str, ...], float]]:
         journal = self._broker.journal
@@ -165,11 +160,7 @@ class Metrics:
 def _surveyed(survey: QueueSurvey) -> dict[str, Mapping[tuple[str, ...], float]]:
     sums = survey.sums
     return {
-        "queues": {(kind,): each.queues for kind, each in sums.items()},
-        "queue_messages": {(kind,): each.messages for kind, each in sums.items()},
-        "queue_in_flight_messages": {(kind,): each.inFlight for kind, each in sums.items()},
-        "queue_bytes": {(kind,): each.bytes for kind, each in sums.items()},
-        "queue_oldest_seconds": {(kind,): each.oldest for kind, each in sums.items()},
+        **{name: {(kind,): getattr(each, field) for kind, each in sums.items()} for name, field in _SUMS.items()},
         "longest_queue_messages": _added(((each.kind, each.topic), each.messages) for each in survey.longest),
         "longest_queue_oldest_seconds": {(each.kind, each.topic): each.oldest for each in survey.longest},
         "topic_published_messages": {(name,): number for number, name in survey.busiest},

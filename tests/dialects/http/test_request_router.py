@@ -17,7 +17,8 @@ from fleximq.dialects.http.request_head import FIELDS, HEAD_BYTES
 from fleximq.dialects.http.request_router import RequestRouter, RequestRouterFactory
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.anonymous_access import REFUSAL
-from fleximq.web.welcome_page import WelcomeEntry, WelcomeSite
+from fleximq.web.site import WebSite
+from fleximq.web.welcome_page import WelcomeEntry
 from tests.dialects.admissions import OPEN
 from tests.log_observer import observeLog
 from tests.processor_time import processorSeconds
@@ -378,7 +379,7 @@ class RealTests(SynchronousTestCase):
         webSocket = WebSocketServerFactory(reactor=reactor, protocols=["fleximq"])
         webSocket.protocol = WebSocketServerProtocol
         webSocket.setProtocolOptions(openHandshakeTimeout=0, allowNullOrigin=True)
-        site = WelcomeSite(reactor, [WelcomeEntry("FlexiMQ", "messages", "{web}/ws")])
+        site = WebSite(reactor, [WelcomeEntry("FlexiMQ", "messages", "{web}/ws")])
         door = RequestRouterFactory({"fleximq": webSocket}, site, OPEN, OPEN, Origins(), reactor, 10.0)
         protocol = SniffingFactory({}, door, reactor, 10.0).buildProtocol(None)
         transport = StringTransport(peerAddress=LOCAL)

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.dialects.http.origins import Origins
 from fleximq.endpoints.listen import DIALECTS, Listen, ListenDefaults
 from fleximq.services.network.listener_factory import ListenerDialects, ListenerFactory
-from fleximq.web.welcome_page import WelcomeSite
+from fleximq.web.site import WebSite
 from tests.dialects.admissions import OPEN
 
 LOCAL = IPv4Address("TCP", "127.0.0.1", 50000)
@@ -57,7 +57,7 @@ class EntranceTests(SynchronousTestCase):
         """Return who answers, for each of these beginnings of a connection; HTTP answers only by its status."""
         reactor: Any = MemoryReactorClock()
         entrance = ListenerFactory(
-            reactor, OPEN, OPEN, Origins(), 10.0, lambda event, n: None, partial(WelcomeSite, reactor)
+            reactor, OPEN, OPEN, Origins(), 10.0, lambda event, n: None, partial(WebSite, reactor)
         )
         place = Listen.parse(listen, ListenDefaults(dialects=(*DIALECTS, "plus", "both")))
         factory = entrance.factoryFor(place, spoken(place.dialect))
