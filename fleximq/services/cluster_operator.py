@@ -1,6 +1,4 @@
-"""What a node of a cluster does for operators: its key says how it is, and it carries out their commands
-(/guides/cluster, Operating).
-"""
+"""A node of a cluster for operators: its key shows its state, and it executes commands (/guides/cluster, Operating)."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -38,8 +36,8 @@ def settingsThatLast(settings: Settings) -> Mapping[str, str]:
 class ClusterOperator:
     """The commands and the key of one node.
 
-    :param move: called with the node that is to own the shard after this one.
-    :param refill: appends what the stream lacks of this node's copy.
+    ``move`` is called with the node that is to own the shard after this one, and ``refill`` appends what the stream
+    lacks of this node's copy.
     """
 
     _clock: IReactorTime
@@ -81,10 +79,7 @@ class ClusterOperator:
         return {"error": error}
 
     def _why(self, command: str, to: str, at: float) -> str:
-        """Carry out a command, or return why not.
-
-        :param at: seconds of this node's clock, as its key had them when the command was given.
-        """
+        """Carry out a command, or return why not. ``at``: the time in this node's key when the command was given."""
         if abs(self._clock.seconds() - at) > YOUNG:
             return f"the command is older than {YOUNG:.0f} seconds"
         if command == "refill":

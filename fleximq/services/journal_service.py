@@ -59,26 +59,21 @@ def makeJournal(
     return (make or DiskJournal)(
         settings.journal,
         callFromThread=partial(wakeup.call, _inTurn, turn),
-        now=_microseconds,
+        now=lambda: time.time_ns() // 1000,
         fsync=fsyncOf(settings.fsync),
         segmentBytes=settings.journalSegment,
         maxBytes=settings.journalMaxBytes,
         maxTopics=settings.limits.durableTopics,
-        rules=_rulesOf(settings),
+        rules=RetentionPolicy(
+            patterns=(*settings.durable, *settings.retain),
+            durable=anyOf((*settings.durable, *settings.retain)),
+            retained=anyOf(settings.retain),
+            retentions=tuple(map(retentionOf, settings.retention)),
+            timesToLive=tuple(map(timeToLiveOf, settings.messageTtl)),
+        ),
         onEvent=counted,
-        log=_warn,
+        log=warn,
         onError=_failed,
-    )
-
-
-def _rulesOf(settings: Settings) -> RetentionPolicy:
-    patterns = (*settings.durable, *settings.retain)
-    return RetentionPolicy(
-        patterns=patterns,
-        durable=anyOf(patterns),
-        retained=anyOf(settings.retain),
-        retentions=tuple(map(retentionOf, settings.retention)),
-        timesToLive=tuple(map(timeToLiveOf, settings.messageTtl)),
     )
 
 
@@ -88,8 +83,6 @@ class JournalService(MultiService):
 
     :param restore: called with the recovered state, before the journal writes.
     :param abortStart: called with a sentence if the journal cannot be opened or restored; does not return.
-    :param wakeup: runs while the journal is open.
-    :param onSignal: installs a signal handler (:func:`signal.signal`).
     """
 
     _reactor: Any
@@ -116,15 +109,15 @@ class JournalService(MultiService):
         self._open = True
         self._wakeup.start()
         self._begin(state)
-        self._before = self._onSignal(signal.SIGUSR2, self._signalled)
+        # A signal may arrive at any point in the code.
+        self._before = self._onSignal(signal.SIGUSR2, lambda *_: self._reactor.callFromThread(self.reopen))
         for sentence in (*state.torn, *state.lost):
-            _warn(sentence)
-        _log.info(
-            "The journal is ready in {milliseconds} ms with {records} records",
-            milliseconds=round((time.monotonic() - began) * 1000),
-            records=state.records,
-        )
-        self._cleaning.start(CLEANING_INTERVAL).addErrback(_cleaningFailed)
+            warn(sentence)
+        milliseconds = round((time.monotonic() - began) * 1000)
+        words = "The journal is ready in {milliseconds} ms with {records} records"
+        _log.info(words, milliseconds=milliseconds, records=state.records)
+        words = "Expired records cannot be removed from the journal any more"
+        self._cleaning.start(CLEANING_INTERVAL).addErrback(lambda failure: _log.failure(words, failure))
         super().startService()
 
     def stopService(self) -> "Deferred[None]":
@@ -165,9 +158,6 @@ class JournalService(MultiService):
         self.journal.look()
         self.journal.clean(_cleaned)
 
-    def _signalled(self, *ignored: object) -> None:
-        self._reactor.callFromThread(self.reopen)  # a signal may arrive at any point in the code
-
 
 def restore(broker: Broker, journal: "DiskJournal", state: "RecoveredJournal") -> None:
     """Restore a broker's queues and their messages, and the next free client id."""
@@ -185,10 +175,6 @@ def _inTurn(turn: WriteTurn, call: Callable[..., object], *arguments: object) ->
         turn.flush()
 
 
-def _microseconds() -> int:
-    return time.time_ns() // 1000
-
-
 def _failed(error: Exception) -> None:
     _log.failure("A callback from the journal failed", failure=Failure(error))
 
@@ -198,11 +184,8 @@ def _cleaned(freed: FreedSpace) -> None:
         _log.info("Expired records were removed from the journal: {bytes} bytes", bytes=freed.bytes)
 
 
-def _cleaningFailed(failure: Failure) -> None:
-    _log.failure("Expired records cannot be removed from the journal any more", failure)
-
-
-def _warn(sentence: str) -> None:
+def warn(sentence: str) -> None:
+    """Log a warning of the journal."""
     _log.warn("Journal: {sentence}", sentence=sentence)
 
 
