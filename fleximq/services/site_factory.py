@@ -30,59 +30,48 @@ if TYPE_CHECKING:
 _log = Logger()
 
 
-class SiteFactory:
-    """Builds a site for each listener, all with the same pages.
+def siteFactory(
+    reactor: Any,
+    broker: Broker,
+    settings: Callable[[], Settings],
+    security: AccessPolicy,
+    lag: LagService,
+    health: Health,
+    waiting: Callable[[], int],
+    logLimits: LogLimits,
+    unadmitted: UnadmittedBudget,
+    node: "ClusterNode | None" = None,
+) -> Callable[[tuple[WelcomeEntry, ...]], IProtocolFactory]:
+    """Return a function that makes the site of a listener with its dialects; all sites have the same pages.
 
     :param settings: returns the current settings.
     :param waiting: returns the number of connections that have not joined yet.
     :param unadmitted: charged for requests.
     :param node: that of a cluster; one that does not own the journal refuses requests that are not about itself.
     """
+    surveyor, ofNode = QueueSurveyor(broker, reactor), None if node is None else node.values
+    metrics = Metrics(broker, surveyor, lag, waiting, settings().metricsTop, ofNode)
+    pages = {
+        "/metrics": Page(metrics.answer, Action.READ),
+        "/healthz": Page(HealthPage(health.live).answer, None),
+        "/readyz": Page(HealthPage(health.ready, None if node is None else node.freshen).answer, None),
+    }
+    api = Api(broker, settings).pages()
+    pages |= api if node is None else {path: _ofOwner(page, node) for path, page in api.items()}
 
-    def __init__(
-        self,
-        reactor: Any,
-        broker: Broker,
-        settings: Callable[[], Settings],
-        security: AccessPolicy,
-        lag: LagService,
-        health: Health,
-        waiting: Callable[[], int],
-        logLimits: LogLimits,
-        unadmitted: UnadmittedBudget,
-        node: "ClusterNode | None" = None,
-    ) -> None:
-        self._reactor = reactor
-        self._logLimits = logLimits
-        self._counted = broker.observers.counted
-        self._rules = RequestRules(unadmitted, settings().handshakeTimeout, self._refused)
-        self._security = security
-        self._audit = broker.audit
-        surveyor = QueueSurveyor(broker, reactor)
-        metrics = Metrics(broker, surveyor, lag, waiting, settings().metricsTop, None if node is None else node.values)
-        self._pages = {
-            "/metrics": Page(metrics.answer, Action.READ),
-            "/healthz": Page(HealthPage(health.live).answer, None),
-            "/readyz": Page(HealthPage(health.ready, None if node is None else node.freshen).answer, None),
-        }
-        api = Api(broker, settings).pages()
-        self._pages |= api if node is None else {path: _ofOwner(page, node) for path, page in api.items()}
-
-    def site(self, entries: tuple[WelcomeEntry, ...]) -> IProtocolFactory:
-        """Return the site of a listener with these dialects."""
-        renewed = self._security.renewed
-        return WebSite(self._reactor, entries, self._pages, self._nobody, renewed, self._rules, self._audit)
-
-    def _refused(self, peer: object, code: int) -> None:
+    def refused(peer: object, code: int) -> None:
         """Count and log a request that was not received in time or within the budget."""
-        self._counted(CountedEvent(EventFamily.REFUSED_CONNECTIONS, f"HTTP {code}"), 1)
-        more = self._logLimits[f"HTTP {code}"].ending(self._reactor.seconds())
+        broker.observers.counted(CountedEvent(EventFamily.REFUSED_CONNECTIONS, f"HTTP {code}"), 1)
+        more = logLimits[f"HTTP {code}"].ending(reactor.seconds())
         if more is not None:
             _log.warn("Refusing HTTP from {peer} with {code}{more}", peer=peerAddress(peer), code=code, more=more)
 
-    def _nobody(self) -> Admitted | None:
+    def nobody() -> Admitted | None:
         """Return the rights of requests without credentials; None if credentials are required."""
-        return None if self._security.required else Admitted(None, self._security.rightsOf(None))
+        return None if security.required else Admitted(None, security.rightsOf(None))
+
+    rules = RequestRules(unadmitted, settings().handshakeTimeout, refused)
+    return lambda entries: WebSite(reactor, entries, pages, nobody, security.renewed, rules, broker.audit)
 
 
 def _ofOwner(page: Page, node: "ClusterNode") -> Page:

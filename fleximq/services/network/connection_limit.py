@@ -1,11 +1,8 @@
-"""Limits connections before authentication: the number that have not joined yet, and the number for each address.
-
-It also limits how often an address may connect, and refuses flapping addresses for a while.
+"""Limits connections before authentication: how many have not joined yet, and how many and how often of an address.
 
 A connection occupies memory and a file descriptor from the start, so it is counted when accepted. An excess connection
-is closed without an answer, since its dialect is unknown. Peers on this machine are not counted by address, because
-clients of a local proxy share one. If the proxy names the client (:mod:`fleximq.services.network.proxy_protocol`), that
-address is counted.
+is closed without an answer, since its dialect is unknown. Peers on this machine are not counted by address; clients of
+a proxy are by the address that it names (:mod:`fleximq.services.network.proxy_protocol`).
 """
 
 from collections import Counter
@@ -50,10 +47,9 @@ _OPTIONS = {
 class ConnectionLimit:
     """Counts the connections of all listeners.
 
-    :param clients: returns the number of joined clients.
-    :param counted: called with the reason and 1 for every connection closed at once.
-    :param rates: limit how often an address may connect, and have those that are flapping or banned.
-    :param audit: records each refusal.
+    ``clients`` returns the number of joined clients; ``counted`` is called with the reason and 1 for every connection
+    closed at once, which ``audit`` records. ``rates`` limit how often an address may connect, and know those that are
+    flapping or banned.
     """
 
     _clock: IReactorTime
@@ -80,8 +76,7 @@ class ConnectionLimit:
     def limited(self, factory: IProtocolFactory, proxied: bool = False) -> IProtocolFactory:
         """Return a factory that builds the same protocols within the limits.
 
-        :param proxied: the client's address is unknown when the connection is accepted; :meth:`enterFrom` is called
-            when it is known.
+        :param proxied: the client's address is known later; :meth:`enterFrom` is called then.
         """
         return _LimitedFactory(factory, self, proxied)
 
@@ -97,7 +92,12 @@ class ConnectionLimit:
         if leave is None:
             return None
         self._open += 1
-        return partial(self._leave, leave)
+
+        def leaveAll() -> None:
+            self._open -= 1
+            leave()
+
+        return leaveAll
 
     def enterFrom(self, address: object) -> Callable[[], None] | None:
         """Count a connection by its address alone; return a function that uncounts it, None if it exceeds a limit."""
@@ -117,10 +117,6 @@ class ConnectionLimit:
             return partial(self._leaveFrom, key)
         return None
 
-    def _leave(self, leaveFrom: Callable[[], None]) -> None:
-        self._open -= 1
-        leaveFrom()
-
     def _leaveFrom(self, key: Hashable) -> None:
         self._perAddress[key] -= 1
         if not self._perAddress[key]:
@@ -137,18 +133,15 @@ class ConnectionLimit:
         self._quietUntil = now + LOG_INTERVAL
         _log.warn(
             "Closing the connection from {peer}: {reason} (see {option}; {more} more since the last such line)",
-            peer=peerAddress(address),
-            reason=reason.label,
-            option=_OPTIONS[reason],
+            peer=peerAddress(address), reason=reason.label, option=_OPTIONS[reason],
             more=self._suppressed.pop(reason, 0),
-        )
+        )  # fmt: skip
 
 
 class _Closed(Protocol):
-    """Closes its connection."""
+    """Closes its connection at once."""
 
     def makeConnection(self, transport: Any) -> None:
-        """Close the connection at once."""
         transport.abortConnection() if hasattr(transport, "abortConnection") else transport.loseConnection()
 
 
@@ -164,15 +157,10 @@ class _LimitedFactory(WrappingFactory[Any]):
         self._proxied = proxied
 
     def logPrefix(self) -> str:
-        """Return the name used in Twisted's log line about a new port."""
         return "FlexiMQ"
 
     def acceptableProtocols(self) -> list[bytes]:
-        """Return the accepted protocol names of a TLS handshake (ALPN).
-
-        Browsers, Prometheus and curl offer names, and Twisted fails a handshake in which none is accepted. Clients that
-        offer none may use any dialect.
-        """
+        """Return the protocol names of a TLS handshake (ALPN): browsers, Prometheus and curl need one they offer."""
         return [b"http/1.1"]
 
     def buildProtocol(self, addr: IAddress | None) -> Any:

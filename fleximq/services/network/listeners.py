@@ -2,9 +2,6 @@
 
 A listener that cannot be opened ends the process with one sentence. Its connections are ended by their dialects, not
 here. Standard input and output are both listener and connection: the broker stops when their client disconnects.
-
-The certificates of all listeners can be reloaded together. Each renews itself when its files change
-(:mod:`fleximq.endpoints.tls_endpoint`); a reload reports errors to its caller.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory
 from twisted.logger import Logger
@@ -36,9 +33,6 @@ REFUSAL_PAUSE = 0.005
 class ListenerService(Service):
     """One listener.
 
-    :param reactor: opens the port.
-    :param listen: its address, dialect and options.
-    :param factory: builds the protocols of its connections.
     :param abortStart: called with a sentence if it cannot be opened before the reactor runs; does not return.
     :param abortRun: called with a sentence and the reactor if it fails later.
     :param refused: returns the number of connections closed at once so far.
@@ -83,9 +77,8 @@ class ListenerService(Service):
         super().stopService()
         opening, self._opening = self._opening, None
         if opening is None:
-            return maybeDeferred(lambda: None)
-        opening.addCallback(lambda ignored: self._close())
-        return opening
+            return succeed(None)
+        return opening.addCallback(lambda _: self._close())
 
     def _open(self) -> None:
         failures: list[Failure] = []
@@ -118,9 +111,8 @@ class ListenerService(Service):
         acceptFew(port, self._reactor, self._refused)
         if self.running:
             self._logAddress()
-        waiting, self._waiting = self._waiting, []
-        for opened in waiting:
-            opened.callback(None)
+        while self._waiting:
+            self._waiting.pop(0).callback(None)
         if isinstance(port, StandardStreams):
             port.ended.addCallback(lambda _: self._clientGone())
 
@@ -142,12 +134,10 @@ class ListenerService(Service):
 
 
 def acceptFew(port: Any, reactor: Any, refused: Callable[[], int]) -> None:
-    """Limit a port to :data:`ACCEPTS_PER_ROUND` accepted connections in one reactor turn.
+    """Limit a port to :data:`ACCEPTS_PER_ROUND` accepted connections in one reactor turn; Twisted accepts 100 or more.
 
-    Twisted accepts 100 or more, while existing clients wait. After refusals the port pauses for :data:`REFUSAL_PAUSE`
-    seconds: otherwise peers that reconnect after each refusal would use all processor time.
-
-    :param refused: returns the number of connections refused so far.
+    After refusals, which ``refused`` counts, the port pauses for :data:`REFUSAL_PAUSE` seconds: otherwise peers that
+    reconnect after each refusal would use all processor time.
     """
     if not hasattr(port, "numberAccepts"):
         return
@@ -172,13 +162,10 @@ def acceptFew(port: Any, reactor: Any, refused: Callable[[], int]) -> None:
 
 def listeningAddress(kind: str, address: Any) -> str:
     """Return the address of a port, with its actual number: ``tcp:127.0.0.1:7890``, ``unix:/run/fleximq``."""
-    host = getattr(address, "host", None)
+    host, name = getattr(address, "host", None), getattr(address, "name", None)
     if host is not None:
         return f"{kind}:[{host}]:{address.port}" if ":" in host else f"{kind}:{host}:{address.port}"
-    name = getattr(address, "name", None)
-    if name is not None:
-        return f"{kind}:{name.decode(errors='replace')}"
-    return f"{kind}:"
+    return f"{kind}:{name.decode(errors='replace')}" if name is not None else f"{kind}:"
 
 
 def _words(error: BaseException | None) -> str:
@@ -197,9 +184,9 @@ def prepareCertificates(listeners: Sequence[ListenerService], settings: Settings
     """
     files = None if settings is None or settings.tlsCertificate is None else ListenDefaults.of(settings).tlsFiles
     ready = [
-        certificate.prepare(files if each.listen.url is not None else None)
+        each.certificate.prepare(files if each.listen.url is not None else None)
         for each in listeners
-        if (certificate := each.certificate) is not None
+        if each.certificate is not None
     ]
 
     def use() -> None:

@@ -66,25 +66,18 @@ class Preface(NamedTuple):
 
 
 class NodeListener(Factory["Arrival"]):
-    """The connections of other nodes; ``served`` are the factories of this node's listeners by position.
-
-    ``isServing`` says whether it is the owner; see :meth:`serve`. ``tls`` is the context of encrypted connections.
-    """
+    """The connections of other nodes; ``served`` are the factories of this node's listeners by position."""
 
     noisy = False
 
     def __init__(self, clock: Any, secret: str, served: Mapping[int, IProtocolFactory], tls: Any = None) -> None:
-        self.clock = clock
-        self.secret = secret
-        self.served = served
-        self.tls = tls
+        self.clock, self.secret, self.served, self.tls = clock, secret, served, tls
         self.isServing = False
         self.silent: dict[Arrival, None] = {}
         self.introduced: dict[Arrival, None] = {}
         self.logLimit = LogLimit()
 
     def buildProtocol(self, addr: Any) -> "Arrival":
-        """Return a protocol that reads the preface."""
         protocol = Arrival()
         protocol.factory = self
         return protocol
@@ -153,7 +146,6 @@ class Arrival(Handover):
         self.handOver(self.factory.served[self._preface.number].buildProtocol(address), b"")
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Forget this connection."""
         self._forget()
 
     def _forget(self) -> None:

@@ -33,9 +33,8 @@ MESHED = frozenset({"fleximq", "identity"})
 
 
 class NodePorts(MultiService):
-    """The listeners are services of this service.
+    """The listeners of this node, as its services.
 
-    :param node: the name of this node.
     :param wait: the seconds for which a client waits for an owner.
     :param address: the ``HOST:PORT`` by which other nodes reach this one; None to choose a port.
     :param isEncrypted: whether their connections are.
@@ -148,11 +147,9 @@ class Entrance(WrappingFactory[Any]):
         self._forwarded = forwarded
 
     def logPrefix(self) -> str:
-        """Return the name used in Twisted's log line about a new port."""
         return "FlexiMQ"
 
     def buildProtocol(self, addr: Any) -> Any:
-        """Return a protocol for a connection."""
         return (self.wrappedFactory if self._serves() else self._forwarded).buildProtocol(addr)
 
 
@@ -167,11 +164,11 @@ class SharedReactor:
         return getattr(self._reactor, name)
 
     def listenTCP(self, port: int, factory: IProtocolFactory, *more: Any, **named: Any) -> Any:
-        """See :class:`IReactorTCP`, and for the next the other interfaces of reactors."""
+        """See :class:`IReactorTCP`; for the next, the other interfaces of reactors."""
         return self._reactor.listenTCP(port, self._share(factory), *more, **named)
 
     def listenSSL(self, port: int, factory: IProtocolFactory, contextFactory: Any, *more: Any, **named: Any) -> Any:
-        """See :meth:`listenTCP`; so with the next."""
+        """See :class:`IReactorSSL`."""
         return self.listenTCP(port, TLSMemoryBIOFactory(contextFactory, False, factory), *more, **named)
 
     def listenUNIX(self, address: Any, factory: IProtocolFactory, *more: Any, **named: Any) -> Any:
