@@ -70,7 +70,6 @@ def withBacklog(text: str) -> str:
 
 
 def _fields(text: str) -> list[list[str]]:
-    """Return the fields, each as its value, or its name and its value."""
     fields = [[""]]
     characters = iter(text)
     for character in characters:

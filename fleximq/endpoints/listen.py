@@ -252,5 +252,4 @@ class WebListen(Listen):
 
     @property
     def served(self) -> str:
-        """The protocol it serves, in words."""
         return "HTTP"

@@ -132,6 +132,5 @@ def _stamp(path: str) -> tuple[int, ...] | None:
 
 
 def _words(error: Exception) -> str:
-    """Return OpenSSL's last error as words."""
     queue = error.args[0] if error.args else None
     return str(queue[-1][-1]) if isinstance(queue, list) and queue else str(error) or type(error).__name__

@@ -155,6 +155,5 @@ class TlsFactory(TLSMemoryBIOFactory):
 
 
 def _words(error: Any) -> str:
-    """Return OpenSSL's last error as words."""
     queue = error.args[0] if error.args else None
     return str(queue[-1][-1]) if isinstance(queue, list) and queue else type(error).__name__

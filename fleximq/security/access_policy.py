@@ -138,7 +138,6 @@ class Admission:
 
     @property
     def required(self) -> bool:
-        """Whether credentials are required."""
         return self._policy.required
 
     def refusal(self, address: Any) -> str | None:

@@ -35,10 +35,8 @@ _ARGUMENTS = frozenset(
 
 
 class AuditLog(Service):
-    """Writes the audit log.
+    """Writes the audit log to a file, created with mode 600.
 
-    :param reactor: its clock, and the thread that logs faults of the file.
-    :param path: the file, created with mode 600.
     :param abortStart: called with a sentence if the file cannot be opened.
     """
 
@@ -130,7 +128,6 @@ class _AuditFile:
             self._begun, self._lost, self._failing = b"", 0, False
 
     def reopen(self) -> None:
-        """Open the file again; if that fails, keep the present one."""
         try:
             number = _opened(self._path)
         except OSError as error:

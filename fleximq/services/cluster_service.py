@@ -76,7 +76,6 @@ class OwnersTurn(WriteTurn):
         self._isHeld = False
 
     def flush(self) -> None:
-        """See :class:`WriteTurn`."""
         if self.serving():
             super().flush()
             return

@@ -55,7 +55,6 @@ class ExtensionContext:
         self._undo.append(lambda: self.broker.recordWatchers.remove(watcher))
 
     def release(self) -> None:
-        """Remove all registrations."""
         while self._undo:
             with suppress(ValueError):  # the observer may have removed itself
                 self._undo.pop()()
@@ -63,9 +62,8 @@ class ExtensionContext:
 
 @dataclass(eq=False, repr=False)
 class ExtensionService(Service):
-    """One extension, from start to stop.
+    """One extension with its checked options.
 
-    :param configuration: its checked options.
     :param abortStart: called with a sentence if it rejects its configuration; does not return.
     """
 
@@ -74,6 +72,7 @@ class ExtensionService(Service):
     _context: ExtensionContext
     _abortStart: Callable[[str], NoReturn]
     _inner: Any = field(default=None, init=False)
+    _made = False
 
     def privilegedStartService(self) -> None:
         """Create its service, and run the privileged part of its start."""
@@ -83,7 +82,6 @@ class ExtensionService(Service):
             self._try(self._inner.privilegedStartService)
 
     def startService(self) -> None:
-        """Start its service."""
         super().startService()
         if not self._made:
             self._make()
@@ -104,14 +102,12 @@ class ExtensionService(Service):
         ending.addCallback(lambda ignored: self._context.release())
         return ending
 
-    _made = False
-
     def _make(self) -> None:
-        self._made = True
-        self._try(self._makeInner)
+        def makeInner() -> None:
+            self._inner = self.extension.makeService(self._context, self._configuration)
 
-    def _makeInner(self) -> None:
-        self._inner = self.extension.makeService(self._context, self._configuration)
+        self._made = True
+        self._try(makeInner)
 
     def _try(self, step: Callable[[], object]) -> None:
         try:

@@ -35,12 +35,10 @@ class LagService(Service):
         return max(self._measured, late)
 
     def startService(self) -> None:
-        """Start to measure."""
         super().startService()
         self._again()
 
     def stopService(self) -> None:
-        """Stop measuring."""
         super().stopService()
         if self._call is not None:
             self._call.cancel()
@@ -64,9 +62,8 @@ READY_LAG, LIVE_LAG = 1.0, 30.0
 class Health:
     """The health checks: extensions may add to the lists ``live`` and ``ready``.
 
-    :param listeners: returns all listeners that should be open.
-    :param stopping: returns whether the broker is about to stop.
-    :param cluster: checks the node of a cluster.
+    ``listeners`` returns all listeners that should be open, ``stopping`` whether the broker is about to stop, and
+    ``cluster`` checks the node of a cluster.
     """
 
     _broker: Broker

@@ -157,7 +157,6 @@ def prepareSecurity(security: AccessPolicy, broker: Broker, reactor: Any, settin
 
 
 def _review(security: AccessPolicy, broker: Broker, client: ConnectedClient, conversation: IConversation) -> None:
-    """Check a client again after a change of the access policy."""
     try:
         refusal = conversation.refusal()
         if refusal is None and not security.vouchesFor(client.identity):

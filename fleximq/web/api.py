@@ -154,7 +154,6 @@ class Api:
 
 
 async def _logged(act: Answer, request: PageRequest) -> HttpReply:
-    """Log an act, and perform it."""
     words = shortened(str(dict(request.arguments)))
     _log.info("{who} requests {path} with {words}", who=request.who, event="admin", path=request.path, words=words)
     return await act(request)

@@ -176,7 +176,6 @@ def _added(values: Iterable[tuple[tuple[str, ...], float]]) -> dict[tuple[str, .
 
 
 def _events(events: Mapping[str, int]) -> dict[str, Mapping[tuple[str, ...], float]]:
-    """Return the counted events, by metric."""
     found: dict[str, Counter[tuple[str, ...]]] = {name: Counter() for name in (*_FAMILIES.values(), "other_events")}
     found["slow_consumers"] = Counter({(): events.get(_SLOW_CONSUMERS, 0)})
     for event, number in sorted(events.items(), key=lambda item: -item[1]):

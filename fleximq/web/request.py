@@ -214,7 +214,6 @@ def _posted(body: bytes) -> dict[str, Any]:
 
 
 def _wordsOf(failure: Failure, request: Any) -> HttpReply:
-    """Return the answer to a request that failed."""
     error = failure.value
     if isinstance(error, HttpRefusal):
         for name, value in error.fields.items():

@@ -47,7 +47,6 @@ class AttemptDelays:
         self._addresses: OrderedDict[Hashable, _AddressState] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return the number of remembered addresses."""
         return len(self._addresses)
 
     def attempt(self, address: Hashable) -> "Attempt":

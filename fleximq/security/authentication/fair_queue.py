@@ -37,7 +37,6 @@ class FairQueue:
         self._starting = False
 
     def __len__(self) -> int:
-        """Return the number of queued pieces of work."""
         return self._count
 
     def run(self, place: Hashable, call: Callable[[], Any]) -> Deferred[Any]:

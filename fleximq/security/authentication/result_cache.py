@@ -31,7 +31,6 @@ class ResultCache(Generic[T]):
         self._kept: OrderedDict[bytes, tuple[float, T]] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return the number of entries."""
         return len(self._kept)
 
     def get(self, *shown: str) -> T | None:

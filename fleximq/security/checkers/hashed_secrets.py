@@ -82,7 +82,6 @@ class HashedSecrets:
         return None if entry is None or entry.name != principal.name else principalOf(entry)
 
     def _valid(self, taken: str) -> secret_files.CredentialEntry | None:
-        """Return the entry with a hash, unless it has expired."""
         entry = self._entries.get(self._place(taken))
         return None if entry is None or entry.hasExpired(time.time()) else entry
 

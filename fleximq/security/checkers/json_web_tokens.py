@@ -75,7 +75,6 @@ class JsonWebTokens:
         self._revoked = None if revoked is None else frozenset(map(_hash, revoked))
 
     def useReactor(self, reactor: Any) -> None:
-        """Fetch keys with this reactor."""
         if isinstance(self._keys, RemoteKeys):
             self._keys.useReactor(reactor)
 

@@ -89,7 +89,6 @@ class RateLimitedAdmission:
 
     @property
     def required(self) -> bool:
-        """Whether credentials are required."""
         return bool(self.inner.required)
 
     def refusal(self, address: Any) -> str | None:
@@ -111,7 +110,6 @@ class RateLimitedAdmission:
         return admitted.addCallback(self._checkAdmitted, place)
 
     def renewed(self, admitted: Any) -> Any:
-        """Return an earlier admission as it would be admitted now."""
         return self._checkPrincipal(self.inner.renewed(admitted), self._checkBan)
 
     def _checkAdmitted(self, admitted: Admitted, place: Any) -> Admitted:

@@ -98,7 +98,6 @@ class Arrival(Handover):
     _preface: Preface | None = None
 
     def connectionMade(self) -> None:
-        """Wait for the preface."""
         if self.factory.tls is not None:
             startTls(self, self.factory.tls)
         silent = self.factory.silent

@@ -56,7 +56,6 @@ class ProxiedProtocol(Handover):
         super().makeConnection(transport)
 
     def connectionMade(self) -> None:
-        """Start the handshake deadline."""
         self.connectedAt = self.factory.clock.seconds()
         self._timer = self.factory.clock.callLater(self.factory.deadline, self._tooSlow)
 

@@ -38,16 +38,12 @@ class ChildAddress:
 class Child(ProcessProtocol):
     """Carries bytes between a protocol and its child process.
 
-    :param name: the name of the child.
     :param protocol: the session's protocol; may support half-closed connections.
     :param ended: called with the reason when the process and its streams are gone.
     """
 
     def __init__(self, clock: IReactorTime, name: str, protocol: Any, ended: Callable[[Failure], None]) -> None:
-        self._clock = clock
-        self._name = name
-        self._protocol = protocol
-        self._ended = ended
+        self._clock, self._name, self._protocol, self._ended = clock, name, protocol, ended
         self._connected = True
         self._timer: IDelayedCall | None = None
         self.disconnecting = False
@@ -56,11 +52,9 @@ class Child(ProcessProtocol):
     # -- called for the process --------------------------------------------------------------------
 
     def connectionMade(self) -> None:
-        """Start the conversation."""
         self._protocol.makeConnection(self)
 
     def outReceived(self, data: bytes) -> None:
-        """Pass the child's output to the protocol."""
         if self._connected:
             self._protocol.dataReceived(data)
 
@@ -90,11 +84,9 @@ class Child(ProcessProtocol):
     # -- called by the protocol (ITransport, IConsumer, IPushProducer) -----------------------------
 
     def write(self, data: bytes) -> None:
-        """Send these bytes to the child."""
         self.transport.write(data)
 
     def writeSequence(self, data: Any) -> None:
-        """Send these bytes to the child."""
         self.transport.write(b"".join(data))
 
     def loseConnection(self) -> None:
@@ -111,32 +103,23 @@ class Child(ProcessProtocol):
         self._lost()
 
     def getPeer(self) -> ChildAddress:
-        """Return the child's address."""
         return ChildAddress(self._name, self.transport.pid)
 
-    def getHost(self) -> ChildAddress:
-        """Return the child's address."""
-        return self.getPeer()
+    getHost = getPeer
 
     def registerProducer(self, producer: Any, streaming: bool) -> None:
-        """Register a producer, which is paused while the child does not read."""
         self.transport.registerProducer(producer, streaming)
 
     def unregisterProducer(self) -> None:
-        """Unregister the producer."""
         self.transport.unregisterProducer()
 
     def pauseProducing(self) -> None:
-        """Pause reading from the child."""
         self.transport.pauseProducing()
 
     def resumeProducing(self) -> None:
-        """Resume reading."""
         self.transport.resumeProducing()
 
-    def stopProducing(self) -> None:
-        """End the child."""
-        self.loseConnection()
+    stopProducing = loseConnection
 
     # -- the end -----------------------------------------------------------------------------------
 

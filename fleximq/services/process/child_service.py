@@ -31,11 +31,7 @@ from fleximq.services.process.child_process import Child
 
 @implementer(IAdmission)
 class SpawnedAdmission:
-    """Admits every connection as one principal; credentials are ignored.
-
-    :param name: the program's name; the principal is ``spawn:<name>``.
-    :param rightsOf: returns the current rights of a principal.
-    """
+    """Admits every connection as the principal ``spawn:<name>`` with its current rights; credentials are ignored."""
 
     required = False
 
@@ -44,15 +40,12 @@ class SpawnedAdmission:
         self._rightsOf = rightsOf
 
     def refusal(self, address: Any) -> str | None:
-        """Refuse no peer."""
         return None
 
     def admit(self, credentials: Any, address: Any) -> Deferred[Admitted]:
-        """Return the program's principal."""
         return succeed(self.renewed(None))
 
     def renewed(self, admitted: Admitted | None) -> Admitted:
-        """Return the program's principal with its current rights."""
         return Admitted(self._principal, self._rightsOf(self._principal))
 
 
@@ -72,11 +65,8 @@ _log = Logger()
 class ChildService(Service):
     """Restarts one program whenever it ends.
 
-    :param reactor: spawns the process.
     :param line: the program and its arguments, in shell syntax.
-    :param context: the values shared by the broker's connections.
     :param environment: the broker's variables, which the child inherits in part.
-    :param rightsOf: returns the rights of a principal.
     """
 
     def __init__(
@@ -111,16 +101,13 @@ class ChildService(Service):
         if self._child is None:
             return succeed(None)
         gone = self._gone = Deferred()
-        self._dismiss(self._child)
-        return gone
-
-    def _dismiss(self, child: Child) -> None:
         session: Session = self._protocol.session
         if session.state is ConnectionState.CLOSED:
-            child.loseConnection()
+            self._child.loseConnection()
         else:
             session.warn()
             session.end(STOPPED)
+        return gone
 
     def _start(self) -> None:
         try:
@@ -142,18 +129,15 @@ class ChildService(Service):
             self.context.broker.release(id)
             self._restart("there is no such program")
             return
-        context = replace(self.context, reserved=id)
-        self._protocol = FlexiFactory(context).buildProtocol(None)
-        self._child = Child(self._reactor, self.title, self._protocol, ended)
+        self._protocol = FlexiFactory(replace(self.context, reserved=id)).buildProtocol(None)
+        self._child = child = Child(self._reactor, self.title, self._protocol, ended)
+        environment, streams = {**self._environment, CLIENT_ID: str(id)}, {0: "w", 1: "r", 2: 2}
         try:
-            self._spawn(self._child, program, id)
+            process = self._reactor.spawnProcess(child, program, self.words, environment, childFDs=streams)
         except OSError as error:
             ended(Failure(error))
-
-    def _spawn(self, child: Child, program: str, id: int) -> None:
-        environment = {**self._environment, CLIENT_ID: str(id)}
-        process = self._reactor.spawnProcess(child, program, self.words, environment, childFDs={0: "w", 1: "r", 2: 2})
-        _log.info("Started {name} as client {id}, process {pid}", name=self.title, id=id, pid=process.pid)
+        else:
+            _log.info("Started {name} as client {id}, process {pid}", name=self.title, id=id, pid=process.pid)
 
     def _restart(self, reason: str) -> None:
         if self._gone is not None:
@@ -161,9 +145,8 @@ class ChildService(Service):
             gone, self._gone = self._gone, None
             gone.callback(None)
         elif self.running:
-            _log.warn(
-                "{name}: {reason}; starting it again in {delay:g} s", name=self.title, reason=reason, delay=self._delay
-            )
+            words = "{name}: {reason}; starting it again in {delay:g} s"
+            _log.warn(words, name=self.title, reason=reason, delay=self._delay)
             self._timer = self._reactor.callLater(self._delay, self._start)
             self._delay = min(self._delay * 2, MAX_DELAY)
 

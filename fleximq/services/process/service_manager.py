@@ -91,12 +91,10 @@ class Readiness(Service):
         self.socket.stopping("ending connections")
 
     def reloading(self) -> None:
-        """Report a reload."""
         if self.isReady:
             self.socket.reloading("reading the settings again")
 
     def reloaded(self) -> None:
-        """Report the end of a reload, successful or not."""
         if self.isReady:
             self.socket.ready(self.words)
 
