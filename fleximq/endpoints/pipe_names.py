@@ -18,10 +18,8 @@ _WINDOWS = re.compile(r"[a-z]:[\\/]|\\\\", re.IGNORECASE)
 
 
 def pipeName(path: str) -> str:
-    r"""Return the full name of the pipe that an ``ipc://`` path means on Windows.
+    """Return the full name of the pipe of a simple name, a path with either kind of slash, or a full name.
 
-    :param path: a simple name, a file-style path with either kind of slash, or a full name, which is returned
-        unchanged.
     :raises SettingError: the name is empty or too long.
     """
     if path.lower().startswith(NAMESPACE):
