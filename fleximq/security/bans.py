@@ -79,7 +79,5 @@ def banKey(kind: str, name: str) -> Hashable:
 def keysOf(principal: str | None, address: str) -> tuple[Hashable | None, Hashable | None]:
     """Return the keys of a client with this principal, and this address as text with a port."""
     host = address.rpartition(":")[0].strip("[]")
-    return (
-        None if principal is None else clientKey(principal, None),
-        addressKey(SimpleNamespace(host=host)) if host else None,
-    )
+    named = None if principal is None else clientKey(principal, None)
+    return named, addressKey(SimpleNamespace(host=host)) if host else None

@@ -25,10 +25,7 @@ def isOwnName(name: str) -> bool:
 
 
 def addressKey(address: object) -> Hashable | None:
-    """Return the key by which a peer is counted: its address, of IPv6 the first 64 bits; None for local peers.
-
-    Peers of a local proxy that does not send their addresses are all local.
-    """
+    """Return the key by which a peer is counted: its address, of IPv6 the first 64 bits; None for local peers."""
     host = getattr(address, "host", None)
     return None if host is None or isLocal(address) else _hostKey(host)
 
@@ -50,10 +47,9 @@ def clientKey(principal: str | None, address: object) -> Hashable | None:
 
 
 def peerAddress(address: object) -> str:
-    """Return a peer's address as text: ``127.0.0.1:50000``, ``[::1]:50000``, ``unix``, ``stdio``.
+    """Return a peer's address as text: ``127.0.0.1:50000``, ``[::1]:50000``, ``unix``, ``stdio``, or its ``str``.
 
-    A UNIX socket has a path after ``unix:`` only if the peer bound its own end. Addresses of other kinds return their
-    ``str``. Unprintable characters are escaped, since a peer chooses its path and may forge lines of the log.
+    A peer that has bound its own end of a UNIX socket has a path after ``unix:``; unprintable characters are escaped.
     """
     host = getattr(address, "host", None)
     if host is not None:

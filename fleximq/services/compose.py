@@ -19,7 +19,7 @@ from fleximq.security.rates.rate_limits import RateLimitedAdmission, RateLimits
 from fleximq.services.audit_log import AuditLog
 from fleximq.services.broker_service import BrokerService, makeBroker
 from fleximq.services.extension_service import ExtensionContext, ExtensionService
-from fleximq.services.health import Health, LagService, listenersOf
+from fleximq.services.health import Health, LagService, listenersOf, siteFactory
 from fleximq.services.journal_service import JournalService, makeJournal, restore
 from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.services.network.connections import OpenConnections
@@ -29,12 +29,10 @@ from fleximq.services.network.proxy_protocol import ProxiedFactory
 from fleximq.services.operator import Operator
 from fleximq.services.process.busy_poll import BusyPollService, processors
 from fleximq.services.process.child_service import ChildService
-from fleximq.services.process.service_manager import NotifySocket, Readiness
+from fleximq.services.process.service_manager import NotifySocket, Readiness, WatchdogService, watchdogInterval
 from fleximq.services.process.startup_failure import StartupFailure
 from fleximq.services.process.wakeup import Wakeup
-from fleximq.services.process.watchdog import WatchdogService, watchdogInterval
 from fleximq.services.reload import Reload, follow, originsOf, prepareSecurity
-from fleximq.services.site_factory import siteFactory
 from fleximq.startup.configuration_check import configurationOf
 from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import UnadmittedBudget

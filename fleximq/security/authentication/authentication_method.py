@@ -37,18 +37,14 @@ AT_ONCE = 4
 
 
 class AuthenticationMethod:
-    """A checker, called within its limits.
+    """A checker, called within its limits; puts the prefix before the names of its principals.
 
-    :param scheme: the name that selected it; recorded with the prefix in each principal that it returns.
-    :param prefix: put before the names of its principals.
     :raises SettingError: it checks no kind of credentials that clients can send.
     """
 
     def __init__(self, scheme: str, checker: ICredentialsChecker, prefix: str = "") -> None:
-        self.scheme = scheme
-        self.prefix = prefix
+        self.scheme, self.checker, self.prefix = scheme, checker, prefix
         self.origin = f"{scheme},prefix={prefix}" if prefix else scheme
-        self.checker = checker
         self._failures = LogLimit()
         self._interfaces: tuple[Any, ...] = tuple(checker.credentialInterfaces)
         if not any(shown.isOrExtends(each) for shown in CREDENTIAL_KINDS for each in self._interfaces):
@@ -86,8 +82,7 @@ class AuthenticationMethod:
     async def ask(self, credentials: Any, place: Hashable) -> Principal | None:
         """Return the principal of these credentials, None if they are wrong.
 
-        :raises NoCapacity: they cannot be checked now.
-        :raises BrokerError: the checker refuses this client for a reason of its own.
+        :raises BrokerError: they cannot be checked now, or the checker has another reason to refuse them.
         """
         spelled = self._spelled(credentials)
         if isinstance(spelled, UsernamePassword) and b"\0" in spelled.username + spelled.password:
@@ -107,10 +102,7 @@ class AuthenticationMethod:
         return principal  # type: ignore[no-any-return]
 
     def vouch(self, principal: Principal) -> Principal | None:
-        """Return an admitted principal as it would be admitted now, None if it would be refused.
-
-        A checker that does not implement :class:`IVouching` accepts it unchanged.
-        """
+        """Return an admitted principal as it would be admitted now, None if it would be refused."""
         if not IVouching.providedBy(self.checker):
             return principal
         own = replace(principal, name=principal.name.removeprefix(self.prefix))

@@ -32,7 +32,7 @@ THIS_MACHINE = "this machine"
 class Authenticator:
     """Tries the methods in order; the first that accepts the credentials decides the principal.
 
-    :param counted: called with :data:`WRONG` and 1 for each wrong attempt.
+    ``counted`` is called with :data:`WRONG` and 1 for each wrong attempt.
     """
 
     ways: InitVar[Sequence[AuthenticationMethod]]
@@ -91,10 +91,7 @@ class Authenticator:
 async def _first(
     ways: Sequence[AuthenticationMethod], credentials: Any, place: Hashable, attempt: Attempt
 ) -> Principal | None:
-    """Return the principal of the first method that accepts the credentials; one that cannot check now is skipped.
-
-    :raises NoCapacity: no method accepts these credentials, but at least one could not check them.
-    """
+    """Return the principal of the first method that accepts the credentials, else raise NoCapacity if one could not."""
     failed: NoCapacity | None = None
     for way in ways:
         try:

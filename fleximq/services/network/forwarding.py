@@ -17,8 +17,7 @@ from fleximq.dialects.connection.handover import Handover
 from fleximq.dialects.connection.tcp_socket import probePeer, quickAcks
 from fleximq.dialects.stream import tune
 from fleximq.security.peer_address import peerAddress
-from fleximq.services.network.node_listener import ACCEPTED, Preface
-from fleximq.services.network.node_tls import contextFor, startTls
+from fleximq.services.network.node_listener import ACCEPTED, Preface, contextFor, startTls
 from fleximq.values.log_limit import LogLimits
 
 _log = Logger()

@@ -23,8 +23,7 @@ from fleximq.errors import SettingError
 from fleximq.security.peer_address import isAddress
 from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.services.network.forwarding import ForwardedFactory, Forwarding, Place
-from fleximq.services.network.node_listener import NodeListener
-from fleximq.services.network.node_tls import makeContext
+from fleximq.services.network.node_listener import NodeListener, makeContext
 
 _log = Logger()
 
