@@ -18,10 +18,7 @@ _WINDOWS = re.compile(r"[a-z]:[\\/]|\\\\", re.IGNORECASE)
 
 
 def pipeName(path: str) -> str:
-    """Return the full name of the pipe of a simple name, a path with either kind of slash, or a full name.
-
-    :raises SettingError: the name is empty or too long.
-    """
+    """Return the full name of the pipe of a name or path, with either slash; raises SettingError if it is invalid."""
     if path.lower().startswith(NAMESPACE):
         name = path[len(NAMESPACE) :]
     elif "/" in path or "\\" in path:

@@ -1,6 +1,6 @@
 """Folders of UNIX sockets, and the removal of stale sockets.
 
-A killed process leaves its socket and Twisted's lock, whose process id another process may have by now, as in a
+A killed process leaves its socket and Twisted's lock; its process id may belong to another process by now, as in a
 container. So a connection attempt decides whether the socket is in use.
 """
 
@@ -15,19 +15,13 @@ LOCK = ".lock"
 
 
 def makeFolder(path: str) -> None:
-    """Create the folder of a socket, but not its parents (FlexiMQ document 6.3.1).
-
-    :raises OSError: the parent folder is missing too, or not writable.
-    """
+    """Create the folder of a socket (FlexiMQ document 6.3.1); raises OSError if its parent does not permit that."""
     with suppress(FileExistsError):
         os.mkdir(os.path.dirname(path))
 
 
 def removeStaleSocket(path: str) -> None:
-    """Remove a stale socket and its lock, but no other file.
-
-    :raises OSError: EADDRINUSE if the socket is in use, or if another kind of file has the name.
-    """
+    """Remove a stale socket and its lock; raises OSError (EADDRINUSE) for one in use, and for any other file."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:

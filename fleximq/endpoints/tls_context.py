@@ -30,7 +30,7 @@ class TlsFiles(NamedTuple):
 
     ``certificate`` is followed by those up to its authority. ``key``: None if it is in the same file. ``clientCA``: the
     authorities of accepted client certificates; None if clients are not asked for one. ``clientRequired``: whether a
-    client without one is refused. ``revoked``: a revocation list of every such authority; None: not checked.
+    client without one is refused. ``revoked``: a revocation list of each authority; None: not checked.
     """
 
     certificate: str
@@ -45,10 +45,7 @@ class TlsFiles(NamedTuple):
 
 
 def serverContext(files: TlsFiles) -> CertificateOptions:
-    """Return the context of a TLS server with these files.
-
-    :raises SettingError: a file is unreadable, truncated or lacks its content, or certificate and key do not match.
-    """
+    """Return the context of a TLS server; raises SettingError if the files are unusable or do not match each other."""
     own, *chain = _certificates(files.certificate)
     path = files.key or files.certificate
     (pem, *_) = _blocks(path, _KEY, "private key")

@@ -61,7 +61,7 @@ class Bans:
 
 
 def banKey(kind: str, name: str) -> Hashable:
-    """Return the key of a principal or an address, of IPv6 the first 64 bits; errors as for :meth:`Bans.add`."""
+    """Return the key of a principal or an address, of IPv6 the first 64 bits; raises BadRequest without one."""
     if kind == "principal":
         if name.startswith(SPAWN):
             raise BadRequest("programs that the broker starts cannot be banned")

@@ -26,7 +26,7 @@ class Principal:
 
     ``name``: the operator must make it unique among all checkers of a broker. ``roles`` and ``grants`` (topic patterns
     by action) are carried by the credentials, and add to those of the settings. ``scheme``: the scheme and prefix of
-    its checker. ``expires``: the end of the credentials and the connection, in seconds since 1970. ``proof`` lets the
+    its checker. ``expires``: the end of the credentials and the connection, in seconds since 1970. ``proof`` helps the
     checker recognise the credentials later; it does not grant access. ``claims`` of a token may be in patterns.
     """
 

@@ -145,7 +145,7 @@ class CredentialFile(NamedTuple):
 def readEntries(path: str, fault: Callable[[str], str | None]) -> CredentialFile:
     """Return the lines of a file; ``fault`` returns the fault of a hash, as the end of a sentence, or None.
 
-    :raises SettingError: the file cannot be read, or a line, whose number it names, is malformed.
+    :raises SettingError: the file cannot be read, or a line, named by its number, is malformed.
     """
     found = read(path)
     lines = text(path, found).splitlines()

@@ -70,10 +70,7 @@ def rulesOf(settings: Settings) -> BrokerRules:
 
 
 class BrokerService(MultiService):
-    """Holds the extensions. On stop it ends the broker's connections, then the extensions, then the broker's timers.
-
-    :param timeout: returns the seconds within which connections must end.
-    """
+    """Holds the extensions. On stop, connections end within ``timeout`` seconds, then the extensions, then timers."""
 
     def __init__(self, broker: Broker, connections: OpenConnections, timeout: Callable[[], float]) -> None:
         super().__init__()

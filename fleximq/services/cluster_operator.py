@@ -34,11 +34,7 @@ def settingsThatLast(settings: Settings) -> Mapping[str, str]:
 
 @dataclass(eq=False, repr=False)
 class ClusterOperator:
-    """The commands and the key of one node.
-
-    ``move`` is called with the node that is to own the shard after this one, and ``refill`` appends what the stream
-    lacks of this node's copy.
-    """
+    """The commands and the key of one node. ``move`` hands the shard to a node, ``refill`` completes the stream."""
 
     _clock: IReactorTime
     _node: str
@@ -111,7 +107,7 @@ class ClusterOperator:
     # -- health ------------------------------------------------------------------------------------
 
     async def freshen(self, probe: Callable[[], None]) -> None:
-        """Let an owner append something, if it did not a short time ago, to find out whether it can."""
+        """Probe whether an owner can append, unless it did a short time ago."""
         if self._ownership.state is State.OWNING and self._age > FRESH:
             probe()
             until = self._clock.seconds() + FRESH / 2

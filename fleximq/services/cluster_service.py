@@ -91,10 +91,7 @@ class OwnersTurn(WriteTurn):
 
 
 class ClusterNode:
-    """The parts of a node that its broker is built with; :meth:`serving` makes the service of both.
-
-    :raises SettingError: a file with credentials or certificates for the NATS servers cannot be used.
-    """
+    """The parts of a node that its broker is built with. Raises SettingError if a file for NATS cannot be used."""
 
     def __init__(self, reactor: Any, settings: Settings) -> None:
         self._reactor = reactor
@@ -320,7 +317,7 @@ class ClusterService(MultiService):
         )  # fmt: skip
 
     def _refill(self) -> None:
-        """Append what the stream lacks of this copy, and follow it again."""
+        """Append the rest of this copy to the stream, and follow it again."""
         if not self._isRefilling:
             self._isRefilling = True
             self.follower.stop()
@@ -345,7 +342,7 @@ class ClusterService(MultiService):
         return values
 
     def _failed(self, error: Exception) -> None:
-        """Hand the shard to another node at once if this one's disk failed; the process ends in any case."""
+        """Hand the shard on at once if this node's disk failed; the process ends in any case."""
         to = self.operator.successor() if isinstance(error, CopyError) else ""
         if not to:
             self.ownership.deposed(str(error))
@@ -374,7 +371,7 @@ class ClusterService(MultiService):
             Deferred.fromCoroutine(trimCopy(self._cluster, SHARD, self._copy)).addErrback(_passOver)
 
     def _measure(self) -> "Deferred[None] | None":
-        """Let the owner know how much room the stream has; a follower ends if its clients read a copy that failed."""
+        """Measure the free room of the stream; a follower ends if its clients read a copy that failed."""
         if self._copy.added is not None and self.follower.reason and self.ownership.state is State.FOLLOWING:
             self._lost(self.follower.reason)
         if self._log is None or self.ownership.state is not State.OWNING:

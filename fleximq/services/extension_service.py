@@ -42,10 +42,7 @@ class ExtensionContext:
         self._undo.append(lambda: self.broker.observers.remove(observer))
 
     def tap(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Deliver a copy of each publication to matching topics until the extension stops.
-
-        :raises InvalidTopic: the pattern is empty or too long.
-        """
+        """Deliver a copy of each publication to matching topics until the extension stops; raises InvalidTopic."""
         self.broker.tap(subscriber, pattern)
         self._undo.append(lambda: self.broker.untap(subscriber, pattern))
 
@@ -62,10 +59,7 @@ class ExtensionContext:
 
 @dataclass(eq=False, repr=False)
 class ExtensionService(Service):
-    """One extension with its checked options.
-
-    :param abortStart: called with a sentence if it rejects its configuration; does not return.
-    """
+    """One extension with its checked options; ``abortStart`` is called with a sentence if it rejects them."""
 
     extension: IBrokerExtension
     _configuration: Any

@@ -83,11 +83,7 @@ READY_LAG, LIVE_LAG = 1.0, 30.0
 
 @dataclass(eq=False, repr=False)
 class Health:
-    """The health checks: extensions may add to the lists ``live`` and ``ready``.
-
-    ``listeners`` returns all listeners that should be open, ``stopping`` whether the broker is about to stop, and
-    ``cluster`` checks the node of a cluster.
-    """
+    """The health checks: extensions may add to the lists ``live`` and ``ready``; ``cluster`` checks the node of one."""
 
     _broker: Broker
     _lag: LagService

@@ -47,11 +47,7 @@ def makeJournal(
     counted: Callable[[str, int], None],
     make: "Callable[..., DiskJournal] | None" = None,
 ) -> IJournal:
-    """Return the journal for these settings, on disk or in memory; it is not open yet.
-
-    :param wakeup: calls functions on the reactor thread for the journal's threads.
-    :param make: makes a journal on disk of another kind.
-    """
+    """Return the journal for these settings, not open yet; ``make`` replaces the class of those on disk."""
     if settings.journal is None:
         return MemoryJournal()
     from fleximq.journal.disk_journal import DiskJournal  # not loaded by a broker without a journal

@@ -96,7 +96,7 @@ class DirectMessages:
     # -- the clients of this node ------------------------------------------------------------------
 
     def clientJoined(self, client: ConnectedClient) -> None:
-        """Let the others know a client that accepts direct messages."""
+        """Add a client that accepts direct messages to this node's table."""
         if client.peer is not None:
             self._own[client.id] = client.service
             self._mesh.add(client.service, client=client.id)
@@ -109,7 +109,7 @@ class DirectMessages:
             self._own[client.id] = service
 
     def clientLeft(self, client: ConnectedClient, reason: str) -> None:
-        """Let the others forget a client."""
+        """Remove a client from this node's table."""
         if client.id in self._own:
             self._mesh.remove(self._own.pop(client.id), client=client.id)
 
@@ -213,10 +213,7 @@ _JOINED: Mapping[str, Callable[[Iterable[Any]], Any]] = {"disconnected": sum, "r
 
 
 class MeshListings:
-    """Adds the rows of the other nodes to the listings of clients and topics; each row names its node.
-
-    An operator's acts against clients are performed at all nodes, and their numbers added.
-    """
+    """Adds the rows of other nodes, with their node, to listings, and performs an operator's acts at all nodes."""
 
     def __init__(self, broker: Broker, mesh: Mesh, node: str, clock: IReactorTime) -> None:
         self._broker, self._mesh, self._node, self._clock = broker, mesh, node, clock

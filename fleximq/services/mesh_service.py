@@ -92,10 +92,7 @@ class RemoteNode:
 
 
 class IdBlocks:
-    """Client ids that no other node gives, in blocks; the next block is always got in advance.
-
-    :param take: gets the number of a block.
-    """
+    """Client ids that no other node gives, in blocks, of which ``take`` gets the number, always one in advance."""
 
     def __init__(self, take: "Callable[[], Deferred[int]]", clock: IReactorTime) -> None:
         self._take = take
@@ -123,10 +120,7 @@ class IdBlocks:
         return done
 
     def next(self) -> int:
-        """Return an id.
-
-        :raises NoCapacity: there is none at the moment.
-        """
+        """Return an id. Raises NoCapacity: there is none at the moment."""
         if self._next == self._end:
             if not self._ahead:
                 raise NoCapacity("the cluster has no client ids for this node at the moment")

@@ -84,10 +84,7 @@ class Reload:
             self.reload()
 
     def reloadForClient(self) -> dict[str, Any]:
-        """Reload for a client. Returns the names of ``changed`` settings, and of those that need a ``restart``.
-
-        :raises Conflict: no change was made; it has all sentences, one per line.
-        """
+        """Reload; return the names of ``changed`` settings and those that need a ``restart``; raises Conflict."""
         try:
             changes = self.reload()
         except SettingsRefused as refused:

@@ -40,10 +40,7 @@ class Choices:
 
 
 def configure(options: Mapping[str, object]) -> Choices:
-    """Return the checked options.
-
-    :raises SettingError: for an unknown option or a wrong value, and if OpenTelemetry is not installed.
-    """
+    """Return the checked options; raises SettingError for wrong ones, and if OpenTelemetry is not installed."""
     known = [each.name for each in fields(Choices)]
     read: dict[str, Any] = {}
     for name, value in options.items():

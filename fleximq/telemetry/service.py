@@ -37,11 +37,7 @@ _MARK = b"traceparent"
 
 @dataclass(eq=False, repr=False)
 class TelemetryService(Service):
-    """Traces a broker's publications.
-
-    ``process`` makes the processor of ended spans, by default one that sends them from a thread; ``inThread`` calls a
-    function in a thread, by default one of the reactor's.
-    """
+    """Traces a broker's publications; ``process`` makes the processor of spans, ``inThread`` calls in a thread."""
 
     name = "otel"
 

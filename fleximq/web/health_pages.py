@@ -22,11 +22,7 @@ Look = Callable[[], Check]
 
 
 class HealthPage:
-    """One of the two pages.
-
-    :param looks: the checks, called for each request; a list that may grow.
-    :param prepare: waited for before them.
-    """
+    """One of the two pages, with the checks called for each request; ``prepare`` is awaited before them."""
 
     def __init__(self, looks: Sequence[Look], prepare: Callable[[], Awaitable[None]] | None = None) -> None:
         self._looks = looks

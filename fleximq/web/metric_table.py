@@ -47,7 +47,7 @@ METRICS = (
     Metric("refused_connections", _COUNTER, "Connections and requests refused before admission.", ("reason",)),
     Metric("slow_consumers", _COUNTER, "Clients disconnected because they read too slowly."),
     Metric("errors", _COUNTER, "Error answers to clients, by status code.", ("code",)),
-    # what goes over them
+    # traffic of the connections
     Metric("received_bytes", _COUNTER, "Bytes received.", ("dialect",)),
     Metric("sent_bytes", _COUNTER, "Bytes sent.", ("dialect",)),
     Metric("received_messages", _COUNTER, "Messages received: frames, lines or texts.", ("dialect",)),

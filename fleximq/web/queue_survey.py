@@ -91,7 +91,7 @@ class QueueSurveyor:
         self._ages = QueueAges()
 
     async def survey(self, top: int, sees: Callable[[str], bool]) -> QueueSurvey:
-        """Scan all queues and topics; ``top`` of each are named if ``sees`` tells that a topic may be named."""
+        """Scan all queues and topics; ``top`` of each are named if ``sees`` admits their topic."""
         found = QueueSurvey()
         await self._queues(found, top, sees)
         await self._topics(found, top, sees)

@@ -100,11 +100,7 @@ class Page(NamedTuple):
 
 
 class Pages(Resource):
-    """All paths: ``welcome`` answers the root.
-
-    :param renewed: returns an earlier admission with today's rights; raises Unauthorized.
-    :param audit: records an act or a refusal, see :class:`fleximq.broker.broker.Broker`.
-    """
+    """All paths; ``renewed`` returns an earlier admission with today's rights or raises Unauthorized."""
 
     isLeaf = True
 

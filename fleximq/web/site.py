@@ -74,7 +74,7 @@ class OneRequestChannel(HTTPChannel):
         super().requestDone(request)
 
     def forceAbortClient(self) -> None:
-        """Close now; Twisted would log every such connection."""
+        """Close now; Twisted would log each of these connections."""
         self._timer = None
         transport: Any = self.transport
         transport.abortConnection()
@@ -105,10 +105,7 @@ class OneRequestChannel(HTTPChannel):
 
 
 class RequestRules(NamedTuple):
-    """The limits of requests: the budget of their bytes, and the seconds from the connection to their end.
-
-    ``refused`` is called with the peer and the status of each request that exceeds one.
-    """
+    """The budget of bytes of requests, and the seconds until their end; ``refused`` gets the peer and the status."""
 
     unadmitted: UnadmittedBudget
     deadline: float = DEADLINE
@@ -116,14 +113,7 @@ class RequestRules(NamedTuple):
 
 
 class WebSite(Site):
-    """Serves the welcome page and all others.
-
-    :param reactor: the clock of its timeouts.
-    :param ways: the dialects at the same address, in the order of the welcome page.
-    :param nobody: returns the rights of requests without credentials, None if credentials are required.
-    :param rules: the limits of requests.
-    :param renewed: as for :class:`fleximq.web.request.Pages`, and ``audit`` too.
-    """
+    """Serves the welcome page for these dialects, and all others; ``nobody`` returns the rights without credentials."""
 
     noisy = False
     protocol = OneRequestChannel  # type: ignore[assignment]

@@ -17,7 +17,7 @@ SERVER = f"FlexiMQ/{__version__}".encode()
 
 
 class WelcomeEntry(NamedTuple):
-    """One dialect on the page. In ``reach``, ``{stream}`` and ``{web}`` stand for the addresses of both kinds."""
+    """One dialect on the page. In ``reach``, ``{stream}`` and ``{web}`` are the addresses of both kinds."""
 
     name: str
     purpose: str

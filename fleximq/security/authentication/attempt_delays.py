@@ -54,7 +54,7 @@ class AttemptDelays:
         return Attempt(self, address)
 
     def touch(self, address: Hashable) -> _AddressState:
-        """Return the state of an address, mark it as the latest, and forget what has expired, and surplus addresses."""
+        """Return the state of an address, mark it as the latest, and forget expired and surplus ones."""
         now = self.clock.seconds()
         found = self._addresses.setdefault(address, _AddressState())
         self._addresses.move_to_end(address)
@@ -87,10 +87,7 @@ class Attempt:
         self._entered: _AddressState | None = None
 
     def enter(self) -> None:
-        """Count as a concurrent attempt; required before expensive checks and checks of secrets that can be guessed.
-
-        :raises NoCapacity: too many attempts of this address are in progress.
-        """
+        """Count as a concurrent attempt, before checks that are expensive or can be guessed; raises NoCapacity."""
         if self._entered is None:
             state = self._attempts.touch(self._address)
             state.refuseIfCrowded()

@@ -40,11 +40,9 @@ class FairQueue:
         return self._count
 
     def run(self, place: Hashable, call: Callable[[], Any]) -> Deferred[Any]:
-        """Queue work, and return a Deferred of its result.
+        """Return a Deferred of the result of work, which fails with NoCapacity if the queue is full.
 
         Cancelling removes queued work; running work continues, and counts until it ends.
-
-        :param call: does the work; may return a Deferred. It fails with NoCapacity if the queue is full.
         """
         done: Deferred[Any] = Deferred(lambda _: self._remove(work))
         work = _Work(place, call, done)

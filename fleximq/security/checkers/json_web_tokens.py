@@ -41,11 +41,7 @@ _SOURCES: dict[str, Callable[[str], signing_keys.Keys]] = {
 
 
 class TokenRule(NamedTuple):
-    """Required claims, and the names of the claims to read; None: not checked.
-
-    ``leeway`` is in seconds. ``principal``, ``roles``, ``permissions`` and each of ``require`` are names of claims, or
-    paths with dots.
-    """
+    """Required claims, and the names or dotted paths of those to read; None: unchecked. ``leeway`` is in seconds."""
 
     issuer: str | None = None
     audience: str | None = None
@@ -58,10 +54,7 @@ class TokenRule(NamedTuple):
 
 @implementer(ICredentialsChecker, IUnguessable, IVouching, ICautious, INeedsReactor)
 class JsonWebTokens:
-    """Checks tokens by their signature.
-
-    :param revoked: the ``jti`` of tokens that are refused; None: they are not checked.
-    """
+    """Checks tokens by their signature, and against the ``jti`` of ``revoked`` ones, None: of none."""
 
     credentialInterfaces = (IToken,)
 
@@ -165,10 +158,7 @@ def _keyIn(keys: Sequence[SigningKey], header: Mapping[str, Any]) -> SigningKey 
 
 
 def tokens(argument: str) -> JsonWebTokens:
-    """Make the checker of ``--auth jwt:...``.
-
-    :raises SettingError: the options are wrong, or a file is.
-    """
+    """Make the checker of ``--auth jwt:...``. Raises SettingError: the options are wrong, or a file is."""
     known = (*_SOURCES, "ca", "revoked", *TokenRule._fields)
     given: dict[str, Any] = schemes.pairs(schemes.split(argument), known)
     keys = _keysOf(given)

@@ -35,10 +35,7 @@ _DISCOVERY = "/.well-known/openid-configuration"
 
 
 class KeySource(NamedTuple):
-    """The URL of a JSON Web Key Set, None: the one that the ``issuer`` publishes (OpenID Connect Discovery 1.0, 4).
-
-    ``policy``: the trusted authorities, None: the system's.
-    """
+    """The URL of a JSON Web Key Set, None: that of the ``issuer`` (OpenID Connect Discovery 1.0, 4); its trust."""
 
     url: str | None
     issuer: str = ""

@@ -22,10 +22,7 @@ _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", r
 
 
 def webService(argument: str) -> WebService:
-    """Make the checker of ``--auth http:URL[,key=value,...]``.
-
-    :raises SettingError: the URL or an option is wrong, or a file cannot be read.
-    """
+    """Make the checker of ``--auth http:URL[,key=value,...]``; raises SettingError."""
     url, *options = schemes.split(argument) or [""]
     given = schemes.pairs(options, _KNOWN)
     parsed = checkedUrl(url)

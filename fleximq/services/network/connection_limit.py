@@ -74,17 +74,11 @@ class ConnectionLimit:
         return max(0, self._open - self._clients())
 
     def limited(self, factory: IProtocolFactory, proxied: bool = False) -> IProtocolFactory:
-        """Return a factory that builds the same protocols within the limits.
-
-        :param proxied: the client's address is known later; :meth:`enterFrom` is called then.
-        """
+        """Return a factory with these limits; if ``proxied``, a client's address is known at :meth:`enterFrom`."""
         return _LimitedFactory(factory, self, proxied)
 
     def enter(self, address: object, proxied: bool = False) -> Callable[[], None] | None:
-        """Count a connection and return a function that uncounts it; None if it exceeds a limit.
-
-        :param proxied: the address is a proxy's and is not counted.
-        """
+        """Count a connection, and its address unless that is a proxy's; return a function that uncounts it, or None."""
         if self.waiting >= self.limits.waiting:
             self._refuse(TOO_MANY_WAIT, address)
             return None

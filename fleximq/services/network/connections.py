@@ -50,10 +50,7 @@ class OpenConnections:
         self._protocols.add(protocol)
 
     def drain(self, timeout: float) -> "Deferred[None]":
-        """Announce the stop to all clients, and end all sessions.
-
-        The Deferred fires when their connections are closed, at the latest after ``timeout`` seconds.
-        """
+        """End all sessions; fires when their connections are closed, at the latest after ``timeout`` seconds."""
         self.stopping = True
         now = self._clock.seconds()
         return self._endWhenClosed(now + PART * timeout, now + timeout)

@@ -101,7 +101,7 @@ class Forwarding:
             self.failed()
 
     def end(self) -> None:
-        """End the connections to the owner; clients of whose input nothing was read go on waiting."""
+        """End the connections to the owner; clients without any input read yet continue to wait."""
         for client in self.waiting:
             client.withdraw()
         for client in list(self.joined):

@@ -33,11 +33,7 @@ class ListenerDialects(NamedTuple):
 
 
 def dialectsOf(registry: Registry, context: Context, only: str | None = None) -> ListenerDialects:
-    """Return the dialects of a listener with this context.
-
-    :param only: the one dialect that the listener names.
-    :raises SettingError: that dialect is not installed or cannot be loaded.
-    """
+    """Return the dialects of a listener, or the ``only`` one that it names; raises SettingError if that is missing."""
     if only is not None and only not in registry.dialects:
         raise SettingError(f"the dialect {only} is not installed")
     dialects = registry.dialects if only is None else {only: registry.dialects[only]}

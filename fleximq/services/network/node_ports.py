@@ -58,10 +58,7 @@ class NodePorts(MultiService):
         self._host = ""
 
     def sharing(self, listen: Listen, limit: ConnectionLimit) -> "SharedReactor":
-        """Return the reactor with which a listener is to open its port.
-
-        :raises SettingError: its connections cannot be forwarded.
-        """
+        """Return the reactor with which a listener opens its port; raises SettingError if it cannot be forwarded."""
         if not listen.isSocket:
             raise SettingError(
                 f"listen is {str(listen)!r}, but a node of a cluster listens on TCP or UNIX sockets only"
@@ -80,17 +77,14 @@ class NodePorts(MultiService):
 
     @property
     def about(self) -> Mapping[str, Any]:
-        """What this node's key says of its ports."""
+        """The part of this node's key about its ports."""
         if self._port is None:
             return {}
         place = Place(self._host, self._port.getHost().port, self._nodes.secret, self._kinds, self._certificate)
         return {"forward": place._asdict()}
 
     def open(self, host: str) -> None:
-        """Open the listener for other nodes; ``host`` is this machine's address in the network of the cluster.
-
-        :raises CannotListenError: the port cannot be opened.
-        """
+        """Open the listener for other nodes at this host of the cluster's network; raises CannotListenError."""
         port = 0
         if self._address is not None:
             host, _, digits = self._address.rpartition(":")

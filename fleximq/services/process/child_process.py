@@ -36,11 +36,7 @@ class ChildAddress:
 
 @implementer(ITransport, IConsumer, IPushProducer)
 class Child(ProcessProtocol):
-    """Carries bytes between a protocol and its child process.
-
-    :param protocol: the session's protocol; may support half-closed connections.
-    :param ended: called with the reason when the process and its streams are gone.
-    """
+    """Carries bytes between a protocol and its child process; ``ended`` is called when both streams are gone."""
 
     def __init__(self, clock: IReactorTime, name: str, protocol: Any, ended: Callable[[Failure], None]) -> None:
         self._clock, self._name, self._protocol, self._ended = clock, name, protocol, ended

@@ -63,11 +63,7 @@ _log = Logger()
 
 
 class ChildService(Service):
-    """Restarts one program whenever it ends.
-
-    :param line: the program and its arguments, in shell syntax.
-    :param environment: the broker's variables, which the child inherits in part.
-    """
+    """Restarts the program of a command line whenever it ends; it inherits a part of the broker's environment."""
 
     def __init__(
         self,

@@ -30,10 +30,7 @@ THRESHOLDS = (5_000, 1, 100)
 
 
 class GarbageService(Service):
-    """Makes collections short while it runs; starts last, when all modules are loaded.
-
-    :param collector: the module :mod:`gc`, or a test's fake.
-    """
+    """Makes collections short while it runs; starts last, when all modules are loaded."""
 
     def __init__(self, collector: Any = gc) -> None:
         self._collector = collector

@@ -103,8 +103,7 @@ def limited(observer: ILogObserver) -> ILogObserver:
 class LoggingService(MultiService):
     """Writes the log of its application.
 
-    :param form: returns an event as a line.
-    :param options: the options of ``twistd``, including the log file.
+    ``form``: returns an event as a line. ``options``: the options of ``twistd``, including the log file.
     """
 
     _form: Callable[[LogEvent], str | None]
@@ -133,10 +132,7 @@ class LoggingService(MultiService):
 
 
 def withLog(service: IService, form: LogFormat, options: Mapping[str, Any], reactor: Any) -> IService:
-    """Return a service that contains this one and writes the log.
-
-    ``--syslog`` and ``--logger`` of ``twistd`` take precedence.
-    """
+    """Return a service that contains this one and writes the log, unless ``--syslog`` of ``twistd`` does."""
     if options.get("syslog"):
         return service
     whole = LoggingService(formatText if form is LogFormat.TEXT else formatLine, options, reactor)

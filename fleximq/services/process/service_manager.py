@@ -114,11 +114,7 @@ class Readiness(Service):
 
 
 def watchdogInterval(environment: Mapping[str, str], process: int | None = None) -> float | None:
-    """Return the seconds between two feedings, None if the watchdog is not enabled for this process.
-
-    :param environment: uses ``WATCHDOG_USEC`` and ``WATCHDOG_PID``.
-    :param process: the process id; our own if None.
-    """
+    """Return the seconds between two feedings, None if the watchdog is not enabled for this process."""
     meant = environment.get("WATCHDOG_PID", "")
     if meant and meant != str(os.getpid() if process is None else process):
         return None

@@ -32,10 +32,7 @@ class StartupFailure:
         self._stderr = stderr
 
     def __call__(self, sentence: str) -> NoReturn:
-        """Report the reason, remove our pid file, and notify the waiting parent of a daemon, which then exits.
-
-        :raises SystemExit: always, with 1.
-        """
+        """Report the reason, remove our pid file, and exit with 1; the waiting parent of a daemon is notified."""
         line = self._report(sentence)
         removePidfile(self._configuration)
         pipe = self._configuration.get("statusPipe")

@@ -20,10 +20,7 @@ _log = Logger()
 
 @implementer(IReadDescriptor)
 class Wakeup:
-    """Calls functions on the reactor thread, in order, from all threads.
-
-    Before :meth:`start`, after :meth:`stop` and without eventfd it uses ``callFromThread``.
-    """
+    """Calls functions on the reactor thread, in order, from all threads; by ``callFromThread`` unless started."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
