@@ -5,6 +5,7 @@ Liveness and readiness are checks; for them and the metrics the delay of the eve
 
 from collections.abc import Callable, Iterable
 from dataclasses import InitVar, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from twisted.application.service import Service
@@ -23,7 +24,7 @@ from fleximq.values.histogram import Histogram
 from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import UnadmittedBudget
 from fleximq.web.api import Api
-from fleximq.web.health_pages import Check, HealthPage, Look
+from fleximq.web.health_pages import Check, Look, healthAnswer
 from fleximq.web.metrics import Metrics
 from fleximq.web.queue_survey import QueueSurveyor
 from fleximq.web.request import HttpRefusal, HttpReply, Page, PageRequest
@@ -151,8 +152,8 @@ def siteFactory(
     metrics = Metrics(broker, surveyor, lag, waiting, settings().metricsTop, ofNode)
     pages = {
         "/metrics": Page(metrics.answer, Action.READ),
-        "/healthz": Page(HealthPage(health.live).answer, None),
-        "/readyz": Page(HealthPage(health.ready, None if node is None else node.freshen).answer, None),
+        "/healthz": Page(partial(healthAnswer, health.live, None), None),
+        "/readyz": Page(partial(healthAnswer, health.ready, None if node is None else node.freshen), None),
     }
     api = Api(broker, settings).pages()
     pages |= api if node is None else {path: _ofOwner(page, node) for path, page in api.items()}

@@ -153,7 +153,7 @@ class Tracing:
             self._endSoon(publish)
 
     def deliver(self, rendered: None, count: int) -> None:
-        """Do nothing: the spans exist already."""
+        """Ignored: the spans exist already."""
 
     # -- spans -------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ names, and reasons and events are limited to :data:`MAX_REASONS` each.
 
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import InitVar, dataclass
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -111,7 +111,11 @@ class Metrics:
             if metric.kind is MetricKind.HISTOGRAM:
                 yield _histogram(name, metric.words, histograms.get(name))
             else:
-                yield _family(metric.kind, name, metric.words, metric.labels, values[name])
+                make = CounterMetricFamily if metric.kind is MetricKind.COUNTER else GaugeMetricFamily
+                family = make(PREFIX + name, metric.words, labels=metric.labels)
+                for labels, value in values[name].items():
+                    family.add_metric(labels, value)
+                yield family
 
     def _values(self, survey: QueueSurvey) -> dict[str, Mapping[tuple[str, ...], float]]:
         broker = self._broker
@@ -191,16 +195,6 @@ def _events(events: Mapping[str, int]) -> dict[str, Mapping[tuple[str, ...], flo
         if not _TABLE[name].labels and not counts:
             counts[()] = 0
     return dict(found)
-
-
-def _family(
-    kind: MetricKind, name: str, words: str, labels: Sequence[str], values: Mapping[tuple[str, ...], float]
-) -> Metric:
-    make = CounterMetricFamily if kind is MetricKind.COUNTER else GaugeMetricFamily
-    family = make(PREFIX + name, words, labels=labels)
-    for each, value in values.items():
-        family.add_metric(each, value)
-    return family
 
 
 def _histogram(name: str, words: str, histogram: Histogram | None) -> Metric:

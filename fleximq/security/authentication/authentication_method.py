@@ -36,6 +36,7 @@ CREDENTIAL_KINDS = (IToken, IPassword, IApiKey, ISignature, ICertificate, IUsern
 AT_ONCE = 4
 
 
+@implementer(IRealm)
 class AuthenticationMethod:
     """A checker, called within its limits; puts the prefix before the names of its principals.
 
@@ -49,7 +50,7 @@ class AuthenticationMethod:
         self._interfaces: tuple[Any, ...] = tuple(checker.credentialInterfaces)
         if not any(shown.isOrExtends(each) for shown in CREDENTIAL_KINDS for each in self._interfaces):
             raise SettingError(f"auth {scheme} checks nothing that a client of this broker can show")
-        self._portal = Portal(_Realm(self._named), [checker])
+        self._portal = Portal(self, [checker])
         unguessable = IUnguessable.providedBy(checker)
         self._line = None if unguessable else FairQueue(checker.atOnce if IManyAtOnce.providedBy(checker) else AT_ONCE)
 
@@ -121,14 +122,6 @@ class AuthenticationMethod:
                 *(each.encode(errors="surrogatepass") for each in (credentials.username, credentials.password))
             )
         return None
-
-
-@implementer(IRealm)
-class _Realm:
-    """Turns the results of a checker into principals."""
-
-    def __init__(self, named: Callable[[Principal], Principal]) -> None:
-        self._named = named
 
     def requestAvatar(self, avatarId: Any, mind: object, *interfaces: Any) -> tuple[Any, Principal, Callable[[], None]]:
         """Return the principal; raises UnauthorizedLogin if the checker returned no name or an invalid one."""
