@@ -13,7 +13,7 @@ from twisted.plugin import getPlugins
 
 from fleximq.config.permission_options import PermissionTable
 from fleximq.errors import SettingError
-from fleximq.security.authentication.authentication_method import CREDENTIAL_KINDS, AuthenticationMethod
+from fleximq.security.authentication.authenticator import CREDENTIAL_KINDS, AuthenticationMethod
 from fleximq.security.principal import ANONYMOUS, SPAWN, isName
 
 _COMMA = re.compile(r"(?<!\\),")

@@ -4,7 +4,6 @@ Otherwise pending answers would be lost, and WebSockets would get no close frame
 without a session. docs/guides/operating.rst, "Stopping".
 """
 
-from collections.abc import Iterator
 from typing import Any
 from weakref import WeakSet
 
@@ -57,7 +56,8 @@ class OpenConnections:
 
     def _endWhenClosed(self, finish: float, deadline: float) -> "Deferred[None]":
         now = self._clock.seconds()
-        present = list(self._present())
+        sessions = [getattr(protocol, "session", None) for protocol in list(self._protocols)]
+        present = [each for each in sessions if isinstance(each, Session) and each.state is not ConnectionState.CLOSED]
         if present and now >= deadline:
             _log.warn("{number} connections did not end in time and are cut off", number=len(present))
             for session in present:
@@ -91,12 +91,6 @@ class OpenConnections:
                 session.outbox.abort()
             elif waited >= LAST:
                 session.outbox.finish()
-
-    def _present(self) -> Iterator[Session]:
-        for protocol in list(self._protocols):
-            session = getattr(protocol, "session", None)
-            if isinstance(session, Session) and session.state is not ConnectionState.CLOSED:
-                yield session
 
 
 class _RecordingFactory(WrappingFactory[Any]):
