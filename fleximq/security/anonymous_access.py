@@ -21,17 +21,18 @@ def isLocal(address: object) -> bool:
     host = getattr(address, "host", None)
     if host is None:
         return isinstance(address, UNIXAddress | PipeAddress)
-    return _isLoopback(host)
+    ip = ipOf(host)
+    return ip is not None and ip.is_loopback
 
 
 @lru_cache(maxsize=1024)
-def _isLoopback(host: str) -> bool:
+def ipOf(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return an IP address, that of IPv4 for one mapped into IPv6; None for a name to resolve."""
     try:
         ip = ipaddress.ip_address(host)
     except ValueError:
-        return False
-    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
-    return (mapped or ip).is_loopback
+        return None
+    return (ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None) or ip
 
 
 def nameProxy(headers: Iterable[str]) -> bool:

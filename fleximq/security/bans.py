@@ -3,13 +3,12 @@
 Bans survive a reload of the settings, not a restart.
 """
 
-import ipaddress
 from collections.abc import Callable, Hashable, Iterator
 from types import SimpleNamespace
 from typing import NamedTuple
 
 from fleximq.errors import BadRequest, NoCapacity
-from fleximq.security.peer_address import addressKey, clientKey
+from fleximq.security.peer_address import addressKey, clientKey, isAddress
 from fleximq.security.principal import SPAWN
 
 #: Maximum number of bans.
@@ -66,10 +65,8 @@ def banKey(kind: str, name: str) -> Hashable:
         if name.startswith(SPAWN):
             raise BadRequest("programs that the broker starts cannot be banned")
         return clientKey(name, None)
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        raise BadRequest(f"{name!r} is not an IP address") from None
+    if not isAddress(name):
+        raise BadRequest(f"{name!r} is not an IP address")
     key = addressKey(SimpleNamespace(host=name))
     if key is None:
         raise BadRequest("this machine's own addresses cannot be banned")

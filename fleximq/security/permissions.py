@@ -141,20 +141,18 @@ class Permissions:
         grants = {} if principal is None else principal.grants
         if not (self.configured or grants):
             return EVERYTHING
-        key = self._keyOf(principal)
+        if principal is None:
+            key = _Key(ANONYMOUS)
+        else:
+            granted = tuple((action, tuple(grants[action])) for action in sorted(grants))
+            claims = tuple((name, principal.claims[name]) for name in self._claims if name in principal.claims)
+            key = _Key(principal.name, True, principal.roles, granted, claims)
         rights = self._known.get(key)
         if rights is None:
             if len(self._known) >= MAX_PRINCIPALS:
                 self._known.clear()
             rights = self._known[key] = self._made(key)
         return rights
-
-    def _keyOf(self, principal: Principal | None) -> "_Key":
-        if principal is None:
-            return _Key(ANONYMOUS)
-        grants = tuple((action, tuple(principal.grants[action])) for action in sorted(principal.grants))
-        claims = tuple((name, principal.claims[name]) for name in self._claims if name in principal.claims)
-        return _Key(principal.name, True, principal.roles, grants, claims)
 
     def _made(self, key: "_Key") -> Rights:
         own = self._principals.get(key.name, PermissionTable(key.name))

@@ -93,29 +93,29 @@ class OwnersTurn(WriteTurn):
 class ClusterNode:
     """The parts of a node that its broker is built with. Raises SettingError if a file for NATS cannot be used."""
 
+    #: Made with the broker, and :attr:`service` after it; there are no requests before both.
+    journal: OwnerJournal
+    service: "ClusterService"
+
     def __init__(self, reactor: Any, settings: Settings) -> None:
         self._reactor = reactor
         self._settings = settings
         self.turn = OwnersTurn(reactor)
         self.copy = Copy(Files(), str(settings.journal), SHARD)
         self.trimmed: Callable[[int], None] = lambda position: None
-        self.journal: OwnerJournal | None = None
         self._options = connectOptions(
             settings.cluster, settings.clusterAuth, settings.clusterCa, settings.clusterCertificate, settings.clusterKey
         )
         isEncrypted = "tls" in self._options
         self.ports = NodePorts(reactor, str(settings.node), settings.clusterWait, settings.nodeAddress, isEncrypted)
-        self.service: ClusterService | None = None
 
     def drainTimeout(self, seconds: float) -> float:
         """Return the seconds that connections have to end; few before another node serves them."""
-        isMoving = self.service is not None and self.service.successor
-        return min(seconds, _MOVING) if isMoving else seconds
+        return min(seconds, _MOVING) if self.service.successor else seconds
 
     @property
     def operator(self) -> ClusterOperator:
         """What the node does for operators."""
-        assert self.service is not None  # there are no requests before it starts
         return self.service.operator
 
     def ready(self) -> Check:
@@ -124,17 +124,14 @@ class ClusterNode:
 
     async def freshen(self) -> None:
         """Prepare :meth:`ready`."""
-        assert self.journal is not None  # it was made before the broker
         await self.operator.freshen(self.journal.probe)
 
     def values(self) -> dict[str, float]:
         """Return the metrics of this node, by name."""
-        assert self.service is not None  # as above
         return {**self.operator.values(), **self.service.values(), **self.ports.forwarding.values()}
 
     def refusal(self) -> str:
         """Return why this node answers only requests about itself, "" if it answers all."""
-        assert self.service is not None  # as above
         owner = self.service.ownership.owner.node
         return "" if self.ports.isServing else f"this node does not own the journal; {owner or 'no node'} does"
 
@@ -155,7 +152,6 @@ class ClusterNode:
         settings, node, refusal = self._settings, str(self._settings.node), self._refusalWithAddress
         if not settings.mesh:
             return None
-        assert self.journal is not None  # it was made before the broker
         self.journal.refusal = refusal
         link = CoreLink(self._reactor, settings.cluster, settings.clusterName, node, self._options)
         session = secrets.token_hex(8)
@@ -169,7 +165,6 @@ class ClusterNode:
         room, replicas = settings.clusterBytes, 1 if len(settings.cluster) == 1 else 3
         name = settings.clusterName
         cluster = NatsCluster(settings.cluster, name, wakeup.call, room=room, replicas=replicas, options=self._options)
-        assert self.journal is not None  # it was made before the broker
         mesh = self._meshOf(broker, cluster)
         self.service = service = ClusterService(
             SteadyClock(self._reactor), cluster, str(settings.node), self.copy, self.journal, self.ports, served,

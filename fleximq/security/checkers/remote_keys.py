@@ -88,8 +88,12 @@ class RemoteKeys:
         self._failed = isinstance(result, Failure)
         waiting, self._waiting = self._waiting, []
         if isinstance(result, Failure):
+            error = result.value
+            reason = str(error) if isinstance(error, WrongClaim | SettingError) else type(error).__name__
+            if isinstance(error, TimeoutError):
+                reason = f"no answer in {TIMEOUT:g} seconds"
             words = "The keys for tokens of {source} cannot be fetched: {reason}"
-            _log.error(words, source=self.source, reason=_reasonOf(result.value))
+            _log.error(words, source=self.source, reason=reason)
         else:
             self._fetched = self._reactor.seconds()
         self._release(waiting, self._failed)
@@ -126,9 +130,3 @@ class RemoteKeys:
         if response.code != 200:
             raise WrongClaim(f"the answer is {response.code}")
         return content
-
-
-def _reasonOf(error: BaseException | None) -> str:
-    if isinstance(error, TimeoutError):
-        return f"no answer in {TIMEOUT:g} seconds"
-    return str(error) if isinstance(error, WrongClaim | SettingError) else type(error).__name__
