@@ -34,10 +34,7 @@ PAUSE = 1.0
 
 @implementer(IOpenSSLServerConnectionCreator)
 class RenewingCertificate:
-    """Makes the server's side of TLS connections; ``seconds`` is a monotonic clock.
-
-    :raises SettingError: as :func:`fleximq.endpoints.tls_context.serverContext`.
-    """
+    """Makes the server side of TLS connections; ``seconds`` is a monotonic clock. Raises SettingError."""
 
     def __init__(self, files: TlsFiles, seconds: Callable[[], float] = time.monotonic) -> None:
         self.files = files
@@ -54,10 +51,7 @@ class RenewingCertificate:
         return self._context.serverConnectionForTLS(tlsProtocol)
 
     def prepare(self, files: TlsFiles | None = None) -> Callable[[], None]:
-        """Read the files, None: those of before, and return a function that puts them into use for new handshakes.
-
-        :raises SettingError: they cannot be used.
-        """
+        """Read the files, and return a function that uses them for new handshakes; raises SettingError."""
         wanted = files or self.files
         seen = wanted.stamp()
         context = serverContext(wanted)

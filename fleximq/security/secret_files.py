@@ -143,10 +143,7 @@ class CredentialFile(NamedTuple):
 
 
 def readEntries(path: str, fault: Callable[[str], str | None]) -> CredentialFile:
-    """Return the lines of a file; ``fault`` returns the fault of a hash, as the end of a sentence, or None.
-
-    :raises SettingError: the file cannot be read, or a line, named by its number, is malformed.
-    """
+    """Return the lines of a file; ``fault`` returns that of a hash, or None. Raises SettingError with a line number."""
     found = read(path)
     lines = text(path, found).splitlines()
     entries = tuple(_lineOf(path, number, line, fault) for number, line in enumerate(lines, 1))

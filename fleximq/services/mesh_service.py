@@ -120,7 +120,7 @@ class IdBlocks:
         return done
 
     def next(self) -> int:
-        """Return an id. Raises NoCapacity: there is none at the moment."""
+        """Return an id; raises NoCapacity if there is none at the moment."""
         if self._next == self._end:
             if not self._ahead:
                 raise NoCapacity("the cluster has no client ids for this node at the moment")

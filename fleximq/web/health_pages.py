@@ -24,10 +24,7 @@ Look = Callable[[], Check]
 async def healthAnswer(
     looks: Sequence[Look], prepare: Callable[[], Awaitable[None]] | None, request: PageRequest
 ) -> HttpReply:
-    """Answer 200 if all checks pass, else 503; with all checks if the request may read them.
-
-    ``looks`` is a list of checks that may grow; ``prepare`` is awaited before them.
-    """
+    """Answer 200 if all checks pass, else 503, after ``prepare``; with all checks if the request may read them."""
     if prepare is not None:
         await prepare()
     checks = [look() for look in looks]

@@ -46,10 +46,7 @@ class HttpRefusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """An accepted request. ``rights`` are None without required credentials, ``who`` is the principal's name.
-
-    ``arguments`` are those of the query, or of the posted JSON object.
-    """
+    """An accepted request with its arguments, rights (None without required credentials) and the name for the log."""
 
     method: str
     path: str

@@ -95,10 +95,7 @@ class Attempt:
             self._entered = state
 
     def fail(self) -> float:
-        """Count a wrong attempt, and return the delay of its answer in seconds.
-
-        :raises NoCapacity: too many answers to this address are delayed; refuse this one at once, without a delay.
-        """
+        """Count a wrong attempt, and return its delay in seconds; raises NoCapacity to refuse it at once instead."""
         state = self._entered or self._attempts.touch(self._address)
         self.leave()
         state.refuseIfCrowded()

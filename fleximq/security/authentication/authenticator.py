@@ -50,10 +50,7 @@ THIS_MACHINE = "this machine"
 
 @implementer(IRealm)
 class AuthenticationMethod:
-    """A checker, called within its limits; puts the prefix before the names of its principals.
-
-    :raises SettingError: it checks no kind of credentials that clients can send.
-    """
+    """A checker within its limits; prefixes its principals' names. Raises SettingError if no client can use it."""
 
     def __init__(self, scheme: str, checker: ICredentialsChecker, prefix: str = "") -> None:
         self.scheme, self.checker, self.prefix = scheme, checker, prefix
@@ -93,10 +90,7 @@ class AuthenticationMethod:
         return None if found is None else self._named(found)
 
     async def ask(self, credentials: Any, place: Hashable) -> Principal | None:
-        """Return the principal of these credentials, None if they are wrong.
-
-        :raises BrokerError: they cannot be checked now, or the checker has another reason to refuse them.
-        """
+        """Return the principal of these credentials, None if they are wrong; raises BrokerError otherwise."""
         spelled = self._spelled(credentials)
         if isinstance(spelled, UsernamePassword) and b"\0" in spelled.username + spelled.password:
             return None  # crypt raises an error for these, but only for names that exist
@@ -148,10 +142,7 @@ class AuthenticationMethod:
 
 @dataclass(eq=False, repr=False)
 class Authenticator:
-    """Tries the methods in order; the first that accepts the credentials decides the principal.
-
-    ``counted`` is called with :data:`WRONG` and 1 for each wrong attempt.
-    """
+    """Tries methods in order until one accepts the credentials; ``counted`` is called with :data:`WRONG` and 1."""
 
     methods: Sequence[AuthenticationMethod]
     _attempts: AttemptDelays

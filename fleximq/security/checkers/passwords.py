@@ -73,10 +73,7 @@ def isRight(written: str, password: bytes) -> bool:
 
 @implementer(ICredentialsChecker, IManyAtOnce, IRemembering, IVouching, INeedsReactor, ICautious)
 class Passwords:
-    """Checks passwords by their hashes. A name may have an earlier password too, for some time.
-
-    :raises SettingError: the file is invalid, or contains a name twice without such a time.
-    """
+    """Checks passwords by their hashes; raises SettingError for an invalid file. An earlier one may be valid too."""
 
     credentialInterfaces = (IPassword,)
     atOnce = AT_ONCE

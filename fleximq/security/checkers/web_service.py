@@ -136,11 +136,7 @@ _NOBODY = Principal("")
 
 @implementer(ICredentialsChecker, IManyAtOnce, IRemembering, IVouching, INeedsReactor, ICautious)
 class WebService:
-    """Asks a web service.
-
-    :param agent: sends the requests instead of the one made for the reactor.
-    :param wall: returns the time in seconds since 1970.
-    """
+    """Asks a web service; ``agent`` replaces the one made for the reactor, ``wall`` returns seconds since 1970."""
 
     credentialInterfaces = (IToken, IPassword, IApiKey)
     atOnce = AT_ONCE

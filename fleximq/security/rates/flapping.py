@@ -13,10 +13,7 @@ WINDOW = 60.0
 
 
 class FlappingLimit:
-    """Counts disconnects: after ``most`` within a minute, 0: no limit, a client is blocked for ``wait`` seconds.
-
-    Only so many clients are ``remembered``; the earliest disconnected are forgotten first.
-    """
+    """Blocks a client for ``wait`` seconds after ``most`` disconnects within a minute, 0: never."""
 
     __slots__ = ("_kept", "_left", "_remembered", "_seconds", "most", "wait")
 

@@ -78,10 +78,7 @@ def rulesOf(settings: Settings) -> RateRules:
 @implementer(IAdmission)
 @dataclass(eq=False)
 class RateLimitedAdmission:
-    """Forwards attempts within the limits to another admission. Local peers without credentials are not limited.
-
-    ``counted`` is called with the reason and 1 for each refusal.
-    """
+    """Forwards attempts within the limits, and counts refusals. Local peers without credentials are not limited."""
 
     inner: IAdmission
     limits: RateLimits

@@ -73,11 +73,7 @@ def factoryOf(
     origins: Origins,
     site: Callable[[tuple[WelcomeEntry, ...]], IProtocolFactory],
 ) -> IProtocolFactory:
-    """Return the factory of a listener, which detects the dialect, or that it is not the listener's.
-
-    :param behindProxy: decides who may connect through a proxy, in place of the context's admission.
-    :param site: returns the web site of these dialects.
-    """
+    """Return the factory of a listener, which detects the dialect; ``behindProxy`` replaces the context's admission."""
     clock, deadline, counted = context.clock, context.settings.handshakeTimeout, context.broker.observers.counted
     streams = {} if listen.onlyWebSockets else dialects.streams
     alone = listen.dialect in streams and not dialects.webSockets

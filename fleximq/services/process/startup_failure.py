@@ -21,11 +21,7 @@ STATUS_BYTES = 100
 
 
 class StartupFailure:
-    """Reports the sentence that it is called with, and exits.
-
-    :param configuration: the options of ``twistd``, read when called: ``pidfile`` and ``statusPipe``, if any.
-    :param stderr: the output; the process's own standard error if None.
-    """
+    """Reports the sentence that it is called with on ``stderr``, and exits; has the options of ``twistd``."""
 
     def __init__(self, configuration: Mapping[str, object], stderr: TextIO | None = None) -> None:
         self._configuration = configuration
