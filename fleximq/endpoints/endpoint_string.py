@@ -11,8 +11,7 @@ from typing import NamedTuple
 PROXY, TLS = "haproxy", "fleximqtls"
 #: The argument with the endpoint to which TLS is added.
 INNER = "inner"
-#: Connections that may wait to be accepted. Twisted's default of 50 is too small for many concurrent clients: beyond it
-#: a UNIX socket refuses and TCP delays for a second.
+#: Connections that may wait to be accepted. Beyond Twisted's 50, a UNIX socket refuses and TCP delays for a second.
 BACKLOG = 1024
 
 
@@ -27,14 +26,9 @@ class EndpointString(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> "EndpointString":
         """Split a text into its parts. Never fails: the kind may be unknown."""
-        arguments: list[str] = []
-        named: dict[str, str] = {}
-        for field in _fields(text):
-            if len(field) == 1:
-                arguments.append(field[0])
-            else:
-                named[field[0]] = field[1]
-        return cls(text, arguments[0] if arguments else "", tuple(arguments[1:]), named)
+        fields = _fields(text)
+        kind, *arguments = [field[0] for field in fields if len(field) == 1] or [""]
+        return cls(text, kind, tuple(arguments), {field[0]: field[1] for field in fields if len(field) == 2})
 
     @property
     def inner(self) -> str | None:
@@ -55,10 +49,7 @@ def layersOf(text: str) -> Iterator[EndpointString]:
 
 
 def withBacklog(text: str) -> str:
-    """Return an endpoint of Twisted's own with our backlog, unless it sets one or has further positional arguments.
-
-    This includes one inside ``haproxy:``.
-    """
+    """Return an endpoint of Twisted's own, also inside ``haproxy:``, with our backlog unless it may set another."""
     parsed = EndpointString.parse(text)
     if parsed.kind.lower() == PROXY:
         before, colon, inner = text.partition(":")
@@ -70,7 +61,6 @@ def withBacklog(text: str) -> str:
 
 
 def _fields(text: str) -> list[list[str]]:
-    """Return the fields, each as its value, or its name and its value."""
     fields = [[""]]
     characters = iter(text)
     for character in characters:

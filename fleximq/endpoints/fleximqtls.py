@@ -20,10 +20,7 @@ _NAMES = frozenset({"cert", "key", "clientCA", "clientRequired", "crl", INNER})
 
 
 def parseStreamServer(reactor: Any, *arguments: str, **named: str) -> TlsEndpoint:
-    """Return the endpoint; reads its files.
-
-    :raises SettingError: an argument is missing, unknown or wrong, or a file cannot be used.
-    """
+    """Return the endpoint; reads its files. Raises SettingError for a wrong argument or an unusable file."""
     if arguments:
         raise SettingError("the colons of what stands behind inner= need a backslash each: inner=tcp\\:7890")
     for name in named:

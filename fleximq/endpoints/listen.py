@@ -1,8 +1,8 @@
 """The values of ``--listen``, ``[DIALECT+]ENDPOINT``, and of ``--http``.
 
 The endpoint is a URL (:mod:`fleximq.values.urls`) or a string for Twisted's ``serverFromString``. It is tried when the
-value is made, without a reactor and without binding a port, so that a mistake is reported in one sentence before the
-broker starts. docs/reference/dialects.rst, "One port for all".
+value is made, without binding a port, so that a mistake is reported before the broker starts.
+docs/reference/dialects.rst, "One port for all".
 """
 
 import os
@@ -56,16 +56,9 @@ class ListenDefaults(NamedTuple):
         return TlsFiles(self.certificate or "", self.key)
 
 
-#: The defaults without settings.
-NO_DEFAULTS = ListenDefaults()
-
-
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """One listener.
-
-    ``dialect`` is the only one it serves, None for all of them. ``endpoint`` is a URL or a Twisted server endpoint
-    string.
+    """One listener. ``dialect`` is the only one it serves, None for all of them.
 
     :raises SettingError: for a dialect that does not exist or does not fit the endpoint, a URL that is wrong or lacks
         its certificate, or an endpoint that Twisted does not accept.
@@ -73,7 +66,7 @@ class Listen:
 
     dialect: str | None
     endpoint: str
-    defaults: ListenDefaults = NO_DEFAULTS
+    defaults: ListenDefaults = ListenDefaults()
 
     def __post_init__(self) -> None:
         if self.dialect is not None and self.dialect not in self.defaults.dialects:
@@ -90,7 +83,7 @@ class Listen:
             raise SettingError(f"listen is {str(self)!r}, but {' '.join(reason.split())}") from error
 
     @classmethod
-    def parse(cls, text: str, defaults: ListenDefaults = NO_DEFAULTS) -> "Listen":
+    def parse(cls, text: str, defaults: ListenDefaults = ListenDefaults()) -> "Listen":  # noqa: B008  (a value)
         """Parse ``[DIALECT+]ENDPOINT``, or for TCP a port or ``HOST:PORT``; raises SettingError as the class does."""
         found = _FORM.fullmatch(text)
         dialect, endpoint = found.groups() if found else (None, text)
@@ -124,10 +117,7 @@ class Listen:
             raise SettingError(f"{url.scheme}:// needs --tls-certificate and --tls-key")
 
     def checkPassed(self) -> None:
-        """Check that a socket of systemd has the domain that the endpoint names, before it is opened.
-
-        :raises SettingError: it has another.
-        """
+        """Check, before it is opened, that a socket of systemd has the named domain; raises SettingError otherwise."""
         if self._kinds[-1] != _SYSTEMD:
             return
         passed: Any = serverFromString(None, self._layers[-1].text)
@@ -135,9 +125,8 @@ class Listen:
             family = socket.AddressFamily(adopted.family)
         if family != passed.addressFamily:
             domain = family.name.removeprefix("AF_")
-            raise SettingError(
-                f"listen is {str(self)!r}, but systemd passed a socket of another domain: write {domain}"
-            )
+            words = f"listen is {str(self)!r}, but systemd passed a socket of another domain: write {domain}"
+            raise SettingError(words)
 
     def __str__(self) -> str:
         return self.endpoint if self.dialect is None else f"{self.dialect}+{self.endpoint}"
@@ -200,9 +189,7 @@ class Listen:
         if self.url is not None:
             return self.url.socketPath(self.defaults.ipcDir) if self.url.scheme == "ipc" else None
         made = self._layers[-1]
-        if made.kind != "unix":
-            return None
-        return made.named.get("address", (*made.arguments, "")[0])
+        return made.named.get("address", (*made.arguments, "")[0]) if made.kind == "unix" else None
 
     @property
     def _layers(self) -> list[EndpointString]:
@@ -239,10 +226,7 @@ def _reason(kind: str, error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WebListen(Listen):
-    """A listener for HTTP only.
-
-    :raises SettingError: as :class:`fleximq.endpoints.listen.Listen`, and for a dialect or standard input.
-    """
+    """A listener for HTTP only; raises SettingError as :class:`Listen`, and for a dialect or standard input."""
 
     def __post_init__(self) -> None:
         try:
@@ -256,5 +240,4 @@ class WebListen(Listen):
 
     @property
     def served(self) -> str:
-        """The protocol it serves, in words."""
         return "HTTP"

@@ -18,12 +18,7 @@ _WINDOWS = re.compile(r"[a-z]:[\\/]|\\\\", re.IGNORECASE)
 
 
 def pipeName(path: str) -> str:
-    r"""Return the full name of the pipe that an ``ipc://`` path means on Windows.
-
-    :param path: a simple name, a file-style path with either kind of slash, or a full name, which is returned
-        unchanged.
-    :raises SettingError: the name is empty or too long.
-    """
+    """Return the full name of the pipe of a name or path, with either slash; raises SettingError if it is invalid."""
     if path.lower().startswith(NAMESPACE):
         name = path[len(NAMESPACE) :]
     elif "/" in path or "\\" in path:

@@ -1,7 +1,7 @@
 """Folders of UNIX sockets, and the removal of stale sockets.
 
-A killed process leaves its socket and Twisted's lock. The lock names a process id that another process may have by now,
-e.g. always the same one in a container. So a connection attempt decides whether the socket is in use.
+A killed process leaves its socket and Twisted's lock; its process id may belong to another process by now, as in a
+container. So a connection attempt decides whether the socket is in use.
 """
 
 import errno
@@ -15,19 +15,13 @@ LOCK = ".lock"
 
 
 def makeFolder(path: str) -> None:
-    """Create the folder of a socket, but not its parents (FlexiMQ document 6.3.1).
-
-    :raises OSError: the parent folder is missing too, or not writable.
-    """
+    """Create the folder of a socket (FlexiMQ document 6.3.1); raises OSError if its parent does not permit that."""
     with suppress(FileExistsError):
         os.mkdir(os.path.dirname(path))
 
 
 def removeStaleSocket(path: str) -> None:
-    """Remove a stale socket and its lock, but no other file.
-
-    :raises OSError: EADDRINUSE if the socket is in use, or if another kind of file has the name.
-    """
+    """Remove a stale socket and its lock; raises OSError (EADDRINUSE) for one in use, and for any other file."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
@@ -36,15 +30,10 @@ def removeStaleSocket(path: str) -> None:
         return
     if not stat.S_ISSOCK(mode):
         raise OSError(errno.EADDRINUSE, "there is a file that is no socket")
-    if _answers(path):
-        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.setblocking(False)
+        if asking.connect_ex(path) != errno.ECONNREFUSED:  # only a refusal proves that it is not in use
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
     for left in (path, path + LOCK):
         with suppress(FileNotFoundError):
             os.remove(left)
-
-
-def _answers(path: str) -> bool:
-    """Return whether a socket is in use; only a refusal proves that it is not."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
-        asking.setblocking(False)
-        return asking.connect_ex(path) != errno.ECONNREFUSED

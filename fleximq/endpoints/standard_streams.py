@@ -34,7 +34,6 @@ class StandardStreams(StandardIO):
         super().__init__(*arguments, **more)
 
     def getPeer(self) -> StandardAddress:
-        """Return the client's address."""
         return StandardAddress()
 
     def loseConnection(self) -> None:
@@ -44,7 +43,6 @@ class StandardStreams(StandardIO):
             self.connectionLost(Failure(ConnectionDone()))
 
     def connectionLost(self, reason: Failure) -> None:
-        """Close both streams."""
         if not self.disconnected:
             super().connectionLost(reason)  # type: ignore[misc]  # untyped in Twisted
             self.ended.callback(None)
@@ -71,7 +69,6 @@ class StandardStreamsEndpoint:
         self._descriptors = descriptors
 
     def listen(self, factory: IProtocolFactory) -> "Deferred[Any]":
-        """Return the open connection."""
         factory.doStart()
         protocol = factory.buildProtocol(StandardAddress())
         connected: Deferred[StandardStreams] = Deferred()

@@ -6,6 +6,7 @@ Endpoint strings of Twisted (``ssl:``, ``tls:``) have contexts of their own.
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,10 +28,9 @@ _PEM = 1
 class TlsFiles(NamedTuple):
     """The paths of one server's files.
 
-    ``certificate``: its certificate, followed by those up to its authority. ``key``: its private key; None if that is
-    in the same file. ``clientCA``: the authorities of accepted client certificates; None if clients are not asked for
-    one. ``clientRequired``: whether a client without one is refused. ``revoked``: the revocation lists, one for every
-    authority that signs clients' certificates; None if revocation is not checked.
+    ``certificate`` is followed by those up to its authority. ``key``: None if it is in the same file. ``clientCA``: the
+    authorities of accepted client certificates; None if clients are not asked for one. ``clientRequired``: whether a
+    client without one is refused. ``revoked``: a revocation list of each authority; None: not checked.
     """
 
     certificate: str
@@ -45,10 +45,7 @@ class TlsFiles(NamedTuple):
 
 
 def serverContext(files: TlsFiles) -> CertificateOptions:
-    """Return the context of a TLS server with these files.
-
-    :raises SettingError: a file is unreadable, truncated or lacks its content, or certificate and key do not match.
-    """
+    """Return the context of a TLS server; raises SettingError if the files are unusable or do not match each other."""
     own, *chain = _certificates(files.certificate)
     path = files.key or files.certificate
     (pem, *_) = _blocks(path, _KEY, "private key")
@@ -62,7 +59,9 @@ def serverContext(files: TlsFiles) -> CertificateOptions:
     if files.clientCA is not None:
         context.verify = True
         context.requireCertificate = files.clientRequired
-        authorities: Any = _Authorities(_certificates(files.clientCA), _revocations(files.revoked))
+        revoked, what = files.revoked, "list of revoked certificates"
+        lists = [] if revoked is None else _loaded(revoked, _LIST, what, load_pem_x509_crl)
+        authorities: Any = _Authorities(_certificates(files.clientCA), lists)
         context.trustRoot = authorities
     try:
         context.getContext()
@@ -72,10 +71,7 @@ def serverContext(files: TlsFiles) -> CertificateOptions:
 
 
 class _Authorities:
-    """The trusted authorities of client certificates: a trust root of Twisted.
-
-    Every certificate in the file is trusted, whether an intermediate authority or a single client.
-    """
+    """A trust root of Twisted: every certificate is trusted, whether an intermediate authority or a single client."""
 
     def __init__(self, certificates: list[Any], lists: list[CertificateRevocationList]) -> None:
         self._certificates = certificates
@@ -93,20 +89,15 @@ class _Authorities:
         store.set_flags(flags)
 
 
+def _loaded(path: str, form: "re.Pattern[bytes]", what: str, load: Callable[[bytes], Any]) -> list[Any]:
+    try:
+        return [load(pem) for pem in _blocks(path, form, what)]
+    except (CryptoError, ValueError, TypeError) as error:
+        raise SettingError(f"the {what} in {path} cannot be used") from error
+
+
 def _certificates(path: str) -> list[Any]:
-    try:
-        return [Certificate.loadPEM(pem).original for pem in _blocks(path, _CERTIFICATE, "certificate")]
-    except (CryptoError, ValueError) as error:
-        raise SettingError(f"the certificate in {path} cannot be used") from error
-
-
-def _revocations(path: str | None) -> list[CertificateRevocationList]:
-    if path is None:
-        return []
-    try:
-        return [load_pem_x509_crl(pem) for pem in _blocks(path, _LIST, "list of revoked certificates")]
-    except ValueError as error:
-        raise SettingError(f"the list of revoked certificates in {path} cannot be used") from error
+    return _loaded(path, _CERTIFICATE, "certificate", lambda pem: Certificate.loadPEM(pem).original)
 
 
 def _blocks(path: str, form: "re.Pattern[bytes]", what: str) -> list[bytes]:
@@ -132,6 +123,5 @@ def _stamp(path: str) -> tuple[int, ...] | None:
 
 
 def _words(error: Exception) -> str:
-    """Return OpenSSL's last error as words."""
     queue = error.args[0] if error.args else None
     return str(queue[-1][-1]) if isinstance(queue, list) and queue else str(error) or type(error).__name__

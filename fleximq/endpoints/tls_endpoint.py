@@ -1,10 +1,8 @@
 """Adds TLS to another endpoint, with a certificate that is reloaded when its files change.
 
-Unlike Twisted's, a closed connection ends soon: Twisted waits for the peer's close without a limit.
-
-Open connections keep their certificate; new handshakes use the files' present content. Checking the files costs 10 us,
-during a handshake, at most once a second. If files are missing, incomplete or do not match, the previous content stays
-in use, the log reports it once, and the next change is tried again.
+New handshakes use the files' present content. Checking the files costs 10 us, during a handshake, at most once a
+second. If files are missing, incomplete or do not match, the previous content stays in use, the log reports it once,
+and the next change is tried again. Unlike Twisted's, a closed connection does not wait without limit for the peer.
 """
 
 import time
@@ -36,11 +34,7 @@ PAUSE = 1.0
 
 @implementer(IOpenSSLServerConnectionCreator)
 class RenewingCertificate:
-    """Makes the server's side of TLS connections.
-
-    :param seconds: a monotonic clock.
-    :raises SettingError: the files cannot be used, in the words of :func:`fleximq.endpoints.tls_context.serverContext`.
-    """
+    """Makes the server side of TLS connections; ``seconds`` is a monotonic clock. Raises SettingError."""
 
     def __init__(self, files: TlsFiles, seconds: Callable[[], float] = time.monotonic) -> None:
         self.files = files
@@ -50,7 +44,6 @@ class RenewingCertificate:
         self._context = serverContext(files)
 
     def serverConnectionForTLS(self, tlsProtocol: Any) -> Any:
-        """Return a new connection with the newest usable certificate."""
         now = self._seconds()
         if now - self._lookedAt >= PAUSE:
             self._lookedAt = now
@@ -58,11 +51,7 @@ class RenewingCertificate:
         return self._context.serverConnectionForTLS(tlsProtocol)
 
     def prepare(self, files: TlsFiles | None = None) -> Callable[[], None]:
-        """Read the files, and return a function that puts them into use for new handshakes.
-
-        :param files: new paths; None: the same.
-        :raises SettingError: they cannot be used.
-        """
+        """Read the files, and return a function that uses them for new handshakes; raises SettingError."""
         wanted = files or self.files
         seen = wanted.stamp()
         context = serverContext(wanted)
@@ -83,11 +72,8 @@ class RenewingCertificate:
             _log.warn("A certificate has changed but is not taken, what was read before is: {reason}", reason=error)
             return
         self._context = context
-        _log.info(
-            "The certificate in {path} was read anew; it ends on {end}",
-            path=self.files.certificate,
-            end=context.certificate.to_cryptography().not_valid_after_utc.strftime("%Y-%m-%d %H:%M UTC"),
-        )
+        end = context.certificate.to_cryptography().not_valid_after_utc.strftime("%Y-%m-%d %H:%M UTC")
+        _log.info("The certificate in {path} was read anew; it ends on {end}", path=self.files.certificate, end=end)
 
 
 _log = Logger()
@@ -133,13 +119,11 @@ class TlsConnection(BufferingTLSTransport):
             linger.cancel()
         why = self._reason
         if why is not None and why.check(TlsError):
-            transport: Any = self.transport
             more = self.factory.logLimit.ending(self.factory.clock.seconds())
             if more is not None:
-                _log.warn(
-                    "TLS with {peer} failed: {why}{more}",
-                    peer=peerAddress(transport.getPeer()), why=_words(why.value), more=more,
-                )  # fmt: skip
+                transport: Any = self.transport
+                peer = peerAddress(transport.getPeer())
+                _log.warn("TLS with {peer} failed: {why}{more}", peer=peer, why=_words(why.value), more=more)
         super().connectionLost(reason)
 
 
@@ -155,6 +139,5 @@ class TlsFactory(TLSMemoryBIOFactory):
 
 
 def _words(error: Any) -> str:
-    """Return OpenSSL's last error as words."""
     queue = error.args[0] if error.args else None
     return str(queue[-1][-1]) if isinstance(queue, list) and queue else type(error).__name__

@@ -5,6 +5,7 @@ listener.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from twisted.internet.defer import Deferred, fail, succeed
@@ -16,65 +17,28 @@ from fleximq.config.settings import Settings
 from fleximq.errors import Unauthorized
 from fleximq.interfaces import IAdmission, IRights
 from fleximq.rights import ALL_BUT_ADMIN, EVERYTHING
-from fleximq.security.anonymous_access import AnonymousAccess
+from fleximq.security.anonymous_access import REFUSAL, isLocal
 from fleximq.security.authentication.attempt_delays import AttemptDelays
 from fleximq.security.authentication.authenticator import Authenticator
 from fleximq.security.authentication.schemes import methodsOf, warnings
 from fleximq.security.permissions import Permissions
 from fleximq.security.principal import SPAWN, Admitted, Principal
 
-
-@implementer(IAdmission)
-class Admission:
-    """The access policy for one listener; always asks the current policy.
-
-    :param protection: the rule for unauthenticated peers; says whether the listener's peers connect through a proxy.
-    """
-
-    def __init__(self, security: "AccessPolicy", protection: AnonymousAccess) -> None:
-        self._security = security
-        self._protection = protection
-
-    @property
-    def required(self) -> bool:
-        """Whether credentials are required."""
-        return self._security.required
-
-    def refusal(self, address: Any) -> str | None:
-        """Return the sentence that refuses a peer regardless of its credentials, or None."""
-        return self._security.refusal(self._protection, address)
-
-    def admit(self, credentials: Any, address: Any) -> Deferred[Admitted]:
-        """See :meth:`fleximq.security.access_policy.AccessPolicy.admit`. Cancel it when the connection is lost."""
-        return self._security.admit(credentials, address)
-
-    def renewed(self, admitted: Admitted) -> Admitted:
-        """Return an earlier admission with today's roles and rights; raises Unauthorized if it would be refused now."""
-        return self._security.renewed(admitted)
-
-
 _log = Logger()
 
 
+@dataclass(eq=False)
 class AccessPolicy:
     """Combines authentication methods and permissions.
 
-    :param authenticator: None if no method checks credentials; then none are required.
-    :param allowAnonymous: whether peers without credentials may connect, from every address.
-    :param attempts: the delays after wrong credentials, which survive a reload.
+    ``authenticator`` is None if no method checks credentials; then none are required. ``allowAnonymous`` says whether
+    peers without credentials may connect, from every address. ``attempts`` are the delays after wrong credentials.
     """
 
-    def __init__(
-        self,
-        authenticator: Authenticator | None = None,
-        permissions: Permissions = Permissions(),  # noqa: B008  (a value)
-        allowAnonymous: bool = False,
-        attempts: AttemptDelays | None = None,
-    ) -> None:
-        self._authenticator = authenticator
-        self._permissions = permissions
-        self._allowAnonymous = allowAnonymous
-        self.attempts = attempts
+    authenticator: Authenticator | None = None
+    permissions: Permissions = Permissions()  # noqa: RUF009  (a value)
+    allowAnonymous: bool = False
+    attempts: AttemptDelays | None = None
 
     @classmethod
     def of(
@@ -97,30 +61,21 @@ class AccessPolicy:
             _log.warn("{sentence}", sentence=sentence)
         attempts = attempts or AttemptDelays(reactor)
         authenticator = Authenticator(ways, attempts, reactor, counted) if ways else None
-        permissions = Permissions(settings.roles, settings.principals)
-        return cls(authenticator, permissions, settings.allowAnonymous, attempts)
+        return cls(authenticator, Permissions(settings.roles, settings.principals), settings.allowAnonymous, attempts)
 
     def replace(self, other: "AccessPolicy") -> None:
         """Take over the content of another policy. Every admission made by this one uses it from now on."""
-        self._authenticator = other._authenticator
-        self._permissions = other._permissions
-        self._allowAnonymous = other._allowAnonymous
-        self.attempts = other.attempts
+        self.authenticator, self.permissions = other.authenticator, other.permissions
+        self.allowAnonymous, self.attempts = other.allowAnonymous, other.attempts
 
-    def admissionFor(self, protection: AnonymousAccess) -> Admission:
-        """Return the policy for a listener, which follows this object. Ignores the rule's ``allowAnonymous``."""
-        return Admission(self, protection)
+    def admissionFor(self, proxied: bool = False) -> "Admission":
+        """Return the policy for a listener, which follows this object. ``proxied``: its peers connect by a proxy."""
+        return Admission(self, proxied)
 
     @property
     def required(self) -> bool:
         """Whether credentials are required."""
-        return self._authenticator is not None and not self._allowAnonymous
-
-    def refusal(self, protection: AnonymousAccess, address: object) -> str | None:
-        """Return the sentence that refuses a peer regardless of its credentials, or None."""
-        if self._authenticator is not None:
-            return None
-        return protection.refusal(address, self._allowAnonymous)
+        return self.authenticator is not None and not self.allowAnonymous
 
     def admit(self, credentials: Any, address: object) -> Deferred[Admitted]:
         """Return the principal of these credentials, and its rights.
@@ -132,8 +87,8 @@ class AccessPolicy:
         :raises AuthenticationFailed: no method checks credentials of that kind.
         :raises NoCapacity: they cannot be checked now.
         """
-        if self._authenticator is not None and credentials is not None:
-            return Deferred.fromCoroutine(self._identified(self._authenticator, credentials, address))
+        if self.authenticator is not None and credentials is not None:
+            return Deferred.fromCoroutine(self._identified(self.authenticator, credentials, address))
         if self.required:
             return fail(Unauthorized("credentials are required here"))
         return succeed(Admitted(None, self.rightsOf(None)))
@@ -157,16 +112,36 @@ class AccessPolicy:
 
         Without permissions, ``admin`` is among them only if the broker serves its own machine alone.
         """
-        rights = self._permissions.rightsOf(principal)
-        open = self._authenticator is not None or self._allowAnonymous
+        rights = self.permissions.rightsOf(principal)
+        open = self.authenticator is not None or self.allowAnonymous
         return ALL_BUT_ADMIN if open and rights is EVERYTHING else rights
 
     def current(self, principal: Principal) -> Principal | None:
         """Return an admitted principal with today's roles; None if it would be refused now."""
         if principal.name.startswith(SPAWN):
             return principal
-        return None if self._authenticator is None else self._authenticator.vouch(principal)
+        return None if self.authenticator is None else self.authenticator.vouch(principal)
 
     def vouchesFor(self, principal: Principal | None) -> bool:
         """Return whether the credentials of an admitted principal are still valid."""
         return not self.required if principal is None else self.current(principal) is not None
+
+
+@implementer(IAdmission)
+class Admission:
+    """The policy for one listener. A peer that connects through a proxy is never local, even if the proxy is."""
+
+    def __init__(self, policy: AccessPolicy, proxied: bool) -> None:
+        self._policy = policy
+        self._proxied = proxied
+        self.admit, self.renewed = policy.admit, policy.renewed
+
+    @property
+    def required(self) -> bool:
+        return self._policy.required
+
+    def refusal(self, address: Any) -> str | None:
+        """Return the sentence that refuses a peer regardless of its credentials, or None."""
+        policy = self._policy
+        admits = policy.authenticator is not None or policy.allowAnonymous or (isLocal(address) and not self._proxied)
+        return None if admits else REFUSAL

@@ -1,12 +1,10 @@
 """Restricts access until authentication is configured: only local clients may connect, unless the operator allows all.
 
-docs/reference/dialects.rst, "One port for all". A peer that connects through a proxy is never local, even if the proxy
-is.
+docs/reference/dialects.rst, "One port for all".
 """
 
 import ipaddress
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from twisted.internet.address import UNIXAddress
@@ -18,48 +16,23 @@ REFUSAL = "this broker serves only its own machine unless it is started with --a
 _PROXY_HEADERS = frozenset({"forwarded", "via", "x-real-ip"})
 
 
-@dataclass(frozen=True, slots=True)
-class AnonymousAccess:
-    """The rule for one listener.
-
-    ``allowAnonymous`` admits all peers. ``proxied``: all peers of the listener connect through a proxy.
-    """
-
-    allowAnonymous: bool = False
-    proxied: bool = False
-
-    def refusal(self, address: object, allowAnonymous: bool | None = None) -> str | None:
-        """Return the sentence that refuses this peer, None if it may connect.
-
-        :param address: the transport's ``getPeer()``. An address of an unknown kind counts as remote.
-        :param allowAnonymous: decides instead of the rule's own value.
-        """
-        allows = self.allowAnonymous if allowAnonymous is None else allowAnonymous
-        if allows or (isLocal(address) and not self.proxied):
-            return None
-        return REFUSAL
-
-    def behindProxy(self) -> "AnonymousAccess":
-        """Return the same rule for peers that connect through a proxy."""
-        return replace(self, proxied=True)
-
-
 def isLocal(address: object) -> bool:
     """Return whether an address is loopback, a UNIX socket's or a pipe's."""
     host = getattr(address, "host", None)
     if host is None:
         return isinstance(address, UNIXAddress | PipeAddress)
-    return _isLoopback(host)
+    ip = ipOf(host)
+    return ip is not None and ip.is_loopback
 
 
 @lru_cache(maxsize=1024)
-def _isLoopback(host: str) -> bool:
+def ipOf(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return an IP address, that of IPv4 for one mapped into IPv6; None for a name to resolve."""
     try:
         ip = ipaddress.ip_address(host)
     except ValueError:
-        return False
-    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
-    return (mapped or ip).is_loopback
+        return None
+    return (ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None) or ip
 
 
 def nameProxy(headers: Iterable[str]) -> bool:

@@ -3,13 +3,12 @@
 Bans survive a reload of the settings, not a restart.
 """
 
-import ipaddress
 from collections.abc import Callable, Hashable, Iterator
 from types import SimpleNamespace
 from typing import NamedTuple
 
 from fleximq.errors import BadRequest, NoCapacity
-from fleximq.security.peer_address import addressKey, clientKey
+from fleximq.security.peer_address import addressKey, clientKey, isAddress
 from fleximq.security.principal import SPAWN
 
 #: Maximum number of bans.
@@ -61,15 +60,13 @@ class Bans:
 
 
 def banKey(kind: str, name: str) -> Hashable:
-    """Return the key of a principal or an address, of IPv6 the first 64 bits; errors as for :meth:`Bans.add`."""
+    """Return the key of a principal or an address, of IPv6 the first 64 bits; raises BadRequest without one."""
     if kind == "principal":
         if name.startswith(SPAWN):
             raise BadRequest("programs that the broker starts cannot be banned")
         return clientKey(name, None)
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        raise BadRequest(f"{name!r} is not an IP address") from None
+    if not isAddress(name):
+        raise BadRequest(f"{name!r} is not an IP address")
     key = addressKey(SimpleNamespace(host=name))
     if key is None:
         raise BadRequest("this machine's own addresses cannot be banned")
@@ -79,7 +76,5 @@ def banKey(kind: str, name: str) -> Hashable:
 def keysOf(principal: str | None, address: str) -> tuple[Hashable | None, Hashable | None]:
     """Return the keys of a client with this principal, and this address as text with a port."""
     host = address.rpartition(":")[0].strip("[]")
-    return (
-        None if principal is None else clientKey(principal, None),
-        addressKey(SimpleNamespace(host=host)) if host else None,
-    )
+    named = None if principal is None else clientKey(principal, None)
+    return named, addressKey(SimpleNamespace(host=host)) if host else None

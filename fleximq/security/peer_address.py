@@ -1,22 +1,17 @@
 """The address of a peer: as text for logs, as key for counters, and checks for loopback names."""
 
-import ipaddress
 from collections.abc import Hashable
-from functools import lru_cache
+from ipaddress import IPv6Address
 
 from twisted.internet.address import UNIXAddress
 from twisted.internet.stdio import PipeAddress
 
-from fleximq.security.anonymous_access import isLocal
+from fleximq.security.anonymous_access import ipOf, isLocal
 
 
 def isAddress(name: str) -> bool:
     """Return whether this is an IP address rather than a name to resolve."""
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
+    return ipOf(name) is not None
 
 
 def isOwnName(name: str) -> bool:
@@ -25,23 +20,12 @@ def isOwnName(name: str) -> bool:
 
 
 def addressKey(address: object) -> Hashable | None:
-    """Return the key by which a peer is counted: its address, of IPv6 the first 64 bits; None for local peers.
-
-    Peers of a local proxy that does not send their addresses are all local.
-    """
+    """Return the key by which a peer is counted: its address, of IPv6 the first 64 bits; None for local peers."""
     host = getattr(address, "host", None)
-    return None if host is None or isLocal(address) else _hostKey(host)
-
-
-@lru_cache(maxsize=1024)
-def _hostKey(host: str) -> Hashable:
-    try:
-        ip = ipaddress.ip_address(host)
-    except ValueError:
-        return str(host)
-    if isinstance(ip, ipaddress.IPv6Address):
-        return ip.ipv4_mapped or int(ip) >> 64
-    return ip
+    if host is None or isLocal(address):
+        return None
+    ip = ipOf(host)
+    return str(host) if ip is None else int(ip) >> 64 if isinstance(ip, IPv6Address) else ip
 
 
 def clientKey(principal: str | None, address: object) -> Hashable | None:
@@ -50,10 +34,9 @@ def clientKey(principal: str | None, address: object) -> Hashable | None:
 
 
 def peerAddress(address: object) -> str:
-    """Return a peer's address as text: ``127.0.0.1:50000``, ``[::1]:50000``, ``unix``, ``stdio``.
+    """Return a peer's address as text: ``127.0.0.1:50000``, ``[::1]:50000``, ``unix``, ``stdio``, or its ``str``.
 
-    A UNIX socket has a path after ``unix:`` only if the peer bound its own end. Addresses of other kinds return their
-    ``str``. Unprintable characters are escaped, since a peer chooses its path and may forge lines of the log.
+    A peer that has bound its own end of a UNIX socket has a path after ``unix:``; unprintable characters are escaped.
     """
     host = getattr(address, "host", None)
     if host is not None:

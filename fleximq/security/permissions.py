@@ -1,11 +1,9 @@
 """The rights of principals, made from the permission tables of the settings.
 
 A principal has the grants of its own table and of all its roles, without what any of these tables denies. All clients
-have the role ``everyone``, authenticated ones also ``authenticated``; clients without credentials are the principal
-``anonymous``. Once any table is written, everything not granted is denied.
-
-A name is matched against all patterns of an action at once, about 1 us; a cached answer takes a tenth of that. All
-answers share one bounded cache, so clients cannot fill the memory with requests.
+have the role ``everyone``, authenticated ones also ``authenticated``, others are the principal ``anonymous``. Once any
+table is written, everything not granted is denied. A name is matched against all patterns of an action at once, about
+1 us; a cached answer takes a tenth of that. The cache is bounded, so clients cannot fill the memory.
 """
 
 import re
@@ -37,9 +35,8 @@ Answers = dict[tuple["Rights", str, str], bool]
 class Rights:
     """Permits exactly the actions that are granted and not denied. May be used by several threads.
 
-    :param grants: patterns by action; a pattern with ``{client_id}`` matches nothing until :meth:`forClient`.
-    :param answers: a cache of answers, shared with other rights.
-    :param denials: patterns by action.
+    ``grants`` and ``denials`` are patterns by action; one with ``{client_id}`` matches nothing until :meth:`forClient`.
+    ``answers`` is a cache, shared with other rights.
     """
 
     __slots__ = ("_answers", "_denied", "_matches", "_patterns", "_personal", "_refuses", "limits")
@@ -52,7 +49,8 @@ class Rights:
         limits: OwnLimits = NO_LIMITS,
     ) -> None:
         self.limits = limits
-        self._personal = (grants, denials) if any(map(_namesClient, (grants, denials))) else None
+        allPatterns = (*grants.values(), *denials.values())
+        self._personal = (grants, denials) if any(_CLIENT in each for some in allPatterns for each in some) else None
         self._patterns, self._denied = _usable(grants), _usable(denials)
         self._matches = {action: anyOf(patterns) for action, patterns in self._patterns.items()}
         self._refuses = {action: anyOf(patterns) for action, patterns in self._denied.items()}
@@ -105,10 +103,6 @@ def _usable(rules: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
     return {action: patterns for action, patterns in usable.items() if patterns}
 
 
-def _namesClient(rules: Mapping[str, Sequence[str]]) -> bool:
-    return any(_CLIENT in each for patterns in rules.values() for each in patterns)
-
-
 def _bare(action: str, name: str) -> str:
     return name.removeprefix("/") if action in _ON_PATHS else name
 
@@ -121,11 +115,7 @@ _SPECIAL = re.compile(r"[./*#$%{}]")
 
 
 class Permissions:
-    """The grants of the settings' tables.
-
-    :param roles: the tables of roles; None: there are none.
-    :param principals: the tables of principals; None: there are none.
-    """
+    """The grants of the settings' tables of roles and principals; None: there are none."""
 
     def __init__(
         self, roles: Iterable[PermissionTable] | None = None, principals: Iterable[PermissionTable] | None = None
@@ -144,16 +134,19 @@ class Permissions:
         self._known: dict[_Key, IRights] = {}
 
     def rightsOf(self, principal: Principal | None) -> IRights:
-        """Return the rights of a principal; cached, so the same principal gets the same object.
+        """Return the rights of a principal, None for anonymous clients; cached, so it gets the same object again.
 
         Without any table the rights are unrestricted, unless the principal's credentials carry grants.
-
-        :param principal: None for anonymous clients.
         """
         grants = {} if principal is None else principal.grants
         if not (self.configured or grants):
             return EVERYTHING
-        key = self._keyOf(principal)
+        if principal is None:
+            key = _Key(ANONYMOUS)
+        else:
+            granted = tuple((action, tuple(grants[action])) for action in sorted(grants))
+            claims = tuple((name, principal.claims[name]) for name in self._claims if name in principal.claims)
+            key = _Key(principal.name, True, principal.roles, granted, claims)
         rights = self._known.get(key)
         if rights is None:
             if len(self._known) >= MAX_PRINCIPALS:
@@ -161,22 +154,11 @@ class Permissions:
             rights = self._known[key] = self._made(key)
         return rights
 
-    def _keyOf(self, principal: Principal | None) -> "_Key":
-        if principal is None:
-            return _Key(ANONYMOUS)
-        grants = tuple((action, tuple(principal.grants[action])) for action in sorted(principal.grants))
-        claims = tuple((name, principal.claims[name]) for name in self._claims if name in principal.claims)
-        return _Key(principal.name, True, principal.roles, grants, claims)
-
     def _made(self, key: "_Key") -> Rights:
         own = self._principals.get(key.name, PermissionTable(key.name))
         roles = {*own.roles, *key.roles} - {EVERYONE, AUTHENTICATED}
         held = {EVERYONE, *roles} | ({AUTHENTICATED} if key.authenticated else set())
-        tables = [
-            own,
-            PermissionTable("", key.grants),
-            *(self._roles[role] for role in sorted(held) if role in self._roles),
-        ]
+        tables = [own, PermissionTable("", key.grants), *(self._roles[each] for each in sorted(held & {*self._roles}))]
         values = {"principal": [key.name], "role": sorted(roles)}
         values |= {_CLAIM + name: [value] for name, value in key.claims}
         found: tuple[dict[str, list[str]], dict[str, list[str]]] = {}, {}
@@ -217,9 +199,5 @@ def _filled(pattern: str, values: Mapping[str, Sequence[str]]) -> Iterator[str]:
 
 
 def escapedName(name: str) -> str:
-    """Return a principal's name as one level of a pattern, never a wildcard.
-
-    The characters ``. / * # $ % { }`` become ``%2E``, ``%2F`` and so on, so that different names stay different, and
-    a name is never a placeholder.
-    """
+    """Return a name as one level of a pattern, never a wildcard or placeholder: ``./*#$%{}`` become ``%2E`` etc."""
     return _SPECIAL.sub(lambda found: f"%{ord(found[0]):02X}", name)

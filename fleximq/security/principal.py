@@ -24,11 +24,10 @@ class IPrincipal(Interface):
 class Principal:
     """An authenticated identity.
 
-    ``name``: the operator must make it unique among all checkers of a broker. ``roles`` and ``grants`` (action -> topic
-    patterns) are carried by the credentials, e.g. a token's claims, and add to those of the settings. ``scheme``: the
-    scheme and prefix of its checker. ``expires``: the end of the credentials, in seconds since 1970; the connection
-    ends then too. ``proof`` lets the checker recognise the credentials when it checks them again, e.g. after its file
-    was changed; it does not grant access. ``claims`` are those of a token that patterns may contain, as texts.
+    ``name``: the operator must make it unique among all checkers of a broker. ``roles`` and ``grants`` (topic patterns
+    by action) are carried by the credentials, and add to those of the settings. ``scheme``: the scheme and prefix of
+    its checker. ``expires``: the end of the credentials and the connection, in seconds since 1970. ``proof`` helps the
+    checker recognise the credentials later; it does not grant access. ``claims`` of a token may be in patterns.
     """
 
     name: str
@@ -57,10 +56,9 @@ _ROLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 
 
 def isName(name: object) -> bool:
-    """Return whether a principal may have this name.
+    """Return whether a principal may have this name: a text of 1 to :data:`MAX_NAME_CHARACTERS` characters.
 
-    It is a text of 1 to :data:`MAX_NAME_CHARACTERS` characters without control characters and without spaces at its
-    ends, other than ``anonymous`` and names that begin with ``spawn:``.
+    Control characters, spaces at its ends, ``anonymous`` and names that begin with ``spawn:`` are not allowed.
     """
     return (
         isinstance(name, str)

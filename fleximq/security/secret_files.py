@@ -1,8 +1,7 @@
 """Files with secrets: read completely, replaced atomically, readable by their owner only.
 
 Files of passwords, keys or tokens have lines ``NAME:HASH``, ``NAME:HASH:ROLE,ROLE`` or ``NAME:HASH:ROLE,ROLE:UNTIL``
-(UTC, as in ``20261231T235959Z``; there may be no roles before it). Empty lines and those that begin
-with ``#`` are ignored, and stay in place when the file is changed.
+(UTC, as in ``20261231T235959Z``; there may be no roles before it). Empty lines and comments with ``#`` are preserved.
 """
 
 import fcntl
@@ -30,11 +29,7 @@ class SecretFile(NamedTuple):
 
 
 def read(path: str, public: bool = False) -> SecretFile:
-    """Return the content of a file.
-
-    :param public: it contains no secrets, so others may read it.
-    :raises SettingError: it does not exist or cannot be read.
-    """
+    """Return the content of a file, which others may read if it is ``public``; raises SettingError if that fails."""
     if not path or "\0" in path:
         raise SettingError(f"{path!r} names no file")
     try:
@@ -67,10 +62,7 @@ def text(path: str, found: SecretFile) -> str:
 
 @contextmanager
 def alone(path: str) -> Iterator[None]:
-    """Lock the folder of a file against other processes that use this function.
-
-    :raises SettingError: the folder does not exist.
-    """
+    """Lock the folder of a file against other uses of this function; raises SettingError if it does not exist."""
     folder = os.path.dirname(os.path.abspath(path))
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -84,11 +76,9 @@ def alone(path: str) -> Iterator[None]:
 
 
 def write(path: str, content: str) -> None:
-    """Replace a file atomically. Its owner can read it, and its group if it could read the old one.
+    """Replace a file atomically, also after a crash; raises SettingError if it cannot be written.
 
-    Concurrent readers see the old content or the new one, also after a crash.
-
-    :raises SettingError: it cannot be written.
+    Its owner can read it, and its group if it could read the old one.
     """
     path = os.path.realpath(path)
     folder = os.path.dirname(path)
@@ -96,7 +86,10 @@ def write(path: str, content: str) -> None:
         descriptor, new = tempfile.mkstemp(prefix=".", suffix=".new", dir=folder)
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-                _giveTo(path, descriptor)
+                with suppress(FileNotFoundError, PermissionError):
+                    old = os.stat(path)
+                    os.fchown(descriptor, old.st_uid, old.st_gid)
+                    os.fchmod(descriptor, stat.S_IRUSR | stat.S_IWUSR | (old.st_mode & stat.S_IRGRP))
                 file.write(content)
                 file.flush()
                 os.fsync(descriptor)
@@ -105,25 +98,13 @@ def write(path: str, content: str) -> None:
             with suppress(OSError):
                 os.unlink(new)
             raise
-        _sync(folder)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise SettingError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from error
-
-
-def _giveTo(path: str, descriptor: int) -> None:
-    """Give a new file the owner and group permission of the old one, if permitted."""
-    with suppress(FileNotFoundError, PermissionError):
-        old = os.stat(path)
-        os.fchown(descriptor, old.st_uid, old.st_gid)
-        os.fchmod(descriptor, stat.S_IRUSR | stat.S_IWUSR | (old.st_mode & stat.S_IRGRP))
-
-
-def _sync(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 _TIME = "%Y%m%dT%H%M%SZ"
@@ -146,7 +127,7 @@ class CredentialEntry(NamedTuple):
         return ":".join([self.name, self.hash, *([",".join(self.roles)] if self.roles or until else []), *until])
 
     def hasExpired(self, now: float) -> bool:
-        """Return whether its end is past; ``now``: seconds since 1970."""
+        """Return whether its end is past at this time, in seconds since 1970."""
         return self.until is not None and self.until <= now
 
 
@@ -162,17 +143,11 @@ class CredentialFile(NamedTuple):
 
 
 def readEntries(path: str, fault: Callable[[str], str | None]) -> CredentialFile:
-    """Return the lines of a file.
-
-    :param fault: returns the fault of a hash, as the end of a sentence, or None.
-    :raises SettingError: the file cannot be read, or a line is malformed; the sentence names the line's number and
-        name, never its secret.
-    """
+    """Return the lines of a file; ``fault`` returns that of a hash, or None. Raises SettingError with a line number."""
     found = read(path)
     lines = text(path, found).splitlines()
-    return CredentialFile(
-        tuple(_lineOf(path, number, line, fault) for number, line in enumerate(lines, 1)), found.warnings
-    )
+    entries = tuple(_lineOf(path, number, line, fault) for number, line in enumerate(lines, 1))
+    return CredentialFile(entries, found.warnings)
 
 
 def writeEntries(path: str, lines: tuple[CredentialEntry | str, ...]) -> None:
@@ -192,20 +167,17 @@ def _lineOf(path: str, number: int, line: str, fault: Callable[[str], str | None
     if not line.strip() or line.startswith("#"):
         return line
     name, *rest = line.split(":")
+    place = f"{path} cannot be understood: line {number}"
     if faultOfName(name) or not 1 <= len(rest) <= 3:
-        raise SettingError(f"{path} cannot be understood: line {number} is not NAME:HASH or NAME:HASH:ROLE,ROLE")
+        raise SettingError(f"{place} is not NAME:HASH or NAME:HASH:ROLE,ROLE")
     wrong = fault(rest[0])
     if wrong is not None:
-        raise SettingError(f"{path} cannot be understood: line {number}, for {name}, {wrong}")
+        raise SettingError(f"{place}, for {name}, {wrong}")
     roles = tuple(rest[1].split(",")) if len(rest) > 1 and (rest[1] or len(rest) == 2) else ()
     if not all(isRole(role) for role in roles):
-        raise SettingError(
-            f"{path} cannot be understood: line {number}, for {name}, has a role that is not letters, digits, _, . or -"
-        )
+        raise SettingError(f"{place}, for {name}, has a role that is not letters, digits, _, . or -")
     try:
         until = datetime.strptime(rest[2], _TIME).replace(tzinfo=UTC).timestamp() if len(rest) == 3 else None
     except ValueError:
-        raise SettingError(
-            f"{path} cannot be understood: line {number}, for {name}, ends at no time like 20261231T235959Z"
-        ) from None
+        raise SettingError(f"{place}, for {name}, ends at no time like 20261231T235959Z") from None
     return CredentialEntry(name, rest[0], roles, until)

@@ -22,7 +22,7 @@ from fleximq.values.printable import jsonLine
 
 _log = Logger()
 
-#: The event whose rate is limited, and its lines per second.
+#: The event with a limited rate, and its lines per second.
 REFUSED, REFUSALS_PER_SECOND = "refused", 20
 #: Maximum lines that wait for the disk, characters of a text, items of a list, and bits of an integer.
 MAX_WAITING, _CHARACTERS, _ITEMS, _BITS = 10_000, 500, 100, 64
@@ -35,12 +35,7 @@ _ARGUMENTS = frozenset(
 
 
 class AuditLog(Service):
-    """Writes the audit log.
-
-    :param reactor: its clock, and the thread that logs faults of the file.
-    :param path: the file, created with mode 600.
-    :param abortStart: called with a sentence if the file cannot be opened.
-    """
+    """Writes the audit log, created with mode 600; ``abortStart`` is called with a sentence if it cannot be opened."""
 
     def __init__(self, reactor: Any, path: str, abortStart: Callable[[str], NoReturn]) -> None:
         self._reactor = reactor
@@ -130,7 +125,6 @@ class _AuditFile:
             self._begun, self._lost, self._failing = b"", 0, False
 
     def reopen(self) -> None:
-        """Open the file again; if that fails, keep the present one."""
         try:
             number = _opened(self._path)
         except OSError as error:

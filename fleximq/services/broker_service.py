@@ -22,7 +22,6 @@ from fleximq.dialects.connection.write_turn import WriteTurn
 from fleximq.interfaces import IJournal
 from fleximq.services.network.connections import OpenConnections
 from fleximq.values.log_limit import LogLimit
-from fleximq.values.message import Message
 from fleximq.wire.minimq_message import deliveryId, idAt
 from fleximq.wire.ulids import newUlid
 
@@ -36,9 +35,10 @@ def makeBroker(
     broker = assemble(
         clock,
         journal,
-        randomHex=_randomHex,
-        idOf=partial(_idOf, journal),
-        onError=_failed,
+        randomHex=lambda digits: secrets.token_hex((digits + 1) // 2)[:digits],
+        # The id of a message for MiniMQ clients is stable across restarts.
+        idOf=lambda each: deliveryId(each, lambda: idAt(journal.id, each.offset) if each.offset else newUlid()),
+        onError=lambda error: _log.failure("An observer or a timed action failed", failure=Failure(error)),
         rules=rulesOf(settings),
         afterwards=turn.flush,
         publishing=turn.publishing,
@@ -70,10 +70,7 @@ def rulesOf(settings: Settings) -> BrokerRules:
 
 
 class BrokerService(MultiService):
-    """Holds the extensions. On stop it ends the broker's connections, then the extensions, then the broker's timers.
-
-    :param timeout: returns the seconds within which connections must end.
-    """
+    """Holds the extensions. On stop, connections end within ``timeout`` seconds, then the extensions, then timers."""
 
     def __init__(self, broker: Broker, connections: OpenConnections, timeout: Callable[[], float]) -> None:
         super().__init__()
@@ -82,10 +79,8 @@ class BrokerService(MultiService):
         self._timeout = timeout
 
     def startService(self) -> None:
-        """Log version and implementation, and start the extensions."""
-        _log.info(
-            "FlexiMQ {version} ({implementation})", version=__version__, implementation=self.broker.implementation
-        )
+        words = "FlexiMQ {version} ({implementation})"
+        _log.info(words, version=__version__, implementation=self.broker.implementation)
         super().startService()
 
     def stopService(self) -> "Deferred[Any]":
@@ -93,15 +88,6 @@ class BrokerService(MultiService):
         stopping: Deferred[Any] = self._connections.drain(self._timeout())
         stopping.addCallback(lambda ignored: maybeDeferred(MultiService.stopService, self))
         return stopping.addBoth(lambda ignored: self.broker.stop())
-
-
-def _randomHex(digits: int) -> str:
-    return secrets.token_hex((digits + 1) // 2)[:digits]
-
-
-def _idOf(journal: IJournal, message: Message) -> str:
-    """Return the id of a message for MiniMQ clients; stable across restarts."""
-    return deliveryId(message, lambda: idAt(journal.id, message.offset) if message.offset else newUlid())
 
 
 def _dropped(clock: IReactorTime, limit: LogLimit, expiry: float, topic: str, number: int) -> None:
@@ -112,7 +98,3 @@ def _dropped(clock: IReactorTime, limit: LogLimit, expiry: float, topic: str, nu
             "(--queue-expiry); queues whose topic matches --durable are not removed{more}",
             topic=topic, number=number, expiry=expiry, more=more,
         )  # fmt: skip
-
-
-def _failed(error: Exception) -> None:
-    _log.failure("An observer or a timed action failed", failure=Failure(error))

@@ -1,9 +1,8 @@
-"""What a node of a cluster does for operators: its key says how it is, and it carries out their commands
-(/guides/cluster, Operating).
-"""
+"""A node of a cluster for operators: its key shows its state, and it executes commands (/guides/cluster, Operating)."""
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from twisted.internet.interfaces import IReactorTime
@@ -14,15 +13,7 @@ from fleximq import __version__
 from fleximq.cluster.copy import Copy
 from fleximq.cluster.follower import Follower
 from fleximq.cluster.interfaces import AHEAD, ShardOwner
-from fleximq.cluster.node_state import (
-    YOUNG,
-    NodeState,
-    checkSums,
-    differing,
-    messagesBehind,
-    secondsBehind,
-    whyNotTo,
-)
+from fleximq.cluster.node_state import YOUNG, NodeState, checkSums, differing, messagesBehind, secondsBehind, whyNotTo
 from fleximq.cluster.ownership import Ownership, State
 from fleximq.config.settings import Settings
 
@@ -41,35 +32,24 @@ def settingsThatLast(settings: Settings) -> Mapping[str, str]:
     return checkSums(dict(zip(names, values, strict=True)))
 
 
+@dataclass(eq=False, repr=False)
 class ClusterOperator:
-    """The commands and the key of one node.
+    """The commands and the key of one node. ``move`` hands the shard to a node, ``refill`` completes the stream."""
 
-    :param move: called with the node that is to own the shard after this one.
-    :param refill: appends what the stream lacks of this node's copy.
-    """
+    _clock: IReactorTime
+    _node: str
+    _shard: int
+    _copy: Copy
+    _settings: Mapping[str, str]
+    _move: Callable[[str], None]
+    _refill: Callable[[], None]
+    #: Why the last command failed after it was accepted.
+    failure = ""
+    _told: dict[str, tuple[str, list[str]]] = field(default_factory=dict, init=False)
+    _changes = 0
 
-    def __init__(
-        self,
-        clock: IReactorTime,
-        node: str,
-        shard: int,
-        copy: Copy,
-        settings: Mapping[str, str],
-        move: Callable[[str], None],
-        refill: Callable[[], None],
-    ) -> None:
-        self._clock = clock
-        self._node = node
-        self._shard = shard
-        self._copy = copy
-        self._settings = settings
-        self._move = move
-        self._refill = refill
-        #: Why the last command failed after it was accepted.
-        self.failure = ""
-        self._told: dict[str, tuple[str, list[str]]] = {}
+    def __post_init__(self) -> None:
         self._owner = ShardOwner()
-        self._changes = 0
         #: When the last append was sent that the stream has accepted, by this node's clock.
         self.appended = -math.inf
 
@@ -95,10 +75,7 @@ class ClusterOperator:
         return {"error": error}
 
     def _why(self, command: str, to: str, at: float) -> str:
-        """Carry out a command, or return why not.
-
-        :param at: seconds of this node's clock, as its key had them when the command was given.
-        """
+        """Carry out a command, or return why not. ``at``: the time in this node's key when the command was given."""
         if abs(self._clock.seconds() - at) > YOUNG:
             return f"the command is older than {YOUNG:.0f} seconds"
         if command == "refill":
@@ -130,7 +107,7 @@ class ClusterOperator:
     # -- health ------------------------------------------------------------------------------------
 
     async def freshen(self, probe: Callable[[], None]) -> None:
-        """Let an owner append something, if it did not a short time ago, to find out whether it can."""
+        """Probe whether an owner can append, unless it did a short time ago."""
         if self._ownership.state is State.OWNING and self._age > FRESH:
             probe()
             until = self._clock.seconds() + FRESH / 2

@@ -1,8 +1,7 @@
-"""A node of a cluster as a service: it follows the owner's stream, and runs the broker while it owns the shard
-(/explanation/cluster, "A node").
+"""A node of a cluster as a service (/explanation/cluster, "A node").
 
-While another node is the owner, this one keeps a copy of its journal and forwards its clients. A node that loses the
-shard ends its process at once, as a crash does, since clients must hear nothing more from it; its service manager
+It runs the broker while it owns the shard, and otherwise keeps a copy of the owner's journal and forwards its clients.
+A node that loses the shard ends its process at once, since clients must hear nothing more from it; its service manager
 starts it again as a standby.
 """
 
@@ -12,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from twisted.application.service import MultiService
@@ -40,6 +40,7 @@ from fleximq.errors import JournalError
 from fleximq.journal.files.file_system import Files
 from fleximq.journal.recovery.recovered_state import RecoveredJournal
 from fleximq.services.cluster_operator import ClusterOperator, settingsThatLast
+from fleximq.services.journal_service import warn
 from fleximq.services.mesh_service import MeshBroker
 from fleximq.services.network.node_ports import NodePorts
 from fleximq.services.process.wakeup import Wakeup
@@ -52,30 +53,16 @@ SHARD = 0
 LOST = 75
 #: Seconds between two looks for expired records, of an owner, and for what the stream has no more, of a standby.
 _CLEANING = 60.0
-#: Seconds between two looks at whether a node in a mesh may serve.
-_LOOK = 0.1
-#: Seconds between two looks at whether an owner serves again.
-_HELD = 0.05
+#: Seconds between two looks at whether a node in a mesh may serve, and at whether an owner serves again.
+_LOOK, _HELD = 0.1, 0.05
 #: Seconds after which a copy should have joined the stream.
 _JOINED = 10.0
-#: Seconds for the last commit of an owner that stops.
-_LAST = 10.0
-#: Seconds for the record of another owner, after the own disk failed.
-_HANDING = 1.0
+#: Seconds for the last commit of an owner that stops, and for the record of another owner after the own disk failed.
+_LAST, _HANDING = 10.0, 1.0
 #: The states of a node that does not own the shard yet.
 _FOLLOWING = State.FOLLOWING, State.FENCING
 #: Seconds that clients have to end when an operator moves the shard.
 _MOVING = 0.5
-
-
-def optionsFor(settings: Settings) -> Mapping[str, Any]:
-    """Return the credentials and certificates for the NATS servers.
-
-    :raises SettingError: a file cannot be used.
-    """
-    return connectOptions(
-        settings.cluster, settings.clusterAuth, settings.clusterCa, settings.clusterCertificate, settings.clusterKey
-    )
 
 
 class OwnersTurn(WriteTurn):
@@ -89,7 +76,6 @@ class OwnersTurn(WriteTurn):
         self._isHeld = False
 
     def flush(self) -> None:
-        """See :class:`WriteTurn`."""
         if self.serving():
             super().flush()
             return
@@ -105,7 +91,11 @@ class OwnersTurn(WriteTurn):
 
 
 class ClusterNode:
-    """The parts of a node that its broker is built with; :meth:`serving` makes the service of both."""
+    """The parts of a node that its broker is built with. Raises SettingError if a file for NATS cannot be used."""
+
+    #: Made with the broker, and :attr:`service` after it; there are no requests before both.
+    journal: OwnerJournal
+    service: "ClusterService"
 
     def __init__(self, reactor: Any, settings: Settings) -> None:
         self._reactor = reactor
@@ -113,21 +103,19 @@ class ClusterNode:
         self.turn = OwnersTurn(reactor)
         self.copy = Copy(Files(), str(settings.journal), SHARD)
         self.trimmed: Callable[[int], None] = lambda position: None
-        self.journal: OwnerJournal | None = None
-        self._options = optionsFor(settings)
+        self._options = connectOptions(
+            settings.cluster, settings.clusterAuth, settings.clusterCa, settings.clusterCertificate, settings.clusterKey
+        )
         isEncrypted = "tls" in self._options
         self.ports = NodePorts(reactor, str(settings.node), settings.clusterWait, settings.nodeAddress, isEncrypted)
-        self.service: ClusterService | None = None
 
     def drainTimeout(self, seconds: float) -> float:
         """Return the seconds that connections have to end; few before another node serves them."""
-        isMoving = self.service is not None and self.service.successor
-        return min(seconds, _MOVING) if isMoving else seconds
+        return min(seconds, _MOVING) if self.service.successor else seconds
 
     @property
     def operator(self) -> ClusterOperator:
         """What the node does for operators."""
-        assert self.service is not None  # there are no requests before it starts
         return self.service.operator
 
     def ready(self) -> Check:
@@ -136,17 +124,14 @@ class ClusterNode:
 
     async def freshen(self) -> None:
         """Prepare :meth:`ready`."""
-        assert self.journal is not None  # it was made before the broker
         await self.operator.freshen(self.journal.probe)
 
     def values(self) -> dict[str, float]:
         """Return the metrics of this node, by name."""
-        assert self.service is not None  # as above
         return {**self.operator.values(), **self.service.values(), **self.ports.forwarding.values()}
 
     def refusal(self) -> str:
         """Return why this node answers only requests about itself, "" if it answers all."""
-        assert self.service is not None  # as above
         owner = self.service.ownership.owner.node
         return "" if self.ports.isServing else f"this node does not own the journal; {owner or 'no node'} does"
 
@@ -160,19 +145,16 @@ class ClusterNode:
         endNow(sentence, 1)
 
     def _refusalWithAddress(self) -> str:
-        """Return why this node stores nothing, with the address of the node that does."""
         place = self.ports.forwarding.place
         return self.refusal() + ("" if place is None else f", at {place.host}")
 
     def _meshOf(self, broker: Broker, cluster: NatsCluster) -> MeshBroker | None:
-        settings, node = self._settings, str(self._settings.node)
+        settings, node, refusal = self._settings, str(self._settings.node), self._refusalWithAddress
         if not settings.mesh:
             return None
-        assert self.journal is not None  # it was made before the broker
-        self.journal.refusal = self._refusalWithAddress
+        self.journal.refusal = refusal
         link = CoreLink(self._reactor, settings.cluster, settings.clusterName, node, self._options)
         session = secrets.token_hex(8)
-        refusal = self._refusalWithAddress
         return MeshBroker(broker, self.turn, link, node, session, self._reactor, cluster.nextBlock, refusal)
 
     def serving(
@@ -180,32 +162,14 @@ class ClusterNode:
     ) -> "ClusterService":
         """Return the service of this node; ``served`` are the services of its broker."""
         settings = self._settings
-        cluster = NatsCluster(
-            settings.cluster,
-            settings.clusterName,
-            wakeup.call,
-            room=settings.clusterBytes,
-            replicas=1 if len(settings.cluster) == 1 else 3,
-            options=self._options,
-        )
-        assert self.journal is not None  # it was made before the broker
+        room, replicas = settings.clusterBytes, 1 if len(settings.cluster) == 1 else 3
+        name = settings.clusterName
+        cluster = NatsCluster(settings.cluster, name, wakeup.call, room=room, replicas=replicas, options=self._options)
         mesh = self._meshOf(broker, cluster)
-        service = ClusterService(
-            SteadyClock(self._reactor),
-            cluster,
-            str(settings.node),
-            self.copy,
-            self.journal,
-            self.ports,
-            served,
-            wakeup,
-            restore,
-            self.abort,
-            settings=settingsThatLast(settings),
-            stop=self._reactor.stop,
-            mesh=mesh,
-        )
-        self.service = service
+        self.service = service = ClusterService(
+            SteadyClock(self._reactor), cluster, str(settings.node), self.copy, self.journal, self.ports, served,
+            wakeup, restore, self.abort, settings=settingsThatLast(settings), stop=self._reactor.stop, mesh=mesh,
+        )  # fmt: skip
         self.trimmed = service.trim
         # A follower in a mesh writes too; an owner, or a node that was one, only what it may.
         ownership = service.ownership
@@ -213,57 +177,43 @@ class ClusterNode:
         return service
 
 
+@dataclass(eq=False, repr=False)
 class ClusterService(MultiService):
     """One node.
 
     :param cluster: the connection to the store; its ``start`` and ``stop`` return Deferreds.
-    :param ports: the listeners.
-    :param served: the services of the broker, which run while this node owns the shard.
-    :param wakeup: runs as long as this service.
+    :param served: the services of the broker, which run while this node owns the shard; in a mesh always.
     :param restore: called with the recovered state, before the journal takes runs.
     :param abort: called with a sentence if the copy cannot be opened; does not return.
-    :param end: ends the process at once.
+    :param end: ends the process at once, ``stop`` in order, which stops this service.
     :param settings: check sums of the settings that a takeover must not change.
-    :param stop: stops the process in order, which stops this service.
-    :param mesh: the broker's part in a mesh; then ``served`` runs as long as this service.
     """
 
-    def __init__(
-        self,
-        clock: IReactorTime,
-        cluster: Any,
-        node: str,
-        copy: Copy,
-        journal: OwnerJournal,
-        ports: NodePorts,
-        served: MultiService,
-        wakeup: Wakeup,
-        restore: Callable[[RecoveredJournal], None],
-        abort: Callable[[str], NoReturn],
-        end: "Callable[[str], None] | None" = None,
-        settings: Mapping[str, str] = {},
-        stop: Callable[[], object] = lambda: None,
-        mesh: MeshBroker | None = None,
-    ) -> None:
+    _clock: IReactorTime
+    _cluster: Any
+    _node: str
+    _copy: Copy
+    _journal: OwnerJournal
+    _ports: NodePorts
+    _served: MultiService
+    _wakeup: Wakeup
+    _restore: Callable[[RecoveredJournal], None]
+    _abort: Callable[[str], NoReturn]
+    _end: Callable[[str], object] = lambda sentence: endNow(sentence)  # noqa: E731
+    settings: Mapping[str, str] = field(default_factory=dict)
+    stop: Callable[[], object] = lambda: None
+    mesh: MeshBroker | None = None
+    #: The node that an operator wants to own the shard after this one.
+    successor = ""
+    _log: StreamLog | None = field(default=None, init=False)
+    _isStopping = _isRefilling = False
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self._mesh = mesh
-        self._clock = clock
-        self._cluster = cluster
-        self._node = node
-        self._copy = copy
-        self._journal = journal
-        self._ports = ports
-        self._served = served
-        self._wakeup = wakeup
-        self._restore = restore
-        self._abort = abort
-        self._end = end or endNow
-        self._stop = stop
+        clock, cluster, node, ports = self._clock, self._cluster, self._node, self._ports
         #: Services that run at the owner only, also in a mesh: programs, and standard input.
         self.owned = MultiService()
-        #: The node that an operator wants to own the shard after this one.
-        self.successor = ""
-        self.operator = ClusterOperator(clock, node, SHARD, copy, settings, self._moveTo, self._refill)
+        self.operator = ClusterOperator(clock, node, SHARD, self._copy, self.settings, self._moveTo, self._refill)
         self.ownership = Ownership(
             cluster,
             node,
@@ -272,25 +222,21 @@ class ClusterService(MultiService):
             applied=lambda: self.follower.applied,
             takeOver=self._takeOver,
             lose=self._lost,
-            probe=journal.probe,
+            probe=self._journal.probe,
             about=lambda: {**self.operator.about(), **ports.about},
         )
-        self.follower = Follower(cluster, SHARD, copy, clock, heard=self.ownership.heard)
+        self.follower = Follower(cluster, SHARD, self._copy, clock, heard=self.ownership.heard)
         self.operator.begin(self.ownership, self.follower)
         self.ownership.observers.append(lambda: ports.aim(self.ownership.owner, self.ownership.living()))
         ports.setServiceParent(self)
-        self._cleaning = LoopingCall(self._clean)
-        self._cleaning.clock = clock
-        self._log: StreamLog | None = None
-        self._measuring = LoopingCall(self._measure)
-        self._measuring.clock = clock
-        self._isStopping = self._isRefilling = False
+        self._cleaning, self._measuring = LoopingCall(self._clean), LoopingCall(self._measure)
+        self._cleaning.clock = self._measuring.clock = clock
 
     def startService(self) -> None:
         """Open the copy, and join the cluster when it answers."""
         try:
             self._copy.open()
-            self._copy.load(_warn)
+            self._copy.load(warn)
         except JournalError as error:
             self._abort(str(error))
         self._wakeup.start()
@@ -308,8 +254,8 @@ class ClusterService(MultiService):
         self.follower.start()
         self.ownership.start()
         self._cluster.answer(self._node, self.operator.asked)
-        if self._mesh is not None:
-            joined = self._mesh.start().addCallback(lambda _: self._joinMesh())
+        if self.mesh is not None:
+            joined = self.mesh.start().addCallback(lambda _: self._joinMesh())
             joined.addErrback(lambda failure: _log.failure("the mesh cannot be joined", failure))
         self._clock.callLater(_JOINED, self._tellUnusable)
         for work, seconds in ((self._cleaning, _CLEANING), (self._measuring, INTERVAL)):
@@ -323,9 +269,9 @@ class ClusterService(MultiService):
             if self.ownership.state is not State.FOLLOWING or not self.follower.isCurrent:
                 self._clock.callLater(_LOOK, self._joinMesh)
                 return
-            assert self._mesh is not None  # so it joined
+            assert self.mesh is not None  # so it joined
             self._journal.follow()
-            self._copy.added = self._mesh.stored
+            self._copy.added = self.mesh.stored
         self._beginServing()
         self._ports.joinMesh()
         _log.info("node {node} serves its clients itself, in the mesh", node=self._node)
@@ -348,35 +294,30 @@ class ClusterService(MultiService):
         worker = StreamWorker(self._clock, self._failed)
         found = await self._journal.take(log, worker, self._restore)
         self._beginServing()
-        if self._mesh is not None:
-            self._mesh.own()
+        if self.mesh is not None:
+            self.mesh.own()
         self.owned.setServiceParent(self._served)
         _log.info("The journal is ready with {records} records", records=found.records)
         self._ports.serve()
 
     def _newLog(self, term: int) -> StreamLog:
+        def confirmed(sent: float) -> None:
+            self.operator.appended = sent
+            self.ownership.confirmed(sent)
+
         return StreamLog(
-            self._cluster,
-            SHARD,
-            self._copy,
-            node=self._node,
-            term=term,
-            journal=secrets.token_hex(16),
-            clock=self._clock,
-            now=lambda: time.time_ns() // 1000,
-            randomId=lambda: secrets.randbits(64),
-            confirmed=self._confirmed,
-            heard=self.ownership.heard,
-        )
+            self._cluster, SHARD, self._copy, node=self._node, term=term, journal=secrets.token_hex(16),
+            clock=self._clock, now=lambda: time.time_ns() // 1000, randomId=lambda: secrets.randbits(64),
+            confirmed=confirmed, heard=self.ownership.heard,
+        )  # fmt: skip
 
     def _refill(self) -> None:
-        """Append what the stream lacks of this copy, and follow it again."""
+        """Append the rest of this copy to the stream, and follow it again."""
         if not self._isRefilling:
             self._isRefilling = True
             self.follower.stop()
-            Deferred.fromCoroutine(self._refilled()).addErrback(
-                lambda failure: _log.failure("refilling the stream failed", failure)
-            )
+            refilled = Deferred.fromCoroutine(self._refilled())
+            refilled.addErrback(lambda failure: _log.failure("refilling the stream failed", failure))
 
     async def _refilled(self) -> None:
         try:
@@ -388,25 +329,22 @@ class ClusterService(MultiService):
         self._isRefilling = False
         self.follower.start()
 
-    def _confirmed(self, sent: float) -> None:
-        self.operator.appended = sent
-        self.ownership.confirmed(sent)
-
     def values(self) -> dict[str, float]:
         """Return the metrics of the stream and of the connection to it, by name."""
-        left = None if self._log is None else self._log.left
-        room = {} if left is None else {"cluster_stream_free_bytes": float(left)}
-        return {"cluster_reconnects": self._cluster.reconnects, **room}
+        values = {"cluster_reconnects": self._cluster.reconnects}
+        if self._log is not None and self._log.left is not None:
+            values["cluster_stream_free_bytes"] = float(self._log.left)
+        return values
 
     def _failed(self, error: Exception) -> None:
-        """Hand the shard to another node at once if this one's disk failed; the process ends in any case."""
+        """Hand the shard on at once if this node's disk failed; the process ends in any case."""
         to = self.operator.successor() if isinstance(error, CopyError) else ""
         if not to:
             self.ownership.deposed(str(error))
             return
         self._isStopping = True
-        if self._mesh is not None:
-            self._mesh.stop()  # or the others would wait for it until they notice its end
+        if self.mesh is not None:
+            self.mesh.stop()  # or the others would wait for it until they notice its end
         handed = self._handOn(to).addTimeout(_HANDING, self._clock)
         handed.addBoth(lambda _: self._end(f"shard {SHARD} was handed to {to}: {error}"))
 
@@ -428,7 +366,7 @@ class ClusterService(MultiService):
             Deferred.fromCoroutine(trimCopy(self._cluster, SHARD, self._copy)).addErrback(_passOver)
 
     def _measure(self) -> "Deferred[None] | None":
-        """Let the owner know how much room the stream has; a follower ends if its clients read a copy that failed."""
+        """Measure the free room of the stream; a follower ends if its clients read a copy that failed."""
         if self._copy.added is not None and self.follower.reason and self.ownership.state is State.FOLLOWING:
             self._lost(self.follower.reason)
         if self._log is None or self.ownership.state is not State.OWNING:
@@ -445,7 +383,7 @@ class ClusterService(MultiService):
         """Stop this process in order, and hand the shard to this node."""
         if not self.successor:
             self.successor = node
-            self._clock.callLater(0, self._stop)  # after the answer to the command
+            self._clock.callLater(0, self.stop)  # after the answer to the command
 
     def stopService(self) -> "Deferred[Any]":
         """Stop the broker, write a last checkpoint, hand the shard on, and leave the cluster."""
@@ -457,8 +395,8 @@ class ClusterService(MultiService):
         return stopped.addBoth(lambda _: Deferred.fromCoroutine(self._leave()))
 
     async def _leave(self) -> None:
-        if self._mesh is not None:
-            self._mesh.stop()
+        if self.mesh is not None:
+            self.mesh.stop()
         self.follower.stop()
         if self.ownership.state is State.OWNING:
             handed = Deferred.fromCoroutine(self._journal.hand(self._clock))
@@ -474,10 +412,6 @@ class ClusterService(MultiService):
         self._wakeup.stop()
         if self.successor:
             self._end(f"shard {SHARD} was handed to {self.successor}")
-
-
-def _warn(sentence: str) -> None:
-    _log.warn("Journal: {sentence}", sentence=sentence)
 
 
 def _passOver(failure: Any) -> None:

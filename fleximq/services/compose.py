@@ -1,12 +1,11 @@
 """Builds the complete broker from its settings, as one service; the only module that knows every room."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from twisted.application.service import MultiService
-from twisted.internet.interfaces import IProtocolFactory
 
 from fleximq.config.settings import Settings
 from fleximq.dialects.connection.slow_consumer import policyOf
@@ -16,35 +15,24 @@ from fleximq.dialects.registry import Registry, installed
 from fleximq.endpoints.listen import Listen, ListenDefaults, WebListen
 from fleximq.errors import SettingError
 from fleximq.security.access_policy import AccessPolicy
-from fleximq.security.anonymous_access import AnonymousAccess
+from fleximq.security.rates.rate_limits import RateLimitedAdmission, RateLimits
 from fleximq.services.audit_log import AuditLog
 from fleximq.services.broker_service import BrokerService, makeBroker
 from fleximq.services.extension_service import ExtensionContext, ExtensionService
-from fleximq.services.health import Health, LagService, listenersOf
+from fleximq.services.health import Health, LagService, listenersOf, siteFactory
 from fleximq.services.journal_service import JournalService, makeJournal, restore
 from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.services.network.connections import OpenConnections
-from fleximq.services.network.listener_factory import ListenerDialects, ListenerFactory, dialectsOf
+from fleximq.services.network.listener_factory import ListenerDialects, dialectsOf, factoryOf
 from fleximq.services.network.listeners import ListenerService, prepareCertificates
 from fleximq.services.network.proxy_protocol import ProxiedFactory
-from fleximq.services.network.rate_limits import RateLimits
 from fleximq.services.operator import Operator
 from fleximq.services.process.busy_poll import BusyPollService, processors
 from fleximq.services.process.child_service import ChildService
-from fleximq.services.process.service_manager import NotifySocket, Readiness
+from fleximq.services.process.service_manager import NotifySocket, Readiness, WatchdogService, watchdogInterval
 from fleximq.services.process.startup_failure import StartupFailure
 from fleximq.services.process.wakeup import Wakeup
-from fleximq.services.process.watchdog import WatchdogService, watchdogInterval
-from fleximq.services.reload import (
-    Reload,
-    originsOf,
-    prepareBroker,
-    prepareConnectionLimit,
-    prepareContexts,
-    prepareOrigins,
-    prepareSecurity,
-)
-from fleximq.services.site_factory import SiteFactory
+from fleximq.services.reload import Reload, follow, originsOf, prepareSecurity
 from fleximq.startup.configuration_check import configurationOf
 from fleximq.values.log_limit import LogLimits
 from fleximq.values.unadmitted_budget import UnadmittedBudget
@@ -67,10 +55,8 @@ def compose(
 ) -> MultiService:
     """Return a service with the broker and all its listeners; no port or file is open before it starts.
 
-    :param abortStart: called with a sentence if the journal or a listener cannot be opened; by default it ends the
-        process.
-    :param abortRun: called with a sentence and the reactor if that happens after the start; by default it ends the
-        process too.
+    :param abortStart: called with a sentence if the journal or a listener cannot be opened, and ``abortRun``, with the
+        reactor too, if that happens after the start; by default both end the process.
     :param registry: the plug-ins; by default the installed ones.
     :param environment: variables that spawned programs inherit, and the address of the service manager.
     :param reload: holds the same settings, and gets the participants of a reload; by default the settings never change.
@@ -86,12 +72,9 @@ def compose(
     node = _node(reactor, settings)
     turn = WriteTurn(reactor) if node is None else node.turn
     wakeup = Wakeup(reactor)
+    makeNodesJournal = None if node is None else node.makeJournal
     journal: Any = makeJournal(
-        wakeup,
-        settings,
-        turn,
-        lambda event, number: broker.observers.counted(event, number),
-        None if node is None else node.makeJournal,
+        wakeup, settings, turn, lambda event, number: broker.observers.counted(event, number), makeNodesJournal
     )
     broker = makeBroker(reactor, settings, turn, journal, list(registry.dialects))
     whole = MultiService()
@@ -109,16 +92,8 @@ def compose(
     connections = OpenConnections(reactor)
     rateLimits = RateLimits.of(settings, reactor)
     origins = originsOf(settings)
-    connectionLimit = ConnectionLimit(
-        reactor,
-        settings.limits,
-        lambda: len(broker.clients) + (0 if node is None else len(node.ports.forwarding.joined)),
-        counted,
-        rateLimits.connects,
-        rateLimits.flapping,
-        rateLimits.bans,
-        broker.audit,
-    )
+    joined = lambda: len(broker.clients) + (0 if node is None else len(node.ports.forwarding.joined))  # noqa: E731
+    connectionLimit = ConnectionLimit(reactor, settings.limits, joined, counted, rateLimits, broker.audit)
     security = AccessPolicy.of(settings, reactor, counted)
     logLimits, unadmitted = LogLimits(), UnadmittedBudget(settings.limits.unadmittedBytes)
     timeout = (lambda seconds: seconds) if node is None else node.drainTimeout
@@ -133,7 +108,7 @@ def compose(
     health = Health(
         broker, lag, lambda: listenersOf(places), lambda: connections.stopping, None if node is None else node.ready
     )
-    sites = SiteFactory(
+    site = siteFactory(
         reactor, broker, lambda: reload.settings, security, lag, health, lambda: connectionLimit.waiting, logLimits,
         unadmitted, node,
     )  # fmt: skip
@@ -143,8 +118,8 @@ def compose(
         extension = registry.extensions[chosen.name]
         ExtensionService(extension, configuration, extensionContext, abortStart).setServiceParent(brokerService)
 
-    def contextFor(protection: AnonymousAccess) -> Context:
-        admission = rateLimits.limited(security.admissionFor(protection), counted)
+    def contextFor(proxied: bool) -> Context:
+        admission = RateLimitedAdmission(security.admissionFor(proxied), rateLimits, counted)
         return Context(
             broker, settings, reactor, turn, admission, policy, rates=rateLimits.rates, flapping=rateLimits.flapping,
             logLimits=logLimits, unadmitted=unadmitted,
@@ -152,22 +127,20 @@ def compose(
 
     def listenOn(listen: Listen, parent: MultiService, speaks: bool = True) -> None:
         listen.checkPassed()
-        protection = AnonymousAccess(settings.allowAnonymous, listen.proxied)
-        context = contextFor(protection)
+        context = contextFor(listen.proxied)
         contexts.append(context)
         dialects = connections.of(dialectsOf(registry, context, listen.dialect)) if speaks else _NO_DIALECTS
-        behindProxy = rateLimits.limited(security.admissionFor(protection.behindProxy()), counted)
-        listenerFactory = ListenerFactory(
-            reactor, context.admission, behindProxy, origins, settings.handshakeTimeout, counted, sites.site, logLimits,
-            unadmitted, broker.audit,
-        )  # fmt: skip
-        factory = _limited(connectionLimit, listenerFactory.factoryFor(listen, dialects), listen, context)
+        behindProxy = RateLimitedAdmission(security.admissionFor(proxied=True), rateLimits, counted)
+        factory = factoryOf(listen, dialects, context, behindProxy, origins, site)
+        if listen.proxied:  # the connection limit counts by the address that the proxy names
+            deadline = settings.handshakeTimeout
+            factory = ProxiedFactory(factory, connectionLimit.enterFrom, reactor, deadline, counted, logLimits)
+        factory = connectionLimit.limited(factory, listen.proxied)
         opening = reactor
         if node is not None and speaks and not listen.isStdio:
             opening, parent = node.ports.sharing(listen, connectionLimit), node.ports
-        ListenerService(
-            opening, listen, factory, abortStart, abortRun, lambda: connectionLimit.refused
-        ).setServiceParent(parent)
+        refused = lambda: connectionLimit.refused  # noqa: E731
+        ListenerService(opening, listen, factory, abortStart, abortRun, refused).setServiceParent(parent)
 
     # A node of a cluster is ready when it follows: its listeners are open from then on.
     outer = owned = whole
@@ -180,21 +153,28 @@ def compose(
         # It stays open as long as the broker, so that health checks see the broker stop.
         listenOn(place, early, speaks=False)
     for line in settings.spawn:
-        child = ChildService(reactor, line, contextFor(AnonymousAccess()), environment, security.rightsOf)
+        child = ChildService(reactor, line, contextFor(proxied=False), environment, security.rightsOf)
         contexts.append(child.context)
         child.setServiceParent(owned)
     beat = journal.beat if journal.onDisk and node is None else None
     listeners = [each for each in places[0] if isinstance(each, ListenerService)]
-    readiness = _addReadiness(reactor, outer, listeners, beat, NotifySocket(environment), watchdogInterval(environment))
-    reload.onBegin, reload.onEnd = partial(_beginReload, readiness, audit), readiness.reloaded
+    socket, pause = NotifySocket(environment), watchdogInterval(environment)
+    if socket.exists and pause is not None:
+        WatchdogService(reactor, pause, socket.alive, beat).setServiceParent(outer)
+    readiness = Readiness(reactor, socket, listeners)
+    readiness.setServiceParent(outer)
+
+    def beginReload() -> None:
+        readiness.reloading()
+        if audit is not None:
+            audit.reopen()
+
+    reload.onBegin, reload.onEnd = beginReload, readiness.reloaded
     reload.participants += [
         partial(prepareSecurity, security, broker, reactor),
         partial(prepareCertificates, listenersOf(places)),
-        partial(prepareBroker, broker),
-        partial(prepareConnectionLimit, connectionLimit, unadmitted),
         rateLimits.prepare,
-        partial(prepareContexts, contexts),
-        partial(prepareOrigins, origins),
+        lambda settings: partial(follow, broker, connectionLimit, unadmitted, origins, contexts, settings),
     ]
     broker.reload = reload.reloadForClient
     broker.operate = Operator(broker, rateLimits.bans)
@@ -209,39 +189,3 @@ def _node(reactor: Any, settings: Settings) -> "ClusterNode | None":
     except ImportError as error:
         raise SettingError(f"cluster needs {error.name}: pip install '.[cluster]' in a clone adds it") from error
     return ClusterNode(reactor, settings)
-
-
-def _beginReload(readiness: Readiness, audit: AuditLog | None) -> None:
-    readiness.reloading()
-    if audit is not None:
-        audit.reopen()
-
-
-def _addReadiness(
-    reactor: Any,
-    whole: MultiService,
-    listeners: Sequence[ListenerService],
-    beat: Callable[[Callable[[], None]], None] | None,
-    socket: NotifySocket,
-    pause: float | None,
-) -> Readiness:
-    """Report to the service manager when these listeners are open, and feed its watchdog."""
-    if socket.exists and pause is not None:
-        WatchdogService(reactor, pause, socket.alive, beat).setServiceParent(whole)
-    readiness = Readiness(reactor, socket, listeners)
-    readiness.setServiceParent(whole)
-    return readiness
-
-
-def _limited(
-    connectionLimit: ConnectionLimit, factory: IProtocolFactory, listen: Listen, context: Context
-) -> IProtocolFactory:
-    """Return a factory with the connection limit, which counts by the address that a proxy names, if any."""
-    if not listen.proxied:
-        return connectionLimit.limited(factory)
-    counted = context.broker.observers.counted
-    deadline = context.settings.handshakeTimeout
-    return connectionLimit.limited(
-        ProxiedFactory(factory, connectionLimit.enterFrom, context.clock, deadline, counted, context.logLimits),
-        proxied=True,
-    )

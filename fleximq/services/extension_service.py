@@ -6,6 +6,7 @@ Registrations at the broker are removed when an extension stops, even after a fa
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from twisted.application.service import Service
@@ -17,13 +18,7 @@ from zope.interface import implementer
 from fleximq.broker.broker import Broker
 from fleximq.config.settings import Settings
 from fleximq.errors import SettingError
-from fleximq.interfaces import (
-    IBrokerExtension,
-    IBrokerObserver,
-    IExtensionContext,
-    IRecordWatcher,
-    ISubscriber,
-)
+from fleximq.interfaces import IBrokerExtension, IBrokerObserver, IExtensionContext, IRecordWatcher, ISubscriber
 
 _log = Logger()
 
@@ -47,10 +42,7 @@ class ExtensionContext:
         self._undo.append(lambda: self.broker.observers.remove(observer))
 
     def tap(self, subscriber: ISubscriber, pattern: str) -> None:
-        """Deliver a copy of each publication to matching topics until the extension stops.
-
-        :raises InvalidTopic: the pattern is empty or too long.
-        """
+        """Deliver a copy of each publication to matching topics until the extension stops; raises InvalidTopic."""
         self.broker.tap(subscriber, pattern)
         self._undo.append(lambda: self.broker.untap(subscriber, pattern))
 
@@ -60,31 +52,21 @@ class ExtensionContext:
         self._undo.append(lambda: self.broker.recordWatchers.remove(watcher))
 
     def release(self) -> None:
-        """Remove all registrations."""
         while self._undo:
             with suppress(ValueError):  # the observer may have removed itself
                 self._undo.pop()()
 
 
+@dataclass(eq=False, repr=False)
 class ExtensionService(Service):
-    """One extension, from start to stop.
+    """One extension with its checked options; ``abortStart`` is called with a sentence if it rejects them."""
 
-    :param configuration: its checked options.
-    :param abortStart: called with a sentence if it rejects its configuration; does not return.
-    """
-
-    def __init__(
-        self,
-        extension: IBrokerExtension,
-        configuration: Any,
-        context: ExtensionContext,
-        abortStart: Callable[[str], NoReturn],
-    ) -> None:
-        self.extension = extension
-        self._configuration = configuration
-        self._context = context
-        self._abortStart = abortStart
-        self._inner: Any = None
+    extension: IBrokerExtension
+    _configuration: Any
+    _context: ExtensionContext
+    _abortStart: Callable[[str], NoReturn]
+    _inner: Any = field(default=None, init=False)
+    _made = False
 
     def privilegedStartService(self) -> None:
         """Create its service, and run the privileged part of its start."""
@@ -94,7 +76,6 @@ class ExtensionService(Service):
             self._try(self._inner.privilegedStartService)
 
     def startService(self) -> None:
-        """Start its service."""
         super().startService()
         if not self._made:
             self._make()
@@ -115,14 +96,12 @@ class ExtensionService(Service):
         ending.addCallback(lambda ignored: self._context.release())
         return ending
 
-    _made = False
-
     def _make(self) -> None:
-        self._made = True
-        self._try(self._makeInner)
+        def makeInner() -> None:
+            self._inner = self.extension.makeService(self._context, self._configuration)
 
-    def _makeInner(self) -> None:
-        self._inner = self.extension.makeService(self._context, self._configuration)
+        self._made = True
+        self._try(makeInner)
 
     def _try(self, step: Callable[[], object]) -> None:
         try:

@@ -1,15 +1,40 @@
-"""Liveness and readiness checks, and the delay of the event loop, measured each second for metrics and readiness."""
+"""The web site of the broker: metrics, health and the API.
+
+Liveness and readiness are checks; for them and the metrics the delay of the event loop is measured each second.
+"""
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from dataclasses import InitVar, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from twisted.application.service import Service
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IProtocolFactory, IReactorTime
+from twisted.logger import Logger
 
 from fleximq.broker.broker import Broker
+from fleximq.config.settings import Settings
+from fleximq.rights import Action
+from fleximq.security.access_policy import AccessPolicy
+from fleximq.security.peer_address import peerAddress
+from fleximq.security.principal import Admitted
 from fleximq.services.network.listeners import ListenerService
+from fleximq.values.counted_event import CountedEvent, EventFamily
 from fleximq.values.histogram import Histogram
-from fleximq.web.health_pages import Check, Look
+from fleximq.values.log_limit import LogLimits
+from fleximq.values.unadmitted_budget import UnadmittedBudget
+from fleximq.web.api import Api
+from fleximq.web.health_pages import Check, Look, healthAnswer
+from fleximq.web.metrics import Metrics
+from fleximq.web.queue_survey import QueueSurveyor
+from fleximq.web.request import HttpRefusal, HttpReply, Page, PageRequest
+from fleximq.web.site import RequestRules, WebSite
+from fleximq.web.welcome_page import WelcomeEntry
+
+if TYPE_CHECKING:
+    from fleximq.services.cluster_service import ClusterNode
+
+_log = Logger()
 
 #: Seconds between two measurements.
 INTERVAL = 1.0
@@ -34,12 +59,10 @@ class LagService(Service):
         return max(self._measured, late)
 
     def startService(self) -> None:
-        """Start to measure."""
         super().startService()
         self._again()
 
     def stopService(self) -> None:
-        """Stop measuring."""
         super().stopService()
         if self._call is not None:
             self._call.cancel()
@@ -59,26 +82,17 @@ class LagService(Service):
 READY_LAG, LIVE_LAG = 1.0, 30.0
 
 
+@dataclass(eq=False, repr=False)
 class Health:
-    """The health checks: extensions may add to the lists ``live`` and ``ready``.
+    """The health checks: extensions may add to the lists ``live`` and ``ready``; ``cluster`` checks the node of one."""
 
-    :param listeners: returns all listeners that should be open.
-    :param stopping: returns whether the broker is about to stop.
-    :param cluster: checks the node of a cluster.
-    """
+    _broker: Broker
+    _lag: LagService
+    _listeners: Callable[[], Iterable[Any]]
+    _stopping: Callable[[], bool] = lambda: False
+    cluster: InitVar[Look | None] = None
 
-    def __init__(
-        self,
-        broker: Broker,
-        lag: LagService,
-        listeners: Callable[[], Iterable[Any]],
-        stopping: Callable[[], bool] = lambda: False,
-        cluster: Look | None = None,
-    ) -> None:
-        self._broker = broker
-        self._lag = lag
-        self._listeners = listeners
-        self._stopping = stopping
+    def __post_init__(self, cluster: Look | None) -> None:
         self.live: list[Look] = [lambda: self._late(LIVE_LAG)]
         self.ready: list[Look] = [self._journal, self._listening, self._draining, lambda: self._late(READY_LAG)]
         self.ready += [] if cluster is None else [cluster]
@@ -113,3 +127,59 @@ def listenersOf(service: Iterable[Any]) -> list[ListenerService]:
         elif hasattr(each, "__iter__"):
             listeners += listenersOf(each)
     return listeners
+
+
+def siteFactory(
+    reactor: Any,
+    broker: Broker,
+    settings: Callable[[], Settings],
+    security: AccessPolicy,
+    lag: LagService,
+    health: Health,
+    waiting: Callable[[], int],
+    logLimits: LogLimits,
+    unadmitted: UnadmittedBudget,
+    node: "ClusterNode | None" = None,
+) -> Callable[[tuple[WelcomeEntry, ...]], IProtocolFactory]:
+    """Return a function that makes the site of a listener with its dialects; all sites have the same pages.
+
+    :param settings: returns the current settings.
+    :param waiting: returns the number of connections that have not joined yet.
+    :param unadmitted: charged for requests.
+    :param node: that of a cluster; one that does not own the journal refuses requests that are not about itself.
+    """
+    surveyor, ofNode = QueueSurveyor(broker, reactor), None if node is None else node.values
+    metrics = Metrics(broker, surveyor, lag, waiting, settings().metricsTop, ofNode)
+    pages = {
+        "/metrics": Page(metrics.answer, Action.READ),
+        "/healthz": Page(partial(healthAnswer, health.live, None), None),
+        "/readyz": Page(partial(healthAnswer, health.ready, None if node is None else node.freshen), None),
+    }
+    api = Api(broker, settings).pages()
+    pages |= api if node is None else {path: _ofOwner(page, node) for path, page in api.items()}
+
+    def refused(peer: object, code: int) -> None:
+        """Count and log a request that was not received in time or within the budget."""
+        broker.observers.counted(CountedEvent(EventFamily.REFUSED_CONNECTIONS, f"HTTP {code}"), 1)
+        more = logLimits[f"HTTP {code}"].ending(reactor.seconds())
+        if more is not None:
+            _log.warn("Refusing HTTP from {peer} with {code}{more}", peer=peerAddress(peer), code=code, more=more)
+
+    def nobody() -> Admitted | None:
+        """Return the rights of requests without credentials; None if credentials are required."""
+        return None if security.required else Admitted(None, security.rightsOf(None))
+
+    rules = RequestRules(unadmitted, settings().handshakeTimeout, refused)
+    return lambda entries: WebSite(reactor, entries, pages, nobody, security.renewed, rules, broker.audit)
+
+
+def _ofOwner(page: Page, node: "ClusterNode") -> Page:
+    """Return a page that only the owner of the journal answers."""
+
+    async def answer(request: PageRequest) -> HttpReply:
+        reason = node.refusal()
+        if reason:
+            raise HttpRefusal(503, reason)
+        return await page.answer(request)
+
+    return page._replace(answer=answer)

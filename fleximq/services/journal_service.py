@@ -7,6 +7,7 @@ docs/guides/operating.rst, "When the disk is full or fails".
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -46,11 +47,7 @@ def makeJournal(
     counted: Callable[[str, int], None],
     make: "Callable[..., DiskJournal] | None" = None,
 ) -> IJournal:
-    """Return the journal for these settings, on disk or in memory; it is not open yet.
-
-    :param wakeup: calls functions on the reactor thread for the journal's threads.
-    :param make: makes a journal on disk of another kind.
-    """
+    """Return the journal for these settings, not open yet; ``make`` replaces the class of those on disk."""
     if settings.journal is None:
         return MemoryJournal()
     from fleximq.journal.disk_journal import DiskJournal  # not loaded by a broker without a journal
@@ -58,58 +55,45 @@ def makeJournal(
     return (make or DiskJournal)(
         settings.journal,
         callFromThread=partial(wakeup.call, _inTurn, turn),
-        now=_microseconds,
+        now=lambda: time.time_ns() // 1000,
         fsync=fsyncOf(settings.fsync),
         segmentBytes=settings.journalSegment,
         maxBytes=settings.journalMaxBytes,
         maxTopics=settings.limits.durableTopics,
-        rules=_rulesOf(settings),
+        rules=RetentionPolicy(
+            patterns=(*settings.durable, *settings.retain),
+            durable=anyOf((*settings.durable, *settings.retain)),
+            retained=anyOf(settings.retain),
+            retentions=tuple(map(retentionOf, settings.retention)),
+            timesToLive=tuple(map(timeToLiveOf, settings.messageTtl)),
+        ),
         onEvent=counted,
-        log=_warn,
+        log=warn,
         onError=_failed,
     )
 
 
-def _rulesOf(settings: Settings) -> RetentionPolicy:
-    patterns = (*settings.durable, *settings.retain)
-    return RetentionPolicy(
-        patterns=patterns,
-        durable=anyOf(patterns),
-        retained=anyOf(settings.retain),
-        retentions=tuple(map(retentionOf, settings.retention)),
-        timesToLive=tuple(map(timeToLiveOf, settings.messageTtl)),
-    )
-
-
+@dataclass(eq=False, repr=False)
 class JournalService(MultiService):
     """Holds the services that need the journal: they start after it is open, and it closes after they have stopped.
 
     :param restore: called with the recovered state, before the journal writes.
     :param abortStart: called with a sentence if the journal cannot be opened or restored; does not return.
-    :param wakeup: runs while the journal is open.
-    :param onSignal: installs a signal handler (:func:`signal.signal`).
     """
 
-    def __init__(
-        self,
-        reactor: Any,
-        journal: "DiskJournal",
-        restore: Callable[["RecoveredJournal"], None],
-        abortStart: Callable[[str], NoReturn],
-        wakeup: Wakeup,
-        onSignal: Callable[[int, Any], Any] = signal.signal,
-    ) -> None:
+    _reactor: Any
+    journal: "DiskJournal"
+    _restore: Callable[["RecoveredJournal"], None]
+    _abortStart: Callable[[str], NoReturn]
+    _wakeup: Wakeup
+    _onSignal: Callable[[int, Any], Any] = signal.signal
+    _before: Any = field(default=None, init=False)
+    _open = False
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self.journal = journal
-        self._reactor = reactor
-        self._restore = restore
-        self._abortStart = abortStart
-        self._wakeup = wakeup
-        self._onSignal = onSignal
-        self._before: Any = None
-        self._open = False
         self._cleaning = LoopingCall(self._clean)
-        self._cleaning.clock = reactor
+        self._cleaning.clock = self._reactor
 
     def startService(self) -> None:
         """Open the journal, restore the broker from it, and start the inner services. Blocks meanwhile."""
@@ -121,15 +105,15 @@ class JournalService(MultiService):
         self._open = True
         self._wakeup.start()
         self._begin(state)
-        self._before = self._onSignal(signal.SIGUSR2, self._signalled)
+        # A signal may arrive at any point in the code.
+        self._before = self._onSignal(signal.SIGUSR2, lambda *_: self._reactor.callFromThread(self.reopen))
         for sentence in (*state.torn, *state.lost):
-            _warn(sentence)
-        _log.info(
-            "The journal is ready in {milliseconds} ms with {records} records",
-            milliseconds=round((time.monotonic() - began) * 1000),
-            records=state.records,
-        )
-        self._cleaning.start(CLEANING_INTERVAL).addErrback(_cleaningFailed)
+            warn(sentence)
+        milliseconds = round((time.monotonic() - began) * 1000)
+        words = "The journal is ready in {milliseconds} ms with {records} records"
+        _log.info(words, milliseconds=milliseconds, records=state.records)
+        words = "Expired records cannot be removed from the journal any more"
+        self._cleaning.start(CLEANING_INTERVAL).addErrback(lambda failure: _log.failure(words, failure))
         super().startService()
 
     def stopService(self) -> "Deferred[None]":
@@ -170,9 +154,6 @@ class JournalService(MultiService):
         self.journal.look()
         self.journal.clean(_cleaned)
 
-    def _signalled(self, *ignored: object) -> None:
-        self._reactor.callFromThread(self.reopen)  # a signal may arrive at any point in the code
-
 
 def restore(broker: Broker, journal: "DiskJournal", state: "RecoveredJournal") -> None:
     """Restore a broker's queues and their messages, and the next free client id."""
@@ -190,10 +171,6 @@ def _inTurn(turn: WriteTurn, call: Callable[..., object], *arguments: object) ->
         turn.flush()
 
 
-def _microseconds() -> int:
-    return time.time_ns() // 1000
-
-
 def _failed(error: Exception) -> None:
     _log.failure("A callback from the journal failed", failure=Failure(error))
 
@@ -203,11 +180,8 @@ def _cleaned(freed: FreedSpace) -> None:
         _log.info("Expired records were removed from the journal: {bytes} bytes", bytes=freed.bytes)
 
 
-def _cleaningFailed(failure: Failure) -> None:
-    _log.failure("Expired records cannot be removed from the journal any more", failure)
-
-
-def _warn(sentence: str) -> None:
+def warn(sentence: str) -> None:
+    """Log a warning of the journal."""
     _log.warn("Journal: {sentence}", sentence=sentence)
 
 

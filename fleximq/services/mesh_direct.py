@@ -1,8 +1,8 @@
 """Direct messages between clients at different nodes of a mesh, and listings of all nodes (/explanation/cluster).
 
-A node's table names its clients that accept direct messages. At each other node they are proxies among the broker's own
-peers, so that requests, names, answers and their absence (502, 504, 600) follow the rules of a single broker. A proxy
-passes a message on to its client's node, where the sender is a proxy.
+A node's table names its clients that accept direct messages. At each other node they are proxies among the broker's
+peers, so that the rules of a single broker hold (502, 504, 600). A proxy passes messages on to its client's node, where
+the sender is a proxy.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,10 +35,9 @@ class RemoteClient(ConnectedClient):
 
 
 class Direct(IntEnum):
-    """The first value of a direct message between nodes.
+    """The first value of a direct message between nodes; receiver (0: all), sender, id, path and message follow.
 
-    REQ, REP, NOTIF, BCAST: receiver (0: all), sender, id and path of the request, and the message. RUN: receivers, and
-    a run of a PUB with ``routing``.
+    RUN: receivers, and a run of a PUB with ``routing``.
     """
 
     REQ = 0
@@ -53,10 +52,7 @@ class RemotePeer:
     """A client at another node as a peer of the broker; it has no subscriptions here."""
 
     def __init__(self, direct: "DirectMessages", node: str, id: int, form: IForm) -> None:
-        self.form = form
-        self.node = node
-        self._direct = direct
-        self._id = id
+        self._direct, self.node, self._id, self.form = direct, node, id, form
 
     def deliver(self, rendered: Any, count: int) -> None:
         """Ignore a run; its node delivers it."""
@@ -77,15 +73,10 @@ class RemotePeer:
 
 @implementer(IBrokerObserver)
 class DirectMessages:
-    """The clients of other nodes as peers of a broker.
-
-    :param form: makes runs for other nodes.
-    """
+    """The clients of other nodes as peers of a broker. ``form`` makes runs for other nodes."""
 
     def __init__(self, broker: Broker, mesh: Mesh, form: IForm) -> None:
-        self._broker = broker
-        self._mesh = mesh
-        self._form = form
+        self._broker, self._mesh, self._form = broker, mesh, form
         self._own: dict[int, str] = {}
         self._proxies: dict[int, ConnectedClient] = {}
         self._nodes: dict[int, str] = {}
@@ -105,13 +96,12 @@ class DirectMessages:
     # -- the clients of this node ------------------------------------------------------------------
 
     def clientJoined(self, client: ConnectedClient) -> None:
-        """Let the others know a client that accepts direct messages."""
+        """Add a client that accepts direct messages to this node's table."""
         if client.peer is not None:
             self._own[client.id] = client.service
             self._mesh.add(client.service, client=client.id)
 
     def rename(self, client: ConnectedClient, service: str) -> None:
-        """Let the others know a client's name."""
         self._rename(client, service)
         if self._own.get(client.id, service) != service:
             self._mesh.remove(self._own[client.id], client=client.id)
@@ -119,7 +109,7 @@ class DirectMessages:
             self._own[client.id] = service
 
     def clientLeft(self, client: ConnectedClient, reason: str) -> None:
-        """Let the others forget a client."""
+        """Remove a client from this node's table."""
         if client.id in self._own:
             self._mesh.remove(self._own.pop(client.id), client=client.id)
 
@@ -223,16 +213,10 @@ _JOINED: Mapping[str, Callable[[Iterable[Any]], Any]] = {"disconnected": sum, "r
 
 
 class MeshListings:
-    """Adds the rows of the other nodes to the listings of clients and topics; each row names its node.
-
-    An operator's acts against clients are performed at all nodes, and their numbers added.
-    """
+    """Adds the rows of other nodes, with their node, to listings, and performs an operator's acts at all nodes."""
 
     def __init__(self, broker: Broker, mesh: Mesh, node: str, clock: IReactorTime) -> None:
-        self._broker = broker
-        self._mesh = mesh
-        self._node = node
-        self._clock = clock
+        self._broker, self._mesh, self._node, self._clock = broker, mesh, node, clock
         broker.gathered = self.gathered
 
     def asked(self, title: str, arguments: Mapping[str, Any], answer: Answer) -> None:
@@ -247,12 +231,7 @@ class MeshListings:
         return lambda page: self._gather(title, client, arguments, answer, page)
 
     def _gather(
-        self,
-        title: str,
-        client: ConnectedClient,
-        arguments: Mapping[str, Any],
-        answer: Answer,
-        own: Mapping[str, Any],
+        self, title: str, client: ConnectedClient, arguments: Mapping[str, Any], answer: Answer, own: Mapping[str, Any]
     ) -> None:
         pages = {self._node: own}
         asked = sorted(self._mesh.peers)

@@ -1,17 +1,18 @@
 """A broker in a mesh: each node serves its clients itself, and the nodes exchange volatile messages (/guides/cluster).
 
-A remote node is one more subscriber in the topic table, so a run is sent to a node once however many patterns match.
-Runs of FlexiMQ clients are sent as their frames, all others in the journal's form. Durable messages are delivered by
-each node from its copy of the journal. A node that does not own the journal refuses to store any, and all operations on
-queues, until it takes over.
+A remote node is one more subscriber in the topic table, so it gets a run once however many patterns match: that of a
+FlexiMQ client as its frames, others in the journal's form. Durable messages are delivered by each node from its copy of
+the journal. A node that does not own the journal refuses to store any, and all operations on queues.
 """
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from zope.interface import implementer
 
@@ -55,9 +56,7 @@ class RemoteForm:
     """A run as the other nodes receive it; None if it is from one of them, or durable: they have it in their copies."""
 
     def render(self, envelope: Envelope, body: Any, count: int) -> Any:
-        """Return topic, publisher, QoS, number, bytes of each frame before its payload (0: no frames), content, and
-        about how many bytes it has.
-        """
+        """Return topic, publisher, QoS, number, bytes of a frame before its payload (0: no frames), content, size."""
         publisher, source = envelope.publisher, envelope.source
         if type(publisher) is RemoteClient or envelope.offset:
             return None
@@ -88,16 +87,12 @@ class RemoteNode:
         self._peer = peer
 
     def deliver(self, rendered: Any, count: int) -> None:
-        """Send a run at the end of the turn."""
         if rendered is not None:
             self._mesh.queue(self._peer, rendered[:-1], count, rendered[-1])
 
 
 class IdBlocks:
-    """Client ids that no other node gives, in blocks; the next block is always got in advance.
-
-    :param take: gets the number of a block.
-    """
+    """Client ids that no other node gives, in blocks, of which ``take`` gets the number, always one in advance."""
 
     def __init__(self, take: "Callable[[], Deferred[int]]", clock: IReactorTime) -> None:
         self._take = take
@@ -125,10 +120,7 @@ class IdBlocks:
         return done
 
     def next(self) -> int:
-        """Return an id.
-
-        :raises NoCapacity: there is none at the moment.
-        """
+        """Return an id; raises NoCapacity if there is none at the moment."""
         if self._next == self._end:
             if not self._ahead:
                 raise NoCapacity("the cluster has no client ids for this node at the moment")
@@ -158,10 +150,7 @@ class MeshBroker:
         refusal: Callable[[], str],
     ) -> None:
         self.mesh = Mesh(link, node, session, clock, self, turn.later)
-        self._broker = broker
-        self._turn = turn
-        self._clock = clock
-        self._refusal = refusal
+        self._broker, self._turn, self._clock, self._refusal = broker, turn, clock, refusal
         self._ids = IdBlocks(nextBlock, clock)
         self._remotes: dict[str, RemoteNode] = {}
         self._known: dict[tuple[Any, ...], Envelope] = {}
@@ -174,21 +163,15 @@ class MeshBroker:
         self._direct = DirectMessages(broker, self.mesh, REMOTE_FORM)
         self._listings = MeshListings(broker, self.mesh, node, clock)
         broker.clients.nextId = self._ids.next
-        broker.topics.onSubscribed, broker.topics.onUnsubscribed = self._subscribed, self._unsubscribed
+        broker.topics.onSubscribed = partial(_ofOwn, self.mesh.add)
+        broker.topics.onUnsubscribed = partial(_ofOwn, self.mesh.remove)
         self._addBarrier()
         self._refuse()
 
     def start(self) -> "Deferred[None]":
         """Join the mesh; fires when this node may serve clients."""
         self.mesh.start()
-        ready = self._ids.fetch()
-        ready.addCallback(lambda _: self._settle())
-        return ready
-
-    def _settle(self) -> "Deferred[None]":
-        settled: Deferred[None] = Deferred()
-        self._clock.callLater(SETTLING, settled.callback, None)
-        return settled
+        return self._ids.fetch().addCallback(lambda _: deferLater(self._clock, SETTLING))
 
     def stop(self) -> None:
         """Leave the mesh."""
@@ -246,14 +229,6 @@ class MeshBroker:
             setattr(self._broker, name, operation)
 
     # -- subscriptions -----------------------------------------------------------------------------
-
-    def _subscribed(self, subscriber: ISubscriber, name: str, durable: bool) -> None:
-        if type(subscriber) is not RemoteNode:
-            self.mesh.add(name, durable)
-
-    def _unsubscribed(self, subscriber: ISubscriber, name: str, durable: bool) -> None:
-        if type(subscriber) is not RemoteNode:
-            self.mesh.remove(name, durable)
 
     def interestChanged(self, node: str, added: Sequence[Interest], removed: Sequence[Interest]) -> None:
         """See :class:`MeshUser`."""
@@ -339,7 +314,8 @@ class MeshBroker:
                     elif isinstance(run[0], int):
                         self._direct.received(*run)
                     else:
-                        self._publish(*self._opened(*run))
+                        publish = self._broker.publish if self._isOwner else self._broker.fanOut.deliver
+                        publish(*self._opened(*run))
                 except NotKept as error:
                     self.counted("lost", len(error.refused))
                 except BrokerError as error:
@@ -356,36 +332,27 @@ class MeshBroker:
         if envelope is None or envelope.topic.gone:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            envelope = self._known[key] = self._envelope(topic, RemoteClient(id, dialect, name), qos, key[-1], head)
-        return envelope, content if head else self._batch(envelope, count, *content), count
+            source: Any = self._records
+            if head:
+                source = FlexiSource(head, checkHeader(MessageType.PUB, openHeader(key[-1])[0]))
+            publisher = RemoteClient(id, dialect, name)
+            envelope = self._known[key] = Envelope(self._broker.topics.get(topic), publisher, source, qos)
+        return envelope, content if head else _batch(envelope, count, *content), count
 
-    def _publish(self, envelope: Envelope, body: Any, count: int) -> None:
-        if self._isOwner:
-            self._broker.publish(envelope, body, count)
-        else:
-            self._broker.fanOut.deliver(envelope, body, count)
 
-    def _envelope(self, topic: str, publisher: RemoteClient, qos: int, header: bytes, head: int) -> Envelope:
-        found = self._broker.topics.get(topic)
-        if not head:
-            return Envelope(found, publisher, self._records, qos)
-        return Envelope(found, publisher, FlexiSource(head, checkHeader(MessageType.PUB, openHeader(header)[0])), qos)
+def _batch(envelope: Envelope, count: int, headers: Any, payloads: list[bytes], contents: Any) -> StoredBatch:
+    publisher, none = envelope.publisher, [0] * count
+    dialects = [DIALECTS.get(publisher.dialect, OTHER_DIALECT)] * count
+    contents = [contents] * count if isinstance(contents, int) else contents
+    headers = [headers] * count if isinstance(headers, bytes) else headers
+    publishers = [(publisher.id, publisher.name)]
+    return StoredBatch(none, none, [envelope.topic.name], none, publishers, none, dialects, contents, headers, payloads)
 
-    @staticmethod
-    def _batch(envelope: Envelope, count: int, headers: Any, payloads: list[bytes], contents: Any) -> Any:
-        publisher = envelope.publisher
-        return StoredBatch(
-            [0] * count,
-            [0] * count,
-            [envelope.topic.name],
-            [0] * count,
-            [(publisher.id, publisher.name)],
-            [0] * count,
-            [DIALECTS.get(publisher.dialect, OTHER_DIALECT)] * count,
-            [contents] * count if isinstance(contents, int) else contents,
-            [headers] * count if isinstance(headers, bytes) else headers,
-            payloads,
-        )
+
+def _ofOwn(tell: Callable[[str, bool], object], subscriber: ISubscriber, name: str, durable: bool) -> None:
+    """Let the other nodes know a change of a subscription, unless it is their own."""
+    if type(subscriber) is not RemoteNode:
+        tell(name, durable)
 
 
 def _names(interest: Sequence[Interest]) -> list[str]:

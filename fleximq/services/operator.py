@@ -30,11 +30,7 @@ class Operator:
         self._bans = bans
 
     def __call__(self, act: str, arguments: Arguments, by: str) -> dict[str, Any]:
-        """Perform the act with this name.
-
-        :raises BadRequest: its arguments are wrong.
-        :raises NoCapacity: there are too many bans.
-        """
+        """Perform the act with this name; raises BadRequest for wrong arguments, NoCapacity for too many bans."""
         acts = {"kick": self._kick, "ban": self._ban, "unban": self._unban, "bans": self._list}
         return acts[act](arguments, by)
 

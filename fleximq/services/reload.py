@@ -1,14 +1,12 @@
 """Reloads the settings of a running broker: all changes are applied, or none.
 
-A *participant* receives the new settings, reads and checks its other inputs (credential files, certificates), and
-returns a function that applies them. These functions are called only after every participant has succeeded.
-docs/guides/operating.rst, "Reloading".
+A *participant* receives the new settings, reads and checks its other inputs, such as certificates, and returns a
+function that applies them, called only after every participant has succeeded. docs/guides/operating.rst, "Reloading".
 """
 
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from twisted.logger import Logger
@@ -20,6 +18,7 @@ from fleximq.dialects.connection.slow_consumer import policyOf
 from fleximq.dialects.context import Context
 from fleximq.dialects.http.origins import Origins
 from fleximq.errors import Conflict, SettingError, Unauthorized
+from fleximq.interfaces import IConversation
 from fleximq.security.access_policy import AccessPolicy
 from fleximq.security.authentication.schemes import split
 from fleximq.services.broker_service import rulesOf
@@ -36,10 +35,8 @@ _log = Logger()
 class Reload:
     """Holds and changes the current settings.
 
-    ``participants`` are called in order. ``onBegin`` and ``onEnd`` are called for each attempt, ``audit``
-    with its result.
-
-    :param again: reads the settings as at the start; raises SettingError.
+    ``participants`` are called in order, ``onBegin`` and ``onEnd`` for each attempt, ``audit`` with its result.
+    ``again`` reads the settings as at the start; raises SettingError.
     """
 
     def __init__(self, settings: Settings, again: Callable[[], Settings]) -> None:
@@ -52,7 +49,12 @@ class Reload:
         self._stamps = _stamps(settings)
 
     def reload(self) -> Difference:
-        """Read the settings again as :meth:`_reloaded` does, and record it in the audit log."""
+        """Read and apply the settings, and return the differences from the previous ones.
+
+        A setting with a changed file counts as changed.
+
+        :raises SettingsRefused: the settings are invalid; no change was made.
+        """
         try:
             changes = self._reloaded()
         except SettingsRefused as refused:
@@ -62,22 +64,14 @@ class Reload:
         return changes
 
     def _reloaded(self) -> Difference:
-        """Read and apply the settings, and return the differences from the previous ones.
-
-        A setting with a changed file counts as changed.
-
-        :raises SettingsRefused: the settings are invalid; no change was made.
-        """
         self.onBegin()
         try:
             return self._apply(self._again())
-        except SettingsRefused as refused:
+        except SettingError as error:
+            refused = error if isinstance(error, SettingsRefused) else SettingsRefused([str(error)])
             for sentence in refused.sentences:
                 _log.error("The settings stay as they are: {sentence}", sentence=sentence)
-            raise
-        except SettingError as error:
-            _log.error("The settings stay as they are: {sentence}", sentence=error)
-            raise SettingsRefused([str(error)]) from error
+            raise refused from (None if refused is error else error)
         except Exception as error:
             _log.failure("The settings stay as they are")
             raise SettingsRefused(["internal error, see the log"]) from error
@@ -90,10 +84,7 @@ class Reload:
             self.reload()
 
     def reloadForClient(self) -> dict[str, Any]:
-        """Reload for a client. Returns the names of ``changed`` settings, and of those that need a ``restart``.
-
-        :raises Conflict: no change was made; it has all sentences, one per line.
-        """
+        """Reload; return the names of ``changed`` settings and those that need a ``restart``; raises Conflict."""
         try:
             changes = self.reload()
         except SettingsRefused as refused:
@@ -123,9 +114,8 @@ class Reload:
                 step()
             except Exception:
                 _log.failure("A part of the broker could not follow the new settings")
-        _log.info(
-            "The settings and their files were read again; changed: {names}", names=", ".join(changes.changed) or "none"
-        )
+        names = ", ".join(changes.changed) or "none"
+        _log.info("The settings and their files were read again; changed: {names}", names=names)
         if changes.waiting:
             _log.warn("These settings need a restart to change: {names}", names=", ".join(changes.waiting))
         return changes
@@ -134,8 +124,8 @@ class Reload:
 def _stamps(settings: Settings) -> dict[str, list[object]]:
     """Return inode, size and time of the files of credentials and certificates, by the name of their setting."""
     words = [each.rpartition("=")[2] for text in settings.auth for each in split(text.partition(":")[2])]
-    named: dict[str, list[str | None]] = {
-        "auth": [*words],
+    named: dict[str, list[Any]] = {
+        "auth": words,
         "tls-certificate": [settings.tlsCertificate],
         "tls-key": [settings.tlsKey],
     }
@@ -154,26 +144,22 @@ def prepareSecurity(security: AccessPolicy, broker: Broker, reactor: Any, settin
     """Apply credentials and permissions: expel clients that may not join any more, give others their new rights."""
     other = AccessPolicy.of(settings, reactor, broker.observers.counted, security.attempts)
 
-    def follow() -> None:
+    def apply() -> None:
         security.replace(other)
         for client in tuple(broker.clients):
-            review(security, broker, client)
+            if client.conversation is not None:  # clients of extensions are exempt
+                _review(security, broker, client, client.conversation)
 
-    return follow
+    return apply
 
 
-def review(security: AccessPolicy, broker: Broker, client: ConnectedClient) -> None:
-    """Re-check a client after a change of the access policy; clients of extensions are exempt."""
-    conversation = client.conversation
-    if conversation is None:
-        return
+def _review(security: AccessPolicy, broker: Broker, client: ConnectedClient, conversation: IConversation) -> None:
     try:
         refusal = conversation.refusal()
+        if refusal is None and not security.vouchesFor(client.identity):
+            refusal = "these credentials are not valid any more"
         if refusal is not None:
             conversation.expel(Unauthorized(refusal))
-            return
-        if not security.vouchesFor(client.identity):
-            conversation.expel(Unauthorized("these credentials are not valid any more"))
             return
         if client.identity is not None:
             client.identity = security.current(client.identity)
@@ -185,45 +171,26 @@ def review(security: AccessPolicy, broker: Broker, client: ConnectedClient) -> N
         conversation.expel(Unauthorized("the rights of this client could not be determined"))
 
 
-def prepareBroker(broker: Broker, settings: Settings) -> Callable[[], None]:
-    """Apply the broker's rules."""
-    return partial(broker.changeRules, rulesOf(settings))
-
-
-def prepareConnectionLimit(
-    connectionLimit: ConnectionLimit, unadmitted: UnadmittedBudget, settings: Settings
-) -> Callable[[], None]:
-    """Apply the limits of connections, and of their input before admission."""
-
-    def follow() -> None:
-        connectionLimit.limits, unadmitted.limit = settings.limits, settings.limits.unadmittedBytes
-
-    return follow
+def follow(
+    broker: Broker,
+    connectionLimit: ConnectionLimit,
+    unadmitted: UnadmittedBudget,
+    origins: Origins,
+    contexts: Iterable[Context],
+    settings: Settings,
+) -> None:
+    """Apply settings that need no check: to the broker, new connections, and new requests of existing ones."""
+    broker.changeRules(rulesOf(settings))
+    connectionLimit.limits, unadmitted.limit = settings.limits, settings.limits.unadmittedBytes
+    other = originsOf(settings)
+    origins.added, origins.namesTrusted, origins.strict = other.added, other.namesTrusted, other.strict
+    for context in contexts:
+        if settings.slowConsumer is not context.settings.slowConsumer:
+            context.policy = policyOf(settings.slowConsumer, context.clock, context.broker.observers.counted)
+        context.settings = settings
 
 
 def originsOf(settings: Settings) -> Origins:
     """Return the rule about web pages: strict with authentication; names are trusted if other machines are served."""
     strict = bool(settings.auth)
     return Origins(frozenset(settings.allowedOrigin), settings.allowAnonymous or strict, strict)
-
-
-def prepareOrigins(origins: Origins, settings: Settings) -> Callable[[], None]:
-    """Apply the origin rule."""
-
-    def follow() -> None:
-        other = originsOf(settings)
-        origins.added, origins.namesTrusted, origins.strict = other.added, other.namesTrusted, other.strict
-
-    return follow
-
-
-def prepareContexts(contexts: Iterable[Context], settings: Settings) -> Callable[[], None]:
-    """Apply the settings to new connections, and to new requests of existing ones."""
-
-    def follow() -> None:
-        for context in contexts:
-            if settings.slowConsumer is not context.settings.slowConsumer:
-                context.policy = policyOf(settings.slowConsumer, context.clock, context.broker.observers.counted)
-            context.settings = settings
-
-    return follow

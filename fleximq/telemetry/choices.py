@@ -1,7 +1,7 @@
 """The options of ``--extension otel:`` and of ``[extension.otel]``."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from typing import Any
 
@@ -14,13 +14,10 @@ _EXPORTERS = {"otlp": "opentelemetry.exporter.otlp.proto.http", "console": "open
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The settings of the traces.
+    """The settings of the traces; raises SettingError for an invalid value.
 
-    ``exporter`` is ``otlp`` or ``console``; ``endpoint`` is the address for ``otlp`` (None: from OpenTelemetry's
-    environment variables); ``sample`` is the traced share of publications without a trace context; ``service`` is the
-    name in the traces; ``pattern`` selects topics.
-
-    :raises SettingError: for an invalid value.
+    ``endpoint`` is the address for ``otlp`` (None: from OpenTelemetry's environment variables), ``sample`` the traced
+    share of publications without a trace context, ``service`` the name in the traces; ``pattern`` selects topics.
     """
 
     exporter: str = "otlp"
@@ -42,36 +39,23 @@ class Choices:
             raise SettingError(f"pattern is {self.pattern!r}, but must be a topic or a pattern of them")
 
 
-_READ: dict[str, Callable[[str, object], Any]] = {
-    "exporter": text,
-    "endpoint": text,
-    "sample": seconds,
-    "service": text,
-    "pattern": text,
-}
-
-
 def configure(options: Mapping[str, object]) -> Choices:
-    """Return the checked options.
-
-    :raises SettingError: for an unknown option or a wrong value, and if OpenTelemetry is not installed.
-    """
-    for name in options:
-        if name not in _READ:
-            raise SettingError(f"there is no option {name}, only {', '.join(_READ)}")
-    choices = Choices(**{name: _number(name, value) for name, value in options.items()})
+    """Return the checked options; raises SettingError for wrong ones, and if OpenTelemetry is not installed."""
+    known = [each.name for each in fields(Choices)]
+    read: dict[str, Any] = {}
+    for name, value in options.items():
+        if name not in known:
+            raise SettingError(f"there is no option {name}, only {', '.join(known)}")
+        try:
+            read[name] = seconds(name, value) if name == "sample" else text(name, value)
+        except SettingError:
+            if name == "sample":
+                raise SettingError(f"sample is {value!r}, but must be a number between 0 and 1") from None
+            raise
+    choices = Choices(**read)
     if not _isInstalled("opentelemetry.sdk") or not _isInstalled(_EXPORTERS[choices.exporter]):
         raise SettingError("OpenTelemetry is not installed: install FlexiMQ with its extra 'otel'")
     return choices
-
-
-def _number(name: str, value: object) -> Any:
-    try:
-        return _READ[name](name, value)
-    except SettingError:
-        if name == "sample":
-            raise SettingError(f"sample is {value!r}, but must be a number between 0 and 1") from None
-        raise
 
 
 def _isInstalled(module: str) -> bool:

@@ -1,10 +1,8 @@
 """``/api/``: the state of the broker as JSON, and some actions of its operator.
 
 Listings are paged like the broker's paths: ``limit`` rows with keys larger than ``after``, and ``next``, the key for
-the next page. A topic is named only to requests with a right to use it.
-
-Settings are shown without secrets. Commands to spawn, options of extensions and schemes of authentication may contain
-passwords, so only their first word is shown; of files only the path is a setting, not the content.
+the next page. A topic is named only to requests with a right to use it. Settings are shown without secrets: of commands
+to spawn, options of extensions and schemes of authentication only the first word.
 """
 
 from collections.abc import Callable, Coroutine, Mapping
@@ -142,10 +140,10 @@ class Api:
             self._broker.gathered("kick", self._broker.itself, asked, answered.callback)({"disconnected": 0})
             if not (await answered)["disconnected"]:
                 raise NotFound(f"there is no client {id}")
-            return jsonReply({"disconnected": id})
-        if client.conversation is None:
+        elif client.conversation is None:
             raise Conflict(f"client {id} cannot be disconnected")
-        client.conversation.expel(Forbidden("disconnected by the operator"))
+        else:
+            client.conversation.expel(Forbidden("disconnected by the operator"))
         return jsonReply({"disconnected": id})
 
     async def operate(self, act: str, request: PageRequest) -> HttpReply:
@@ -156,7 +154,6 @@ class Api:
 
 
 async def _logged(act: Answer, request: PageRequest) -> HttpReply:
-    """Log an act, and perform it."""
     words = shortened(str(dict(request.arguments)))
     _log.info("{who} requests {path} with {words}", who=request.who, event="admin", path=request.path, words=words)
     return await act(request)

@@ -21,25 +21,16 @@ class Check(NamedTuple):
 Look = Callable[[], Check]
 
 
-class HealthPage:
-    """One of the two pages.
-
-    :param looks: the checks, called for each request; a list that may grow.
-    :param prepare: waited for before them.
-    """
-
-    def __init__(self, looks: Sequence[Look], prepare: Callable[[], Awaitable[None]] | None = None) -> None:
-        self._looks = looks
-        self._prepare = prepare
-
-    async def answer(self, request: PageRequest) -> HttpReply:
-        """Answer 200 if all checks pass, else 503; with all checks if the request may read them."""
-        if self._prepare is not None:
-            await self._prepare()
-        checks = [look() for look in self._looks]
-        bad = [check for check in checks if not check.good]
-        value: dict[str, object] = {"status": "failing" if bad else "ok"}
-        if request.may(Action.READ, request.path[1:]):
-            value["reasons"] = [f"{check.name}: {check.words}" for check in bad]
-            value["checks"] = {check.name: {"ok": check.good, "words": check.words} for check in checks}
-        return jsonReply(value, 503 if bad else 200)
+async def healthAnswer(
+    looks: Sequence[Look], prepare: Callable[[], Awaitable[None]] | None, request: PageRequest
+) -> HttpReply:
+    """Answer 200 if all checks pass, else 503, after ``prepare``; with all checks if the request may read them."""
+    if prepare is not None:
+        await prepare()
+    checks = [look() for look in looks]
+    bad = [check for check in checks if not check.good]
+    value: dict[str, object] = {"status": "failing" if bad else "ok"}
+    if request.may(Action.READ, request.path[1:]):
+        value["reasons"] = [f"{check.name}: {check.words}" for check in bad]
+        value["checks"] = {check.name: {"ok": check.good, "words": check.words} for check in checks}
+    return jsonReply(value, 503 if bad else 200)

@@ -32,11 +32,10 @@ class Metric(NamedTuple):
 
 
 _COUNTER, _GAUGE, _HISTOGRAM = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.HISTOGRAM
+_VERSIONS, _QUEUE = ("version", "python", "twisted"), ("kind", "topic")
 
 METRICS = (
-    Metric(
-        "build_info", _GAUGE, "1, with the versions of broker, Python and Twisted.", ("version", "python", "twisted")
-    ),
+    Metric("build_info", _GAUGE, "1, with the versions of broker, Python and Twisted.", _VERSIONS),
     Metric("uptime_seconds", _GAUGE, "Seconds since the broker started."),
     # connections
     Metric("connections", _GAUGE, "Open connections whose dialect is known, admitted or not.", ("dialect",)),
@@ -48,7 +47,7 @@ METRICS = (
     Metric("refused_connections", _COUNTER, "Connections and requests refused before admission.", ("reason",)),
     Metric("slow_consumers", _COUNTER, "Clients disconnected because they read too slowly."),
     Metric("errors", _COUNTER, "Error answers to clients, by status code.", ("code",)),
-    # what goes over them
+    # traffic of the connections
     Metric("received_bytes", _COUNTER, "Bytes received.", ("dialect",)),
     Metric("sent_bytes", _COUNTER, "Bytes sent.", ("dialect",)),
     Metric("received_messages", _COUNTER, "Messages received: frames, lines or texts.", ("dialect",)),
@@ -67,13 +66,8 @@ METRICS = (
     Metric("queue_in_flight_messages", _GAUGE, "Messages delivered and not acknowledged.", ("kind",)),
     Metric("queue_bytes", _GAUGE, "Bytes of memory counted for messages in queues.", ("kind",)),
     Metric("queue_oldest_seconds", _GAUGE, "Age of the oldest message waiting in these queues.", ("kind",)),
-    Metric("longest_queue_messages", _GAUGE, "Messages waiting in each of the longest queues.", ("kind", "topic")),
-    Metric(
-        "longest_queue_oldest_seconds",
-        _GAUGE,
-        "Age of the oldest message in each of the longest queues.",
-        ("kind", "topic"),
-    ),
+    Metric("longest_queue_messages", _GAUGE, "Messages waiting in each of the longest queues.", _QUEUE),
+    Metric("longest_queue_oldest_seconds", _GAUGE, "Age of the oldest message in each of the longest queues.", _QUEUE),
     Metric("redelivered_messages", _COUNTER, "Messages delivered again."),
     Metric("dead_letters", _COUNTER, "Messages that became dead letters."),
     # the journal

@@ -6,7 +6,8 @@ names, and reasons and events are limited to :data:`MAX_REASONS` each.
 
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import InitVar, dataclass
 from types import SimpleNamespace
 from typing import Any, Protocol
 
@@ -44,42 +45,48 @@ _FAMILIES = {
     EventFamily.REPEATED: "repeated_messages",
 }
 _SLOW_CONSUMERS = CountedEvent(EventFamily.LEFT, SLOW_CONSUMER)
+#: The metrics of the sums over each kind of queue, and of each dialect's traffic.
+_SUMS = {
+    "queues": "queues",
+    "queue_messages": "messages",
+    "queue_in_flight_messages": "inFlight",
+    "queue_bytes": "bytes",
+    "queue_oldest_seconds": "oldest",
+}
+_TRAFFIC = {
+    "received_bytes": "bytesIn",
+    "sent_bytes": "bytesOut",
+    "received_messages": "messagesIn",
+    "delivered_messages": "messagesOut",
+}
 _TABLE = {metric.name: metric for metric in METRICS}
 
 
 class ReactorLag(Protocol):
-    """The lag of the event loop."""
+    """The lag of the event loop; ``latest`` is the latest, in seconds."""
 
     histogram: Histogram
 
     @property
-    def latest(self) -> float:
-        """Return the latest lag, in seconds."""
+    def latest(self) -> float: ...
 
 
+@dataclass(eq=False, repr=False)
 class Metrics:
     """The page.
 
-    :param lag: the lag of the event loop.
-    :param waiting: returns the number of connections that have not joined yet.
-    :param top: the number of named queues and topics.
-    :param cluster: returns the metrics of a node of a cluster, by name.
+    ``waiting`` returns the number of connections that have not joined yet, ``top`` is the number of named queues and
+    topics, and ``cluster`` returns the metrics of a node of a cluster, by name.
     """
 
-    def __init__(
-        self,
-        broker: Broker,
-        surveyor: QueueSurveyor,
-        lag: ReactorLag,
-        waiting: Callable[[], int],
-        top: int,
-        cluster: Callable[[], Mapping[str, float]] | None = None,
-    ) -> None:
-        self._broker = broker
-        self._surveyor = surveyor
-        self._lag = lag
-        self._waiting = waiting
-        self._top = top
+    _broker: Broker
+    _surveyor: QueueSurveyor
+    _lag: ReactorLag
+    _waiting: Callable[[], int]
+    _top: int
+    cluster: InitVar[Callable[[], Mapping[str, float]] | None] = None
+
+    def __post_init__(self, cluster: Callable[[], Mapping[str, float]] | None) -> None:
         self._cluster = cluster or dict
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
@@ -95,23 +102,20 @@ class Metrics:
         """Yield every metric of the table with its current values."""
         values: dict[str, Mapping[tuple[str, ...], float]] = {name: {} for name in _TABLE}
         values |= self._values(survey)
-        histograms = {"reactor_lag_seconds": self._lag.histogram, **self._histograms()}
+        histograms = {"reactor_lag_seconds": self._lag.histogram}
+        journal: Any = self._broker.journal
+        if journal.onDisk:
+            commits = journal.commits
+            histograms |= {f"journal_commit_{of}": getattr(commits, of) for of in ("seconds", "messages", "bytes")}
         for name, metric in _TABLE.items():
             if metric.kind is MetricKind.HISTOGRAM:
                 yield _histogram(name, metric.words, histograms.get(name))
             else:
-                yield _family(metric.kind, name, metric.words, metric.labels, values[name])
-
-    def _histograms(self) -> dict[str, Histogram]:
-        journal: Any = self._broker.journal
-        if not journal.onDisk:
-            return {}
-        commits = journal.commits
-        return {
-            "journal_commit_seconds": commits.seconds,
-            "journal_commit_messages": commits.messages,
-            "journal_commit_bytes": commits.bytes,
-        }
+                make = CounterMetricFamily if metric.kind is MetricKind.COUNTER else GaugeMetricFamily
+                family = make(PREFIX + name, metric.words, labels=metric.labels)
+                for labels, value in values[name].items():
+                    family.add_metric(labels, value)
+                yield family
 
     def _values(self, survey: QueueSurvey) -> dict[str, Mapping[tuple[str, ...], float]]:
         broker = self._broker
@@ -124,7 +128,10 @@ class Metrics:
             "topics": {(): len(broker.topics)},
             "published_messages": {(): survey.published},
             "reactor_lag_latest_seconds": {(): self._lag.latest},
-            **self._traffic(),
+            **{
+                name: {(dialect,): getattr(each, field) for dialect, each in broker.traffic.totals().items()}
+                for name, field in _TRAFFIC.items()
+            },
             **_events(broker.counts.events),
             **_surveyed(survey),
             **self._journal(),
@@ -134,18 +141,6 @@ class Metrics:
     def _byDialect(self, counts: Mapping[str, int]) -> dict[tuple[str, ...], float]:
         """Return counts with a sample for each dialect, also without connections."""
         return {(label,): number for label, number in {**dict.fromkeys(self._broker.dialects, 0), **counts}.items()}
-
-    def _traffic(self) -> dict[str, Mapping[tuple[str, ...], float]]:
-        totals = self._broker.traffic.totals()
-        return {
-            name: {(dialect,): getattr(each, field) for dialect, each in totals.items()}
-            for name, field in (
-                ("received_bytes", "bytesIn"),
-                ("sent_bytes", "bytesOut"),
-                ("received_messages", "messagesIn"),
-                ("delivered_messages", "messagesOut"),
-            )
-        }
 
     def _journal(self) -> dict[str, Mapping[tuple[str, ...], float]]:
         journal = self._broker.journal
@@ -169,11 +164,7 @@ class Metrics:
 def _surveyed(survey: QueueSurvey) -> dict[str, Mapping[tuple[str, ...], float]]:
     sums = survey.sums
     return {
-        "queues": {(kind,): each.queues for kind, each in sums.items()},
-        "queue_messages": {(kind,): each.messages for kind, each in sums.items()},
-        "queue_in_flight_messages": {(kind,): each.inFlight for kind, each in sums.items()},
-        "queue_bytes": {(kind,): each.bytes for kind, each in sums.items()},
-        "queue_oldest_seconds": {(kind,): each.oldest for kind, each in sums.items()},
+        **{name: {(kind,): getattr(each, field) for kind, each in sums.items()} for name, field in _SUMS.items()},
         "longest_queue_messages": _added(((each.kind, each.topic), each.messages) for each in survey.longest),
         "longest_queue_oldest_seconds": {(each.kind, each.topic): each.oldest for each in survey.longest},
         "topic_published_messages": {(name,): number for number, name in survey.busiest},
@@ -189,7 +180,6 @@ def _added(values: Iterable[tuple[tuple[str, ...], float]]) -> dict[tuple[str, .
 
 
 def _events(events: Mapping[str, int]) -> dict[str, Mapping[tuple[str, ...], float]]:
-    """Return the counted events, by metric."""
     found: dict[str, Counter[tuple[str, ...]]] = {name: Counter() for name in (*_FAMILIES.values(), "other_events")}
     found["slow_consumers"] = Counter({(): events.get(_SLOW_CONSUMERS, 0)})
     for event, number in sorted(events.items(), key=lambda item: -item[1]):
@@ -205,16 +195,6 @@ def _events(events: Mapping[str, int]) -> dict[str, Mapping[tuple[str, ...], flo
         if not _TABLE[name].labels and not counts:
             counts[()] = 0
     return dict(found)
-
-
-def _family(
-    kind: MetricKind, name: str, words: str, labels: Sequence[str], values: Mapping[tuple[str, ...], float]
-) -> Metric:
-    make = CounterMetricFamily if kind is MetricKind.COUNTER else GaugeMetricFamily
-    family = make(PREFIX + name, words, labels=labels)
-    for each, value in values.items():
-        family.add_metric(each, value)
-    return family
 
 
 def _histogram(name: str, words: str, histogram: Histogram | None) -> Metric:

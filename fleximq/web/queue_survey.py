@@ -1,9 +1,8 @@
 """Scans all queues and topics of a broker, in slices over several reactor turns, and measures the age of queues.
 
-The age of a queue's oldest message is approximate, without a time stamp for each message: each scan records how many
-messages a queue has received so far. The first scan whose count includes the oldest waiting message is taken as its
-arrival. So an age may be too small by one interval between scans, or by more after more than :data:`NOTES` scans in
-which the queue received messages. Without scans it costs nothing.
+Messages have no time stamps: each scan records how many messages a queue has received so far, and the first scan whose
+count includes the oldest waiting message is taken as its arrival. So an age may be too small by one interval between
+scans, or by more after more than :data:`NOTES` scans in which the queue received messages.
 """
 
 from collections import deque
@@ -54,7 +53,7 @@ WORK, LETTERS, SUBSCRIPTION = "work", "dead", "subscription"
 
 
 class QueueRow(NamedTuple):
-    """One queue."""
+    """One queue, with the age of its oldest message."""
 
     messages: int
     kind: str
@@ -92,11 +91,7 @@ class QueueSurveyor:
         self._ages = QueueAges()
 
     async def survey(self, top: int, sees: Callable[[str], bool]) -> QueueSurvey:
-        """Scan all queues and topics.
-
-        :param top: the number of named queues and topics.
-        :param sees: tells whether a topic may be named.
-        """
+        """Scan all queues and topics; ``top`` of each are named if ``sees`` admits their topic."""
         found = QueueSurvey()
         await self._queues(found, top, sees)
         await self._topics(found, top, sees)
@@ -146,12 +141,8 @@ class QueueSurveyor:
         busiest: list[tuple[int, str]] = []
         for place, topic in enumerate(tuple(topics), 1):
             found.published += topic.published
-            if (
-                top
-                and topic.published
-                and (len(busiest) < top or topic.published > busiest[-1][0])
-                and sees(topic.name)
-            ):
+            isBusy = top and topic.published and (len(busiest) < top or topic.published > busiest[-1][0])
+            if isBusy and sees(topic.name):
                 busiest = nlargest(top, [*busiest, (topic.published, topic.name)])
             if place % SLICE == 0:
                 await self._pause()

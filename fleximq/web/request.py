@@ -1,17 +1,38 @@
-"""Requests and replies of the pages. :mod:`fleximq.dialects.http.origins` protects them from foreign web pages."""
+"""Requests and replies of the pages: finds the page of a request, and checks access to it.
+
+An error is a JSON object with the key ``error``. Answers are neither cached nor readable by pages of other origins;
+:mod:`fleximq.dialects.http.origins` protects the pages from foreign web pages.
+"""
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from twisted.web.resource import IResource, Resource
+from twisted.web.server import NOT_DONE_YET
+
+from fleximq.errors import BrokerError
 from fleximq.interfaces import IRights
 from fleximq.rights import Action
+from fleximq.security.peer_address import peerAddress
+from fleximq.security.principal import ANONYMOUS, Admitted
+from fleximq.status import Status
+from fleximq.web.welcome_page import COMMON_FIELDS
+
+_log = Logger()
 
 JSON = "application/json"
 #: Longer numbers are not meaningful, and Python's int is limited to some thousand digits.
 _DIGITS = 20
+#: The challenge for requests without required credentials.
+CHALLENGE = 'Basic realm="FlexiMQ", Bearer realm="FlexiMQ"'
+#: Statuses that HTTP does not have.
+_CODES = {Status.CLIENT_NOT_FOUND: 404}
 
 
 class HttpRefusal(Exception):
@@ -25,11 +46,7 @@ class HttpRefusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """An accepted request.
-
-    ``rights`` are None without required credentials. ``arguments`` are those of the query, or of the posted JSON
-    object. ``who`` is the principal's name for the log.
-    """
+    """An accepted request with its arguments, rights (None without required credentials) and the name for the log."""
 
     method: str
     path: str
@@ -67,10 +84,7 @@ def jsonReply(value: Any, code: int = 200) -> HttpReply:
 
 
 class Page(NamedTuple):
-    """One path: its function, and the required right.
-
-    ``action`` None: no right is required. ``post``: the request changes state.
-    """
+    """One path: its function, the required right, None for none, and whether the request changes state."""
 
     answer: Callable[[PageRequest], Coroutine[Any, Any, HttpReply]]
     action: Action | None = Action.READ
@@ -80,3 +94,138 @@ class Page(NamedTuple):
     def methods(self) -> tuple[str, ...]:
         """The allowed methods."""
         return ("POST",) if self.post else ("GET", "HEAD")
+
+
+class Pages(Resource):
+    """All paths; ``renewed`` returns an earlier admission with today's rights or raises Unauthorized."""
+
+    isLeaf = True
+
+    def __init__(
+        self,
+        welcome: IResource,
+        pages: Mapping[str, Page],
+        renewed: Callable[[Admitted], Admitted],
+        audit: Callable[..., None],
+    ) -> None:
+        super().__init__()
+        self._welcome, self._pages, self._renewed, self._audit = welcome, pages, renewed, audit
+
+    def render(self, request: Any) -> Any:
+        """Answer a request, perhaps later."""
+        path = request.path.decode("latin-1")
+        if path not in self._pages:
+            if not path.startswith("/api/"):
+                return self._welcome.render(request)
+            _write(request, jsonReply({"error": "no such path; /api/ lists them"}, 404))
+            return NOT_DONE_YET
+        answering = Deferred.fromCoroutine(self._answer(request, path, self._pages[path]))
+        gone: list[object] = []
+        request.notifyFinish().addErrback(gone.append)
+        answering.addErrback(_wordsOf, request)
+        answering.addCallback(self._audited, request, path)
+        answering.addCallback(lambda reply: None if gone else _write(request, reply))
+        answering.addErrback(lambda failure: _log.failure("an answer could not be written", failure))
+        return NOT_DONE_YET
+
+    def takesBody(self, request: Any, method: str, path: bytes) -> bool:
+        """Return whether a request with this head is answered after its body."""
+        page = self._pages.get(path.decode("latin-1"))
+        if page is None or not page.post:
+            return False
+        try:
+            self._check(request, method, path.decode("latin-1"), page)
+        except (HttpRefusal, BrokerError):
+            return False
+        return True
+
+    async def _answer(self, request: Any, path: str, page: Page) -> HttpReply:
+        """Check the request, again after its body, which may arrive long after its head, and answer it."""
+        method = request.method.decode("latin-1")
+        admitted = self._check(request, method, path, page)
+        rights = None if admitted is None else admitted.rights
+        request.arguments = _posted(request.content.read()) if page.post else _queried(request.args)
+        accept = _field(request, b"accept") or ""
+        return await page.answer(PageRequest(method, path, request.arguments, rights, _nameOf(admitted), accept))
+
+    def _check(self, request: Any, method: str, path: str, page: Page) -> Admitted | None:
+        """Return the current rights of a request; raises HttpRefusal or BrokerError for one that is refused."""
+        if method not in page.methods:
+            allowed = ", ".join(page.methods)
+            raise HttpRefusal(405, f"this path takes {allowed} only", {"allow": allowed})
+        if page.post and (_field(request, b"content-type") or "").partition(";")[0].strip().lower() != JSON:
+            raise HttpRefusal(415, f"what is posted must be {JSON}")  # a foreign page needs leave to post this type
+        admitted: Admitted | None = getattr(request.channel, "admitted", None)
+        admitted = None if admitted is None else self._renewed(admitted)
+        if page.action is not None:
+            if admitted is None:
+                raise HttpRefusal(401, "credentials are required", {"www-authenticate": CHALLENGE})
+            if not admitted.rights.may(page.action, path[1:]):
+                raise HttpRefusal(403, "not permitted")
+        return admitted
+
+    def _audited(self, reply: HttpReply, request: Any, path: str) -> HttpReply:
+        """Record an act, or a refusal, and return its answer."""
+        refused = reply.code in (401, 403)
+        if refused or (self._pages[path].post and request.method == b"POST"):
+            who = {
+                "principal": _nameOf(getattr(request.channel, "admitted", None)),
+                "address": peerAddress(request.getClientAddress()),
+                "dialect": "http",
+                "path": path,
+            }
+            error = {} if reply.code < 400 else {"reason": f"{reply.code} {json.loads(reply.body)['error']}"}
+            arguments = None if refused else getattr(request, "arguments", None)
+            self._audit("refused" if refused else "admin", arguments, **who, **error)
+        return reply
+
+
+def _nameOf(admitted: Admitted | None) -> str:
+    return ANONYMOUS if admitted is None or admitted.principal is None else admitted.principal.name
+
+
+def _field(request: Any, name: bytes) -> str | None:
+    """Return a header field as text, regardless of its bytes."""
+    value: bytes | None = request.getHeader(name)
+    return None if value is None else value.decode("latin-1")
+
+
+def _queried(arguments: Mapping[bytes, Sequence[bytes]]) -> dict[str, Any]:
+    """Return the arguments of a query; ``limit`` becomes an integer if possible."""
+    found = {name.decode("latin-1"): values[-1].decode("utf-8", "replace") for name, values in arguments.items()}
+    return {name: numberOf(value) if name == "limit" else value for name, value in found.items()}
+
+
+def _posted(body: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(body or b"{}")
+    except (ValueError, RecursionError):
+        raise HttpRefusal(400, "what was posted is not JSON") from None
+    if not isinstance(value, dict):
+        raise HttpRefusal(400, "what is posted must be a JSON object")
+    return value
+
+
+def _wordsOf(failure: Failure, request: Any) -> HttpReply:
+    error = failure.value
+    if isinstance(error, HttpRefusal):
+        for name, value in error.fields.items():
+            request.setHeader(name.encode(), value.encode())
+        return jsonReply({"error": str(error)}, error.code)
+    if isinstance(error, BrokerError):
+        return jsonReply({"error": str(error)}, _CODES.get(error.status, int(error.status)))
+    _log.failure("{path} could not be answered", failure, path=request.path.decode("latin-1"))
+    return jsonReply({"error": "internal error"}, 500)
+
+
+def _write(request: Any, reply: HttpReply) -> None:
+    request.setResponseCode(reply.code)
+    for name, value in (
+        *COMMON_FIELDS,
+        (b"content-type", reply.kind.encode() + (b"; charset=utf-8" if reply.kind == JSON else b"")),
+        (b"content-length", b"%d" % len(reply.body)),
+    ):
+        request.setHeader(name, value)
+    if request.method != b"HEAD":
+        request.write(reply.body)
+    request.finish()

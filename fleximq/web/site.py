@@ -1,203 +1,137 @@
-"""The web site: finds the page of a request, and checks access to it.
+"""The web site: one request for each connection, within a deadline and a budget."""
 
-An error is a JSON object with the key ``error``. Answers are neither cached nor readable by pages of other origins.
-"""
-
-import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from http import HTTPStatus
+from typing import Any, NamedTuple
 
-from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IAddress, IReactorTime
-from twisted.logger import Logger
+from twisted.internet.interfaces import IAddress, IDelayedCall, IReactorTime
+from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
-from twisted.web.resource import IResource, Resource
-from twisted.web.server import NOT_DONE_YET
-from zope.interface import implementer
+from twisted.web.http import HTTPChannel
+from twisted.web.server import Request, Site
 
-from fleximq.errors import BrokerError
 from fleximq.rights import EVERYTHING
-from fleximq.security.peer_address import peerAddress
-from fleximq.security.principal import ANONYMOUS, Admitted
-from fleximq.status import Status
-from fleximq.web.request import (
-    JSON,
-    HttpRefusal,
-    HttpReply,
-    Page,
-    PageRequest,
-    jsonReply,
-    numberOf,
-)
-from fleximq.web.welcome_page import (
-    COMMON_FIELDS,
-    OneRequestChannel,
-    RequestRules,
-    WelcomeEntry,
-    WelcomePage,
-    WelcomeSite,
-)
+from fleximq.security.principal import Admitted
+from fleximq.values.unadmitted_budget import BufferCharge, UnadmittedBudget
+from fleximq.web.request import Page, Pages
+from fleximq.web.welcome_page import WelcomeEntry, WelcomePage
 
-_log = Logger()
-
-Renewed = Callable[[Admitted], Admitted]
-
-#: The challenge for requests without required credentials.
-CHALLENGE = 'Basic realm="FlexiMQ", Bearer realm="FlexiMQ"'
-#: Statuses that HTTP does not have.
-_CODES = {Status.CLIENT_NOT_FOUND: 404}
+#: Seconds from the connection to the end of its request, unless the site is given others.
+DEADLINE = 10.0
+#: Seconds that a peer has to read its answer, and to close after an error.
+TIMEOUT, LINGER = 60.0, 5.0
 
 
-class AdmittedChannel(OneRequestChannel):
-    """A channel with the principal of its connection.
+class OneRequestChannel(HTTPChannel):
+    """Answers one request and closes: the next request may be for a WebSocket, which the request router handles.
 
-    ``admitted`` is set at the handover of the connection; None without required credentials.
+    ``admitted`` is the principal of its connection, set at the handover; None without required credentials. The request
+    must be complete before the deadline, which counts from ``connectedAt``, the clock's time, if that is set. Its bytes
+    are charged as those of a connection that is not admitted.
     """
 
+    factory: "WebSite"
     admitted: Admitted | None = None
+    connectedAt: float | None = None
+    _timer: IDelayedCall | None = None
+    _isAnswered = False
+
+    def connectionMade(self) -> None:
+        """Start the deadline of the request."""
+        site = self.factory
+        self._charge = BufferCharge(site.unadmitted)
+        elapsed = 0.0 if self.connectedAt is None else site.clock.seconds() - self.connectedAt
+        self._within(max(0.0, site.deadline - elapsed), lambda: self._refuse(408))
+        super().connectionMade()
+
+    def dataReceived(self, data: bytes) -> None:
+        """Process a read within the budget."""
+        if self._isAnswered:
+            return
+        if self._charge.change(self._charge.size + len(data)):
+            super().dataReceived(data)
+        else:
+            self._refuse(503)
 
     def allHeadersReceived(self) -> None:
         """Take no body for a request that is refused in any case, so that it is answered now."""
         request: Any = self.requests[-1]
-        site: Any = self.factory
-        if not site.resource.takesBody(request, self._command.decode("latin-1"), self._path.partition(b"?")[0]):
+        pages: Any = self.factory.resource
+        if not pages.takesBody(request, self._command.decode("latin-1"), self._path.partition(b"?")[0]):
             self.length = 0
             request.requestHeaders.removeHeader(b"expect")
         super().allHeadersReceived()
 
+    def allContentReceived(self) -> None:
+        """Stop the deadline; the answer may take longer."""
+        self._within(None)
+        super().allContentReceived()
 
-def unrestricted() -> Admitted:
-    """Return a principal with unrestricted rights for requests without credentials."""
-    return Admitted(None, EVERYTHING)
+    def requestDone(self, request: Any) -> None:
+        """Close, at the latest after :data:`TIMEOUT`."""
+        self._isAnswered = True
+        self._within(TIMEOUT, self.forceAbortClient)
+        super().requestDone(request)
 
+    def forceAbortClient(self) -> None:
+        """Close now; Twisted would log each of these connections."""
+        self._timer = None
+        transport: Any = self.transport
+        transport.abortConnection()
 
-@implementer(IResource)
-class Pages(Resource):
-    """All paths.
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self._within(None)
+        self._charge.change(0)
+        super().connectionLost(reason)
 
-    :param welcome: answers the root.
-    :param pages: the other pages, by path.
-    :param renewed: returns an earlier admission with today's rights; raises Unauthorized.
-    :param audit: records an act or a refusal, see :class:`fleximq.broker.broker.Broker`.
-    """
+    def _within(self, seconds: float | None, act: Callable[[], None] = lambda: None) -> None:
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self._timer = None if seconds is None else self.factory.clock.callLater(seconds, act)
 
-    isLeaf = True
+    def _refuse(self, code: int) -> None:
+        self._isAnswered = True
+        transport: Any = self.transport
+        self.factory.refused(transport.getPeer(), code)
+        head = f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        transport.write(head.encode())
+        self._within(LINGER, self.forceAbortClient)
+        self.loseConnection()
 
-    def __init__(
-        self,
-        welcome: IResource,
-        pages: Mapping[str, Page],
-        renewed: Renewed,
-        audit: Callable[..., None],
-    ) -> None:
-        super().__init__()
-        self._audit = audit
-        self._welcome = welcome
-        self._pages = dict(pages)
-        self._renewed = renewed
-
-    def render(self, request: Any) -> Any:
-        """Answer a request, perhaps later."""
-        path = request.path.decode("latin-1")
-        if path not in self._pages:
-            if not path.startswith("/api/"):
-                return self._welcome.render(request)
-            _write(request, jsonReply({"error": "no such path; /api/ lists them"}, 404))
-            return NOT_DONE_YET
-        answering = Deferred.fromCoroutine(self._answer(request, path, self._pages[path]))
-        gone: list[object] = []
-        request.notifyFinish().addErrback(lambda failure: gone.append(failure))
-        answering.addErrback(_wordsOf, request)
-        answering.addCallback(self._audited, request, path)
-        answering.addCallback(lambda reply: None if gone else _write(request, reply))
-        answering.addErrback(lambda failure: _log.failure("an answer could not be written", failure))
-        return NOT_DONE_YET
-
-    def takesBody(self, request: Any, method: str, path: bytes) -> bool:
-        """Return whether a request with this head is answered after its body."""
-        page = self._pages.get(path.decode("latin-1"))
-        if page is None or not page.post:
-            return False
-        try:
-            self._check(request, method, path.decode("latin-1"), page)
-        except (HttpRefusal, BrokerError):
-            return False
-        return True
-
-    async def _answer(self, request: Any, path: str, page: Page) -> HttpReply:
-        """Check the request, again after its body, which may arrive long after its head, and answer it."""
-        method = request.method.decode("latin-1")
-        admitted = self._check(request, method, path, page)
-        principal = None if admitted is None else admitted.principal
-        request.arguments = _posted(request.content.read()) if page.post else _queried(request.args)
-        return await page.answer(
-            PageRequest(
-                method,
-                path,
-                request.arguments,
-                None if admitted is None else admitted.rights,
-                ANONYMOUS if principal is None else principal.name,
-                _field(request, b"accept") or "",
-            )
-        )
-
-    def _check(self, request: Any, method: str, path: str, page: Page) -> Admitted | None:
-        """Return the current rights of a request; raises HttpRefusal or BrokerError for one that is refused."""
-        if method not in page.methods:
-            allowed = ", ".join(page.methods)
-            raise HttpRefusal(405, f"this path takes {allowed} only", {"allow": allowed})
-        if page.post and (_field(request, b"content-type") or "").partition(";")[0].strip().lower() != JSON:
-            raise HttpRefusal(415, f"what is posted must be {JSON}")  # a foreign page needs leave to post this type
-        admitted: Admitted | None = getattr(request.channel, "admitted", None)
-        admitted = None if admitted is None else self._renewed(admitted)
-        if page.action is not None:
-            if admitted is None:
-                raise HttpRefusal(401, "credentials are required", {"www-authenticate": CHALLENGE})
-            if not admitted.rights.may(page.action, path[1:]):
-                raise HttpRefusal(403, "not permitted")
-        return admitted
-
-    def _audited(self, reply: HttpReply, request: Any, path: str) -> HttpReply:
-        """Record an act, or a refusal, and return its answer."""
-        refused = reply.code in (401, 403)
-        if refused or (self._pages[path].post and request.method == b"POST"):
-            admitted: Admitted | None = getattr(request.channel, "admitted", None)
-            principal = None if admitted is None else admitted.principal
-            who = {
-                "principal": ANONYMOUS if principal is None else principal.name,
-                "address": peerAddress(request.getClientAddress()),
-                "dialect": "http",
-                "path": path,
-            }
-            error = {} if reply.code < 400 else {"reason": f"{reply.code} {json.loads(reply.body)['error']}"}
-            arguments = None if refused else getattr(request, "arguments", None)
-            self._audit("refused" if refused else "admin", arguments, **who, **error)
-        return reply
+    def checkPersistence(self, request: Any, version: bytes) -> bool:
+        """Close the connection after each request, and announce that."""
+        request.responseHeaders.setRawHeaders(b"connection", [b"close"])
+        return False
 
 
-class WebSite(WelcomeSite):
-    """Serves the welcome page and all others.
+class RequestRules(NamedTuple):
+    """The budget of bytes of requests, and the seconds until their end; ``refused`` gets the peer and the status."""
 
-    :param ways: the dialects at the same address.
-    :param nobody: returns the rights of requests without credentials, None if credentials are required.
-    :param renewed: returns an earlier admission with today's rights; raises Unauthorized.
-    :param rules: the limits of requests.
-    :param audit: as for :class:`Pages`.
-    """
+    unadmitted: UnadmittedBudget
+    deadline: float = DEADLINE
+    refused: Callable[[Any, int], None] = lambda peer, code: None
 
-    protocol = AdmittedChannel
+
+class WebSite(Site):
+    """Serves the welcome page for these dialects, and all others; ``nobody`` returns the rights without credentials."""
+
+    noisy = False
+    protocol = OneRequestChannel  # type: ignore[assignment]
 
     def __init__(
         self,
         reactor: IReactorTime,
         ways: Sequence[WelcomeEntry],
-        pages: Mapping[str, Page],
-        nobody: Callable[[], Admitted | None] = unrestricted,
-        renewed: Renewed = lambda admitted: admitted,
+        pages: Mapping[str, Page] = {},
+        nobody: Callable[[], Admitted | None] = lambda: Admitted(None, EVERYTHING),
+        renewed: Callable[[Admitted], Admitted] = lambda admitted: admitted,
         rules: RequestRules | None = None,
         audit: Callable[..., None] = lambda *arguments, **fields: None,
     ) -> None:
-        super().__init__(reactor, ways, Pages(WelcomePage(ways), pages, renewed, audit), rules)
+        root = Pages(WelcomePage(ways), pages, renewed, audit)
+        super().__init__(root, Request, timeout=None, reactor=reactor, parsePOSTFormSubmission=False)
+        self.clock = reactor
+        self.unadmitted, self.deadline, self.refused = rules or RequestRules(UnadmittedBudget())
         self._nobody = nobody
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
@@ -206,50 +140,5 @@ class WebSite(WelcomeSite):
         channel.admitted = self._nobody()
         return channel
 
-
-def _field(request: Any, name: bytes) -> str | None:
-    """Return a header field as text, regardless of its bytes."""
-    value: bytes | None = request.getHeader(name)
-    return None if value is None else value.decode("latin-1")
-
-
-def _queried(arguments: Mapping[bytes, Sequence[bytes]]) -> dict[str, Any]:
-    """Return the arguments of a query; ``limit`` becomes an integer if possible."""
-    found = {name.decode("latin-1"): values[-1].decode("utf-8", "replace") for name, values in arguments.items()}
-    return {name: numberOf(value) if name == "limit" else value for name, value in found.items()}
-
-
-def _posted(body: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(body or b"{}")
-    except (ValueError, RecursionError):
-        raise HttpRefusal(400, "what was posted is not JSON") from None
-    if not isinstance(value, dict):
-        raise HttpRefusal(400, "what is posted must be a JSON object")
-    return value
-
-
-def _wordsOf(failure: Failure, request: Any) -> HttpReply:
-    """Return the answer to a request that failed."""
-    error = failure.value
-    if isinstance(error, HttpRefusal):
-        for name, value in error.fields.items():
-            request.setHeader(name.encode(), value.encode())
-        return jsonReply({"error": str(error)}, error.code)
-    if isinstance(error, BrokerError):
-        return jsonReply({"error": str(error)}, _CODES.get(error.status, int(error.status)))
-    _log.failure("{path} could not be answered", failure, path=request.path.decode("latin-1"))
-    return jsonReply({"error": "internal error"}, 500)
-
-
-def _write(request: Any, reply: HttpReply) -> None:
-    request.setResponseCode(reply.code)
-    for name, value in (
-        *COMMON_FIELDS,
-        (b"content-type", reply.kind.encode() + (b"; charset=utf-8" if reply.kind == JSON else b"")),
-        (b"content-length", b"%d" % len(reply.body)),
-    ):
-        request.setHeader(name, value)
-    if request.method != b"HEAD":
-        request.write(reply.body)
-    request.finish()
+    def startFactory(self) -> None:
+        """Open no access log: the page is public and the same for all."""

@@ -3,35 +3,21 @@
 HTML for browsers, plain text otherwise. It has no scripts and no text from the request.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from html import escape
-from http import HTTPStatus
 from typing import Any, NamedTuple
 
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
-from twisted.internet.protocol import connectionDone
-from twisted.python.failure import Failure
-from twisted.web.http import HTTPChannel
 from twisted.web.iweb import IRequest
 from twisted.web.resource import IResource, Resource
-from twisted.web.server import Request, Site
 from zope.interface import implementer
 
 from fleximq import __version__
-from fleximq.values.unadmitted_budget import BufferCharge, UnadmittedBudget
 
 SERVER = f"FlexiMQ/{__version__}".encode()
-#: Seconds from the connection to the end of its request, unless the site is given others.
-DEADLINE = 10.0
-#: Seconds that a peer has to read its answer, and to close after an error.
-TIMEOUT, LINGER = 60.0, 5.0
 
 
 class WelcomeEntry(NamedTuple):
-    """One dialect on the page: its name, its purpose and its address.
-
-    In ``reach``, ``{stream}`` and ``{web}`` are replaced by the addresses of streams and WebSockets.
-    """
+    """One dialect on the page. In ``reach``, ``{stream}`` and ``{web}`` are the addresses of both kinds."""
 
     name: str
     purpose: str
@@ -39,16 +25,12 @@ class WelcomeEntry(NamedTuple):
 
     def at(self, address: object, secure: bool = False) -> str:
         """Return the dialect's address at a listener's own address, inside TLS or not."""
-        host = getattr(address, "host", None)
+        host, path = getattr(address, "host", None), getattr(address, "name", None)
         if host is not None:
             place = f"{f'[{host}]' if ':' in host else host}:{getattr(address, 'port', '')}"
-            stream, web = ("tls", "wss") if secure else ("tcp", "ws")
-            return self._reachedBy(f"{stream}://{place}", f"{web}://{place}")
-        path: bytes | None = getattr(address, "name", None)
-        stream = f"unix:{path.decode(errors='replace')}" if path else "this stream"
-        return self._reachedBy(stream, "ws://localhost")
-
-    def _reachedBy(self, stream: str, web: str) -> str:
+            stream, web = (f"tls://{place}", f"wss://{place}") if secure else (f"tcp://{place}", f"ws://{place}")
+        else:
+            stream, web = f"unix:{path.decode(errors='replace')}" if path else "this stream", "ws://localhost"
         return self.reach.replace("{stream}", stream).replace("{web}", web)
 
 
@@ -106,7 +88,7 @@ def asText(ways: Sequence[WelcomeEntry], address: object, secure: bool = False) 
 
 
 def asHtml(ways: Sequence[WelcomeEntry], address: object, secure: bool = False) -> str:
-    """Return the page as HTML, with these dialects at the listener's own address, inside TLS or not."""
+    """Return the same page as HTML."""
     rows = "\n".join(
         f"<dt>{escape(way.name)}</dt><dd>{escape(way.purpose)}<code>{escape(way.at(address, secure))}</code></dd>"
         for way in ways
@@ -151,9 +133,8 @@ class WelcomePage(Resource):
     def render(self, request: IRequest) -> bytes:
         """Return the body of the answer: the page, or one line with the error."""
         answer: Any = request
-        for name, value in COMMON_FIELDS:
+        for name, value in (*COMMON_FIELDS, (b"content-type", b"text/plain; charset=utf-8")):
             answer.setHeader(name, value)
-        answer.setHeader(b"content-type", b"text/plain; charset=utf-8")
         if answer.path not in (b"/", *_ICONS):
             return _sentence(answer, 404, "There is nothing here; / says what there is.")
         if answer.method not in (b"GET", b"HEAD"):
@@ -162,18 +143,14 @@ class WelcomePage(Resource):
         if answer.path in _ICONS:
             answer.setHeader(b"content-type", b"image/svg+xml")
             return _withoutBody(answer, _ICON)
-        return _withoutBody(answer, self._page(answer))
-
-    def _page(self, request: Any) -> bytes:
-        request.setHeader(b"vary", b"Accept")
-        request.setHeader(b"cache-control", b"no-cache")
-        address, secure = request.getHost(), request.isSecure()
-        accept = request.getHeader(b"accept")
-        if not prefersHtml(accept and accept.decode("latin-1")):
-            return asText(self._ways, address, secure).encode()
-        request.setHeader(b"content-type", b"text/html; charset=utf-8")
-        request.setHeader(b"content-security-policy", _POLICY)
-        return asHtml(self._ways, address, secure).encode()
+        answer.setHeader(b"vary", b"Accept")
+        answer.setHeader(b"cache-control", b"no-cache")
+        accept, form = answer.getHeader(b"accept"), asText
+        if prefersHtml(accept and accept.decode("latin-1")):
+            form = asHtml
+            answer.setHeader(b"content-type", b"text/html; charset=utf-8")
+            answer.setHeader(b"content-security-policy", _POLICY)
+        return _withoutBody(answer, form(self._ways, answer.getHost(), answer.isSecure()).encode())
 
 
 def _sentence(request: Any, code: int, words: str) -> bytes:
@@ -185,116 +162,3 @@ def _withoutBody(request: Any, body: bytes) -> bytes:
     """Return the body, empty for HEAD, and set its length."""
     request.setHeader(b"content-length", b"%d" % len(body))
     return b"" if request.method == b"HEAD" else body
-
-
-class OneRequestChannel(HTTPChannel):
-    """Answers one request and closes: the next request may be for a WebSocket, which the request router handles.
-
-    The request must be complete before the deadline, which counts from ``connectedAt``, the clock's time, if another
-    protocol handled the connection first. Its bytes are charged as those of a connection that is not admitted.
-    """
-
-    factory: "WelcomeSite"
-    connectedAt: float | None = None
-    _timer: IDelayedCall | None = None
-    _isAnswered = False
-
-    def connectionMade(self) -> None:
-        """Start the deadline of the request."""
-        site = self.factory
-        self._charge = BufferCharge(site.unadmitted)
-        now = site.clock.seconds()
-        began = now if self.connectedAt is None else self.connectedAt
-        self._within(max(0.0, began + site.deadline - now), lambda: self._refuse(408))
-        super().connectionMade()
-
-    def dataReceived(self, data: bytes) -> None:
-        """Process a read within the budget."""
-        if self._isAnswered:
-            return
-        if self._charge.change(self._charge.size + len(data)):
-            super().dataReceived(data)
-        else:
-            self._refuse(503)
-
-    def allContentReceived(self) -> None:
-        """Stop the deadline; the answer may take longer."""
-        self._within(None)
-        super().allContentReceived()
-
-    def requestDone(self, request: Any) -> None:
-        """Close, at the latest after :data:`TIMEOUT`."""
-        self._isAnswered = True
-        self._within(TIMEOUT, self.forceAbortClient)
-        super().requestDone(request)
-
-    def forceAbortClient(self) -> None:
-        """Close now; Twisted would log every such connection."""
-        self._timer = None
-        transport: Any = self.transport
-        transport.abortConnection()
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Stop the timer, and release the budget."""
-        self._within(None)
-        self._charge.change(0)
-        super().connectionLost(reason)
-
-    def _within(self, seconds: float | None, act: Callable[[], None] = lambda: None) -> None:
-        if self._timer is not None and self._timer.active():
-            self._timer.cancel()
-        self._timer = None if seconds is None else self.factory.clock.callLater(seconds, act)
-
-    def _refuse(self, code: int) -> None:
-        self._isAnswered = True
-        transport: Any = self.transport
-        self.factory.refused(transport.getPeer(), code)
-        head = f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-        transport.write(head.encode())
-        self._within(LINGER, self.forceAbortClient)
-        self.loseConnection()
-
-    def checkPersistence(self, request: Any, version: bytes) -> bool:
-        """Close the connection after each request, and announce that."""
-        request.responseHeaders.setRawHeaders(b"connection", [b"close"])
-        return False
-
-
-class RequestRules(NamedTuple):
-    """The limits of requests: the budget of their bytes, and the seconds from the connection to their end.
-
-    ``refused`` is called with the peer and the status of each request that exceeds one.
-    """
-
-    unadmitted: UnadmittedBudget
-    deadline: float = DEADLINE
-    refused: Callable[[Any, int], None] = lambda peer, code: None
-
-
-class WelcomeSite(Site):
-    """Serves the welcome page.
-
-    :param reactor: the clock of its timeouts.
-    :param ways: the dialects at the same address, in the order of the page.
-    :param root: a resource in place of the page.
-    :param rules: the limits of requests.
-    """
-
-    noisy = False
-    protocol = OneRequestChannel  # type: ignore[assignment]
-
-    def __init__(
-        self,
-        reactor: IReactorTime,
-        ways: Sequence[WelcomeEntry],
-        root: IResource | None = None,
-        rules: RequestRules | None = None,
-    ) -> None:
-        super().__init__(
-            root or WelcomePage(ways), Request, timeout=None, reactor=reactor, parsePOSTFormSubmission=False
-        )
-        self.clock = reactor
-        self.unadmitted, self.deadline, self.refused = rules or RequestRules(UnadmittedBudget())
-
-    def startFactory(self) -> None:
-        """Open no access log: the page is public and the same for all."""

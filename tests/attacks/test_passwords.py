@@ -14,7 +14,6 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.config.settings import Settings
 from fleximq.errors import NoCapacity, Unauthorized
 from fleximq.security.access_policy import AccessPolicy
-from fleximq.security.anonymous_access import AnonymousAccess
 from fleximq.security.authentication.attempt_delays import MAX_ADDRESSES, MAX_CONCURRENT, MAX_DELAY, AttemptDelays
 from fleximq.security.authentication.authenticator import WRONG
 from fleximq.security.checkers.hashed_secrets import hashOf
@@ -42,7 +41,7 @@ class MemoryTests(SynchronousTestCase):
         self.attempts = AttemptDelays(self.clock)
         settings = Settings.of({"auth": [f"tokens:{self.file}"]})
         security = AccessPolicy.of(settings, self.clock, attempts=self.attempts)
-        self.admission = security.admissionFor(AnonymousAccess())
+        self.admission = security.admissionFor()
 
     def guess(self, number: int, host: str) -> "Deferred[Admitted]":
         """Try one token from an address."""

@@ -368,7 +368,7 @@ class ClusterServiceTests(SynchronousTestCase):
         self.pass_(1)
         self.first.disk.failing = "write"
         left: list[bool] = []
-        self.first.service._mesh = SimpleNamespace(stop=lambda: left.append(True))  # type: ignore[assignment]
+        self.first.service.mesh = SimpleNamespace(stop=lambda: left.append(True))  # type: ignore[assignment]
         told += self.first.produce("two")
         self.pass_(0.2)
         (ended,) = self.first.ended

@@ -15,7 +15,7 @@ from fleximq.interfaces import IAdmission
 from fleximq.rights import ALL_BUT_ADMIN, EVERYTHING
 from fleximq.security import access_policy
 from fleximq.security.access_policy import AccessPolicy
-from fleximq.security.anonymous_access import REFUSAL, AnonymousAccess
+from fleximq.security.anonymous_access import REFUSAL
 from fleximq.security.checkers.hashed_secrets import hashOf
 from fleximq.security.credentials import ApiKey, Token
 from fleximq.security.principal import Admitted, Principal
@@ -43,7 +43,7 @@ class SecurityTests(SynchronousTestCase):
 
     def test_open(self) -> None:
         """Without checkers, everybody near is let in as nobody in particular, whatever it shows."""
-        admission = self.make().admissionFor(AnonymousAccess())
+        admission = self.make().admissionFor()
         self.assertTrue(verifyObject(IAdmission, admission))
         self.assertEqual(
             (admission.required, admission.refusal(HERE), admission.refusal(REMOTE)), (False, None, REFUSAL)
@@ -60,13 +60,13 @@ class SecurityTests(SynchronousTestCase):
 
     def test_openToAll(self) -> None:
         """The settings decide whether that holds for those from elsewhere, and those behind a proxy."""
-        admission = self.make(allowAnonymous=True).admissionFor(AnonymousAccess(proxied=True))
+        admission = self.make(allowAnonymous=True).admissionFor(proxied=True)
         self.assertIsNone(admission.refusal(REMOTE))
-        self.assertEqual(self.make().admissionFor(AnonymousAccess(proxied=True)).refusal(HERE), REFUSAL)
+        self.assertEqual(self.make().admissionFor(proxied=True).refusal(HERE), REFUSAL)
 
     def test_locked(self) -> None:
         """With checkers nobody is refused for its address, and nobody comes in without credentials."""
-        admission = self.locked().admissionFor(AnonymousAccess())
+        admission = self.locked().admissionFor()
         self.assertEqual((admission.required, admission.refusal(REMOTE)), (True, None))
         for address in (HERE, REMOTE):
             self.failureResultOf(admission.admit(None, address), Unauthorized)
@@ -81,7 +81,7 @@ class SecurityTests(SynchronousTestCase):
 
     def test_ajar(self) -> None:
         """Where those who show nothing are let in, those who show something wrong are not."""
-        admission = self.locked(allowAnonymous=True).admissionFor(AnonymousAccess())
+        admission = self.locked(allowAnonymous=True).admissionFor()
         self.assertFalse(admission.required)
         self.assertIsNone(self.successResultOf(admission.admit(None, REMOTE)).principal)
         principal = self.successResultOf(admission.admit(Token("good"), REMOTE)).principal
@@ -95,14 +95,14 @@ class SecurityTests(SynchronousTestCase):
         """The tables of the settings say what they may do."""
         values = {"auth": [f"tokens:{self.path}"], "roles": {"ops": {"publish": ["a"]}}}
         security = AccessPolicy.of(Settings.of(values), self.clock)
-        admitted = self.successResultOf(security.admissionFor(AnonymousAccess()).admit(Token("good"), HERE))
+        admitted = self.successResultOf(security.admissionFor().admit(Token("good"), HERE))
         self.assertEqual((admitted.rights.may("publish", "a"), admitted.rights.may("publish", "b")), (True, False))
         self.assertFalse(security.rightsOf(None).may("publish", "a"))
 
     def test_replaced(self) -> None:
         """Admissions follow what takes a security's place."""
         security = self.make()
-        admission = security.admissionFor(AnonymousAccess())
+        admission = security.admissionFor()
         security.replace(self.locked())
         self.assertTrue(admission.required)
         self.failureResultOf(admission.admit(None, HERE), Unauthorized)
@@ -112,10 +112,10 @@ class SecurityTests(SynchronousTestCase):
     def test_attemptsGoOn(self) -> None:
         """What is known of wrong attempts outlives a replacement."""
         security = self.locked()
-        security.admissionFor(AnonymousAccess()).admit(Token("bad"), HERE).addErrback(lambda _: None)
+        security.admissionFor().admit(Token("bad"), HERE).addErrback(lambda _: None)
         settings = Settings(auth=(f"tokens:{self.path}",))
         security.replace(AccessPolicy.of(settings, self.clock, attempts=security.attempts))
-        wrong = security.admissionFor(AnonymousAccess()).admit(Token("bad"), HERE)
+        wrong = security.admissionFor().admit(Token("bad"), HERE)
         self.clock.advance(0.15)
         self.assertNoResult(wrong)
         self.clock.advance(0.1)
@@ -124,7 +124,7 @@ class SecurityTests(SynchronousTestCase):
     def test_vouches(self) -> None:
         """Somebody who was let in is vouched for until its entry is gone, or another secret is in its place."""
         security = self.locked()
-        who = self.successResultOf(security.admissionFor(AnonymousAccess()).admit(Token("good"), HERE)).principal
+        who = self.successResultOf(security.admissionFor().admit(Token("good"), HERE)).principal
         for content, vouched in (
             (f"alice:{hashOf('good')}\n", True),
             (f"alice:{hashOf('other')}\n", False),
@@ -138,7 +138,7 @@ class SecurityTests(SynchronousTestCase):
     def test_current(self) -> None:
         """Its roles are those of today."""
         security = self.locked()
-        who = self.successResultOf(security.admissionFor(AnonymousAccess()).admit(Token("good"), HERE)).principal
+        who = self.successResultOf(security.admissionFor().admit(Token("good"), HERE)).principal
         assert who is not None
         Path(self.path).write_text(f"alice:{hashOf('good')}:other\n")
         security.replace(self.locked())
@@ -148,7 +148,7 @@ class SecurityTests(SynchronousTestCase):
     def test_unlocked(self) -> None:
         """Where nothing checks any more, nobody is vouched for but those who showed nothing, and our own programs."""
         security = self.locked()
-        who = self.successResultOf(security.admissionFor(AnonymousAccess()).admit(Token("good"), HERE)).principal
+        who = self.successResultOf(security.admissionFor().admit(Token("good"), HERE)).principal
         self.assertFalse(security.vouchesFor(None))
         security.replace(self.make())
         self.assertEqual((security.vouchesFor(who), security.vouchesFor(None)), (False, True))

@@ -4,7 +4,8 @@ from twisted.internet.address import HostnameAddress, IPv4Address, IPv6Address, 
 from twisted.internet.stdio import PipeAddress
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.security.anonymous_access import REFUSAL, AnonymousAccess, isLocal, nameProxy
+from fleximq.security.access_policy import AccessPolicy
+from fleximq.security.anonymous_access import REFUSAL, isLocal, nameProxy
 
 LOCAL = (
     IPv4Address("TCP", "127.0.0.1", 1),
@@ -39,25 +40,25 @@ class ProtectionTests(SynchronousTestCase):
         """Loopback, UNIX sockets and pipes are this machine."""
         for address in LOCAL:
             self.assertTrue(isLocal(address), address)
-            self.assertIsNone(AnonymousAccess().refusal(address), address)
+            self.assertIsNone(AccessPolicy().admissionFor().refusal(address), address)
 
     def test_remote(self) -> None:
         """All else is not, names and what is unknown included."""
         for address in REMOTE:
             self.assertFalse(isLocal(address), address)
-            self.assertEqual(AnonymousAccess().refusal(address), REFUSAL, address)
+            self.assertEqual(AccessPolicy().admissionFor().refusal(address), REFUSAL, address)
 
     def test_proxied(self) -> None:
         """Behind a proxy nobody is local."""
         for address in LOCAL + REMOTE:
-            self.assertEqual(AnonymousAccess().behindProxy().refusal(address), REFUSAL, address)
-            self.assertEqual(AnonymousAccess(proxied=True).refusal(address), REFUSAL, address)
+            self.assertEqual(AccessPolicy().admissionFor(proxied=True).refusal(address), REFUSAL, address)
 
     def test_allowed(self) -> None:
         """The option opens the door to all of them."""
-        for protection in (AnonymousAccess(allowAnonymous=True), AnonymousAccess(allowAnonymous=True).behindProxy()):
+        for proxied in (False, True):
+            admission = AccessPolicy(allowAnonymous=True).admissionFor(proxied)
             for address in LOCAL + REMOTE:
-                self.assertIsNone(protection.refusal(address), address)
+                self.assertIsNone(admission.refusal(address), address)
 
     def test_sentence(self) -> None:
         """The sentence names the option, in one line that fits every dialect."""

@@ -6,7 +6,7 @@ import msgpack
 from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.fleximq.forms import FlexiSource
-from fleximq.telemetry.tracing import contextIn
+from fleximq.telemetry.service import contextIn
 from fleximq.wire.fleximq_frame import FIXED_BYTES, MessageType, encodeFrame
 from fleximq.wire.fleximq_header import readHeader
 

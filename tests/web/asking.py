@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from twisted.internet.address import IPv4Address
@@ -19,7 +20,7 @@ from fleximq.rights import EVERYTHING
 from fleximq.security.principal import Admitted, Principal
 from fleximq.services.health import LagService
 from fleximq.web.api import Api
-from fleximq.web.health_pages import Check, HealthPage
+from fleximq.web.health_pages import Check, healthAnswer
 from fleximq.web.metrics import Metrics
 from fleximq.web.queue_survey import QueueSurveyor
 from fleximq.web.request import Page
@@ -95,10 +96,10 @@ class SiteCase(SynchronousTestCase):
     def makePages(self) -> Mapping[str, Page]:
         """Return the pages."""
         metrics = Metrics(self.broker, QueueSurveyor(self.broker, self.clock), self.lag, lambda: 7, 2)
-        health = HealthPage([lambda: self.checks[0]])
+        health = partial(healthAnswer, [lambda: self.checks[0]], None)
         return {
             "/metrics": Page(metrics.answer),
-            "/readyz": Page(health.answer, None),
+            "/readyz": Page(health, None),
             **Api(self.broker, lambda: self.shown).pages(),
         }
 

@@ -7,8 +7,7 @@ from twisted.internet.testing import StringTransport
 
 from fleximq.security.principal import Admitted
 from fleximq.values.unadmitted_budget import FREE_BYTES, UnadmittedBudget
-from fleximq.web.site import WebSite
-from fleximq.web.welcome_page import LINGER, TIMEOUT, RequestRules
+from fleximq.web.site import LINGER, TIMEOUT, RequestRules, WebSite
 from tests.web.asking import Granted, SiteCase
 
 PEER = IPv4Address("TCP", "192.0.2.7", 50000)

@@ -13,7 +13,8 @@ from zope.interface import alsoProvides
 
 from fleximq import __version__
 from fleximq.dialects.registry import OWN, installed
-from fleximq.web.welcome_page import TIMEOUT, WelcomeEntry, WelcomeSite, prefersHtml
+from fleximq.web.site import TIMEOUT, WebSite
+from fleximq.web.welcome_page import WelcomeEntry, prefersHtml
 
 ALL = tuple(
     WelcomeEntry(each.title, each.purpose, each.reach) for each in installed().dialects.values() if each.name in OWN
@@ -45,7 +46,7 @@ class WelcomeTests(SynchronousTestCase):
     ) -> Answer:
         """Return the answer to one request, after which the connection has to be closed."""
         self.reactor: Any = MemoryReactorClock()
-        site = WelcomeSite(self.reactor, dialects)
+        site = WebSite(self.reactor, dialects)
         site.doStart()
         self.addCleanup(site.doStop)
         channel: Any = site.buildProtocol(None)
@@ -160,7 +161,7 @@ class WelcomeTests(SynchronousTestCase):
     def test_body(self) -> None:
         """A request whose body does not come is given up."""
         reactor: Any = MemoryReactorClock()
-        channel: Any = WelcomeSite(reactor, ALL).buildProtocol(None)
+        channel: Any = WebSite(reactor, ALL).buildProtocol(None)
         transport = StringTransport()
         channel.makeConnection(transport)
         channel.dataReceived(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n")

@@ -5,6 +5,7 @@ The delay runs for the address even if the peer disconnects. Right credentials a
 
 from collections import OrderedDict, deque
 from collections.abc import Hashable
+from dataclasses import dataclass, field
 
 from twisted.internet.interfaces import IReactorTime
 
@@ -22,31 +23,46 @@ MAX_ADDRESSES = 10_000
 #: Number of addresses checked for expiry with each attempt.
 EXPIRY_BATCH = 8
 
-_CROWDED = "too many attempts from here wait for their answer, try again later"
+
+@dataclass(slots=True, eq=False)
+class _AddressState:
+    """The state of one address; ``held`` has the ends of its delayed answers."""
+
+    failures: int = 0
+    checking: int = 0
+    touched: float = 0.0
+    held: deque[float] = field(default_factory=deque)
+
+    def refuseIfCrowded(self) -> None:
+        if self.checking + len(self.held) >= MAX_CONCURRENT:
+            raise NoCapacity("too many attempts from here wait for their answer, try again later")
 
 
 class AttemptDelays:
     """Remembers the addresses of wrong attempts."""
 
     def __init__(self, clock: IReactorTime, most: int = MAX_ADDRESSES) -> None:
-        self._clock = clock
+        self.clock = clock
         self._most = most
         self._addresses: OrderedDict[Hashable, _AddressState] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return the number of remembered addresses."""
         return len(self._addresses)
 
     def attempt(self, address: Hashable) -> "Attempt":
         """Return a new attempt of this address, not counted yet."""
         return Attempt(self, address)
 
-    def _of(self, address: Hashable) -> "_AddressState":
-        """Return the state of an address, mark it as the latest, and forget old and surplus ones."""
-        now = self._clock.seconds()
+    def touch(self, address: Hashable) -> _AddressState:
+        """Return the state of an address, mark it as the latest, and forget expired and surplus ones."""
+        now = self.clock.seconds()
         found = self._addresses.setdefault(address, _AddressState())
         self._addresses.move_to_end(address)
-        found.touch(now)
+        if now - found.touched > FORGET_AFTER:
+            found.failures = 0
+        found.touched = now
+        while found.held and found.held[0] <= now:
+            found.held.popleft()
         for _ in range(min(EXPIRY_BATCH, len(self._addresses) - 1)):
             oldest, other = next(iter(self._addresses.items()))
             if other.checking:
@@ -71,61 +87,26 @@ class Attempt:
         self._entered: _AddressState | None = None
 
     def enter(self) -> None:
-        """Count as a concurrent attempt; required before expensive checks and checks of secrets that can be guessed.
-
-        :raises NoCapacity: too many attempts of this address are in progress.
-        """
+        """Count as a concurrent attempt, before checks that are expensive or can be guessed; raises NoCapacity."""
         if self._entered is None:
-            state = self._attempts._of(self._address)
+            state = self._attempts.touch(self._address)
             state.refuseIfCrowded()
             state.checking += 1
             self._entered = state
 
     def fail(self) -> float:
-        """Count a wrong attempt, and return the delay of its answer in seconds.
-
-        :raises NoCapacity: too many answers to this address are delayed; refuse this one at once, without a delay.
-        """
-        state = self._entered or self._attempts._of(self._address)
+        """Count a wrong attempt, and return its delay in seconds; raises NoCapacity to refuse it at once instead."""
+        state = self._entered or self._attempts.touch(self._address)
         self.leave()
         state.refuseIfCrowded()
-        return state.fail(self._attempts._clock.seconds())
+        delay = min(MAX_DELAY, FIRST_DELAY * 2.0 ** min(state.failures, 30))
+        state.failures += 1
+        state.touched = self._attempts.clock.seconds()
+        state.held.append(state.touched + delay)
+        return delay
 
     def leave(self) -> None:
         """End the attempt; the delay of :meth:`fail` continues."""
         if self._entered is not None:
             self._entered.checking -= 1
             self._entered = None
-
-
-class _AddressState:
-    """The state of one address; ``held`` has the ends of its delayed answers."""
-
-    __slots__ = ("checking", "failures", "held", "touched")
-
-    def __init__(self) -> None:
-        self.failures = 0
-        self.checking = 0
-        self.touched = 0.0
-        self.held: deque[float] = deque()
-
-    def touch(self, now: float) -> None:
-        """Drop expired delays and old failures."""
-        if now - self.touched > FORGET_AFTER:
-            self.failures = 0
-        self.touched = now
-        while self.held and self.held[0] <= now:
-            self.held.popleft()
-
-    def refuseIfCrowded(self) -> None:
-        """Check the limit of concurrent attempts; raises NoCapacity if it is reached."""
-        if self.checking + len(self.held) >= MAX_CONCURRENT:
-            raise NoCapacity(_CROWDED)
-
-    def fail(self, now: float) -> float:
-        """Count a wrong attempt, and return the delay."""
-        delay = min(MAX_DELAY, FIRST_DELAY * 2.0 ** min(self.failures, 30))
-        self.failures += 1
-        self.touched = now
-        self.held.append(now + delay)
-        return delay

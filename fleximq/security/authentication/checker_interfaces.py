@@ -11,11 +11,7 @@ from zope.interface import Attribute, Interface
 
 
 class IUnguessable(Interface):
-    """Checks secrets that are too long to be guessed, immediately.
-
-    This checker is called without waiting. Calls of every other one are limited, and wait in a queue that is fair per
-    address.
-    """
+    """Checks secrets that are too long to be guessed, at once: others wait in a queue that is fair per address."""
 
 
 class IRemembering(Interface):

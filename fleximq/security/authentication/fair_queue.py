@@ -6,7 +6,7 @@ work in it loses its last entry to an address with less.
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred, maybeDeferred
 
@@ -15,7 +15,14 @@ from fleximq.errors import NoCapacity
 #: Maximum length of the queue.
 MAX_WAITING = 1000
 
-_FULL = "too many credentials wait to be checked, try again later"
+
+class _Work(NamedTuple):
+    place: Hashable
+    call: Callable[[], Any]
+    done: Deferred[Any]
+
+    def refuse(self) -> None:
+        self.done.errback(NoCapacity("too many credentials wait to be checked, try again later"))
 
 
 class FairQueue:
@@ -30,24 +37,22 @@ class FairQueue:
         self._starting = False
 
     def __len__(self) -> int:
-        """Return the number of queued pieces of work."""
         return self._count
 
     def run(self, place: Hashable, call: Callable[[], Any]) -> Deferred[Any]:
-        """Queue work, and return a Deferred of its result.
+        """Return a Deferred of the result of work, which fails with NoCapacity if the queue is full.
 
         Cancelling removes queued work; running work continues, and counts until it ends.
-
-        :param call: does the work; may return a Deferred. It fails with NoCapacity if the queue is full.
         """
-        work = _Work(place, call, self._leave)
+        done: Deferred[Any] = Deferred(lambda _: self._remove(work))
+        work = _Work(place, call, done)
         if self._count >= self._most and not self._makeRoom(place):
             work.refuse()
-            return work.done
+            return done
         self._waiting.setdefault(place, deque()).append(work)
         self._count += 1
         self._start()
-        return work.done
+        return done
 
     def _start(self) -> None:
         if self._starting:
@@ -55,11 +60,13 @@ class FairQueue:
         self._starting = True
         try:
             while self._waiting and self._running < self._atOnce:
-                self._begin(self._next())
+                work = self._next()
+                self._running += 1
+                maybeDeferred(work.call).addBoth(self._ended, work)
         finally:
             self._starting = False
 
-    def _next(self) -> "_Work":
+    def _next(self) -> _Work:
         """Remove the first work of the next address; the address moves to the end."""
         place, works = self._waiting.popitem(last=False)
         work = works.popleft()
@@ -68,50 +75,27 @@ class FairQueue:
         self._count -= 1
         return work
 
-    def _begin(self, work: "_Work") -> None:
-        self._running += 1
-        maybeDeferred(work.call).addBoth(self._ended, work)
-
-    def _ended(self, result: Any, work: "_Work") -> None:
+    def _ended(self, result: Any, work: _Work) -> None:
         self._running -= 1
         if not work.done.called:
             work.done.callback(result)
         self._start()
 
-    def _leave(self, work: "_Work") -> None:
-        """Remove cancelled work, if it is still queued."""
-        works = self._waiting.get(work.place)
-        if works is not None and work in works:
-            self._takeOut(works, work)
-
     def _makeRoom(self, place: Hashable) -> bool:
         """Refuse the last work of the address with the most in the queue, unless that is the requester."""
-        longest = max(self._waiting, key=lambda each: len(self._waiting[each]))
-        works = self._waiting[longest]
+        works = max(self._waiting.values(), key=len)
         if len(works) <= len(self._waiting.get(place, ())) + 1:
             return False
         work = works[-1]
-        self._takeOut(works, work)
+        self._remove(work)
         work.refuse()
         return True
 
-    def _takeOut(self, works: "deque[_Work]", work: "_Work") -> None:
-        works.remove(work)
-        self._count -= 1
-        if not works:
-            del self._waiting[work.place]
-
-
-class _Work:
-    """One piece of queued work."""
-
-    __slots__ = ("call", "done", "place")
-
-    def __init__(self, place: Hashable, call: Callable[[], Any], leave: Callable[["_Work"], None]) -> None:
-        self.place = place
-        self.call = call
-        self.done: Deferred[Any] = Deferred(lambda _: leave(self))
-
-    def refuse(self) -> None:
-        """Fail because the queue is full."""
-        self.done.errback(NoCapacity(_FULL))
+    def _remove(self, work: _Work) -> None:
+        """Remove work, if it is still queued."""
+        works = self._waiting.get(work.place)
+        if works is not None and work in works:
+            works.remove(work)
+            self._count -= 1
+            if not works:
+                del self._waiting[work.place]

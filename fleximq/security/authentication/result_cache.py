@@ -17,21 +17,14 @@ T = TypeVar("T")
 
 
 class ResultCache(Generic[T]):
-    """Stores results for some seconds.
-
-    :param now: returns the time in seconds.
-    :param lasting: lifetime of an entry in seconds.
-    """
+    """Stores results; ``now`` returns the time, and ``lasting`` is the lifetime of an entry, in seconds."""
 
     def __init__(self, now: Callable[[], float], lasting: float, most: int = MAX_RESULTS) -> None:
-        self._now = now
-        self._lasting = lasting
-        self._most = most
+        self._now, self._lasting, self._most = now, lasting, most
         self._key = secrets.token_bytes(32)
         self._kept: OrderedDict[bytes, tuple[float, T]] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return the number of entries."""
         return len(self._kept)
 
     def get(self, *shown: str) -> T | None:

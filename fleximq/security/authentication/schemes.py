@@ -13,7 +13,7 @@ from twisted.plugin import getPlugins
 
 from fleximq.config.permission_options import PermissionTable
 from fleximq.errors import SettingError
-from fleximq.security.authentication.authentication_method import CREDENTIAL_KINDS, AuthenticationMethod
+from fleximq.security.authentication.authenticator import CREDENTIAL_KINDS, AuthenticationMethod
 from fleximq.security.principal import ANONYMOUS, SPAWN, isName
 
 _COMMA = re.compile(r"(?<!\\),")
@@ -26,10 +26,7 @@ def split(argument: str) -> list[str]:
 
 
 def pairs(parts: Collection[str], known: Collection[str]) -> dict[str, str]:
-    """Return the values by their keys.
-
-    :raises SettingError: a part is no pair, a key is unknown, duplicate or has no value.
-    """
+    """Return the values by their keys; raises SettingError for a part that is no pair, or an invalid key."""
     found: dict[str, str] = {}
     for part in parts:
         key, equals, value = part.partition("=")
@@ -56,10 +53,7 @@ Find = Callable[[Any], Iterable[Any]]
 
 
 def methodsOf(texts: Sequence[str], find: Find = getPlugins) -> list[AuthenticationMethod]:
-    """Return the methods for these texts, in order; reads their files.
-
-    :raises SettingError: for the first that is wrong.
-    """
+    """Return the methods for these texts; reads their files. Raises SettingError for the first that is wrong."""
     return [_methodOf(text, find) for text in texts]
 
 
@@ -81,10 +75,7 @@ def warnings(ways: Sequence[AuthenticationMethod], principals: Iterable[Permissi
 
 
 def _sharedNames(ways: Sequence[AuthenticationMethod]) -> Iterator[str]:
-    """Yield a warning if a checker outside the operator's control can return the name of another checker's principal.
-
-    A name from a file cannot begin with another checker's prefix unless the operator writes it so.
-    """
+    """Yield a warning if a checker outside the operator's control can return the name of another's principal."""
     for place, one in enumerate(ways):
         for other in ways[place + 1 :]:
             outside = [each for each in (one, other) if each.scheme not in _FILES]
@@ -119,10 +110,7 @@ def _methodOf(text: str, find: Find) -> AuthenticationMethod:
 
 
 def _withoutPrefix(argument: str) -> tuple[str, str]:
-    """Return an argument without the option ``prefix``, and its value, "" without it.
-
-    :raises SettingError: it is given twice, or is not the beginning of a name.
-    """
+    """Return an argument without the option ``prefix``, and its value, "" without it; raises SettingError."""
     found = _PREFIX.findall(argument)
     if len(found) > 1:
         raise SettingError("prefix is given twice")
@@ -135,12 +123,8 @@ def _factoryOf(scheme: str, find: Find) -> Any:
     factories = list(find(ICheckerFactory))
     found = [each for each in factories if each.authType == scheme]
     if not found:
-        known = sorted({each.authType for each in factories if _isCredentialKind(each)})
+        known = sorted({each.authType for each in factories if set(each.credentialInterfaces) & set(CREDENTIAL_KINDS)})
         raise SettingError(f"auth is {scheme!r}, but there is no such scheme; installed: {', '.join(known)}")
     if len(found) > 1:
         raise SettingError(f"two plug-ins bring a scheme named {scheme} for auth: uninstall one of them")
     return found[0]
-
-
-def _isCredentialKind(factory: Any) -> bool:
-    return any(each in CREDENTIAL_KINDS for each in factory.credentialInterfaces)

@@ -51,10 +51,7 @@ class CertificateChecker:
         self._namesIn = PLACES[place]
 
     def requestAvatarId(self, credentials: Any) -> Any:
-        """Return the principal of a certificate, valid as long as the certificate.
-
-        :raises UnauthorizedLogin: the field does not contain exactly one name.
-        """
+        """Return the principal, valid as long as the certificate; raises UnauthorizedLogin without exactly one name."""
         certificate = credentials.certificate
         try:
             names = self._namesIn(certificate)
@@ -66,10 +63,7 @@ class CertificateChecker:
 
 
 def certificates(argument: str) -> CertificateChecker:
-    """Make the checker of ``--auth certificate:`` or ``certificate:name=PLACE``.
-
-    :raises SettingError: the field is unknown.
-    """
+    """Make the checker of ``--auth certificate:`` or ``certificate:name=PLACE``; raises SettingError."""
     place = schemes.pairs(schemes.split(argument), ("name",)).get("name", "cn")
     if place not in PLACES:
         raise SettingError(f"name is {place!r}, but must be one of {', '.join(PLACES)}")

@@ -45,10 +45,7 @@ def textsIn(claims: Mapping[str, Any], place: str = "") -> dict[str, str]:
 
 
 def rolesOf(said: object) -> frozenset[str]:
-    """Return roles: a list of names, or names separated by spaces. Invalid names are ignored.
-
-    :raises WrongClaim: it is neither.
-    """
+    """Return roles: a list of names, or names separated by spaces, else raises WrongClaim. Invalid ones are ignored."""
     if said is None:
         return frozenset()
     names = said.split() if isinstance(said, str) else said

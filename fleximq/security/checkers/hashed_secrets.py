@@ -10,6 +10,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from twisted.cred.checkers import ICredentialsChecker
@@ -36,20 +37,17 @@ def hashOf(secret: str) -> str:
 
 def faultOfHash(written: str) -> str | None:
     """Return the fault of a hash, as the end of a sentence, or None."""
-    return (
-        None
-        if _HASH.fullmatch(written)
-        else "has no SHA-256 in 64 hexadecimal digits, the secret itself may not stand here"
-    )
+    fault = "has no SHA-256 in 64 hexadecimal digits, the secret itself may not stand here"
+    return None if _HASH.fullmatch(written) else fault
 
 
 @implementer(ICredentialsChecker, IUnguessable, IVouching, ICautious)
 class HashedSecrets:
     """Finds principals by the hashes of their secrets. A name may have several, for changing them one by one.
 
-    :param interface: the kind of credentials it checks.
-    :param attribute: their attribute with the secret.
-    :param fault: returns the fault of what the file has for a secret, as the end of a sentence, or None.
+    ``interface`` is the kind of credentials it checks, ``attribute`` theirs with the secret; ``fault`` is as for
+    :func:`fleximq.security.secret_files.readEntries`.
+
     :raises SettingError: the file is invalid, or contains a secret twice.
     """
 
@@ -84,7 +82,6 @@ class HashedSecrets:
         return None if entry is None or entry.name != principal.name else principalOf(entry)
 
     def _valid(self, taken: str) -> secret_files.CredentialEntry | None:
-        """Return the entry with a hash, unless it has expired."""
         entry = self._entries.get(self._place(taken))
         return None if entry is None or entry.hasExpired(time.time()) else entry
 
@@ -94,10 +91,7 @@ class HashedSecrets:
 
 
 class PublicKeys(HashedSecrets):
-    """Finds principals by their public keys, which are the hashes of its file.
-
-    Only a signature by a key of the file is verified: guesses cost no more than a look-up.
-    """
+    """Finds principals by their public keys. Only a signature by a key of the file is verified: guesses cost little."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, ISignature, "key", faultOfPublicKey)
@@ -121,16 +115,7 @@ def principalOf(entry: secret_files.CredentialEntry) -> Principal:
     return Principal(entry.name, frozenset(entry.roles), expires=entry.until, proof=entry.hash)
 
 
-def tokens(argument: str) -> HashedSecrets:
-    """Make the checker of ``--auth tokens:FILE``; raises SettingError if the file is invalid."""
-    return HashedSecrets(argument, IToken, "token")
-
-
-def apiKeys(argument: str) -> HashedSecrets:
-    """Make the checker of ``--auth apikeys:FILE``; raises SettingError if the file is invalid."""
-    return HashedSecrets(argument, IApiKey, "key")
-
-
-def publicKeys(argument: str) -> PublicKeys:
-    """Make the checker of ``--auth publickeys:FILE``; raises SettingError if the file is invalid."""
-    return PublicKeys(argument)
+#: The checkers of ``--auth`` with ``tokens:FILE``, ``apikeys:FILE`` and ``publickeys:FILE``.
+tokens = partial(HashedSecrets, interface=IToken, attribute="token")
+apiKeys = partial(HashedSecrets, interface=IApiKey, attribute="key")
+publicKeys = PublicKeys

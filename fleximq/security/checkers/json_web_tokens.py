@@ -41,11 +41,7 @@ _SOURCES: dict[str, Callable[[str], signing_keys.Keys]] = {
 
 
 class TokenRule(NamedTuple):
-    """Required claims, and the names of the claims to read; None: not checked.
-
-    ``leeway`` is in seconds. ``principal``, ``roles``, ``permissions`` and each of ``require`` are names of claims, or
-    paths with dots.
-    """
+    """Required claims, and the names or dotted paths of those to read; None: unchecked. ``leeway`` is in seconds."""
 
     issuer: str | None = None
     audience: str | None = None
@@ -58,10 +54,7 @@ class TokenRule(NamedTuple):
 
 @implementer(ICredentialsChecker, IUnguessable, IVouching, ICautious, INeedsReactor)
 class JsonWebTokens:
-    """Checks tokens by their signature.
-
-    :param revoked: the ``jti`` of tokens that are refused; None: they are not checked.
-    """
+    """Checks tokens by their signature, and against the ``jti`` of ``revoked`` ones, None: of none."""
 
     credentialInterfaces = (IToken,)
 
@@ -75,15 +68,13 @@ class JsonWebTokens:
         self._revoked = None if revoked is None else frozenset(map(_hash, revoked))
 
     def useReactor(self, reactor: Any) -> None:
-        """Fetch keys with this reactor."""
         if isinstance(self._keys, RemoteKeys):
             self._keys.useReactor(reactor)
 
     def requestAvatarId(self, credentials: Any) -> Any:
         """Return the principal of a token, later if its key must be fetched.
 
-        It fails with UnauthorizedLogin if the token is not valid here and now, and with NoCapacity if its key cannot be
-        fetched.
+        It fails with UnauthorizedLogin if the token is not valid now, with NoCapacity if its key cannot be fetched.
         """
         if len(credentials.token) > LONGEST:
             raise UnauthorizedLogin()
@@ -100,11 +91,8 @@ class JsonWebTokens:
     def vouch(self, principal: Principal) -> Principal | None:
         """Return the principal if its token is not revoked, and the key (or its URL) and the rule are unchanged."""
         source, _, jti = principal.proof.partition(" ")
-        marks = (
-            [repr(self._keys.source)]
-            if isinstance(self._keys, RemoteKeys)
-            else [key.fingerprint for key in self._keys.keys]
-        )
+        keys = self._keys
+        marks = [repr(keys.source)] if isinstance(keys, RemoteKeys) else [key.fingerprint for key in keys.keys]
         known = any(source == self._proof(mark) for mark in marks)
         return principal if known and not self._isRevoked(jti) else None
 
@@ -112,30 +100,20 @@ class JsonWebTokens:
         key = _keyIn(self._keys.keys, header)
         if key is None or header.get("alg") != key.algorithm:
             raise UnauthorizedLogin()
+        issuer, audience, leeway, *_ = self._rule
         try:
-            return self._principalOf(self._claims(token, key), key)
+            claims = jwt.decode(
+                token, key.key, algorithms=[key.algorithm], issuer=issuer, audience=audience, leeway=leeway
+            )
+            return self._principalOf(claims, key)
         except (WrongClaim, jwt.InvalidAudienceError, jwt.InvalidIssuerError, jwt.ExpiredSignatureError,
                 jwt.ImmatureSignatureError, jwt.MissingRequiredClaimError) as error:  # fmt: skip
-            self._explain(str(error))
+            more = self._unusable.ending(time.monotonic())
+            if more is not None:
+                _log.warn("A token that is signed rightly cannot be used: {reason}{more}", reason=str(error), more=more)
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
             pass
         raise UnauthorizedLogin()
-
-    def _explain(self, reason: str) -> None:
-        more = self._unusable.ending(time.monotonic())
-        if more is not None:
-            _log.warn("A token that is signed rightly cannot be used: {reason}{more}", reason=reason, more=more)
-
-    def _claims(self, token: str, key: SigningKey) -> Mapping[str, Any]:
-        claims: Mapping[str, Any] = jwt.decode(
-            token,
-            key.key,
-            algorithms=[key.algorithm],
-            issuer=self._rule.issuer,
-            audience=self._rule.audience,
-            leeway=self._rule.leeway,
-        )
-        return claims
 
     def _principalOf(self, claims: Mapping[str, Any], key: SigningKey) -> Principal:
         """Return the principal of the claims; raises WrongClaim if they are malformed."""
@@ -180,10 +158,7 @@ def _keyIn(keys: Sequence[SigningKey], header: Mapping[str, Any]) -> SigningKey 
 
 
 def tokens(argument: str) -> JsonWebTokens:
-    """Make the checker of ``--auth jwt:...``.
-
-    :raises SettingError: the options are wrong, or a file is.
-    """
+    """Make the checker of ``--auth jwt:...``. Raises SettingError: the options are wrong, or a file is."""
     known = (*_SOURCES, "ca", "revoked", *TokenRule._fields)
     given: dict[str, Any] = schemes.pairs(schemes.split(argument), known)
     keys = _keysOf(given)

@@ -1,10 +1,7 @@
 """Checks passwords against a file of their Argon2 hashes.
 
-A hash takes about 30 ms of a thread and 19 MiB, so only two run concurrently, and a right password is cached for some
-minutes. An unknown name costs the same as a known one.
-
-Hashes run in threads of the reactor's pool. Checks that exceed :data:`AT_ONCE` wait outside of it, in the bounded
-:class:`fleximq.security.authentication.fair_queue.FairQueue`.
+A hash takes about 30 ms of a thread of the reactor's pool and 19 MiB, so only two run concurrently, and a right
+password is cached for some minutes. An unknown name costs the same as a known one.
 """
 
 import hashlib
@@ -76,10 +73,7 @@ def isRight(written: str, password: bytes) -> bool:
 
 @implementer(ICredentialsChecker, IManyAtOnce, IRemembering, IVouching, INeedsReactor, ICautious)
 class Passwords:
-    """Checks passwords by their hashes. A name may have an earlier password too, for some time.
-
-    :raises SettingError: the file is invalid, or contains a name twice without such a time.
-    """
+    """Checks passwords by their hashes; raises SettingError for an invalid file. An earlier one may be valid too."""
 
     credentialInterfaces = (IPassword,)
     atOnce = AT_ONCE
@@ -108,8 +102,12 @@ class Passwords:
         return self._right.get(credentials.username, credentials.password)
 
     async def _check(self, credentials: Any) -> Principal:
-        name, password = credentials.username, _spelled(credentials.password)
-        if password is None:
+        name = credentials.username
+        try:
+            password = credentials.password.encode()
+        except UnicodeEncodeError:
+            raise UnauthorizedLogin() from None
+        if len(password) > LONGEST:
             raise UnauthorizedLogin()
         now = time.time()
         valid = {entry.hash: entry for entry in self._entries.get(name, ()) if not entry.hasExpired(now)}
@@ -133,21 +131,9 @@ class Passwords:
         return next((each for each in found if each.proof == principal.proof), None)
 
     def _decoyOf(self, name: str) -> list[str]:
-        """Return the hashes to compute for an unknown name: always the same for the same name.
-
-        They are those of a name in the file, so that unknown names have the same range of costs as known ones.
-        """
+        """Return the hashes to compute for an unknown name: those of a name in the file, so that costs are alike."""
         taken = hashlib.blake2b(name.encode(errors="surrogatepass"), key=self._key, digest_size=8).digest()
         return self._decoys[int.from_bytes(taken, "big") % len(self._decoys)]
-
-
-def _spelled(password: str) -> bytes | None:
-    """Return the bytes of a password, None if it cannot be valid."""
-    try:
-        spelled = password.encode()
-    except UnicodeEncodeError:
-        return None
-    return spelled if len(spelled) <= LONGEST else None
 
 
 def _decoy() -> str:
@@ -159,6 +145,5 @@ def _principalOf(entry: secret_files.CredentialEntry) -> Principal:
     return replace(principalOf(entry), proof=hashlib.sha256(entry.hash.encode()).hexdigest())
 
 
-def passwords(argument: str) -> Passwords:
-    """Make the checker of ``--auth passwords:FILE``; raises SettingError if the file is invalid."""
-    return Passwords(argument)
+#: The checker of ``--auth passwords:FILE``.
+passwords = Passwords

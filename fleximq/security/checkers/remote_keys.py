@@ -1,8 +1,8 @@
 """Fetches the public keys of an identity provider, and fetches them again when it changes them.
 
-A key that is known is used at once, also while the provider is slow or down. An unknown ``kid`` causes at most one
-fetch in :data:`COOLDOWN` seconds, for which its clients wait. An answer has a deadline and a maximum size, which
-PyJWT's ``PyJWKClient`` lacks: it reads without limit, and its timeout begins anew with each byte.
+A known key is used at once, also while the provider is slow or down. An unknown ``kid`` causes at most one fetch in
+:data:`COOLDOWN` seconds, for which its clients wait. Unlike with PyJWT's ``PyJWKClient``, an answer has a deadline and
+a maximum size.
 """
 
 import json
@@ -35,10 +35,7 @@ _DISCOVERY = "/.well-known/openid-configuration"
 
 
 class KeySource(NamedTuple):
-    """The URL of a JSON Web Key Set, None: the one that the ``issuer`` publishes (OpenID Connect Discovery 1.0, 4).
-
-    ``policy``: the trusted authorities, None: the system's.
-    """
+    """The URL of a JSON Web Key Set, None: that of the ``issuer`` (OpenID Connect Discovery 1.0, 4); its trust."""
 
     url: str | None
     issuer: str = ""
@@ -78,9 +75,7 @@ class RemoteKeys:
             self._next = now + COOLDOWN
             self._fetch = Deferred.fromCoroutine(self._fetchKeys()).addTimeout(TIMEOUT, self._reactor)
             self._fetch.addBoth(self._done)
-        if known and age < (MAX_AGE if self._failed else EXPIRED):
-            return None
-        if self._fetch is None and not self._failed:
+        if known and age < (MAX_AGE if self._failed else EXPIRED) or self._fetch is None and not self._failed:
             return None
         if self._fetch is None or len(self._waiting) >= MAX_WAITING:
             raise NoCapacity(_LATER)
@@ -93,10 +88,12 @@ class RemoteKeys:
         self._failed = isinstance(result, Failure)
         waiting, self._waiting = self._waiting, []
         if isinstance(result, Failure):
-            _log.error(
-                "The keys for tokens of {source} cannot be fetched: {reason}",
-                source=self.source, reason=_reasonOf(result.value),
-            )  # fmt: skip
+            error = result.value
+            reason = str(error) if isinstance(error, WrongClaim | SettingError) else type(error).__name__
+            if isinstance(error, TimeoutError):
+                reason = f"no answer in {TIMEOUT:g} seconds"
+            words = "The keys for tokens of {source} cannot be fetched: {reason}"
+            _log.error(words, source=self.source, reason=reason)
         else:
             self._fetched = self._reactor.seconds()
         self._release(waiting, self._failed)
@@ -133,9 +130,3 @@ class RemoteKeys:
         if response.code != 200:
             raise WrongClaim(f"the answer is {response.code}")
         return content
-
-
-def _reasonOf(error: BaseException | None) -> str:
-    if isinstance(error, TimeoutError):
-        return f"no answer in {TIMEOUT:g} seconds"
-    return str(error) if isinstance(error, WrongClaim | SettingError) else type(error).__name__

@@ -41,10 +41,7 @@ class Keys(NamedTuple):
 
 
 def ofSecret(path: str) -> Keys:
-    """Return the secret in a file, for HS256. A line end after it is not part of it.
-
-    :raises SettingError: it cannot be read, is too short, or is a key of another kind.
-    """
+    """Return the secret in a file, for HS256, without a line end after it; raises SettingError if it is unusable."""
     found = secret_files.read(path)
     secret = found.content.removesuffix(b"\n").removesuffix(b"\r")
     if b"-----BEGIN" in secret:
@@ -55,10 +52,7 @@ def ofSecret(path: str) -> Keys:
 
 
 def ofPem(path: str) -> Keys:
-    """Return the public key, or that of the certificate, in a PEM file: for RS256 or ES256, by its kind.
-
-    :raises SettingError: it cannot be read or used.
-    """
+    """Return the public key, or that of the certificate, in a PEM file; raises SettingError if it cannot be used."""
     content = secret_files.read(path, public=True).content
     try:
         if b"BEGIN CERTIFICATE" in content:
@@ -73,10 +67,7 @@ def ofPem(path: str) -> Keys:
 
 
 def ofSet(path: str) -> Keys:
-    """Return the usable keys of a JWKS file: RSA and P-256 keys for signatures. Others are ignored.
-
-    :raises SettingError: it cannot be read, contains none, or two with one ``kid``.
-    """
+    """Return the RSA and P-256 keys for signatures of a JWKS file; raises SettingError for none, or equal ``kid``."""
     return Keys(keysIn(path, secret_files.read(path, public=True).content))
 
 

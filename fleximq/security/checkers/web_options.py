@@ -22,10 +22,7 @@ _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", r
 
 
 def webService(argument: str) -> WebService:
-    """Make the checker of ``--auth http:URL[,key=value,...]``.
-
-    :raises SettingError: the URL or an option is wrong, or a file cannot be read.
-    """
+    """Make the checker of ``--auth http:URL[,key=value,...]``; raises SettingError."""
     url, *options = schemes.split(argument) or [""]
     given = schemes.pairs(options, _KNOWN)
     parsed = checkedUrl(url)
@@ -35,18 +32,15 @@ def webService(argument: str) -> WebService:
     headers: tuple[tuple[str, str], ...] = ()
     if "bearer" in given:
         found = secret_files.read(given["bearer"])
-        headers = (("Authorization", f"Bearer {_line(given['bearer'], found)}"),)
+        token = secret_files.text(given["bearer"], found).strip()
+        if not re.fullmatch(r"[\x21-\x7e]+", token):
+            raise SettingError(f"{given['bearer']} must hold one token of visible ASCII characters")
+        headers = (("Authorization", f"Bearer {token}"),)
         warnings += found.warnings
-    return WebService(
-        Service(
-            url,
-            _time(given, "timeout", 5.0, 0.001, MOST_TIMEOUT),
-            _time(given, "cache", 60.0, 0.0, MOST_CACHE),
-            headers,
-            trusting(given["ca"]) if "ca" in given else None,
-            warnings,
-        )
-    )
+    timeout = _time(given, "timeout", 5.0, 0.001, MOST_TIMEOUT)
+    cache = _time(given, "cache", 60.0, 0.0, MOST_CACHE)
+    policy = trusting(given["ca"]) if "ca" in given else None
+    return WebService(Service(url, timeout, cache, headers, policy, warnings))
 
 
 def checkedUrl(url: str) -> URL:
@@ -73,13 +67,6 @@ def _time(given: dict[str, str], name: str, default: float, least: float, most: 
     if not least <= value <= most:
         raise SettingError(f"{name} is {value:g}, but must be between {least:g} and {most:g} seconds")
     return value
-
-
-def _line(path: str, found: secret_files.SecretFile) -> str:
-    token = secret_files.text(path, found).strip()
-    if not re.fullmatch(r"[\x21-\x7e]+", token):
-        raise SettingError(f"{path} must hold one token of visible ASCII characters")
-    return token
 
 
 def trusting(path: str) -> Any:

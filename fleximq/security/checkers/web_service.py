@@ -35,9 +35,16 @@ from fleximq.security.authentication.result_cache import ResultCache
 from fleximq.security.checkers.claims import WrongClaim, grantsOf, rolesOf, textsIn
 from fleximq.security.credentials import ApiKey, IApiKey, IPassword, IToken, Password, Token
 from fleximq.security.principal import Principal, isName
+from fleximq.values.log_limit import LogLimit
+
+_log = Logger()
 
 #: Maximum size of an answer in bytes.
 MAX_ANSWER_BYTES = 64 * KIBIBYTE
+#: Maximum number of concurrent requests.
+AT_ONCE = 32
+#: Maximum lifetime of a cached refusal in seconds.
+REFUSED_FOR = 10.0
 
 
 def agentOf(reactor: Any, timeout: float, policy: Any) -> Agent:
@@ -54,11 +61,7 @@ def body(response: Any) -> Deferred[bytes]:
 
 
 def principalOf(answer: bytes, proof: str) -> Principal:
-    """Return the principal that the service names.
-
-    :param proof: lets the checker recognise the principal as its own.
-    :raises WrongClaim: the answer is malformed.
-    """
+    """Return the principal that the service names, with this ``proof``; raises WrongClaim if it is malformed."""
     try:
         said = json.loads(answer)
     except (ValueError, RecursionError):
@@ -84,7 +87,7 @@ def principalOf(answer: bytes, proof: str) -> Principal:
 
 
 class _Reader(Protocol):
-    """Collects a body."""
+    """Collects a body, up to the limit; ``done`` fires with it."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -92,7 +95,6 @@ class _Reader(Protocol):
         self.done: Deferred[bytes] = Deferred(lambda _: self._abort())
 
     def dataReceived(self, data: bytes) -> None:
-        """Receive a chunk, up to the limit."""
         self._size += len(data)
         if self._size <= MAX_ANSWER_BYTES:
             self._pieces.append(data)
@@ -101,7 +103,6 @@ class _Reader(Protocol):
             self._abort()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Fire ``done`` with the body if it is complete."""
         if self.done.called:
             return
         if reason.check(ResponseDone, PotentialDataLoss):
@@ -115,20 +116,8 @@ class _Reader(Protocol):
             abort()
 
 
-_log = Logger()
-
-#: Maximum number of concurrent requests.
-AT_ONCE = 32
-#: Maximum lifetime of a cached refusal in seconds.
-REFUSED_FOR = 10.0
-#: Minimum interval in seconds of log lines about a service that does not answer.
-QUIET = 1.0
-
-
 class Service(NamedTuple):
-    """The URL and the options of requests. Times are in seconds, ``headers`` are additional ones; ``policy`` None:
-    trust as browsers do.
-    """
+    """The URL and the options of requests. Times are in seconds, ``headers`` are additional; ``policy`` is as above."""
 
     url: str
     timeout: float = 5.0
@@ -147,11 +136,7 @@ _NOBODY = Principal("")
 
 @implementer(ICredentialsChecker, IManyAtOnce, IRemembering, IVouching, INeedsReactor, ICautious)
 class WebService:
-    """Asks a web service.
-
-    :param agent: sends the requests instead of the one made for the reactor.
-    :param wall: returns the time in seconds since 1970.
-    """
+    """Asks a web service; ``agent`` replaces the one made for the reactor, ``wall`` returns seconds since 1970."""
 
     credentialInterfaces = (IToken, IPassword, IApiKey)
     atOnce = AT_ONCE
@@ -161,7 +146,7 @@ class WebService:
         self._service = service
         self._agent = agent
         self._wall = wall
-        self._quietUntil = 0.0
+        self._logLimit = LogLimit(1)
 
     def useReactor(self, reactor: Any) -> None:
         """Use connections and the clock of a reactor."""
@@ -176,10 +161,7 @@ class WebService:
         return None if found is _NOBODY else found
 
     def requestAvatarId(self, credentials: Any) -> Any:
-        """Return the principal of these credentials.
-
-        It fails with UnauthorizedLogin if the service refuses them, and with NoCapacity without a valid answer.
-        """
+        """Return the principal; fails with UnauthorizedLogin or, without a valid answer, with NoCapacity."""
         return Deferred.fromCoroutine(self._check(_shown(credentials)))
 
     def vouch(self, principal: Principal) -> Principal | None:
@@ -190,16 +172,18 @@ class WebService:
         found = self._known.get(*shown.values())
         if found is None:
             found = await self._askInTime(shown)
-            self._remember(found, shown)
+            lasting = self._service.cache
+            if found is _NOBODY:
+                lasting = REFUSED_FOR
+            elif found.expires is not None:
+                lasting = found.expires - self._wall()
+            self._known.put(found, *shown.values(), lasting=lasting)
         if found is _NOBODY:
             raise UnauthorizedLogin()
         return found
 
     async def _askInTime(self, shown: Mapping[str, str]) -> Principal:
-        """Return the service's answer, :data:`_NOBODY` if it refuses the credentials.
-
-        :raises NoCapacity: the answer is late or malformed.
-        """
+        """Return the service's answer, :data:`_NOBODY` if it refuses; raises NoCapacity if it is late or malformed."""
         try:
             return await Deferred.fromCoroutine(self._ask(shown)).addTimeout(self._service.timeout, self._reactor)
         except CancelledError:
@@ -226,21 +210,10 @@ class WebService:
         found = principalOf(answer, self._service.url)
         return _NOBODY if found.expires is not None and found.expires <= self._wall() else found
 
-    def _remember(self, found: Principal, shown: Mapping[str, str]) -> None:
-        lasting = self._service.cache
-        if found is _NOBODY:
-            lasting = REFUSED_FOR
-        elif found.expires is not None:
-            lasting = found.expires - self._wall()
-        self._known.put(found, *shown.values(), lasting=lasting)
-
     def _complain(self, reason: str) -> None:
-        now = self._reactor.seconds()
-        if now >= self._quietUntil:
-            self._quietUntil = now + QUIET
-            _log.error(
-                "Nobody can be let in by {url}: {reason}", url=self._service.url.partition("?")[0], reason=reason
-            )
+        if self._logLimit.passes(self._reactor.seconds()) is not None:
+            url = self._service.url.partition("?")[0]
+            _log.error("Nobody can be let in by {url}: {reason}", url=url, reason=reason)
 
 
 @implementer(IBodyProducer)
@@ -252,18 +225,13 @@ class _Question:
         self._content = content
 
     def startProducing(self, consumer: Any) -> Deferred[None]:
-        """Write it."""
         consumer.write(self._content)
         return succeed(None)
 
     def pauseProducing(self) -> None:
         """Ignored: the body is complete."""
 
-    def resumeProducing(self) -> None:
-        """Ignored: the body is complete."""
-
-    def stopProducing(self) -> None:
-        """Ignored: the body is complete."""
+    resumeProducing = stopProducing = pauseProducing
 
 
 def _shown(credentials: Token | Password | ApiKey) -> dict[str, str]:

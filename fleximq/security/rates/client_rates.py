@@ -84,18 +84,15 @@ class Meter:
     def __init__(
         self, purses: Sequence[_Purse], refuses: bool, seconds: Callable[[], float], leave: Callable[["Meter"], None]
     ) -> None:
-        self._purses = purses
-        self._seconds = seconds
-        self._leave = leave
-        self.refuses = refuses
+        self._purses, self._seconds, self._leave, self.refuses = purses, seconds, leave, refuses
         self.renew()
 
     def renew(self) -> None:
         """Read the buckets again after a change of the rules."""
-        messages, sizes, subscriptions = zip(*(purse.buckets for purse in self._purses), strict=True)
-        self._messages = [bucket for bucket in messages if bucket is not None]
-        self._bytes = [bucket for bucket in sizes if bucket is not None]
-        self._subscriptions = [bucket for bucket in subscriptions if bucket is not None]
+        self._messages, self._bytes, self._subscriptions = (
+            [bucket for bucket in buckets if bucket is not None]
+            for buckets in zip(*(purse.buckets for purse in self._purses), strict=True)
+        )
 
     def spend(self, messages: int, size: int) -> None:
         """Charge received messages."""
@@ -114,13 +111,12 @@ class Meter:
     def wait(self) -> float:
         """Return the seconds to pause reading, 0 for none."""
         now = self._seconds()
-        return max((bucket.wait(now) for bucket in self._all()), default=0.0)
+        return max((each.wait(now) for each in (*self._messages, *self._bytes, *self._subscriptions)), default=0.0)
 
     def admits(self, messages: int, size: int) -> int:
-        """Return how many of these messages are within the rates, and charge those.
+        """Return how many of these messages, of so many bytes in total, are within the rates, and charge those.
 
-        :param size: the bytes of all of them; each is assumed to have the mean size. A message may be larger than a
-            burst: earlier messages decide whether it is admitted.
+        Each is assumed to have the mean size. For one larger than a burst, earlier messages decide.
         """
         now = self._seconds()
         room = messages
@@ -146,9 +142,6 @@ class Meter:
         """The connection is closed."""
         self._leave(self)
 
-    def _all(self) -> Sequence[Bucket]:
-        return [*self._messages, *self._bytes, *self._subscriptions]
-
 
 class Rates:
     """Creates meters. ``seconds``: the clock."""
@@ -166,12 +159,9 @@ class Rates:
         if not rules.on:
             return None
         own = _Purse(rules.client, self._seconds())
-        purses = [own]
-        shared = None if principal is None else self._sharedBy(principal, rules.principal)
-        if shared is not None:
-            purses.append(shared)
-        meter = Meter(purses, self.rules.refuses, self._seconds, self._closed)
-        self._meters[meter] = own, None if shared is None else principal, ownRates
+        shared = [] if principal is None else [self._sharedBy(principal, rules.principal)]
+        meter = Meter([own, *shared], self.rules.refuses, self._seconds, self._closed)
+        self._meters[meter] = own, principal, ownRates
         return meter
 
     def change(self, rules: RateRules) -> None:

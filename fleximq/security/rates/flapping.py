@@ -13,27 +13,14 @@ WINDOW = 60.0
 
 
 class FlappingLimit:
-    """Counts disconnects.
-
-    :param most: disconnects within a minute that block a client; 0: no limit.
-    :param wait: duration of the block in seconds.
-    :param seconds: the clock.
-    :param remembered: maximum number of remembered clients; the earliest disconnected are forgotten first.
-    """
+    """Blocks a client for ``wait`` seconds after ``most`` disconnects within a minute, 0: never."""
 
     __slots__ = ("_kept", "_left", "_remembered", "_seconds", "most", "wait")
 
     def __init__(
-        self,
-        most: int = 0,
-        wait: float = 0.0,
-        seconds: Callable[[], float] = lambda: 0.0,
-        remembered: int = 10_000,
+        self, most: int = 0, wait: float = 0.0, seconds: Callable[[], float] = lambda: 0.0, remembered: int = 10_000
     ) -> None:
-        self.most = most
-        self.wait = wait
-        self._seconds = seconds
-        self._remembered = remembered
+        self.most, self.wait, self._seconds, self._remembered = most, wait, seconds, remembered
         self._left: dict[Hashable, deque[float]] = {}
         self._kept: dict[Hashable, float] = {}
 
@@ -60,8 +47,6 @@ class FlappingLimit:
 
     def waits(self, who: Hashable | None) -> float:
         """Return the seconds until the block of a client ends, 0 if it may connect."""
-        if not self._kept:
-            return 0.0
         until = self._kept.get(who)
         if until is None:
             return 0.0
@@ -81,15 +66,13 @@ class FlappingLimit:
 
     def _forget(self, now: float) -> None:
         """Drop expired entries: both tables are in order of their times while the settings stay."""
-        _drop(self._left, lambda times: times[-1] <= now - WINDOW, self._remembered)
-        _drop(self._kept, lambda until: until <= now, self._remembered)
-
-
-def _drop(
-    found: dict[Hashable, "deque[float]"] | dict[Hashable, float], isOver: Callable[..., bool], most: int
-) -> None:
-    while found:
-        first = next(iter(found))
-        if len(found) <= most and not isOver(found[first]):
-            return
-        del found[first]
+        while self._left:
+            first, times = next(iter(self._left.items()))
+            if len(self._left) <= self._remembered and times[-1] > now - WINDOW:
+                break
+            del self._left[first]
+        while self._kept:
+            first, until = next(iter(self._kept.items()))
+            if len(self._kept) <= self._remembered and until > now:
+                break
+            del self._kept[first]

@@ -1,8 +1,7 @@
 """Token buckets: an amount per second, and a burst.
 
 A bucket fills at its rate up to its burst. Received data is charged even if the bucket is too empty: it is then in
-debt, and returns the time until the debt is cleared. Times are seconds of a clock that is passed in; if it is set back,
-only the time of the step is lost. 0.3 us a charge.
+debt. Times are seconds; if the clock is set back, only the time of the step is lost. 0.3 us a charge.
 """
 
 from collections.abc import Hashable
@@ -58,11 +57,7 @@ class Bucket:
 
 
 class KeyedBuckets:
-    """A bucket for each key, e.g. an address, while it is not full.
-
-    :param rate: attempts per key; None: unlimited.
-    :param most: maximum number of buckets. The oldest are forgotten first.
-    """
+    """A bucket for each key, e.g. an address, while it is not full; of more than ``most`` the oldest are forgotten."""
 
     __slots__ = ("_buckets", "_most", "rate")
 

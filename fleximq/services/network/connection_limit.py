@@ -1,15 +1,13 @@
-"""Limits connections before authentication: the number that have not joined yet, and the number for each address.
-
-It also limits how often an address may connect, and refuses flapping addresses for a while.
+"""Limits connections before authentication: how many have not joined yet, and how many and how often of an address.
 
 A connection occupies memory and a file descriptor from the start, so it is counted when accepted. An excess connection
-is closed without an answer, since its dialect is unknown. Peers on this machine are not counted by address, because
-clients of a local proxy share one. If the proxy names the client (:mod:`fleximq.services.network.proxy_protocol`), that
-address is counted.
+is closed without an answer, since its dialect is unknown. Peers on this machine are not counted by address; clients of
+a proxy are by the address that it names (:mod:`fleximq.services.network.proxy_protocol`).
 """
 
 from collections import Counter
 from collections.abc import Callable, Hashable
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -20,12 +18,11 @@ from twisted.protocols.policies import WrappingFactory
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from fleximq.config.settings import Settings
 from fleximq.dialects.connection.handover import Handover
 from fleximq.limits import Limits
-from fleximq.security.bans import Bans
 from fleximq.security.peer_address import addressKey, peerAddress
-from fleximq.security.rates.flapping import FlappingLimit
-from fleximq.security.rates.token_bucket import KeyedBuckets
+from fleximq.security.rates.rate_limits import BANNED, FLAPS, RateLimits
 from fleximq.values.counted_event import CountedEvent, EventFamily
 
 _log = Logger()
@@ -34,8 +31,6 @@ _log = Logger()
 TOO_MANY_WAIT = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many connections wait to be let in")
 TOO_MANY_THERE = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many connections from one address")
 TOO_OFTEN = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "too many new connections a second from one address")
-FLAPS = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "came and went too often")
-BANNED = CountedEvent(EventFamily.REFUSED_CONNECTIONS, "banned")
 #: Seconds between two log lines about refusals, so that a flood of connections does not flood the log.
 LOG_INTERVAL = 1.0
 
@@ -48,42 +43,30 @@ _OPTIONS = {
 }
 
 
+@dataclass(eq=False, repr=False)
 class ConnectionLimit:
     """Counts the connections of all listeners.
 
-    :param clients: returns the number of joined clients.
-    :param counted: called with the reason and 1 for every connection closed at once.
-    :param connects: limits how often an address may connect.
-    :param flapping: knows the addresses that must wait.
-    :param bans: knows the banned addresses.
-    :param audit: records each refusal.
+    ``clients`` returns the number of joined clients; ``counted`` is called with the reason and 1 for every connection
+    closed at once, which ``audit`` records. ``rates`` limit how often an address may connect, and know those that are
+    flapping or banned.
     """
 
-    def __init__(
-        self,
-        clock: IReactorTime,
-        limits: Limits,
-        clients: Callable[[], int],
-        counted: Callable[[str, int], object],
-        connects: KeyedBuckets | None = None,
-        flapping: FlappingLimit | None = None,
-        bans: Bans | None = None,
-        audit: Callable[..., None] = lambda event, **fields: None,
-    ) -> None:
-        self._clock = clock
-        self.limits = limits
-        self._clients = clients
-        self._counted = counted
-        self._connects = KeyedBuckets(None) if connects is None else connects
-        self._flapping = FlappingLimit() if flapping is None else flapping
-        self._audit = audit
-        self._bans = Bans() if bans is None else bans
-        #: Number of connections closed at once.
-        self.refused = 0
-        self._open = 0
-        self._perAddress: Counter[Hashable] = Counter()
-        self._suppressed: Counter[str] = Counter()
-        self._quietUntil = 0.0
+    _clock: IReactorTime
+    limits: Limits
+    _clients: Callable[[], int]
+    _counted: Callable[[str, int], object]
+    rates: InitVar[RateLimits | None] = None
+    _audit: Callable[..., None] = lambda event, **fields: None
+    #: Number of connections closed at once.
+    refused = 0
+    _open = 0
+    _perAddress: Counter[Hashable] = field(default_factory=Counter, init=False)
+    _suppressed: Counter[str] = field(default_factory=Counter, init=False)
+    _quietUntil = 0.0
+
+    def __post_init__(self, rates: RateLimits | None) -> None:
+        self._rates = rates or RateLimits.of(Settings(), self._clock)
 
     @property
     def waiting(self) -> int:
@@ -91,18 +74,11 @@ class ConnectionLimit:
         return max(0, self._open - self._clients())
 
     def limited(self, factory: IProtocolFactory, proxied: bool = False) -> IProtocolFactory:
-        """Return a factory that builds the same protocols within the limits.
-
-        :param proxied: the client's address is unknown when the connection is accepted; :meth:`enterFrom` is called
-            when it is known.
-        """
+        """Return a factory with these limits; if ``proxied``, a client's address is known at :meth:`enterFrom`."""
         return _LimitedFactory(factory, self, proxied)
 
     def enter(self, address: object, proxied: bool = False) -> Callable[[], None] | None:
-        """Count a connection and return a function that uncounts it; None if it exceeds a limit.
-
-        :param proxied: the address is a proxy's and is not counted.
-        """
+        """Count a connection, and its address unless that is a proxy's; return a function that uncounts it, or None."""
         if self.waiting >= self.limits.waiting:
             self._refuse(TOO_MANY_WAIT, address)
             return None
@@ -110,29 +86,30 @@ class ConnectionLimit:
         if leave is None:
             return None
         self._open += 1
-        return partial(self._leave, leave)
+
+        def leaveAll() -> None:
+            self._open -= 1
+            leave()
+
+        return leaveAll
 
     def enterFrom(self, address: object) -> Callable[[], None] | None:
         """Count a connection by its address alone; return a function that uncounts it, None if it exceeds a limit."""
         key = addressKey(address)
         if key is None:
             return _nothing
-        if self._bans.waits(key):
+        if self._rates.bans.waits(key):
             self._refuse(BANNED, address)
-        elif self._flapping.waits(key):
+        elif self._rates.flapping.waits(key):
             self._refuse(FLAPS, address)
         elif self._perAddress[key] >= self.limits.clientsPerAddress:
             self._refuse(TOO_MANY_THERE, address)
-        elif not self._connects.passes(key, self._clock.seconds()):
+        elif not self._rates.connects.passes(key, self._clock.seconds()):
             self._refuse(TOO_OFTEN, address)
         else:
             self._perAddress[key] += 1
             return partial(self._leaveFrom, key)
         return None
-
-    def _leave(self, leaveFrom: Callable[[], None]) -> None:
-        self._open -= 1
-        leaveFrom()
 
     def _leaveFrom(self, key: Hashable) -> None:
         self._perAddress[key] -= 1
@@ -150,18 +127,15 @@ class ConnectionLimit:
         self._quietUntil = now + LOG_INTERVAL
         _log.warn(
             "Closing the connection from {peer}: {reason} (see {option}; {more} more since the last such line)",
-            peer=peerAddress(address),
-            reason=reason.label,
-            option=_OPTIONS[reason],
+            peer=peerAddress(address), reason=reason.label, option=_OPTIONS[reason],
             more=self._suppressed.pop(reason, 0),
-        )
+        )  # fmt: skip
 
 
 class _Closed(Protocol):
-    """Closes its connection."""
+    """Closes its connection at once."""
 
     def makeConnection(self, transport: Any) -> None:
-        """Close the connection at once."""
         transport.abortConnection() if hasattr(transport, "abortConnection") else transport.loseConnection()
 
 
@@ -177,15 +151,10 @@ class _LimitedFactory(WrappingFactory[Any]):
         self._proxied = proxied
 
     def logPrefix(self) -> str:
-        """Return the name used in Twisted's log line about a new port."""
         return "FlexiMQ"
 
     def acceptableProtocols(self) -> list[bytes]:
-        """Return the accepted protocol names of a TLS handshake (ALPN).
-
-        Browsers, Prometheus and curl offer names, and Twisted fails a handshake in which none is accepted. Clients that
-        offer none may use any dialect.
-        """
+        """Return the protocol names of a TLS handshake (ALPN): browsers, Prometheus and curl need one they offer."""
         return [b"http/1.1"]
 
     def buildProtocol(self, addr: IAddress | None) -> Any:

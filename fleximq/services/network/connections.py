@@ -1,11 +1,9 @@
 """Open connections, and their orderly end when the broker stops.
 
-Without it the reactor would drop all connections: pending answers would be lost, and WebSockets would get no close
-frame. The reactor still ends connections whose dialect is unknown, and those of dialects whose protocols have no
-session. docs/guides/operating.rst, "Stopping".
+Otherwise pending answers would be lost, and WebSockets would get no close frame. The reactor still ends connections
+without a session. docs/guides/operating.rst, "Stopping".
 """
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 from weakref import WeakSet
 
@@ -29,10 +27,7 @@ _log = Logger()
 
 
 class OpenConnections:
-    """Collects the protocols of all listeners, and ends their sessions. ``stopping`` is true meanwhile.
-
-    :param clock: measures the timeout.
-    """
+    """Collects the protocols of all listeners, and ends their sessions. ``stopping`` is true meanwhile."""
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
@@ -43,29 +38,26 @@ class OpenConnections:
 
     def of(self, dialects: ListenerDialects) -> ListenerDialects:
         """Return the same dialects with factories that add each protocol they build."""
-        return dialects._replace(
-            streams=self._recording(dialects.streams), webSockets=self._recording(dialects.webSockets)
+        streams, webSockets = (
+            {name: _RecordingFactory(each, self) for name, each in factories.items()}
+            for factories in (dialects.streams, dialects.webSockets)
         )
+        return dialects._replace(streams=streams, webSockets=webSockets)
 
     def add(self, protocol: Any) -> None:
-        """Add a protocol that was built outside a listener."""
+        """Add a protocol."""
         self._protocols.add(protocol)
 
-    def _recording(self, factories: Mapping[str, IProtocolFactory]) -> dict[str, IProtocolFactory]:
-        return {name: _RecordingFactory(each, self) for name, each in factories.items()}
-
     def drain(self, timeout: float) -> "Deferred[None]":
-        """Announce the stop to all clients, and end all sessions.
-
-        The Deferred fires when their connections are closed, at the latest after ``timeout`` seconds.
-        """
+        """End all sessions; fires when their connections are closed, at the latest after ``timeout`` seconds."""
         self.stopping = True
         now = self._clock.seconds()
         return self._endWhenClosed(now + PART * timeout, now + timeout)
 
     def _endWhenClosed(self, finish: float, deadline: float) -> "Deferred[None]":
         now = self._clock.seconds()
-        present = list(self._present())
+        sessions = [getattr(protocol, "session", None) for protocol in list(self._protocols)]
+        present = [each for each in sessions if isinstance(each, Session) and each.state is not ConnectionState.CLOSED]
         if present and now >= deadline:
             _log.warn("{number} connections did not end in time and are cut off", number=len(present))
             for session in present:
@@ -94,24 +86,15 @@ class OpenConnections:
                 session.dismiss()
             elif not busy and now - max(session.lastReceived(), self._notified[session]) >= QUIET:
                 session.dismiss()
-            if session.outbox.empty:
-                self._stopWaiting(session, now - self._done.setdefault(session, now))
-
-    def _stopWaiting(self, session: Session, waited: float) -> None:
-        if waited >= 2 * LAST:
-            session.outbox.abort()
-        elif waited >= LAST:
-            session.outbox.finish()
-
-    def _present(self) -> Iterator[Session]:
-        for protocol in list(self._protocols):
-            session = getattr(protocol, "session", None)
-            if isinstance(session, Session) and session.state is not ConnectionState.CLOSED:
-                yield session
+            waited = now - self._done.setdefault(session, now) if session.outbox.empty else 0.0
+            if waited >= 2 * LAST:
+                session.outbox.abort()
+            elif waited >= LAST:
+                session.outbox.finish()
 
 
 class _RecordingFactory(WrappingFactory[Any]):
-    """Builds the protocols of another factory."""
+    """Builds the protocols of another factory, and adds them."""
 
     noisy = False
 
@@ -120,7 +103,6 @@ class _RecordingFactory(WrappingFactory[Any]):
         self._connections = connections
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
-        """Build a protocol and add it."""
         protocol = self.wrappedFactory.buildProtocol(addr)
         if protocol is not None:
             self._connections.add(protocol)

@@ -1,8 +1,7 @@
 """Forwards the clients of a standby to the owner of the journal (docs/explanation/cluster.rst, Forwarding).
 
-A client that connects while no owner is known, or the owner does not answer, waits without being read, for a limited
-time. TLS is passed on unchanged. Each side is read only as fast as the other one accepts data; the end of one side's
-input is passed on.
+A client that connects while no owner answers waits without being read, for a limited time. TLS is passed on unchanged.
+Each side is read only as fast as the other one accepts data; the end of one side's input is passed on.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +17,7 @@ from fleximq.dialects.connection.handover import Handover
 from fleximq.dialects.connection.tcp_socket import probePeer, quickAcks
 from fleximq.dialects.stream import tune
 from fleximq.security.peer_address import peerAddress
-from fleximq.services.network.node_listener import ACCEPTED, Preface
-from fleximq.services.network.node_tls import contextFor, startTls
+from fleximq.services.network.node_listener import ACCEPTED, Preface, contextFor, startTls
 from fleximq.values.log_limit import LogLimits
 
 _log = Logger()
@@ -37,10 +35,7 @@ READ_BYTES = 1 << 18
 
 
 class Place(NamedTuple):
-    """Where the owner accepts the connections of other nodes, as its key says.
-
-    ``kinds`` are those of its listeners; ``certificate`` is that of encrypted connections, in PEM.
-    """
+    """Where the owner accepts connections of nodes: ``kinds`` of its listeners, ``certificate`` for TLS, in PEM."""
 
     host: str
     port: int
@@ -50,16 +45,10 @@ class Place(NamedTuple):
 
 
 class Forwarding:
-    """All forwarded clients of this node.
-
-    :param node: its name.
-    :param wait: the seconds for which a client waits for an owner.
-    """
+    """All forwarded clients of this node, which wait so many seconds for an owner."""
 
     def __init__(self, reactor: Any, node: str, wait: float) -> None:
-        self.reactor = reactor
-        self.node = node
-        self.wait = wait
+        self.reactor, self.node, self.wait = reactor, node, wait
         self.logLimits = LogLimits()
         self.place: Place | None = None
         self.tls: Any = None
@@ -112,7 +101,7 @@ class Forwarding:
             self.failed()
 
     def end(self) -> None:
-        """End the connections to the owner; clients of whose input nothing was read go on waiting."""
+        """End the connections to the owner; clients without any input read yet continue to wait."""
         for client in self.waiting:
             client.withdraw()
         for client in list(self.joined):
@@ -149,13 +138,9 @@ class ForwardedFactory(Factory[Protocol]):
     noisy = False
 
     def __init__(self, forwarding: Forwarding, number: int, kind: str, served: IProtocolFactory) -> None:
-        self.forwarding = forwarding
-        self.number = number
-        self.kind = kind
-        self.served = served
+        self.forwarding, self.number, self.kind, self.served = forwarding, number, kind, served
 
     def buildProtocol(self, addr: Any) -> "ForwardedClient":
-        """Return a protocol that waits for the owner."""
         protocol = ForwardedClient()
         protocol.factory = self
         return protocol
@@ -215,7 +200,7 @@ class ForwardedClient(_Side):
         """Wait for the owner without reading."""
         self.forwarding = forwarding = self.factory.forwarding
         self.transport.pauseProducing()
-        self._timer = forwarding.reactor.callLater(forwarding.wait, self._giveUp)
+        self._timer = forwarding.reactor.callLater(forwarding.wait, self.refuse, "no owner was found for it")
         forwarding.waiting[self] = None
         if not forwarding.isReachable:
             forwarding.failed()
@@ -236,7 +221,6 @@ class ForwardedClient(_Side):
         self._owners.connect(place)
 
     def withdraw(self) -> None:
-        """End the attempt, if there is one."""
         owners, self._owners = self._owners, None
         if owners is not None:
             owners.withdraw()
@@ -257,13 +241,11 @@ class ForwardedClient(_Side):
         self.transport.resumeProducing()
 
     def dataReceived(self, data: bytes) -> None:
-        """Pass bytes on."""
         if self.other is not None:
             self.other.transport.write(data)
         self._acknowledge()
 
     def failed(self) -> None:
-        """Learn that the owner cannot be reached."""
         self._owners = None
         self.forwarding.failed()
 
@@ -291,11 +273,7 @@ class ForwardedClient(_Side):
         self.forwarding.forget(self)
         super().leave()
 
-    def _giveUp(self) -> None:
-        self.refuse("no owner was found for it")
-
     def refuse(self, why: str, **more: object) -> None:
-        """Close the connection, with a line in the log."""
         forwarding = self.forwarding
         forwarding.refused += 1
         end = forwarding.logLimits[why].ending(forwarding.reactor.seconds())
@@ -314,7 +292,6 @@ class _OwnersSide(_Side):
         self._preface = preface
 
     def connect(self, place: Place) -> None:
-        """Connect."""
         self._connector = self.forwarding.reactor.connectTCP(place.host, place.port, _OnceFactory(self), CONNECT)
 
     def withdraw(self) -> None:
@@ -326,7 +303,6 @@ class _OwnersSide(_Side):
             self.transport.abortConnection()  # TLS would wait for an owner that hangs
 
     def connectionMade(self) -> None:
-        """Introduce the client."""
         if self.forwarding.tls is not None:
             startTls(self, self.forwarding.tls)
         tune(self.transport)
@@ -345,7 +321,6 @@ class _OwnersSide(_Side):
             self.transport.abortConnection()
 
     def unreached(self) -> None:
-        """Learn that there is no connection."""
         if self._client is not None:
             self._client.failed()
 

@@ -5,10 +5,9 @@ broker does not start.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from twisted.internet.interfaces import IProtocolFactory, IReactorTime
+from twisted.internet.interfaces import IProtocolFactory
 from twisted.logger import Logger
 
 from fleximq.dialects.connection.protocol_detection import SniffingFactory
@@ -19,18 +18,13 @@ from fleximq.dialects.registry import OWN, Registry
 from fleximq.endpoints.listen import Listen
 from fleximq.errors import SettingError
 from fleximq.interfaces import IAdmission, IDialect
-from fleximq.values.log_limit import LogLimits
-from fleximq.values.unadmitted_budget import UnadmittedBudget
 from fleximq.web.welcome_page import WelcomeEntry
 
 _log = Logger()
 
 
 class ListenerDialects(NamedTuple):
-    """The dialects of one listener, by name.
-
-    ``claims`` maps first bytes to stream dialects, ``ways`` is for the welcome page.
-    """
+    """The dialects of a listener, by name: ``claims`` maps first bytes to streams, ``ways`` is for the welcome page."""
 
     streams: Mapping[str, IProtocolFactory]
     webSockets: Mapping[str, IProtocolFactory]
@@ -39,11 +33,7 @@ class ListenerDialects(NamedTuple):
 
 
 def dialectsOf(registry: Registry, context: Context, only: str | None = None) -> ListenerDialects:
-    """Return the dialects of a listener with this context.
-
-    :param only: the one dialect that the listener names.
-    :raises SettingError: that dialect is not installed or cannot be loaded.
-    """
+    """Return the dialects of a listener, or the ``only`` one that it names; raises SettingError if that is missing."""
     if only is not None and only not in registry.dialects:
         raise SettingError(f"the dialect {only} is not installed")
     dialects = registry.dialects if only is None else {only: registry.dialects[only]}
@@ -75,51 +65,26 @@ def _loaded(dialects: Mapping[str, IDialect], context: Context, only: str | None
             _log.failure("The dialect {name} cannot be loaded and is left out", name=name)
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerFactory:
-    """Builds the factory of a listener.
-
-    ``admission`` decides who may connect, ``behindProxy`` the same for clients of a proxy. ``deadline`` is in seconds;
-    ``counted`` is called for every refused connection, ``audit`` with refusals of HTTP. ``logLimits`` applies to the
-    log lines about them, ``unadmitted`` to their input.
-    """
-
-    reactor: IReactorTime
-    admission: IAdmission
-    behindProxy: IAdmission
-    origins: Origins
-    deadline: float
-    counted: Callable[[str, int], object]
-    site: Callable[[tuple[WelcomeEntry, ...]], IProtocolFactory]
-    logLimits: LogLimits = field(default_factory=LogLimits)
-    unadmitted: UnadmittedBudget = field(default_factory=UnadmittedBudget)
-    audit: Callable[..., None] = RequestRouterFactory.audit
-
-    def factoryFor(self, listen: Listen, dialects: ListenerDialects) -> IProtocolFactory:
-        """Return the factory of a listener, which detects the dialect, or that it is not the listener's."""
-        streams = {} if listen.onlyWebSockets else dialects.streams
-        alone = listen.dialect in streams and not dialects.webSockets
-        router = None if listen.isStdio or alone else self._router(dialects, listen)
-        if router is not None and not streams:
-            return router
-        return SniffingFactory(
-            streams, router, self.reactor, self.deadline, self.counted, dialects.claims, self.logLimits
-        )
-
-    def _router(self, dialects: ListenerDialects, listen: Listen) -> RequestRouterFactory:
-        site = self.site(dialects.ways)
+def factoryOf(
+    listen: Listen,
+    dialects: ListenerDialects,
+    context: Context,
+    behindProxy: IAdmission,
+    origins: Origins,
+    site: Callable[[tuple[WelcomeEntry, ...]], IProtocolFactory],
+) -> IProtocolFactory:
+    """Return the factory of a listener, which detects the dialect; ``behindProxy`` replaces the context's admission."""
+    clock, deadline, counted = context.clock, context.settings.handshakeTimeout, context.broker.observers.counted
+    streams = {} if listen.onlyWebSockets else dialects.streams
+    alone = listen.dialect in streams and not dialects.webSockets
+    router = None
+    if not (listen.isStdio or alone):
+        path = listen.url.path if listen.url is not None and listen.onlyWebSockets else ""
         router = RequestRouterFactory(
-            dialects.webSockets,
-            site,
-            self.admission,
-            self.behindProxy,
-            self.origins,
-            self.reactor,
-            self.deadline,
-            self.counted,
-            listen.url.path if listen.url is not None and listen.onlyWebSockets else "",
-            self.logLimits,
-            self.unadmitted,
-        )
-        router.audit = self.audit  # type: ignore[method-assign]
-        return router
+            dialects.webSockets, site(dialects.ways), context.admission, behindProxy, origins, clock, deadline, counted,
+            path, context.logLimits, context.unadmitted,
+        )  # fmt: skip
+        router.audit = context.broker.audit  # type: ignore[method-assign]
+        if not streams:
+            return router
+    return SniffingFactory(streams, router, clock, deadline, counted, dialects.claims, context.logLimits)

@@ -2,16 +2,14 @@
 
 A listener that cannot be opened ends the process with one sentence. Its connections are ended by their dialects, not
 here. Standard input and output are both listener and connection: the broker stops when their client disconnects.
-
-The certificates of all listeners can be reloaded together. Each renews itself when its files change
-(:mod:`fleximq.endpoints.tls_endpoint`); a reload reports errors to its caller.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory
 from twisted.logger import Logger
@@ -31,37 +29,26 @@ ACCEPTS_PER_ROUND = 10
 REFUSAL_PAUSE = 0.005
 
 
+@dataclass(eq=False, repr=False)
 class ListenerService(Service):
     """One listener.
 
-    :param reactor: opens the port.
-    :param listen: its address, dialect and options.
-    :param factory: builds the protocols of its connections.
     :param abortStart: called with a sentence if it cannot be opened before the reactor runs; does not return.
     :param abortRun: called with a sentence and the reactor if it fails later.
     :param refused: returns the number of connections closed at once so far.
     """
 
-    def __init__(
-        self,
-        reactor: Any,
-        listen: Listen,
-        factory: IProtocolFactory,
-        abortStart: Callable[[str], NoReturn],
-        abortRun: Callable[[str, Any], None],
-        refused: Callable[[], int] = lambda: 0,
-    ) -> None:
-        self.listen = listen
-        self._reactor = reactor
-        self._factory = factory
-        self._abortStart = abortStart
-        self._abortRun = abortRun
-        self._refused = refused
-        self._opening: Deferred[Any] | None = None
-        self._waiting: list[Deferred[None]] = []
-        self.port: Any = None
-        #: The certificate, if the broker renews it.
-        self.certificate: RenewingCertificate | None = None
+    _reactor: Any
+    listen: Listen
+    _factory: IProtocolFactory
+    _abortStart: Callable[[str], NoReturn]
+    _abortRun: Callable[[str, Any], None]
+    _refused: Callable[[], int] = lambda: 0
+    _opening: Deferred[Any] | None = field(default=None, init=False)
+    _waiting: list[Deferred[None]] = field(default_factory=list, init=False)
+    port: Any = field(default=None, init=False)
+    #: The certificate, if the broker renews it.
+    certificate: RenewingCertificate | None = field(default=None, init=False)
 
     def whenOpen(self) -> "Deferred[None]":
         """Return a Deferred that fires when the port is open; at once if it is."""
@@ -90,9 +77,8 @@ class ListenerService(Service):
         super().stopService()
         opening, self._opening = self._opening, None
         if opening is None:
-            return maybeDeferred(lambda: None)
-        opening.addCallback(lambda ignored: self._close())
-        return opening
+            return succeed(None)
+        return opening.addCallback(lambda _: self._close())
 
     def _open(self) -> None:
         failures: list[Failure] = []
@@ -125,9 +111,8 @@ class ListenerService(Service):
         acceptFew(port, self._reactor, self._refused)
         if self.running:
             self._logAddress()
-        waiting, self._waiting = self._waiting, []
-        for opened in waiting:
-            opened.callback(None)
+        while self._waiting:
+            self._waiting.pop(0).callback(None)
         if isinstance(port, StandardStreams):
             port.ended.addCallback(lambda _: self._clientGone())
 
@@ -149,12 +134,10 @@ class ListenerService(Service):
 
 
 def acceptFew(port: Any, reactor: Any, refused: Callable[[], int]) -> None:
-    """Limit a port to :data:`ACCEPTS_PER_ROUND` accepted connections in one reactor turn.
+    """Limit a port to :data:`ACCEPTS_PER_ROUND` accepted connections in one reactor turn; Twisted accepts 100 or more.
 
-    Twisted accepts 100 or more, while existing clients wait. After refusals the port pauses for :data:`REFUSAL_PAUSE`
-    seconds: otherwise peers that reconnect after each refusal would use all processor time.
-
-    :param refused: returns the number of connections refused so far.
+    After refusals, which ``refused`` counts, the port pauses for :data:`REFUSAL_PAUSE` seconds: otherwise peers that
+    reconnect after each refusal would use all processor time.
     """
     if not hasattr(port, "numberAccepts"):
         return
@@ -179,13 +162,10 @@ def acceptFew(port: Any, reactor: Any, refused: Callable[[], int]) -> None:
 
 def listeningAddress(kind: str, address: Any) -> str:
     """Return the address of a port, with its actual number: ``tcp:127.0.0.1:7890``, ``unix:/run/fleximq``."""
-    host = getattr(address, "host", None)
+    host, name = getattr(address, "host", None), getattr(address, "name", None)
     if host is not None:
         return f"{kind}:[{host}]:{address.port}" if ":" in host else f"{kind}:{host}:{address.port}"
-    name = getattr(address, "name", None)
-    if name is not None:
-        return f"{kind}:{name.decode(errors='replace')}"
-    return f"{kind}:"
+    return f"{kind}:{name.decode(errors='replace')}" if name is not None else f"{kind}:"
 
 
 def _words(error: BaseException | None) -> str:
@@ -204,9 +184,9 @@ def prepareCertificates(listeners: Sequence[ListenerService], settings: Settings
     """
     files = None if settings is None or settings.tlsCertificate is None else ListenDefaults.of(settings).tlsFiles
     ready = [
-        certificate.prepare(files if each.listen.url is not None else None)
+        each.certificate.prepare(files if each.listen.url is not None else None)
         for each in listeners
-        if (certificate := each.certificate) is not None
+        if each.certificate is not None
     ]
 
     def use() -> None:

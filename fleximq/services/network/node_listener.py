@@ -3,23 +3,35 @@
 A standby first sends a line of JSON, the :class:`Preface`, and the client's bytes after the answer :data:`ACCEPTED`.
 The secret is in the keys of the nodes, so only nodes know it. A forwarded client is never local: an address of the
 standby's machine is replaced by the standby's name.
+
+For TLS each start of a node makes a certificate, which the other nodes read from its key, beside its secret. So there
+is none to issue or renew, and no name or clock to agree on.
 """
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import partial
 from hmac import compare_digest
 from typing import Any, NamedTuple
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from OpenSSL.crypto import X509, PKey
+from twisted.internet.abstract import FileDescriptor
 from twisted.internet.address import IPv4Address
-from twisted.internet.interfaces import IProtocolFactory
+from twisted.internet.interfaces import IHalfCloseableProtocol, IProtocolFactory
 from twisted.internet.protocol import Factory, connectionDone
+from twisted.internet.ssl import Certificate, CertificateOptions, optionsForClientTLS, trustRootFromCertificates
 from twisted.logger import Logger
 from twisted.python.failure import Failure
+from zope.interface import alsoProvides
 
 from fleximq.dialects.connection.handover import Handover
 from fleximq.security.anonymous_access import isLocal
 from fleximq.security.peer_address import peerAddress
-from fleximq.services.network.node_tls import startTls
 from fleximq.values.log_limit import LogLimit
 
 _log = Logger()
@@ -30,6 +42,8 @@ ACCEPTED = b"+"
 PREFACE_BYTES, DEADLINE = 1024, 5.0
 #: Connections without a preface; one more ends the oldest of them.
 MOST_SILENT = 1000
+#: The name in all certificates.
+_NAME = "fleximq-node"
 
 
 class Preface(NamedTuple):
@@ -66,25 +80,18 @@ class Preface(NamedTuple):
 
 
 class NodeListener(Factory["Arrival"]):
-    """The connections of other nodes; ``served`` are the factories of this node's listeners by position.
-
-    ``isServing`` says whether it is the owner; see :meth:`serve`. ``tls`` is the context of encrypted connections.
-    """
+    """The connections of other nodes; ``served`` are the factories of this node's listeners by position."""
 
     noisy = False
 
     def __init__(self, clock: Any, secret: str, served: Mapping[int, IProtocolFactory], tls: Any = None) -> None:
-        self.clock = clock
-        self.secret = secret
-        self.served = served
-        self.tls = tls
+        self.clock, self.secret, self.served, self.tls = clock, secret, served, tls
         self.isServing = False
         self.silent: dict[Arrival, None] = {}
         self.introduced: dict[Arrival, None] = {}
         self.logLimit = LogLimit()
 
     def buildProtocol(self, addr: Any) -> "Arrival":
-        """Return a protocol that reads the preface."""
         protocol = Arrival()
         protocol.factory = self
         return protocol
@@ -105,7 +112,6 @@ class Arrival(Handover):
     _preface: Preface | None = None
 
     def connectionMade(self) -> None:
-        """Wait for the preface."""
         if self.factory.tls is not None:
             startTls(self, self.factory.tls)
         silent = self.factory.silent
@@ -153,7 +159,6 @@ class Arrival(Handover):
         self.handOver(self.factory.served[self._preface.number].buildProtocol(address), b"")
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Forget this connection."""
         self._forget()
 
     def _forget(self) -> None:
@@ -168,3 +173,39 @@ class Arrival(Handover):
             peer = peerAddress(self.transport.getPeer())
             _log.warn("the connection from {peer} is not that of a node: {why}{more}", peer=peer, why=why, more=more)
         self.transport.abortConnection()
+
+
+def makeContext() -> tuple[CertificateOptions, str]:
+    """Return the context of a node's listener, and its new certificate in PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, _NAME)])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(datetime(2000, 1, 1, tzinfo=UTC))
+        .not_valid_after(datetime(9999, 12, 31, tzinfo=UTC))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(_NAME)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    context = CertificateOptions(PKey.from_cryptography_key(key), X509.from_cryptography(certificate))
+    return context, certificate.public_bytes(Encoding.PEM).decode()
+
+
+def contextFor(certificate: str) -> Any:
+    """Return the context of connections to the node that has this certificate."""
+    return optionsForClientTLS(_NAME, trustRootFromCertificates([Certificate.loadPEM(certificate.encode())]))
+
+
+def startTls(protocol: Any, context: Any) -> None:
+    """Encrypt the TCP connection of a protocol; as before, each side can end its output alone."""
+    transport = protocol.transport
+    transport.startTLS(context)
+    tls = transport.protocol
+
+    def readConnectionLost() -> None:
+        transport.loseConnection = partial(FileDescriptor.loseConnection, transport)  # the peer ends TLS no more
+        protocol.readConnectionLost()
+
+    tls.readConnectionLost = readConnectionLost
+    tls.writeConnectionLost = lambda: protocol.writeConnectionLost()
+    alsoProvides(tls, IHalfCloseableProtocol)

@@ -23,8 +23,7 @@ from fleximq.errors import SettingError
 from fleximq.security.peer_address import isAddress
 from fleximq.services.network.connection_limit import ConnectionLimit
 from fleximq.services.network.forwarding import ForwardedFactory, Forwarding, Place
-from fleximq.services.network.node_listener import NodeListener
-from fleximq.services.network.node_tls import makeContext
+from fleximq.services.network.node_listener import NodeListener, makeContext
 
 _log = Logger()
 
@@ -33,9 +32,8 @@ MESHED = frozenset({"fleximq", "identity"})
 
 
 class NodePorts(MultiService):
-    """The listeners are services of this service.
+    """The listeners of this node, as its services.
 
-    :param node: the name of this node.
     :param wait: the seconds for which a client waits for an owner.
     :param address: the ``HOST:PORT`` by which other nodes reach this one; None to choose a port.
     :param isEncrypted: whether their connections are.
@@ -60,10 +58,7 @@ class NodePorts(MultiService):
         self._host = ""
 
     def sharing(self, listen: Listen, limit: ConnectionLimit) -> "SharedReactor":
-        """Return the reactor with which a listener is to open its port.
-
-        :raises SettingError: its connections cannot be forwarded.
-        """
+        """Return the reactor with which a listener opens its port; raises SettingError if it cannot be forwarded."""
         if not listen.isSocket:
             raise SettingError(
                 f"listen is {str(listen)!r}, but a node of a cluster listens on TCP or UNIX sockets only"
@@ -82,17 +77,14 @@ class NodePorts(MultiService):
 
     @property
     def about(self) -> Mapping[str, Any]:
-        """What this node's key says of its ports."""
+        """The part of this node's key about its ports."""
         if self._port is None:
             return {}
         place = Place(self._host, self._port.getHost().port, self._nodes.secret, self._kinds, self._certificate)
         return {"forward": place._asdict()}
 
     def open(self, host: str) -> None:
-        """Open the listener for other nodes; ``host`` is this machine's address in the network of the cluster.
-
-        :raises CannotListenError: the port cannot be opened.
-        """
+        """Open the listener for other nodes at this host of the cluster's network; raises CannotListenError."""
         port = 0
         if self._address is not None:
             host, _, digits = self._address.rpartition(":")
@@ -148,11 +140,9 @@ class Entrance(WrappingFactory[Any]):
         self._forwarded = forwarded
 
     def logPrefix(self) -> str:
-        """Return the name used in Twisted's log line about a new port."""
         return "FlexiMQ"
 
     def buildProtocol(self, addr: Any) -> Any:
-        """Return a protocol for a connection."""
         return (self.wrappedFactory if self._serves() else self._forwarded).buildProtocol(addr)
 
 
@@ -167,11 +157,11 @@ class SharedReactor:
         return getattr(self._reactor, name)
 
     def listenTCP(self, port: int, factory: IProtocolFactory, *more: Any, **named: Any) -> Any:
-        """See :class:`IReactorTCP`, and for the next the other interfaces of reactors."""
+        """See :class:`IReactorTCP`; for the next, the other interfaces of reactors."""
         return self._reactor.listenTCP(port, self._share(factory), *more, **named)
 
     def listenSSL(self, port: int, factory: IProtocolFactory, contextFactory: Any, *more: Any, **named: Any) -> Any:
-        """See :meth:`listenTCP`; so with the next."""
+        """See :class:`IReactorSSL`."""
         return self.listenTCP(port, TLSMemoryBIOFactory(contextFactory, False, factory), *more, **named)
 
     def listenUNIX(self, address: Any, factory: IProtocolFactory, *more: Any, **named: Any) -> Any:

@@ -1,9 +1,8 @@
 """Connections through a proxy that names the client first (PROXY protocol, ``haproxy:``).
 
-Twisted's endpoint reads the PROXY header, version 1 or 2, and reports the client's address from then on. The address
-must not be used before, so the next protocol is built after the header and the first input; it and the connection limit
-see the client's address. Twisted's wrapper does not report the end of the client's input. It is passed on here, so that
-these clients get their pending answers too.
+Twisted's endpoint reads the PROXY header, version 1 or 2, and reports the client's address from then on. So the next
+protocol is built after the header and the first input; it and the connection limit see the client's address. Twisted's
+wrapper does not report the end of the client's input; it is passed on here, so that pending answers are sent.
 """
 
 from collections.abc import Callable
@@ -57,7 +56,6 @@ class ProxiedProtocol(Handover):
         super().makeConnection(transport)
 
     def connectionMade(self) -> None:
-        """Start the handshake deadline."""
         self.connectedAt = self.factory.clock.seconds()
         self._timer = self.factory.clock.callLater(self.factory.deadline, self._tooSlow)
 
@@ -68,11 +66,17 @@ class ProxiedProtocol(Handover):
         self._stopClock()
         inner = self.factory.wrappedFactory.buildProtocol(self._peer())
         if inner is not None:
-            self._leaveLater()
+            (leave, self._leave), before = (self._leave, None), self.whenLost
+
+            def leaveBoth() -> None:
+                for call in (leave, before):
+                    if call is not None:
+                        call()
+
+            self.whenLost = leaveBoth
         self.handOver(inner, data)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Stop the deadline and uncount the connection."""
         self._stopClock()
         if self._leave is not None:
             self._leave()
@@ -86,7 +90,11 @@ class ProxiedProtocol(Handover):
             if not self._known and wrapper.getPeer() != direct:
                 self._admit()
             if self._known and wrapper.__dict__.pop("dataReceived", None) and self._let:
-                self._passOnEnds(wrapper)  # the admitted client's input reaches the wrapper directly now
+                # The admitted client's input reaches the wrapper directly now, and its end is passed on. Only then,
+                # because declaring the interface is half of the cost.
+                wrapper.readConnectionLost = lambda: self.readConnectionLost()
+                wrapper.writeConnectionLost = lambda: self.writeConnectionLost()
+                alsoProvides(wrapper, IHalfCloseableProtocol)
 
         wrapper.dataReceived = receivedAndLook
 
@@ -112,12 +120,6 @@ class ProxiedProtocol(Handover):
 
         wrapper.dataReceived = receivedHeader
 
-    def _passOnEnds(self, wrapper: Any) -> None:
-        """Pass on the end of input; only for admitted clients, because declaring the interface is half of the cost."""
-        wrapper.readConnectionLost = lambda: self.readConnectionLost()
-        wrapper.writeConnectionLost = lambda: self.writeConnectionLost()
-        alsoProvides(wrapper, IHalfCloseableProtocol)
-
     def _admit(self) -> bool:
         """Count the client by its own address, once; close and return False if it exceeds a limit."""
         if self._known:
@@ -132,38 +134,22 @@ class ProxiedProtocol(Handover):
         self._let = True
         return True
 
-    def _leaveLater(self) -> None:
-        (leave, self._leave), before = (self._leave, None), self.whenLost
-
-        def both() -> None:
-            if leave is not None:
-                leave()
-            if before is not None:
-                before()
-
-        self.whenLost = both
-
     def _tooSlow(self) -> None:
         self._timer = None
         self.factory.counted(SILENT, 1)
         more = self.factory.logLimits["silent behind a proxy"].ending(self.factory.clock.seconds())
         if more is not None:
-            _log.debug(
-                "{peer}: no input arrived through the proxy before the handshake deadline{more}",
-                peer=peerAddress(self._peer()), more=more,
-            )  # fmt: skip
+            words = "{peer}: no input arrived through the proxy before the handshake deadline{more}"
+            _log.debug(words, peer=peerAddress(self._peer()), more=more)
         self._endAll()
 
 
 class ProxiedFactory(WrappingFactory[Any]):
-    """Builds the protocols of a listener for a proxy.
+    """Builds the protocols of a listener for a proxy; ``inner`` builds those of clients.
 
-    :param inner: builds the protocols of clients.
     :param enter: counts each client by its own address.
-    :param clock: the reactor's time.
     :param deadline: seconds from the connection to the first input after the header.
     :param counted: called with the reason and 1 for every closed connection.
-    :param logLimits: applies to the log lines about them.
     """
 
     noisy = False
@@ -178,14 +164,10 @@ class ProxiedFactory(WrappingFactory[Any]):
         logLimits: LogLimits | None = None,
     ) -> None:
         super().__init__(inner)
-        self.enter = enter
-        self.clock = clock
-        self.deadline = deadline
-        self.counted = counted
+        self.enter, self.clock, self.deadline, self.counted = enter, clock, deadline, counted
         self.logLimits = LogLimits() if logLimits is None else logLimits
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
-        """Return a protocol for a connection of the proxy."""
         protocol = ProxiedProtocol()
         protocol.factory = self
         return protocol

@@ -2,19 +2,23 @@
 
 The child gets its future client id in ``FLEXIMQ_CLIENT_ID``, joins without credentials as ``spawn:<name>``, and may
 write to the broker's standard error. It is restarted whenever it ends; the delay doubles each time until it has run for
-:data:`STEADY_SECONDS` seconds.
+:data:`STEADY_SECONDS` seconds. A run ends with the connection: after the child closes its output, or the protocol
+closes the connection, the child has :data:`GRACE` seconds to exit; then it gets SIGTERM, and SIGKILL
+:data:`LAST_GRACE` seconds later.
 """
 
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.error import ProcessDone
-from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.error import ConnectionDone, ProcessDone, ProcessExitedAlready
+from twisted.internet.interfaces import IAddress, IConsumer, IDelayedCall, IPushProducer, IReactorTime, ITransport
+from twisted.internet.protocol import ProcessProtocol
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -26,16 +30,11 @@ from fleximq.dialects.session import STOPPED, ConnectionState, Session
 from fleximq.errors import NoCapacity
 from fleximq.interfaces import IAdmission, IRights
 from fleximq.security.principal import SPAWN, Admitted, Principal
-from fleximq.services.process.child_process import Child
 
 
 @implementer(IAdmission)
 class SpawnedAdmission:
-    """Admits every connection as one principal; credentials are ignored.
-
-    :param name: the program's name; the principal is ``spawn:<name>``.
-    :param rightsOf: returns the current rights of a principal.
-    """
+    """Admits every connection as the principal ``spawn:<name>`` with its current rights; credentials are ignored."""
 
     required = False
 
@@ -44,18 +43,17 @@ class SpawnedAdmission:
         self._rightsOf = rightsOf
 
     def refusal(self, address: Any) -> str | None:
-        """Refuse no peer."""
         return None
 
     def admit(self, credentials: Any, address: Any) -> Deferred[Admitted]:
-        """Return the program's principal."""
         return succeed(self.renewed(None))
 
     def renewed(self, admitted: Admitted | None) -> Admitted:
-        """Return the program's principal with its current rights."""
         return Admitted(self._principal, self._rightsOf(self._principal))
 
 
+#: Seconds from the end of the conversation to SIGTERM, and from there to SIGKILL.
+GRACE, LAST_GRACE = 1.0, 4.0
 #: Seconds before a child is restarted: the first delay and the maximum.
 FIRST_DELAY, MAX_DELAY = 1.0, 60.0
 #: After a run of this many seconds, the first delay applies again.
@@ -70,14 +68,7 @@ _log = Logger()
 
 
 class ChildService(Service):
-    """Restarts one program whenever it ends.
-
-    :param reactor: spawns the process.
-    :param line: the program and its arguments, in shell syntax.
-    :param context: the values shared by the broker's connections.
-    :param environment: the broker's variables, which the child inherits in part.
-    :param rightsOf: returns the rights of a principal.
-    """
+    """Restarts the program of a command line whenever it ends; it inherits a part of the broker's environment."""
 
     def __init__(
         self,
@@ -111,16 +102,13 @@ class ChildService(Service):
         if self._child is None:
             return succeed(None)
         gone = self._gone = Deferred()
-        self._dismiss(self._child)
-        return gone
-
-    def _dismiss(self, child: Child) -> None:
         session: Session = self._protocol.session
         if session.state is ConnectionState.CLOSED:
-            child.loseConnection()
+            self._child.loseConnection()
         else:
             session.warn()
             session.end(STOPPED)
+        return gone
 
     def _start(self) -> None:
         try:
@@ -142,18 +130,15 @@ class ChildService(Service):
             self.context.broker.release(id)
             self._restart("there is no such program")
             return
-        context = replace(self.context, reserved=id)
-        self._protocol = FlexiFactory(context).buildProtocol(None)
-        self._child = Child(self._reactor, self.title, self._protocol, ended)
+        self._protocol = FlexiFactory(replace(self.context, reserved=id)).buildProtocol(None)
+        self._child = child = Child(self._reactor, self.title, self._protocol, ended)
+        environment, streams = {**self._environment, CLIENT_ID: str(id)}, {0: "w", 1: "r", 2: 2}
         try:
-            self._spawn(self._child, program, id)
+            process = self._reactor.spawnProcess(child, program, self.words, environment, childFDs=streams)
         except OSError as error:
             ended(Failure(error))
-
-    def _spawn(self, child: Child, program: str, id: int) -> None:
-        environment = {**self._environment, CLIENT_ID: str(id)}
-        process = self._reactor.spawnProcess(child, program, self.words, environment, childFDs={0: "w", 1: "r", 2: 2})
-        _log.info("Started {name} as client {id}, process {pid}", name=self.title, id=id, pid=process.pid)
+        else:
+            _log.info("Started {name} as client {id}, process {pid}", name=self.title, id=id, pid=process.pid)
 
     def _restart(self, reason: str) -> None:
         if self._gone is not None:
@@ -161,9 +146,8 @@ class ChildService(Service):
             gone, self._gone = self._gone, None
             gone.callback(None)
         elif self.running:
-            _log.warn(
-                "{name}: {reason}; starting it again in {delay:g} s", name=self.title, reason=reason, delay=self._delay
-            )
+            words = "{name}: {reason}; starting it again in {delay:g} s"
+            _log.warn(words, name=self.title, reason=reason, delay=self._delay)
             self._timer = self._reactor.callLater(self._delay, self._start)
             self._delay = min(self._delay * 2, MAX_DELAY)
 
@@ -171,3 +155,128 @@ class ChildService(Service):
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that a child inherits."""
     return {name: value for name, value in environment.items() if not name.startswith(_NOT_INHERITED)}
+
+
+@implementer(IAddress)
+@dataclass(frozen=True)
+class ChildAddress:
+    """The address of a child: its name and process id."""
+
+    name: str
+    pid: int | None
+
+    def __str__(self) -> str:
+        return f"{self.name}, process {self.pid}"
+
+
+@implementer(ITransport, IConsumer, IPushProducer)
+class Child(ProcessProtocol):
+    """Carries bytes between a protocol and its child process; ``ended`` is called when both streams are gone."""
+
+    def __init__(self, clock: IReactorTime, name: str, protocol: Any, ended: Callable[[Failure], None]) -> None:
+        self._clock, self._name, self._protocol, self._ended = clock, name, protocol, ended
+        self._connected = True
+        self._timer: IDelayedCall | None = None
+        self.disconnecting = False
+        self.transport: Any = None
+
+    # -- called for the process --------------------------------------------------------------------
+
+    def connectionMade(self) -> None:
+        self._protocol.makeConnection(self)
+
+    def outReceived(self, data: bytes) -> None:
+        if self._connected:
+            self._protocol.dataReceived(data)
+
+    def inConnectionLost(self) -> None:
+        """The child's input is closed, by the broker or by the child."""
+        if self.disconnecting:
+            self._lost()
+        elif self._connected:
+            self._protocol.writeConnectionLost()
+
+    def outConnectionLost(self) -> None:
+        """The child has closed its output: send pending answers, then end it."""
+        if self._connected:
+            self._protocol.readConnectionLost()
+        self._countdown()
+
+    def processExited(self, reason: Failure) -> None:
+        """The process has exited; do not wait for other processes that hold its streams."""
+        self._later(GRACE, self.transport.loseConnection)
+
+    def processEnded(self, reason: Failure) -> None:
+        """The process has exited and its streams are closed."""
+        self._stopTimer()
+        self._lost()
+        self._ended(reason)
+
+    # -- called by the protocol (ITransport, IConsumer, IPushProducer) -----------------------------
+
+    def write(self, data: bytes) -> None:
+        self.transport.write(data)
+
+    def writeSequence(self, data: Any) -> None:
+        self.transport.write(b"".join(data))
+
+    def loseConnection(self) -> None:
+        """Send pending output, close the child's input, and end the child."""
+        if not self.disconnecting:
+            self.disconnecting = True
+            self.transport.closeStdin()
+            self._countdown()
+
+    def abortConnection(self) -> None:
+        """Kill the child; pending output is dropped."""
+        self.disconnecting = True
+        self._signal("KILL")
+        self._lost()
+
+    def getPeer(self) -> ChildAddress:
+        return ChildAddress(self._name, self.transport.pid)
+
+    getHost = getPeer
+
+    def registerProducer(self, producer: Any, streaming: bool) -> None:
+        self.transport.registerProducer(producer, streaming)
+
+    def unregisterProducer(self) -> None:
+        self.transport.unregisterProducer()
+
+    def pauseProducing(self) -> None:
+        self.transport.pauseProducing()
+
+    def resumeProducing(self) -> None:
+        self.transport.resumeProducing()
+
+    stopProducing = loseConnection
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def _lost(self) -> None:
+        if self._connected:
+            self._connected = False
+            self._protocol.connectionLost(Failure(ConnectionDone()))
+
+    def _countdown(self) -> None:
+        if self._timer is None:
+            self._later(GRACE, self._terminate)
+
+    def _terminate(self) -> None:
+        self._later(LAST_GRACE, lambda: self._signal("KILL"))
+        self.loseConnection()
+        self._signal("TERM")
+
+    def _signal(self, name: str) -> None:
+        with suppress(ProcessExitedAlready):
+            self.transport.signalProcess(name)
+
+    def _later(self, seconds: float, call: Callable[[], object]) -> None:
+        self._stopTimer()
+        self._timer = self._clock.callLater(seconds, call)
+
+    def _stopTimer(self) -> None:
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self._timer = None

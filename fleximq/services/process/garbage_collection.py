@@ -1,9 +1,8 @@
 """Tunes Python's garbage collector: short runs that skip all objects created at the start.
 
-The broker's own values are freed by reference counting. Failures, closures and Autobahn's connections form cycles, so
-the collector stays on. But it also traverses live objects, in a broker the messages of its queues, and every connection
-waits meanwhile. Small young generations make these pauses short; together they take no longer, because each new object
-is traversed once or twice in any case.
+The broker's own values are freed by reference counting; failures, closures and Autobahn's connections form cycles, so
+the collector stays on. But it also traverses live objects, such as the messages of queues, and every connection waits
+meanwhile. Small young generations make these pauses short, and together no longer.
 
 Processor time in the collector, and its longest runs: all, and those of young objects only. Measured with the
 benchmarks' queue scenes, three times 300,000 messages of 100 bytes:
@@ -31,17 +30,13 @@ THRESHOLDS = (5_000, 1, 100)
 
 
 class GarbageService(Service):
-    """Makes collections short while it runs; starts last, when all modules are loaded.
-
-    :param collector: the module :mod:`gc`, or a test's fake.
-    """
+    """Makes collections short while it runs; starts last, when all modules are loaded."""
 
     def __init__(self, collector: Any = gc) -> None:
         self._collector = collector
         self._before: tuple[int, int, int] | None = None
 
     def startService(self) -> None:
-        """Collect once, exempt the remaining objects, and raise the thresholds."""
         super().startService()
         self._before = self._collector.get_threshold()
         self._collector.collect()
@@ -49,7 +44,6 @@ class GarbageService(Service):
         self._collector.set_threshold(*THRESHOLDS)
 
     def stopService(self) -> None:
-        """Restore the thresholds and make all objects collectable."""
         super().stopService()
         if self._before is not None:
             self._collector.set_threshold(*self._before)

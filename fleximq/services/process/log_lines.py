@@ -4,13 +4,14 @@ A line of text is Twisted's, with control characters escaped. A line of JSON is 
 ``level``, ``logger``, ``message``, ``traceback`` if any, and the fields of the event: numbers, texts, true, false and
 null. Lines about connections have an ``event``: ``joined`` or ``left``, the latter with reason and traffic.
 
-Long values are cut, events at debug are not written, and many of one module of Twisted are left out.
+Long values are cut, and events at debug are not written.
 """
 
 import math
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -69,15 +70,11 @@ def formatLine(event: LogEvent) -> str:
 
 def _shortened(event: LogEvent) -> LogEvent:
     return {
-        name: _cut(value) if isinstance(value, str | Exception) and not name.startswith("log_") else value
+        name: f"{str(value)[:LONGEST_VALUE]}... ({len(str(value)) - LONGEST_VALUE} more characters)"
+        if isinstance(value, str | Exception) and not name.startswith("log_") and len(str(value)) > LONGEST_VALUE
+        else value
         for name, value in event.items()
     }
-
-
-def _cut(value: str | Exception) -> str | Exception:
-    text = str(value)
-    left = len(text) - LONGEST_VALUE
-    return value if left <= 0 else f"{text[:LONGEST_VALUE]}... ({left} more characters)"
 
 
 def _value(value: object) -> object:
@@ -92,37 +89,30 @@ def limited(observer: ILogObserver) -> ILogObserver:
 
     def observe(event: LogEvent) -> None:
         namespace = event.get("log_namespace", "")
-        more: str | None = ""
-        if namespace.startswith("twisted."):
-            more = limits[namespace].ending(event.get("log_time", 0.0))
+        isTwisted = namespace.startswith("twisted.")
+        more = limits[namespace].ending(event.get("log_time", 0.0)) if isTwisted else ""
+        if more and "log_format" in event:
+            event = {**event, "log_format": f"{event['log_format']}{more}"}
         if more is not None:
-            observer(
-                {**event, "log_format": f"{event['log_format']}{more}"} if more and "log_format" in event else event
-            )
+            observer(event)
 
     return cast(ILogObserver, observe)
 
 
+@dataclass(eq=False, repr=False)
 class LoggingService(MultiService):
     """Writes the log of its application.
 
-    :param form: returns an event as a line.
-    :param options: the options of ``twistd``, including the log file.
-    :param onSignal: installs a signal handler (:func:`signal.signal`).
+    ``form``: returns an event as a line. ``options``: the options of ``twistd``, including the log file.
     """
 
-    def __init__(
-        self,
-        form: Callable[[LogEvent], str | None],
-        options: Mapping[str, Any],
-        reactor: Any,
-        onSignal: Callable[[int, Any], Any] = signal.signal,
-    ) -> None:
+    _form: Callable[[LogEvent], str | None]
+    _options: Mapping[str, Any]
+    _reactor: Any
+    _onSignal: Callable[[int, Any], Any] = signal.signal
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self._form = form
-        self._options = options
-        self._reactor = reactor
-        self._onSignal = onSignal
 
     def setServiceParent(self, parent: Any) -> None:
         """Join an application before ``twistd`` asks it for its log observer."""
@@ -142,10 +132,7 @@ class LoggingService(MultiService):
 
 
 def withLog(service: IService, form: LogFormat, options: Mapping[str, Any], reactor: Any) -> IService:
-    """Return a service that contains this one and writes the log.
-
-    ``--syslog`` and ``--logger`` of ``twistd`` take precedence.
-    """
+    """Return a service that contains this one and writes the log, unless ``--syslog`` of ``twistd`` does."""
     if options.get("syslog"):
         return service
     whole = LoggingService(formatText if form is LogFormat.TEXT else formatLine, options, reactor)

@@ -1,17 +1,24 @@
-"""Notifies the service manager: systemd's ``sd_notify`` protocol, and the readiness of the broker.
+"""Notifies the service manager: systemd's ``sd_notify`` protocol, readiness, and the watchdog.
 
 ``NOTIFY_SOCKET`` is a path, or the name of an abstract socket that begins with ``@``. Without it no notification is
 sent. The broker is ready when its journal is recovered and all listeners are open; :class:`Readiness` is therefore the
 last service to start and the first to stop.
+
+With a journal, the watchdog is fed only when the writer thread answers a beat in its queue. So a thread that hangs on a
+disk ends the process, as a hanging reactor does, and the next process recovers all confirmed messages.
 """
 
+import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import InitVar, dataclass
 from typing import Any
 
 from twisted.application.service import Service
 from twisted.internet.defer import gatherResults
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from fleximq.services.network.listeners import ListenerService
@@ -20,6 +27,8 @@ _log = Logger()
 
 #: Timeout for sending, in seconds, if the manager does not read.
 TIMEOUT = 1.0
+#: The feeding interval as a share of the service manager's timeout.
+INTERVAL_SHARE = 0.5
 
 
 class NotifySocket:
@@ -59,21 +68,12 @@ class NotifySocket:
                 telling.settimeout(TIMEOUT)
                 telling.sendto(state.encode(), self._address)
         except OSError as error:
-            _log.warn(
-                "The service manager cannot be notified of {state}: {reason}",
-                state=state.partition("\n")[0],
-                reason=error,
-            )
+            words = "The service manager cannot be notified of {state}: {reason}"
+            _log.warn(words, state=state.partition("\n")[0], reason=error)
 
 
 class Readiness(Service):
-    """Reports READY after the start, and STOPPING at the end.
-
-    ``socket`` is for other reports: of a reload, or the progress of a drain.
-
-    :param reactor: ready means that it runs and answers peers.
-    :param listeners: all listeners that must be open.
-    """
+    """Reports READY once these listeners are open and the reactor runs, and STOPPING at the end."""
 
     def __init__(self, reactor: Any, socket: NotifySocket, listeners: Sequence[ListenerService]) -> None:
         self.socket = socket
@@ -90,30 +90,85 @@ class Readiness(Service):
         return f"serving on {number} listener{'' if number == 1 else 's'}"
 
     def startService(self) -> None:
-        """Report readiness once the listeners are open and the reactor runs."""
         super().startService()
-        self._reactor.callWhenRunning(self._wait)
+        opened = gatherResults([each.whenOpen() for each in self._listeners])
+        self._reactor.callWhenRunning(opened.addCallback, lambda _: self._ready())
 
     def stopService(self) -> None:
-        """Report that the broker stops."""
         super().stopService()
         self.isReady = False
         self.socket.stopping("ending connections")
 
     def reloading(self) -> None:
-        """Report a reload."""
         if self.isReady:
             self.socket.reloading("reading the settings again")
 
     def reloaded(self) -> None:
-        """Report the end of a reload, successful or not."""
         if self.isReady:
             self.socket.ready(self.words)
-
-    def _wait(self) -> None:
-        gatherResults([each.whenOpen() for each in self._listeners]).addCallback(lambda _: self._ready())
 
     def _ready(self) -> None:
         if self.running:
             self.isReady = True
             self.socket.ready(self.words)
+
+
+def watchdogInterval(environment: Mapping[str, str], process: int | None = None) -> float | None:
+    """Return the seconds between two feedings, None if the watchdog is not enabled for this process."""
+    meant = environment.get("WATCHDOG_PID", "")
+    if meant and meant != str(os.getpid() if process is None else process):
+        return None
+    try:
+        timeout = int(environment.get("WATCHDOG_USEC", ""))
+    except ValueError:
+        return None
+    return timeout / 1e6 * INTERVAL_SHARE if timeout > 0 else None
+
+
+@dataclass(eq=False, repr=False)
+class WatchdogService(Service):
+    """Feeds while it runs.
+
+    :param pause: seconds between two feedings.
+    :param beat: calls its argument when the monitored thread has answered; None to monitor the reactor alone.
+    """
+
+    clock: InitVar[IReactorTime]
+    _pause: float
+    _feed: Callable[[], object]
+    beat: InitVar[Callable[[Callable[[], None]], object] | None] = None
+    _missed = 0
+    _awaitsAnswer = False
+
+    def __post_init__(self, clock: IReactorTime, beat: Callable[[Callable[[], None]], object] | None) -> None:
+        self._beat = beat or (lambda answered: answered())
+        self._loop = LoopingCall(self._check)
+        self._loop.clock = clock
+
+    def startService(self) -> None:
+        super().startService()
+        feeding = self._loop.start(self._pause)
+        feeding.addErrback(lambda failure: _log.failure("The watchdog is not fed any more", failure))
+
+    def stopService(self) -> None:
+        super().stopService()
+        if self._loop.running:
+            self._loop.stop()
+
+    def _check(self) -> None:
+        if not self._awaitsAnswer:
+            self._awaitsAnswer = True
+            self._beat(self._answered)
+            return
+        self._missed += 1
+        if self._missed == 1:
+            words = "The thread that writes the journal has not answered for {seconds} seconds: the watchdog is not fed"
+            _log.error(words, seconds=self._pause)
+
+    def _answered(self) -> None:
+        if self._missed:
+            _log.info("The thread that writes the journal answers again")
+        self._awaitsAnswer = False
+        self._missed = 0
+        if self.running:
+            self._feed()

@@ -8,6 +8,7 @@ reactor's handlers. SIGHUP reloads the settings. docs/guides/operating.rst, "Sto
 import os
 import signal
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from twisted.application.service import Service
@@ -21,6 +22,7 @@ _log = Logger()
 STOP = (signal.SIGTERM, signal.SIGINT)
 
 
+@dataclass(eq=False, repr=False)
 class SignalService(Service):
     """Handles signals from its start until the process ends.
 
@@ -28,40 +30,26 @@ class SignalService(Service):
     in between. They are unblocked as soon as it runs, because later threads and programs would inherit the mask.
     Requested actions are done when the reactor runs.
 
-    :param reactor: is stopped; runs the actions in a turn of their own.
     :param reload: called for SIGHUP.
     :param configuration: the options of ``twistd``; its pid file is removed when the process ends at once.
-    :param onSignal: installs a signal handler (:func:`signal.signal`).
-    :param kill: sends a signal to a process (:func:`os.kill`).
-    :param mask: blocks or unblocks signals (:func:`signal.pthread_sigmask`).
     """
 
-    def __init__(
-        self,
-        reactor: Any,
-        reload: Callable[[], object],
-        configuration: Mapping[str, object],
-        onSignal: Callable[[int, Any], Any] = signal.signal,
-        kill: Callable[[int, int], None] = os.kill,
-        mask: Callable[[int, Iterable[int]], object] = signal.pthread_sigmask,
-    ) -> None:
-        self._reactor = reactor
-        self._reload = reload
-        self._configuration = configuration
-        self._onSignal = onSignal
-        self._kill = kill
-        self._mask = mask
-        self._stopRequested = False
+    _reactor: Any
+    _reload: Callable[[], object]
+    _configuration: Mapping[str, object]
+    _onSignal: Callable[[int, Any], Any] = signal.signal
+    _kill: Callable[[int, int], None] = os.kill
+    mask: Callable[[int, Iterable[int]], object] = signal.pthread_sigmask
+    _stopRequested = False
 
     def startService(self) -> None:
-        """Install the handlers; those that stop the broker once more after the reactor's start."""
         super().startService()
         self._installStopHandlers()
         self._onSignal(signal.SIGHUP, self._onHangup)
         journalHandler = self._onSignal(signal.SIGUSR2, self._nothingToOpen)
         if journalHandler not in (None, signal.SIG_DFL):  # the journal's handler; the default one would end the process
             self._onSignal(signal.SIGUSR2, journalHandler)
-        self._reactor.addSystemEventTrigger("before", "startup", self._mask, signal.SIG_BLOCK, STOP)
+        self._reactor.addSystemEventTrigger("before", "startup", self.mask, signal.SIG_BLOCK, STOP)
         self._reactor.callWhenRunning(self._begin)
 
     def _installStopHandlers(self) -> None:
@@ -70,17 +58,14 @@ class SignalService(Service):
 
     def _begin(self) -> None:
         self._installStopHandlers()
-        self._mask(signal.SIG_UNBLOCK, STOP)
+        self.mask(signal.SIG_UNBLOCK, STOP)
 
     def _nothingToOpen(self, *ignored: object) -> None:
         self._reactor.callFromThread(_log.warn, "Received SIGUSR2, but no journal is configured")
 
     def _onHangup(self, *ignored: object) -> None:
-        self._reactor.callFromThread(self._reloadIfRunning)  # a signal may arrive at any point in the code
-
-    def _reloadIfRunning(self) -> None:
-        if self.running:
-            self._reload()
+        # A signal may arrive at any point in the code.
+        self._reactor.callFromThread(lambda: self._reload() if self.running else None)
 
     def _stop(self, number: int, frame: object = None) -> None:
         if self._stopRequested:

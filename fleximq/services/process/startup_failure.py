@@ -1,8 +1,7 @@
 """Ends a failed start: one sentence on standard error, exit code 1, no pid file.
 
-``twistd`` redirects standard error into the log before it starts services, forks to become a daemon, and removes its
-pid file only after exceptions shown with a traceback. It also cannot report that a run of the reactor failed. So all of
-this is done here.
+``twistd`` redirects standard error into the log before it starts services, forks to become a daemon, removes its pid
+file only after exceptions shown with a traceback, and cannot report that a run of the reactor failed.
 """
 
 import atexit
@@ -22,25 +21,21 @@ STATUS_BYTES = 100
 
 
 class StartupFailure:
-    """Reports the sentence that it is called with, and exits.
-
-    :param configuration: the options of ``twistd``, read when called: ``pidfile`` and ``statusPipe``. Without them it
-        only reports and exits.
-    :param stderr: the output; the process's own standard error if None.
-    """
+    """Reports the sentence that it is called with on ``stderr``, and exits; has the options of ``twistd``."""
 
     def __init__(self, configuration: Mapping[str, object], stderr: TextIO | None = None) -> None:
         self._configuration = configuration
         self._stderr = stderr
 
     def __call__(self, sentence: str) -> NoReturn:
-        """Report the reason, remove our pid file, and notify the waiting parent of a daemon, which then exits.
-
-        :raises SystemExit: always, with 1.
-        """
+        """Report the reason, remove our pid file, and exit with 1; the waiting parent of a daemon is notified."""
         line = self._report(sentence)
         removePidfile(self._configuration)
-        self._notifyParent(line)
+        pipe = self._configuration.get("statusPipe")
+        if isinstance(pipe, int):
+            with suppress(OSError):
+                os.write(pipe, b"1 " + line.encode("ascii", "backslashreplace")[: STATUS_BYTES - 2])
+                os.close(pipe)
         raise SystemExit(1)
 
     def duringRun(self, sentence: str, reactor: Any) -> None:
@@ -57,13 +52,6 @@ class StartupFailure:
             with suppress(OSError, ValueError):
                 print(line, file=stderr, flush=True)
         return line
-
-    def _notifyParent(self, line: str) -> None:
-        pipe = self._configuration.get("statusPipe")
-        if isinstance(pipe, int):
-            with suppress(OSError):
-                os.write(pipe, b"1 " + line.encode("ascii", "backslashreplace")[: STATUS_BYTES - 2])
-                os.close(pipe)
 
 
 def removePidfile(configuration: Mapping[str, object]) -> None:

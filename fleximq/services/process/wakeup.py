@@ -20,10 +20,7 @@ _log = Logger()
 
 @implementer(IReadDescriptor)
 class Wakeup:
-    """Calls functions on the reactor thread, in order, from all threads.
-
-    Before :meth:`start`, after :meth:`stop` and without eventfd it uses ``callFromThread``.
-    """
+    """Calls functions on the reactor thread, in order, from all threads; by ``callFromThread`` unless started."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
@@ -56,19 +53,16 @@ class Wakeup:
         self._reactor.callFromThread(self._callAll)
 
     def fileno(self) -> int:
-        """See IFileDescriptor; below 0 without an eventfd."""
         return self._number
 
     def doRead(self) -> None:
-        """See IReadDescriptor."""
         os.eventfd_read(self._number)
         self._callAll()
 
     def connectionLost(self, reason: Failure) -> None:
-        """See IFileDescriptor; the reactor disconnects all descriptors at its end."""
+        """Ignore that the reactor disconnects all descriptors at its end."""
 
     def logPrefix(self) -> str:
-        """See ILoggingContext."""
         return "journal"
 
     def _callAll(self) -> None:

@@ -8,7 +8,6 @@ from twisted.internet.address import IPv4Address
 
 from fleximq.limits import Limits
 from fleximq.security.access_policy import AccessPolicy
-from fleximq.security.anonymous_access import AnonymousAccess
 from fleximq.wire import fleximq_array_header, fleximq_header
 from tests.dialects.admissions import REFUSAL, REFUSING
 from tests.dialects.conversations import inPieces
@@ -271,7 +270,7 @@ class RefusedTests(FlexiCase):
 
     def test_policyAsksForTheAddress(self) -> None:
         """The peer's address decides."""
-        self.server = self.makeServer(admission=AccessPolicy().admissionFor(AnonymousAccess()))
+        self.server = self.makeServer(admission=AccessPolicy().admissionFor())
         self.assertRefused(self.server.connect(IPv4Address("TCP", "192.0.2.7", 1)).send("JOIN"), 605)
         self.server.join()
 

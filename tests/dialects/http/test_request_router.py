@@ -16,8 +16,9 @@ from fleximq.dialects.http.origins import Origins
 from fleximq.dialects.http.request_head import FIELDS, HEAD_BYTES
 from fleximq.dialects.http.request_router import RequestRouter, RequestRouterFactory
 from fleximq.security.access_policy import AccessPolicy
-from fleximq.security.anonymous_access import REFUSAL, AnonymousAccess
-from fleximq.web.welcome_page import WelcomeEntry, WelcomeSite
+from fleximq.security.anonymous_access import REFUSAL
+from fleximq.web.site import WebSite
+from fleximq.web.welcome_page import WelcomeEntry
 from tests.dialects.admissions import OPEN
 from tests.log_observer import observeLog
 from tests.processor_time import processorSeconds
@@ -76,8 +77,8 @@ class RoutingTests(SynchronousTestCase):
         self.site = RecorderFactory()
         self.webSockets = {name: RecorderFactory() for name in self.offered}
         self.factory = RequestRouterFactory(
-            self.webSockets, self.site, self.security.admissionFor(AnonymousAccess()),
-            self.security.admissionFor(AnonymousAccess(proxied=True)), self.origins, self.clock, 10.0,
+            self.webSockets, self.site, self.security.admissionFor(),
+            self.security.admissionFor(proxied=True), self.origins, self.clock, 10.0,
             lambda event, n: self.counts.update({event: n}),
         )  # fmt: skip
 
@@ -378,7 +379,7 @@ class RealTests(SynchronousTestCase):
         webSocket = WebSocketServerFactory(reactor=reactor, protocols=["fleximq"])
         webSocket.protocol = WebSocketServerProtocol
         webSocket.setProtocolOptions(openHandshakeTimeout=0, allowNullOrigin=True)
-        site = WelcomeSite(reactor, [WelcomeEntry("FlexiMQ", "messages", "{web}/ws")])
+        site = WebSite(reactor, [WelcomeEntry("FlexiMQ", "messages", "{web}/ws")])
         door = RequestRouterFactory({"fleximq": webSocket}, site, OPEN, OPEN, Origins(), reactor, 10.0)
         protocol = SniffingFactory({}, door, reactor, 10.0).buildProtocol(None)
         transport = StringTransport(peerAddress=LOCAL)

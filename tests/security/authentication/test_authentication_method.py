@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
 from fleximq.errors import JoinRejected, NoCapacity, SettingError
-from fleximq.security.authentication.authentication_method import AT_ONCE, AuthenticationMethod
+from fleximq.security.authentication.authenticator import AT_ONCE, AuthenticationMethod
 from fleximq.security.authentication.checker_interfaces import IRemembering, IVouching
 from fleximq.security.credentials import ApiKey, Password, Token
 from fleximq.security.principal import Principal

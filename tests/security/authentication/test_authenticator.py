@@ -10,8 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from fleximq.errors import AuthenticationFailed, JoinRejected, NoCapacity, Unauthorized
 from fleximq.security.authentication import authenticator
 from fleximq.security.authentication.attempt_delays import FIRST_DELAY, MAX_CONCURRENT, AttemptDelays
-from fleximq.security.authentication.authentication_method import AuthenticationMethod
-from fleximq.security.authentication.authenticator import WRONG, Authenticator
+from fleximq.security.authentication.authenticator import WRONG, AuthenticationMethod, Authenticator
 from fleximq.security.credentials import ApiKey, Token
 from fleximq.security.principal import Principal
 from tests.security.sample_checkers import Answers, pending

@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.errors import NoCapacity, SettingError
-from fleximq.security.authentication.authentication_method import AuthenticationMethod
+from fleximq.security.authentication.authenticator import AuthenticationMethod
 from fleximq.security.authentication.checker_interfaces import (
     ICautious,
     IManyAtOnce,

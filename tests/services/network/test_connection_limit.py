@@ -1,5 +1,6 @@
 """How many connections are let as far as the protocols."""
 
+from dataclasses import replace
 from typing import Any
 
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
@@ -14,13 +15,14 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from fleximq.config.rate_options import Rate
+from fleximq.config.settings import Settings
 from fleximq.dialects.connection.handover import Handover
 from fleximq.limits import Limits
 from fleximq.security.peer_address import addressKey
 from fleximq.security.rates.flapping import FlappingLimit
+from fleximq.security.rates.rate_limits import FLAPS, RateLimits
 from fleximq.security.rates.token_bucket import KeyedBuckets
 from fleximq.services.network.connection_limit import (
-    FLAPS,
     LOG_INTERVAL,
     TOO_MANY_THERE,
     TOO_MANY_WAIT,
@@ -71,15 +73,15 @@ class LimitTests(SynchronousTestCase):
         self.clients = 0
         self.counted: list[tuple[str, int]] = []
         self.said: list[LogEvent] = []
+        connects, flapping = KeyedBuckets(None), FlappingLimit(1, 60.0, self.clock.seconds)
+        self.connects, self.flapping = connects, flapping
         self.connectionLimit = ConnectionLimit(
             self.clock,
             Limits(waiting=3, clientsPerAddress=2),
             lambda: self.clients,
             lambda event, number: self.counted.append((event, number)),
-            connects := KeyedBuckets(None),
-            flapping := FlappingLimit(1, 60.0, self.clock.seconds),
+            replace(RateLimits.of(Settings(), self.clock), connects=connects, flapping=flapping),
         )
-        self.connects, self.flapping = connects, flapping
         self.doors = _Doors()
         self.factory: Any = self.connectionLimit.limited(self.doors)
         observeLog(self, self.said.append)

@@ -10,9 +10,10 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.dialects.http.origins import Origins
 from fleximq.endpoints.listen import DIALECTS, Listen, ListenDefaults
-from fleximq.services.network.listener_factory import ListenerDialects, ListenerFactory
-from fleximq.web.welcome_page import WelcomeSite
+from fleximq.services.network.listener_factory import ListenerDialects, factoryOf
+from fleximq.web.site import WebSite
 from tests.dialects.admissions import OPEN
+from tests.dialects.conversations import makeContext
 
 LOCAL = IPv4Address("TCP", "127.0.0.1", 50000)
 UPGRADE = (
@@ -56,11 +57,9 @@ class EntranceTests(SynchronousTestCase):
     def answers(self, listen: str, *firsts: bytes) -> list[bytes]:
         """Return who answers, for each of these beginnings of a connection; HTTP answers only by its status."""
         reactor: Any = MemoryReactorClock()
-        entrance = ListenerFactory(
-            reactor, OPEN, OPEN, Origins(), 10.0, lambda event, n: None, partial(WelcomeSite, reactor)
-        )
         place = Listen.parse(listen, ListenDefaults(dialects=(*DIALECTS, "plus", "both")))
-        factory = entrance.factoryFor(place, spoken(place.dialect))
+        context = makeContext(reactor, admission=OPEN)
+        factory = factoryOf(place, spoken(place.dialect), context, OPEN, Origins(), partial(WebSite, reactor))
         said = []
         for first in firsts:
             protocol: Any = factory.buildProtocol(LOCAL)

@@ -1,4 +1,4 @@
-"""fleximq.services.network.node_tls: forwarded clients over connections of a real reactor that are encrypted."""
+"""Forwarded clients over connections of a real reactor that are encrypted."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ from zope.interface import implementer
 
 from fleximq.cluster.interfaces import NodeRecord, ShardOwner
 from fleximq.services.network.forwarding import ForwardedFactory
+from fleximq.services.network.node_listener import makeContext
 from fleximq.services.network.node_ports import NodePorts
-from fleximq.services.network.node_tls import makeContext
 
 _reactor: Any = reactor
 #: More than the buffers of a connection.

@@ -1,6 +1,7 @@
 """Connections that a proxy passes on, with Twisted's own reading of the PROXY header before the door."""
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 from twisted.internet.address import IPv4Address, IPv6Address
@@ -15,11 +16,13 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
 from fleximq.config.rate_options import Rate
+from fleximq.config.settings import Settings
 from fleximq.limits import Limits
 from fleximq.security.peer_address import addressKey
 from fleximq.security.rates.flapping import FlappingLimit
+from fleximq.security.rates.rate_limits import FLAPS, RateLimits
 from fleximq.security.rates.token_bucket import KeyedBuckets
-from fleximq.services.network.connection_limit import FLAPS, TOO_MANY_THERE, TOO_OFTEN, ConnectionLimit
+from fleximq.services.network.connection_limit import TOO_MANY_THERE, TOO_OFTEN, ConnectionLimit
 from fleximq.services.network.proxy_protocol import HEADER_BYTES, MALFORMED, SILENT, ProxiedFactory
 from tests.log_observer import observeLog
 
@@ -98,9 +101,10 @@ class ProxiedTests(SynchronousTestCase):
         self.servers = _Servers()
         self.flapping = FlappingLimit(1, 60.0, self.clock.seconds)
         counted = lambda event, number: self.counted.append(event)  # noqa: E731
-        self.connectionLimit = ConnectionLimit(
-            self.clock, Limits(clientsPerAddress=2), lambda: 0, counted, KeyedBuckets(Rate(1, 3)), self.flapping
+        rates = replace(
+            RateLimits.of(Settings(), self.clock), connects=KeyedBuckets(Rate(1, 3)), flapping=self.flapping
         )
+        self.connectionLimit = ConnectionLimit(self.clock, Limits(clientsPerAddress=2), lambda: 0, counted, rates)
         door = ProxiedFactory(self.servers, self.connectionLimit.enterFrom, self.clock, DEADLINE, counted)
         reactor = MemoryReactorClock()
         serverFromString(reactor, "haproxy:tcp:7890").listen(self.connectionLimit.limited(door, proxied=True))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import patch
 
 from twisted.application.service import IService, MultiService
@@ -41,8 +42,9 @@ class BusyPollTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.reactor = Turns()
         self.turn = WriteTurn(Clock())
-        self.journal = SimpleNamespace(appended=0, decided=0)
-        self.service = BusyPollService(self.reactor, self.turn, self.journal, SHORT)
+        self.journal: Any = SimpleNamespace(appended=0, decided=0)
+        journal: Any = self.journal
+        self.service = BusyPollService(self.reactor, self.turn, journal, SHORT)
         self.now = 0.0
         self.patch(busy_poll, "perf_counter", lambda: self.now)
         self.service.startService()

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from fleximq.services.process.child_process import GRACE, LAST_GRACE, Child
+from fleximq.services.process.child_service import GRACE, LAST_GRACE, Child
 
 DONE = Failure(ProcessDone(0))
 

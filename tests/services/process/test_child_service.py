@@ -11,8 +11,14 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from fleximq.errors import NoCapacity
 from fleximq.rights import EVERYTHING
-from fleximq.services.process.child_process import Child
-from fleximq.services.process.child_service import FIRST_DELAY, MAX_DELAY, STEADY_SECONDS, ChildService, inherited
+from fleximq.services.process.child_service import (
+    FIRST_DELAY,
+    MAX_DELAY,
+    STEADY_SECONDS,
+    Child,
+    ChildService,
+    inherited,
+)
 from tests.dialects.admissions import REFUSING
 from tests.dialects.conversations import makeContext
 from tests.services.process.test_child_process import Process

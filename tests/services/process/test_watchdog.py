@@ -7,7 +7,7 @@ from twisted.internet.task import Clock
 from twisted.logger import formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
-from fleximq.services.process.watchdog import WatchdogService, watchdogInterval
+from fleximq.services.process.service_manager import WatchdogService, watchdogInterval
 from tests.log_observer import observeLog
 
 
@@ -45,7 +45,7 @@ class WatchdogTests(SynchronousTestCase):
 
     def observe(self, event: Any) -> None:
         """Note what is logged."""
-        if event.get("log_namespace") == "fleximq.services.process.watchdog":
+        if event.get("log_namespace") == "fleximq.services.process.service_manager":
             self.log.append(formatEvent(event))
 
     def feed(self) -> None:

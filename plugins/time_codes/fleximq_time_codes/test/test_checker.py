@@ -16,7 +16,6 @@ from zope.interface.verify import verifyObject
 from fleximq.config.settings import Settings
 from fleximq.errors import SettingError
 from fleximq.security.access_policy import AccessPolicy
-from fleximq.security.anonymous_access import AnonymousAccess
 from fleximq.security.credentials import Password
 from fleximq_time_codes.checker import LASTING, PERIOD, TimeCodes, codeOf
 
@@ -80,7 +79,7 @@ class TimeCodesTests(SynchronousTestCase):
     def test_twistedFindsTheCheckerAndTheBrokerUsesIt(self) -> None:
         self.assertTrue(verifyObject(ICredentialsChecker, findCheckerFactory("time_codes").generateChecker(self.path)))
         clock = Clock()
-        admission = AccessPolicy.of(Settings(auth=(f"time_codes:{self.path}",)), clock).admissionFor(AnonymousAccess())
+        admission = AccessPolicy.of(Settings(auth=(f"time_codes:{self.path}",)), clock).admissionFor()
         asked = admission.admit(Password("alice", "000"), IPv4Address("TCP", "127.0.0.1", 1))
         self.assertNoResult(asked)
         clock.advance(1)
