@@ -119,6 +119,8 @@ def checkFolder(files: Files, folder: str) -> None:
         if not files.isFolder(folder):
             raise JournalError(f"{folder} is not a folder, so it cannot hold a journal")
         names = files.names(folder)
+    except FileNotFoundError as error:
+        raise JournalError(f"{folder} cannot be made for the journal: the folder above it is missing") from error
     except OSError as error:
         raise JournalError(f"the journal in {folder} cannot be opened: {errorText(error)}") from error
     if IDENTITY in names:

@@ -110,7 +110,7 @@ class NotStartingTests(SynchronousTestCase):
         path = Path(self.mktemp()).absolute()
         path.write_text("x")
         self.assertRefused(str(path), "not a folder")
-        self.assertRefused(f"{path}-no/such/folder", "no such file or directory")
+        self.assertRefused(f"{path}-no/such/folder", "the folder above it is missing")
 
     def test_newer(self) -> None:
         """One of a version that is not known yet."""
