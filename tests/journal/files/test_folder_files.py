@@ -104,9 +104,8 @@ class IdentityTests(SynchronousTestCase):
     def test_noParent(self) -> None:
         """A folder in one that is not there is not made."""
         self.folder += "/deep"
-        self.assertEqual(
-            self.refused(), f"{self.folder} cannot be made for the journal: the folder above it is missing"
-        )
+        why = "cannot be made for the journal: the folder above it is missing"
+        self.assertEqual(self.refused(), f"{self.folder} {why}")
 
     def test_onlyRead(self) -> None:
         """Reading the identity of what is no journal changes nothing."""
