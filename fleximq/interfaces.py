@@ -211,10 +211,7 @@ class IJournalRead(Interface):
         """
 
     def read(
-        offset: int,
-        wanted: Callable[[str], bool],
-        most: int,
-        found: Callable[["Sequence[StoredBatch]", int], None],
+        offset: int, wanted: Callable[[str], bool], most: int, found: Callable[["Sequence[StoredBatch]", int], None]
     ) -> None:
         """Read committed records from an offset on, about ``most`` bytes, of the topics that ``wanted`` selects.
 

@@ -106,13 +106,7 @@ def assemble(
     clientSubscriptions = ClientSubscriptions(topics, replays, rules.limits.subscriptions)
     # queues
     deadLetters = DeadLetters(
-        itself,
-        topics,
-        slowPath,
-        lambda name: consuming.ensure(name),
-        deadlines,
-        rules.redelivery,
-        counted,
+        itself, topics, slowPath, lambda name: consuming.ensure(name), deadlines, rules.redelivery, counted
     )
     stateLog = StateLog(journal, deadlines, deadLetters.deadLetter)
     makeQueue = QueueFactory(
@@ -132,14 +126,7 @@ def assemble(
     consuming = WorkQueueAccess(rules, journal, topics, openingLog, makeQueue, idOf, durable)
     groups = ConsumerGroups(journal, stateLog.wall)
     checkpointer = Checkpointer(
-        stateLog,
-        openingLog,
-        topics,
-        polling.subscriptions,
-        consuming.queues,
-        recentIds,
-        timesToLive,
-        groups,
+        stateLog, openingLog, topics, polling.subscriptions, consuming.queues, recentIds, timesToLive, groups
     )
     return Broker(
         clock=clock,

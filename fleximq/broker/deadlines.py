@@ -101,10 +101,7 @@ class Deadlines:
     """
 
     def __init__(
-        self,
-        clock: Clock,
-        onError: Callable[[Exception], None] = _raise,
-        afterwards: Callable[[], None] | None = None,
+        self, clock: Clock, onError: Callable[[Exception], None] = _raise, afterwards: Callable[[], None] | None = None
     ) -> None:
         self.seconds: Callable[[], float] = clock.seconds
         self.onError = onError

@@ -78,11 +78,7 @@ def forget(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, a
     answer({"forgotten": broker.groups.forget(text(arguments, "group", MAX_GROUP_NAME_BYTES))})
 
 
-GROUP_PATHS: dict[str, Path] = {
-    "/pipeline/lag": lag,
-    "/pipeline/groups": groups,
-    "/pipeline/forget": forget,
-}
+GROUP_PATHS: dict[str, Path] = {"/pipeline/lag": lag, "/pipeline/groups": groups, "/pipeline/forget": forget}
 
 
 def _ages(broker: IBrokerView, rows: Sequence[dict[str, Any]], done: Callable[[], None]) -> None:

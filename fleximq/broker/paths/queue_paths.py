@@ -154,7 +154,4 @@ READING: dict[str, Path] = {
     "/broker/queues/peek": peek,
     "/broker/subscriptions": subscriptions,
 }
-ACTING: dict[str, Path] = {
-    "/broker/queues/purge": purge,
-    "/broker/dead-letters/return": returnDeadLetters,
-}
+ACTING: dict[str, Path] = {"/broker/queues/purge": purge, "/broker/dead-letters/return": returnDeadLetters}

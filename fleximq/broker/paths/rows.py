@@ -33,12 +33,7 @@ def overview(broker: IBrokerView) -> dict[str, Any]:
 
 def whoIs(client: ConnectedClient) -> dict[str, Any]:
     """Return the fields of the audit log that name a client."""
-    return {
-        "principal": client.principal,
-        "address": client.address,
-        "dialect": client.dialect,
-        "client_id": client.id,
-    }
+    return {"principal": client.principal, "address": client.address, "dialect": client.dialect, "client_id": client.id}
 
 
 def clientRow(broker: IBrokerView, client: ConnectedClient) -> dict[str, Any]:
