@@ -12,8 +12,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from fleximq import __version__
-from fleximq.broker.assembly import assemble
 from fleximq.broker.broker import Broker
+from fleximq.broker.paths import path_table
 from fleximq.broker.rules import BrokerRules
 from fleximq.compiled.choice import IMPLEMENTATION
 from fleximq.config.journal_options import timeToLiveOf
@@ -33,9 +33,10 @@ def makeBroker(
     clock: IReactorTime, settings: Settings, turn: WriteTurn, journal: IJournal, dialects: Sequence[str] = ()
 ) -> Broker:
     """Return a broker with these settings. ``dialects``: names of the installed dialects."""
-    broker = assemble(
+    broker = Broker(
         clock,
         journal,
+        path_table,
         randomHex=_randomHex,
         idOf=partial(_idOf, journal),
         onError=_failed,

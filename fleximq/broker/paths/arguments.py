@@ -1,62 +1,20 @@
-"""Shared by all broker paths: the view of the broker, checks of arguments, and paged listings."""
+"""Shared by all broker paths: checks of arguments, and paged listings."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import nsmallest
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from fleximq.broker.clients import Clients
-from fleximq.broker.consumer_groups import ConsumerGroups
-from fleximq.broker.consumers.polled_subscriptions import PolledSubscriptions
-from fleximq.broker.consumers.queue_admin import QueueAdmin
-from fleximq.broker.consumers.work_queues import WorkQueues
-from fleximq.broker.deadlines import Clock
+from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.observers import Counts
-from fleximq.broker.publishing.transactions import Transactions
-from fleximq.broker.slices import Slices
-from fleximq.broker.topics.topic_table import Topic, TopicTable
 from fleximq.errors import BadRequest, NoCapacity
-from fleximq.interfaces import IJournal
 
 Arguments = Mapping[str, Any]
 
 
-class IBrokerView(Protocol):
-    """The attributes and methods of :class:`fleximq.broker.broker.Broker` that paths use."""
-
-    clock: Clock
-    journal: IJournal
-    itself: ConnectedClient
-    started: float
-    dialects: Sequence[str]
-    implementation: str
-    reload: Callable[[], Any]
-    admin: QueueAdmin
-    audit: Callable[..., None]
-    operate: Callable[[str, "Arguments", str], Any]
-    clients: Clients
-    topics: TopicTable
-    queues: WorkQueues
-    polledSubscriptions: PolledSubscriptions
-    groups: ConsumerGroups
-    counts: Counts
-    transactions: Transactions
-    slices: Slices
-
-    def gathered(self, title: str, client: ConnectedClient, arguments: Arguments, answer: "Answer") -> "Answer":
-        """Return what takes this broker's page of a listing, or its answer to an operator's act."""
-
-    def topicFor(self, client: ConnectedClient, name: str) -> Topic:
-        """Return the topic that a client may publish to."""
-
-    def journalHealth(self) -> dict[str, Any] | None:
-        """Return the journal's health; None without one on disk."""
-
-
 #: A path's function: takes the broker, the requester, its arguments, and the callback for the answer, a value for
 #: MessagePack or a :class:`~fleximq.errors.BrokerError`; it may be called before the function returns or later.
-Path = Callable[[IBrokerView, ConnectedClient, Arguments, Callable[[Any], None]], None]
+Path = Callable[[Broker, ConnectedClient, Arguments, Callable[[Any], None]], None]
 Answer = Callable[[Any], None]
 
 #: Rows of a page without ``limit``.
@@ -94,7 +52,7 @@ class Listing(NamedTuple):
     limit: int
     sees: Callable[[Any], bool] = lambda row: True
 
-    def answer(self, broker: IBrokerView, answer: Callable[[dict[str, Any]], None]) -> None:
+    def answer(self, broker: Broker, answer: Callable[[dict[str, Any]], None]) -> None:
         """Call ``answer`` with one page of rows, and as ``next`` the key after which to continue, or nil.
 
         It is called in a later turn if there are many rows: each turn looks at :data:`_LOOKED_AT` of them.
@@ -123,7 +81,7 @@ class Listing(NamedTuple):
 
 
 def seenNames(
-    broker: IBrokerView,
+    broker: Broker,
     sees: Callable[[str], bool],
     names: Callable[[int, str], list[str]],
     after: str,
@@ -154,7 +112,7 @@ def seenNames(
     begin(broker, steps())
 
 
-def begin(broker: IBrokerView, steps: Iterator[None]) -> None:
+def begin(broker: Broker, steps: Iterator[None]) -> None:
     """Take the first step at once, and the others in later turns."""
     if next(steps, steps) is None:
         broker.slices.run(steps)
@@ -204,7 +162,7 @@ def array(arguments: Arguments, name: str) -> list[Any]:
     return value
 
 
-def journalOf(broker: IBrokerView) -> Any:
+def journalOf(broker: Broker) -> Any:
     """Return the journal.
 
     :raises NoCapacity: the broker has none on disk.

@@ -5,8 +5,9 @@ from operator import attrgetter
 from typing import Any
 
 from fleximq.broker.authorization import permit, sees
+from fleximq.broker.broker import Broker
 from fleximq.broker.envelope import ConnectedClient
-from fleximq.broker.paths.arguments import Arguments, IBrokerView, Listing, Path, number, page, text
+from fleximq.broker.paths.arguments import Arguments, Listing, Path, number, page, text
 from fleximq.broker.queues.queue import Queue
 from fleximq.errors import BadRequest, NotFound
 from fleximq.limits import DEAD, KIBIBYTE, TOPIC_BYTES
@@ -20,7 +21,7 @@ _PEEK, _MAX_PEEK, _PAYLOAD = 10, 100, 64 * KIBIBYTE
 _NAME_BYTES = TOPIC_BYTES + len(DEAD)
 
 
-def queues(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def queues(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/broker/queues``: the work queues by topic, including those of dead letters; with ``topic`` that one."""
     name = text(arguments, "topic", _NAME_BYTES) if "topic" in arguments else None
 
@@ -41,7 +42,7 @@ def _queueRow(queue: Any) -> dict[str, Any]:
     }
 
 
-def subscriptions(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def subscriptions(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/broker/subscriptions``: the polled subscriptions by id; their owners are not shown."""
 
     def row(each: Any) -> dict[str, Any]:
@@ -75,7 +76,7 @@ _LONG = ("payload", "message_id", "correlation_id", "reply_to")
 _ANSWER = 1 << 20
 
 
-def peek(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def peek(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/broker/queues/peek``: the oldest ``messages`` that wait in the queue of a ``topic``; they stay there.
 
     At most ``limit``, fewer if the others are only on disk or an answer of :data:`_ANSWER` bytes is full. The client
@@ -122,7 +123,7 @@ def _messageRow(message: Any, deliveries: int) -> dict[str, Any]:
     }
 
 
-def purge(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def purge(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/broker/queues/purge``: discard the messages in the queue of a ``topic``, or of a ``subscription``."""
     if ("topic" in arguments) == ("subscription" in arguments):
         raise BadRequest("name either a 'topic' or a 'subscription'")
@@ -139,7 +140,7 @@ def purge(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, an
     broker.admin.purge(queue, lambda gone, reason: answer({"purged": gone, "reason": reason}))
 
 
-def returnDeadLetters(broker: IBrokerView, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
+def returnDeadLetters(broker: Broker, client: ConnectedClient, arguments: Arguments, answer: Answer) -> None:
     """Answer ``/broker/dead-letters/return``: publish at most ``limit`` dead letters of a ``topic`` to it again."""
     name = text(arguments, "topic", _NAME_BYTES).removeprefix(DEAD)
     most = number(arguments, "limit", LETTERS)
